@@ -17,7 +17,7 @@ mod lenient;
 mod speech;
 pub mod vote;
 
-use patchboard_kernel::blueprint::Occasion;
+use patchboard_kernel::blueprint::{Format, Occasion};
 use patchboard_kernel::mode::Interface;
 use patchboard_runtime::agent::{Call, Reply};
 
@@ -56,8 +56,10 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
         Some(_) | None => Cleaning::Remove,
     };
     let names: Vec<&str> = shown.plan().blueprint.workers.keys().map(|name| name.as_str()).collect();
-    let listed = form::eligible(shown);
+    // Only who chooses asks who can be chosen.
+    let listed = if format == Format::Control { form::eligible(shown) } else { None };
     let is_eligible = |name: &&&str| listed.as_ref().is_none_or(|listed| listed.iter().any(|one| one == **name));
+    let later = |name: &&&str| form::is_silent(shown) && form::waits(shown, name);
     let speaker = Speaker {
         format,
         worker: call.worker.as_str(),
@@ -66,6 +68,7 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
         public: public.collect(),
         cleaning,
         eligible: names.iter().filter(is_eligible).copied().collect(),
+        later: names.iter().filter(later).copied().collect(),
         names,
         invocation: call.invocation.0,
         ops_max: usize::try_from(worker.patch.max_ops).unwrap_or(usize::MAX),

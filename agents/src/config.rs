@@ -57,8 +57,8 @@ use serde::{Deserialize, Deserializer};
 
 pub use directory::{Directory, Shared};
 pub use embeddings::Embeddings;
-use model::check_url;
 pub use model::{Model, Structured};
+use model::{check_temperature, check_url};
 pub use program::Program;
 
 use crate::architect::{Caps, REPAIRS_MAX, Terms};
@@ -154,7 +154,7 @@ impl Architect {
 }
 
 /// What the command line says about models.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Flags {
     /// `--model-url`.
     pub model_url: Option<String>,
@@ -162,6 +162,15 @@ pub struct Flags {
     pub model: Option<String>,
     /// `--api-key-env`.
     pub api_key_env: Option<String>,
+    /// `--temperature`.
+    pub temperature: Option<f64>,
+}
+
+impl Flags {
+    /// Whether they name neither a model nor where it is.
+    const fn names_none(&self) -> bool {
+        self.model_url.is_none() && self.model.is_none() && self.api_key_env.is_none()
+    }
 }
 
 /// Environment variables, read once.
@@ -226,17 +235,30 @@ impl Config {
     /// Flags override single fields of `models.default` (or of what the environment says, if there is none), and the
     /// result serves every model name that the file does not define: who names a model on the command line means it.
     /// Without flags, `OPENAI_MODEL` with `OPENAI_BASE_URL` or `OPENAI_API_KEY` serves as `models.default` unless the
-    /// file has one. `OPENAI_API_KEY` is never sent to an address that a flag names: `--api-key-env` must say so.
+    /// file has one. `OPENAI_API_KEY` is never sent to an address that a flag names: `--api-key-env` must say so. A temperature
+    /// is that of all models.
     ///
     /// # Errors
-    /// [`ConfigError::Flags`], if a flag is given and what it lacks is nowhere else, or if an address is none.
-    pub fn with_flags(mut self, flags: &Flags, env: &Environment) -> Result<Self, ConfigError> {
+    /// [`ConfigError::Flags`], if a flag is given and what it lacks is nowhere else, if an address is none, or a temperature.
+    pub fn with_flags(self, flags: &Flags, env: &Environment) -> Result<Self, ConfigError> {
+        let mut config = self.with_named(flags, env)?;
+        if let Some(temperature) = flags.temperature {
+            let temperature =
+                check_temperature(temperature).map_err(|why| ConfigError::Flags(format!("--temperature: {why}")))?;
+            for model in config.models.values_mut().chain(&mut config.any_model) {
+                model.temperature = temperature;
+            }
+        }
+        Ok(config)
+    }
+
+    fn with_named(mut self, flags: &Flags, env: &Environment) -> Result<Self, ConfigError> {
         let base_url = env.get("OPENAI_BASE_URL");
         let key = env.get("OPENAI_API_KEY").map(|_| "OPENAI_API_KEY".to_owned());
         let env_url = base_url.or(key.as_ref().map(|_| OPENAI_URL)).map(str::to_owned);
         let env_model = env.get("OPENAI_MODEL").map(str::to_owned);
 
-        if *flags == Flags::default() {
+        if flags.names_none() {
             if let (false, Some(url), Some(model)) = (self.models.contains_key(DEFAULT_MODEL), env_url, env_model) {
                 let url = check_url(&url).map_err(|why| ConfigError::Flags(format!("OPENAI_BASE_URL: {why}")))?;
                 self.models.insert(DEFAULT_MODEL.into(), Model { api_key_env: key, ..Model::new(url, model) });
@@ -354,6 +376,23 @@ mod tests {
             model_url: url.map(str::to_owned),
             model: model.map(str::to_owned),
             api_key_env: key.map(str::to_owned),
+            temperature: None,
+        }
+    }
+
+    #[test]
+    fn a_temperature_is_that_of_all_models_and_names_none() {
+        let text = "[models.default]\nurl = \"http://h/v1\"\nmodel = \"a\"\n[models.b]\nurl = \"http://h/v1\"\nmodel = \"b\"\n";
+        let hot = |temperature| Flags { temperature: Some(temperature), ..Flags::default() };
+        let of = |flags: &Flags| Config::parse(text, "p").expect("a good file").with_flags(flags, &no_env());
+        let config = of(&hot(0.7)).expect("a temperature");
+        assert_eq!(config.models.values().map(|model| model.temperature).collect::<Vec<_>>(), [0.7, 0.7]);
+        assert_eq!(config.any_model, None, "no other name means one of them");
+        let named = of(&Flags { temperature: Some(1.0), ..flags(None, Some("c"), None) }).expect("a model");
+        assert_eq!(named.model(Some("other")).map(|model| (model.model.as_str(), model.temperature)), Some(("c", 1.0)));
+        for wrong in [-0.1, 2.1, f64::NAN] {
+            let error = of(&hot(wrong)).expect_err("it is none").to_string();
+            assert!(error.contains("--temperature") && error.contains("between 0 and 2"), "{error}");
         }
     }
 

@@ -1,8 +1,12 @@
-//! `builtin:coordinator`: opens a ballot over an artefact that is proposed, decides when it is time to, and asks a person over
-//! what the votes do not decide (`docs/rooms.md`).
+//! `builtin:coordinator`: opens a ballot over an artefact that is proposed, decides when it is time to, asks a person over
+//! what the votes do not decide, and sends back what no person rules over (`docs/rooms.md`).
 //!
 //! What votes come to is the kernel's to say ([`patchboard_kernel::room`]). Which of its works a seat does follows from where
 //! the event was that woke it.
+
+mod question;
+
+use std::collections::BTreeSet;
 
 use jsonptr::Pointer;
 use patchboard_kernel::blueprint::Worker;
@@ -13,12 +17,8 @@ use serde_json::{Value, json};
 
 use crate::builtin::Means;
 use crate::builtin::seat::{Stop, is_place, not_configured, put, read, read_standing, told, value_at, with};
-use crate::one_line;
+use question::Escalated;
 
-/// Characters of a decision's reason that a person is shown.
-const REASON_CHARS_MAX: usize = 600;
-/// Characters of an artefact's id that a person is shown.
-const ID_CHARS_MAX: usize = 100;
 /// What a person can rule.
 const RULINGS: [Outcome; 2] = [Outcome::Approved, Outcome::RevisionRequested];
 
@@ -30,11 +30,13 @@ struct With {
     room: String,
     /// The group of those who are asked where a proposal does not say whom.
     critics: String,
+    /// Whether it is woken because no person has ruled.
+    unanswered: bool,
 }
 
 impl Default for With {
     fn default() -> Self {
-        Self { room: "/room".to_owned(), critics: "critics".to_owned() }
+        Self { room: "/room".to_owned(), critics: "critics".to_owned(), unanswered: false }
     }
 }
 
@@ -75,6 +77,9 @@ pub(crate) fn answer(call: &Call, _means: &Means) -> Answer {
     told(call, || {
         let with = With::of(call.seat()).map_err(not_configured)?;
         let room = Room { call, with };
+        if room.with.unanswered {
+            return room.send_back();
+        }
         let woken_at = call.shown.woken_at().unwrap_or_default();
         let below = woken_at.strip_prefix(room.with.room.as_str()).and_then(|below| Pointer::parse(below).ok());
         let tokens: Vec<String> =
@@ -133,7 +138,7 @@ impl Room<'_> {
         let kind = kind.and_then(|kind| serde_json::from_value::<ArtifactType>(kind).ok());
         let mut critics: Vec<String> =
             read(self.call, &proposal("/requested_critics"))?.unwrap_or_else(|| self.group());
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         critics.retain(|critic| seen.insert(critic.clone()));
         let policy = self.policy()?;
         let window_ms = u64::from(policy.window_s.of(kind)) * 1000;
@@ -186,20 +191,58 @@ impl Room<'_> {
 
     /// What a person says of an artefact over which one is to decide.
     fn rule(&self, index: &str) -> Result<Vec<Value>, Stop> {
-        let decided: Option<Decided> = read(self.call, &self.place("decisions", Some(index), ""))?;
+        let decided: Option<Decided> = read_standing(self.call, &self.place("decisions", Some(index), ""))?;
         let decided = decided.filter(|decided| decided.decision.outcome == Outcome::EscalatedToHitl);
-        let Decided { artifact_id, decision, .. } =
-            decided.ok_or_else(|| Stop::Pass("no person is to decide over it".to_owned()))?;
-        let choice = |outcome: &Outcome| json!(outcome).as_str().unwrap_or_default().to_owned();
+        let decided = decided.ok_or_else(|| Stop::Pass("no person is to decide over it".to_owned()))?;
+        let artifact_id = &decided.artifact_id;
         if let Some(answered) = self.call.shown.answers().last() {
             let ruling = json!({"artifact_id": artifact_id, "outcome": answered.answer, "by": answered.by});
             return put(&self.place("rulings", Some("-"), ""), &ruling);
         }
-        let kind = value_at(self.call, &self.place("proposals", Some(&artifact_id), "/artifact_type"))?;
-        let kind = kind.as_ref().and_then(Value::as_str).map(|kind| format!(" ({kind})")).unwrap_or_default();
-        let why = one_line(&decision.reason, REASON_CHARS_MAX);
-        let artifact = one_line(&artifact_id, ID_CHARS_MAX);
-        let question = format!("What becomes of {artifact}{kind}? The votes do not decide it: {why}.");
-        Err(Stop::Ask { question, choices: RULINGS.iter().map(choice).collect() })
+        // What its seat may not read, the question lacks.
+        let of = |within| seen(read_standing::<Value>(self.call, &self.place("proposals", Some(artifact_id), within)));
+        let kinds = [of("/artifact_type")?, of("/artifact_content_type")?].into_iter().flatten();
+        let escalated = Escalated {
+            artifact_id,
+            kinds: kinds.filter_map(|kind| kind.as_str().map(str::to_owned)).collect(),
+            artifact: of("/artifact")?,
+            decision: &decided.decision,
+            votes: counted(&decided, seen(self.list("votes").map(Some))?.unwrap_or_default()),
+        };
+        let choice = |outcome: &Outcome| json!(outcome).as_str().unwrap_or_default().to_owned();
+        Err(Stop::Ask { question: escalated.question(), choices: RULINGS.iter().map(choice).collect() })
     }
+
+    /// Sends back whatever no person has ruled over, though one was asked.
+    fn send_back(&self) -> Result<Vec<Value>, Stop> {
+        let ruled = self.list("rulings")?;
+        let is_ruled = |decision: &Value| ruled.iter().any(|ruling| ruling["artifact_id"] == decision["artifact_id"]);
+        let mut patch = Vec::new();
+        for decision in self.list("decisions")? {
+            if decision["outcome"] == json!(Outcome::EscalatedToHitl) && !is_ruled(&decision) {
+                let ruling = json!({"artifact_id": decision["artifact_id"], "outcome": Outcome::RevisionRequested,
+                    "by": self.call.worker, "reason": "no person has ruled over it in time"});
+                patch.extend(put(&self.place("rulings", Some("-"), ""), &ruling)?);
+            }
+        }
+        if patch.is_empty() { Err(Stop::Pass("everything is ruled over".to_owned())) } else { Ok(patch) }
+    }
+}
+
+/// What was found at a place; nothing if the seat may not read it.
+fn seen<T>(found: Result<Option<T>, Stop>) -> Result<Option<T>, Stop> {
+    match found {
+        Err(Stop::Unseen(_)) => Ok(None),
+        found => found,
+    }
+}
+
+/// The votes that a decision has counted, of all that stand in the room.
+fn counted(decided: &Decided, votes: Vec<Value>) -> Vec<Vote> {
+    let own = votes.into_iter().take(decided.votes_seen);
+    let own = own.filter(|vote| vote["artifact_id"] == decided.artifact_id.as_str());
+    let own = own.filter_map(|vote| serde_json::from_value::<Vote>(vote).ok());
+    let mut heard = BTreeSet::new();
+    own.filter(|vote| !decided.decision.foreign_votes.contains(&vote.critic_id) && heard.insert(vote.critic_id.clone()))
+        .collect()
 }

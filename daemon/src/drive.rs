@@ -198,6 +198,9 @@ pub(crate) fn failure(error: RuntimeError) -> Failure {
         RuntimeError::BadSignal { violations, .. } => Failure::refused(error.code(), &error)
             .help("give the signal a value that `signals` of the blueprint allows")
             .detail("violations", json!(violations)),
+        RuntimeError::BacklogFull { .. } => {
+            Failure::refused(error.code(), &error).help("say it again when something of what waits is done")
+        }
         RuntimeError::Board(BoardError::BadBlueprint(_)) => Failure::refused(error.code(), &error),
         RuntimeError::Journal(JournalError::Owned { .. }) => Failure::failed(error.code(), &error).help(
             "pause its run with Ctrl-C first; neither `resume` nor `signal` reaches a board that another process runs",

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::source::Source;
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
+use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
@@ -14,6 +15,16 @@ use crate::failure::Failure;
 const DEPTH_MAX: usize = 64;
 /// Bytes of what is given as JSON.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// What an object says. By itself, serde takes a list of its members for it as well.
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(given: D) -> Result<Self, D::Error> {
+        let members = Map::<String, Value>::deserialize(given)?;
+        serde_json::from_value(Value::Object(members)).map(Self).map_err(D::Error::custom)
+    }
+}
 
 /// The bytes of a file, or of standard input where it is called `-`.
 ///

@@ -86,6 +86,24 @@ impl Reader {
             .help(format!("`patchboard verify {}` says what was altered", board.id))
             .detail("seq", board.head.seq.0.into()))
     }
+
+    /// The name of the blueprint around all others that a board is inside of, which may be its own; and what other boards of
+    /// the same one hold until a moment.
+    pub(crate) fn around(&self, board: &BoardSummary, until: Timestamp) -> Result<(String, Vec<Vec<Record>>), Failure> {
+        let boards = self.journal.boards().map_err(storage)?;
+        let outermost = |of: &BoardSummary| {
+            let around = BoardSummary::related(&boards, &of.id);
+            boards.iter().find(|other| other.parent.is_none() && around.contains(&&other.id)).unwrap_or(of).clone()
+        };
+        let outermost = if board.parent.is_some() { outermost(board) } else { board.clone() };
+        let mut records = Vec::new();
+        let inside = BoardSummary::related(&boards, &outermost.id).into_iter().chain([&outermost.id]);
+        for other in inside.filter(|other| **other != board.id) {
+            let of_other = self.records(other)?;
+            records.push(of_other.into_iter().take_while(|record| record.at <= until).collect());
+        }
+        Ok((outermost.name, records))
+    }
 }
 
 /// See [`Reader::find`].

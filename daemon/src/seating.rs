@@ -44,6 +44,9 @@ pub(crate) struct ModelArguments {
     /// neither
     #[arg(long, value_name = "VAR")]
     api_key_env: Option<String>,
+    /// How much chance the model gives its words, from 0 (none) to 2; as configured, or 0
+    #[arg(long, value_name = "NUMBER")]
+    temperature: Option<f64>,
 }
 
 /// Who answers calls.
@@ -53,7 +56,7 @@ pub(crate) struct AgentArguments {
     #[command(flatten)]
     models: ModelArguments,
     /// Answer from a recording instead of asking anybody
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["model_url", "model", "api_key_env"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["model_url", "model", "api_key_env", "temperature"])]
     cassette: Option<PathBuf>,
     /// Run programs that the blueprint itself brings: only if you trust its author with this machine
     #[arg(long)]
@@ -119,6 +122,7 @@ impl ModelArguments {
             model_url: self.model_url.clone(),
             model: self.model.clone(),
             api_key_env: self.api_key_env.clone(),
+            temperature: self.temperature,
         };
         let environment = Environment::of_process();
         let mut config = read.with_flags(&flags, &environment).map_err(|error| told(&error))?;
@@ -132,8 +136,17 @@ impl ModelArguments {
         flag(&mut words, "--model-url", self.model_url.as_deref());
         flag(&mut words, "--model", self.model.as_deref());
         flag(&mut words, "--api-key-env", self.api_key_env.as_deref());
+        flag(&mut words, "--temperature", self.temperature.map(|number| number.to_string()).as_deref());
         words
     }
+}
+
+/// What a recording has been played to so far.
+pub(crate) struct Played<'a> {
+    /// The blueprint that it is of: that of the board around all others.
+    pub(crate) name: &'a str,
+    /// What boards had of it.
+    pub(crate) records: &'a [Vec<Record>],
 }
 
 impl AgentArguments {
@@ -142,20 +155,19 @@ impl AgentArguments {
         self.cassette.is_some()
     }
 
-    /// Who answers one worker of a blueprint as of a moment, without tools and with a copy of what departments kept then; a
-    /// recording goes on behind what these records hold of it.
+    /// Who answers one worker of a blueprint as of a moment, without tools and with a copy of what departments kept then.
     pub(crate) fn one(
         &self,
         blueprint: &Blueprint,
         data_dir: &Path,
         worker: &WorkerName,
         moment: Timestamp,
-        before: &[Record],
+        played: &Played<'_>,
         config: Option<&Path>,
     ) -> Result<Arc<dyn Agent>, Failure> {
         if let Some(path) = &self.cassette {
-            let player = player(path, blueprint)?;
-            answered(&player, before);
+            let player = player(path, played.name)?;
+            played.records.iter().for_each(|records| answered(&player, records));
             return Ok(Arc::new(player));
         }
         let seats = self.models.seats(config, self.inline())?.at(moment, data_dir);
@@ -211,7 +223,7 @@ impl SeatArguments {
         let models = &self.agents.models;
         if let Some(path) = &self.agents.cassette {
             let seats = models.seats_with(config, Inline::Refused, &self.workspace)?;
-            let player = Arc::new(player(path, blueprint)?.with_toolbox(seats.toolbox()));
+            let player = Arc::new(player(path, &blueprint.name)?.with_toolbox(seats.toolbox()));
             let agent: Arc<dyn Agent> = Arc::new(Inner::around(player.clone()));
             let workspaces = Arc::clone(seats.workspaces());
             return Ok(Seating {
@@ -256,7 +268,7 @@ impl SeatArguments {
         };
         let made = match (self.force, self.append && path.exists()) {
             (true, _) => Recorder::replace(path, &blueprint.name, agent),
-            (false, true) => Recorder::append(path, &player(path, blueprint)?, agent),
+            (false, true) => Recorder::append(path, &player(path, &blueprint.name)?, agent),
             (false, false) => Recorder::create(path, &blueprint.name, agent),
         };
         let recorder = Arc::new(made.map_err(|error| cassette_failure(&error))?.with_notes(notes));
@@ -328,11 +340,11 @@ impl Seating {
 }
 
 /// The recording of a blueprint's run.
-fn player(path: &Path, blueprint: &Blueprint) -> Result<Player, Failure> {
+fn player(path: &Path, blueprint: &str) -> Result<Player, Failure> {
     let player = Player::open(path).map_err(|error| cassette_failure(&error))?;
-    if player.blueprint() != blueprint.name {
-        let (recorded, wanted) = (one_line(player.blueprint()), &blueprint.name);
-        let message = format!("{} was recorded with the blueprint {recorded}, not {wanted}", path.display());
+    if player.blueprint() != blueprint {
+        let recorded = one_line(player.blueprint());
+        let message = format!("{} was recorded with the blueprint {recorded}, not {blueprint}", path.display());
         return Err(Failure::refused("wrong_cassette", message).help("record one with --record"));
     }
     Ok(player)

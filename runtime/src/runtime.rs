@@ -15,7 +15,7 @@ use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Answer, Architect, Body, End, Ended, Parent};
-use patchboard_kernel::rejection::{Stage, Violation};
+use patchboard_kernel::rejection::{Code, Stage, Violation};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
@@ -161,6 +161,14 @@ pub enum RuntimeError {
         /// What is wrong with the value.
         violations: Vec<Violation>,
     },
+    /// There is no room for what the signal brings; it was not recorded.
+    #[error("board {board} takes no more for now: {message}")]
+    BacklogFull {
+        /// The board.
+        board: BoardId,
+        /// What waits, and where.
+        message: String,
+    },
     /// The board has ended, so the request changes nothing.
     #[error("board {0} has ended")]
     Over(BoardId),
@@ -188,6 +196,7 @@ impl RuntimeError {
             Self::Board(BoardError::BadRequest(_)) | Self::BadSignal { .. } => "bad_request",
             Self::Board(BoardError::BadBlueprint(_)) => "bad_blueprint",
             Self::Board(BoardError::BadRecord { .. }) => "bad_record",
+            Self::BacklogFull { .. } => "backlog_full",
             Self::AlreadyRunning(_) => "already_running",
             Self::Closed(_) => "board_closed",
             Self::Over(_) => "board_over",
@@ -597,7 +606,7 @@ impl BoardHandle {
     ///
     /// # Errors
     /// [`RuntimeError::Over`] if the board has ended for good; [`RuntimeError::TokenConflict`];
-    /// [`RuntimeError::BadSignal`], and then nothing is recorded; as [`BoardHandle::propose`].
+    /// [`RuntimeError::BadSignal`] or [`RuntimeError::BacklogFull`], and then nothing is recorded; as [`BoardHandle::propose`].
     pub async fn signal(&self, name: &str, value: Value, token: Option<Token>) -> Result<Heard, RuntimeError> {
         self.request(Input::Signal { name: name.to_owned(), value, token }).await
     }
@@ -609,6 +618,10 @@ impl BoardHandle {
             Some(Outcome::Duplicate(_)) => Ok(Heard::Before),
             Some(Outcome::Refused(rejection)) if rejection.stage == Stage::Schema => {
                 Err(RuntimeError::BadSignal { board: self.id().clone(), violations: rejection.violations })
+            }
+            Some(Outcome::Refused(rejection)) if rejection.code == Code::BacklogFull => {
+                let message = rejection.violations.into_iter().next().map(|first| first.message).unwrap_or_default();
+                Err(RuntimeError::BacklogFull { board: self.id().clone(), message })
             }
             Some(Outcome::Refused(_)) => Err(RuntimeError::TokenConflict(self.id().clone())),
             _ if decided.recorded => Ok(Heard::Now),

@@ -13,11 +13,11 @@ use patchboard_kernel::idempotency;
 use patchboard_kernel::lint;
 use patchboard_kernel::negotiation::{self, Event, Kind};
 use patchboard_kernel::record::{Body, Record};
-use patchboard_kernel::room::{self, Aggregation, Outcome, Policy, Quorum, Scores, Trigger, Vote};
+use patchboard_kernel::room::{self, Aggregation, ArtifactType, Outcome, Policy, Quorum, Scores, Trigger, Vote};
 use patchboard_kernel::source::{self, Source};
 use patchboard_kernel::state::State;
 use patchboard_kernel::workflow::engine::{self, Happened};
-use patchboard_kernel::workflow::{self, Definition, Status};
+use patchboard_kernel::workflow::{self, Definition, Status, TriggerType};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::runtime::{Options, Runtime};
@@ -131,6 +131,58 @@ fn votes_are_aggregated_as_published() {
 }
 
 #[test]
+fn votes_out_of_range_and_no_votes_are_errors_as_published() {
+    let Some(own) = read("vectors/sw4rm.json") else { return };
+    let own = &own["vote_validation"];
+    let mut cases = 0;
+    for (member, range) in [("score", "score_range_inclusive"), ("confidence", "confidence_range_inclusive")] {
+        let [least, most] = list(own, range) else { panic!("{range} is no range") };
+        let (least, most) = (least.as_f64().expect("a number"), most.as_f64().expect("a number"));
+        for (value, is_sound) in [(least, true), (most, true), (least - 0.01, false), (most + 0.01, false)] {
+            let given = votes(&[json!({member: value})]);
+            let found = room::aggregate(&all(&given), Aggregation::Mean);
+            assert_eq!((found.is_err(), &own["out_of_range"]), (!is_sound, &json!("error")), "{member} {value}");
+            cases += 1;
+        }
+    }
+    let none = room::aggregate(&[], Aggregation::Mean).is_err();
+    assert_eq!((none, &own["empty_vote_list"]), (true, &json!("error")));
+    shared::ran("sw4rm validation of votes", cases + 1, 9);
+}
+
+/// Names of an enumeration, but for the one that says nothing.
+fn names<'v>(own: &'v Value, name: &str) -> BTreeSet<&'v str> {
+    let names = own["enums"][name].as_object().unwrap_or_else(|| panic!("no enumeration {name}")).keys();
+    names.map(String::as_str).filter(|name| *name != "UNSPECIFIED").collect()
+}
+
+#[test]
+fn what_is_enumerated_has_the_published_names() {
+    let Some(own) = read("vectors/sw4rm.json") else { return };
+    let states: BTreeSet<&str> = handoff::State::ALL.iter().map(|state| state.as_str()).collect();
+    assert_eq!(states, names(&own, "HandoffStatus"));
+    let statuses: BTreeSet<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+    assert_eq!(statuses, names(&own, "NodeStatus"));
+    let is_read = |name: &str, reads: &dyn Fn(Value) -> Option<Value>| {
+        for member in names(&own, name) {
+            assert_eq!(reads(json!(member)), Some(json!(member)), "{name}");
+        }
+        assert_eq!(reads(json!("UNSPECIFIED")), None, "{name}");
+        names(&own, name).len()
+    };
+    let read = [
+        is_read("TriggerType", &|value| serde_json::from_value::<TriggerType>(value).ok().map(|read| json!(read))),
+        is_read("DecisionOutcome", &|value| serde_json::from_value::<Outcome>(value).ok().map(|read| json!(read))),
+        is_read("ArtifactType", &|value| serde_json::from_value::<ArtifactType>(value).ok().map(|read| json!(read))),
+    ];
+    let terminal: BTreeSet<Status> = Status::ALL.iter().copied().filter(|status| status.is_terminal()).collect();
+    let published: BTreeSet<Status> =
+        list(&own["workflow"], "node_terminal").iter().filter_map(|name| Status::named(name.as_str()?)).collect();
+    assert_eq!((terminal.len(), &terminal), (list(&own["workflow"], "node_terminal").len(), &published));
+    shared::ran("sw4rm enumerations", states.len() + statuses.len() + read.iter().sum::<usize>() + terminal.len(), 25);
+}
+
+#[test]
 fn a_quorum_is_counted_as_published() {
     let Some(vectors) = read("upstream/quorum_vectors.json") else { return };
     let vectors = list(&vectors, "vectors");
@@ -221,6 +273,16 @@ fn workflows_are_ordered_as_published_and_cycles_named() {
                         (code.clone(), expected["cycle_nodes"].clone()),
                         "{id}"
                     );
+                } else {
+                    // Of these the vectors have no code.
+                    let ours = match id.as_str().expect("an id") {
+                        "self-loop" => "workflow_self_dependency",
+                        "unknown-dependency" => "workflow_unknown_dependency",
+                        "empty-workflow" => "workflow_empty",
+                        other => panic!("{other} has no code: {problems:?}"),
+                    };
+                    let codes: Vec<&str> = problems.iter().map(|problem| problem.code().as_str()).collect();
+                    assert_eq!(codes, [ours], "{id}");
                 }
             }
             (other, _) => panic!("{id}: {other:?}"),

@@ -28,7 +28,7 @@ use self::circuit::Circuit;
 use self::ends::{Ends, Work};
 use self::ledger::Ledger;
 use self::proposals::{Basis, Expected, May};
-use self::requests::Requests;
+use self::requests::{Heed, Requests};
 use self::schedule::Schedule;
 
 /// How often more is shown for one trigger.
@@ -57,6 +57,8 @@ pub(super) struct Model {
     ledger: Ledger,
     schedule: Schedule,
     requests: Requests,
+    /// How many tasks may wait for a further one to be asked for.
+    backlog: Option<usize>,
     ends: Ends,
 }
 
@@ -85,13 +87,22 @@ impl Model {
             ledger: Ledger::new(seed, board.plan().mode.is_default(), &blueprint),
             schedule: Schedule::new(seed, &blueprint, at),
             requests: Requests::default(),
+            backlog: blueprint["backlog"]["more"]["max"].as_u64().map(|max| max as usize),
             ends: Ends::new(seed, &blueprint, board.blueprint().limits.wall.as_ms(), at),
         }
     }
 
-    /// Checks what became of a request with a token, before the step that it led to is compared.
+    /// Checks what became of a request, before the step that it led to is compared.
     pub(super) fn requested(&mut self, at: Timestamp, input: &Input, step: &Step) {
-        self.requests.check(self.seed, at, input, step, self.ends.is_over());
+        let may = Heed { is_over: self.ends.is_over(), is_full: self.is_full() };
+        self.requests.check(self.seed, at, input, step, may);
+    }
+
+    /// Whether as many tasks wait as may, with those that signals have brought planners to add.
+    fn is_full(&self) -> bool {
+        let tasks = self.documents.last().and_then(|now| now["tasks"].as_array()).map_or(0, Vec::len);
+        let coming = self.calls.count(|branch| matches!(branch.0.as_deref(), Some("more" | "all-hands")));
+        self.backlog.is_some_and(|max| tasks + coming >= max)
     }
 
     /// Compares a step with what this would have done. `board` is the board after it.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use patchboard_faults::random::Random;
 use patchboard_faults::world::{Call, Delivery, Fate, Others, World};
-use patchboard_kernel::blueprint::{Action, Blueprint, Streak};
+use patchboard_kernel::blueprint::{Action, Backlog, Blueprint, Streak};
 use patchboard_kernel::board::{Board, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Salt};
 use patchboard_kernel::failure::FailureCode;
@@ -246,6 +246,28 @@ fn with_passing(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     blueprint
 }
 
+/// On some boards one takes none of the places. Drawn apart, like the mode.
+fn with_exempt(mut blueprint: Blueprint, seed: u64) -> Blueprint {
+    let mut random = Random::new(seed ^ 0xe8e3);
+    if random.percent(25) {
+        let worker = random.pick(&["planner", "doer", "checker"]);
+        if let Some(worker) = blueprint.workers.get_mut(&WorkerName::from(*worker)) {
+            worker.limits.exempt = true;
+        }
+    }
+    blueprint
+}
+
+/// On some boards so many tasks may wait, and no more are asked for. Drawn apart, like the mode.
+fn with_backlog(mut blueprint: Blueprint, seed: u64) -> Blueprint {
+    let mut random = Random::new(seed ^ 0xbac1);
+    if random.percent(30) {
+        let max = u32::try_from(1 + random.below(4)).expect("small");
+        blueprint.backlog.insert("more".to_owned(), Backlog { at: "/tasks".to_owned(), max });
+    }
+    blueprint
+}
+
 /// What the board of a seed is made of.
 pub(super) fn genesis(seed: u64) -> Genesis {
     begun(seed).0
@@ -254,7 +276,7 @@ pub(super) fn genesis(seed: u64) -> Genesis {
 /// The same, and what is drawn after it.
 fn begun(seed: u64) -> (Genesis, Random) {
     let mut random = Random::new(seed);
-    let variants = [with_rule_limits, with_schedule, with_delay, with_passing, with_group];
+    let variants = [with_rule_limits, with_schedule, with_delay, with_passing, with_group, with_exempt, with_backlog];
     let genesis = Genesis {
         board: BoardId::from(format!("simulated-{seed}")),
         blueprint: variants.into_iter().fold(blueprint(&mut random), |blueprint, vary| vary(blueprint, seed)),

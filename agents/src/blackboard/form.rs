@@ -1,11 +1,12 @@
 //! The JSON Schema that the reply of a seat with a `format` is held to: what its role says, or that it passes.
 //!
 //! As in the forms of patches, nothing is allowed by it: what is made of the reply is judged as ever. It tells of the
-//! document only what the state schema says.
+//! document only what the state schema says, and who chooses among agents whom the rules would wake as things stand.
 
 use jsonptr::Pointer;
 use patchboard_kernel::blueprint::{Format, Occasion};
 use patchboard_kernel::pattern::Pattern;
+use patchboard_kernel::scheduler;
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::tree::Node;
 use serde_json::{Map, Value, json};
@@ -29,8 +30,6 @@ pub const ORDER: &[&str] = &[
 
 /// Experts that a reply may name.
 const EXPERTS_MAX: usize = 3;
-/// The most names that are listed.
-const NAMES_MAX: usize = 64;
 
 /// The schema of the reply of a seat to what it was shown.
 pub fn of_reply(shown: &Shown, format: Format) -> Value {
@@ -61,7 +60,7 @@ pub(super) fn concludes(shown: &Shown) -> bool {
 }
 
 /// Whether the public space was shown, and is empty.
-fn is_silent(shown: &Shown) -> bool {
+pub(super) fn is_silent(shown: &Shown) -> bool {
     let public = Pointer::from_static("/board/public");
     let messages = shown.value_at(public).ok().flatten().and_then(Node::as_array);
     messages.is_some_and(|messages| messages.is_empty())
@@ -97,28 +96,30 @@ fn own(shown: &Shown, format: Format) -> Value {
     }
 }
 
-/// The name of somebody who can be chosen: one of those that the state schema lists, and of these, as long as nobody has
-/// spoken, one who does not wait for what others say.
+/// The name of somebody who can be chosen.
 fn name(shown: &Shown) -> Value {
-    let Some(names) = eligible(shown).filter(|names| (1..=NAMES_MAX).contains(&names.len())) else { return text() };
-    let workers = &shown.plan().blueprint.workers;
-    let waits = |name: &&String| {
-        let format = workers.get(name.as_str()).and_then(|worker| worker.format);
-        format.is_some_and(Format::is_of_messages)
-    };
-    let (waiting, others): (Vec<&String>, Vec<&String>) = names.iter().partition(waits);
-    match is_silent(shown) && !waiting.is_empty() && !others.is_empty() {
-        true => json!({"type": "string", "enum": others}),
-        false => json!({"type": "string", "enum": names}),
+    match eligible(shown) {
+        Some(names) if !names.is_empty() => json!({"type": "string", "enum": names}),
+        _ => text(),
     }
 }
 
-/// Those whom the state schema lists as who can work in a round; none if it does not.
+/// Those whom the state schema lists as who can work in a round, but for those whom no rule would wake as things stand: an
+/// expert who was not made, the cleaner of a board that has none. None if it does not list them.
 pub(super) fn eligible(shown: &Shown) -> Option<Vec<String>> {
-    let pattern = Pattern::parse("/rounds/*/agents/*").ok()?;
-    let fragment = shown.plan().schema.fragment(&pattern)?;
+    let (plan, state) = (shown.plan(), shown.basis().state.root());
+    let fragment = plan.schema.fragment(&Pattern::parse("/rounds/*/agents/*").ok()?)?;
     let names = fragment.get("enum")?.as_array()?.iter();
-    names.map(|name| name.as_str().map(str::to_owned)).collect()
+    let names: Vec<&str> = names.map(Value::as_str).collect::<Option<_>>()?;
+    let chosen = Pointer::from_static("/rounds/0/agents/0");
+    let may_wake = |name: &&str| scheduler::may_wake(plan, state, chosen, name);
+    Some(names.into_iter().filter(may_wake).map(str::to_owned).collect())
+}
+
+/// Whether it waits for what others say.
+pub(super) fn waits(shown: &Shown, name: &str) -> bool {
+    let format = shown.plan().blueprint.workers.get(name).and_then(|worker| worker.format);
+    format.is_some_and(Format::is_of_messages)
 }
 
 fn text() -> Value {

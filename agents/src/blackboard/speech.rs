@@ -40,6 +40,8 @@ pub(super) struct Speaker<'a> {
     pub(super) names: Vec<&'a str>,
     /// Those of them who can be chosen.
     pub(super) eligible: Vec<&'a str>,
+    /// Those of all who wait for what others say, while nothing was said.
+    pub(super) later: Vec<&'a str>,
     /// The number of the invocation, from which a room has its name: nobody else opens one of that name.
     pub(super) invocation: u64,
     /// The most operations of a patch.
@@ -189,6 +191,9 @@ impl Speaker<'_> {
         if agents.iter().any(|name| self.is_eligible(name)) {
             agents.retain(|name| self.is_eligible(name));
         }
+        // Nobody is called to hear others before anybody speaks, so that one round can be enough.
+        let leading = agents.iter().take_while(|name| self.later.contains(&name.as_str())).count();
+        agents.rotate_left(leading);
         Some(patch([match self.round {
             Some(round) => add(&format!("/rounds/{round}/agents"), json!(agents)),
             None => add("/rounds/-", json!({"agents": agents})),

@@ -121,8 +121,11 @@ pub(super) fn check_url(text: &str) -> Result<String, String> {
 }
 
 fn temperature<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let value = f64::deserialize(deserializer)?;
-    if (0.0..=2.0).contains(&value) { Ok(value) } else { Err(D::Error::custom("a temperature lies between 0 and 2")) }
+    check_temperature(f64::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+pub(super) fn check_temperature(value: f64) -> Result<f64, &'static str> {
+    if (0.0..=2.0).contains(&value) { Ok(value) } else { Err("a temperature lies between 0 and 2") }
 }
 
 pub(super) fn tries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {

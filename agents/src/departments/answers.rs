@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use super::found::Pending;
+use super::found::Asked;
 use super::likeness::{said, words};
 
 /// What an answer says.
@@ -60,9 +60,9 @@ const INTERROGATIVES: &[&str] = &["which", "what", "who", "whose", "when", "wher
 const SIGNS: &[char] = &['.', ',', ';', ':', '!', '\'', '’', '"', '-'];
 
 /// What a message says as an answer to this; none if it is no clear answer.
-pub fn answer(pending: &Pending, text: &str) -> Option<Said> {
-    if !pending.offer
-        && let Some(said) = literal(pending, text)
+pub fn answer(asked: &Asked, text: &str) -> Option<Said> {
+    if !asked.offer
+        && let Some(said) = literal(asked, text)
     {
         return Some(said);
     }
@@ -74,17 +74,16 @@ pub fn answer(pending: &Pending, text: &str) -> Option<Said> {
         return Some(Said::No);
     }
     let is_yes = consists_of(&words, YES, &[COURTESY, GO_ON, HEARD])
-        || consists_of(&words, HEARD, &[COURTESY, GO_ON])
-            && !(pending.offer && consists_of(&words, HEARD, &[COURTESY]));
+        || consists_of(&words, HEARD, &[COURTESY, GO_ON]) && !(asked.offer && consists_of(&words, HEARD, &[COURTESY]));
     // To which of several?
-    if is_yes && pending.options.len() == 1 && pending.more == 0 {
+    if is_yes && asked.options.len() == 1 && asked.more == 0 {
         return Some(Said::Options(vec![0]));
     }
-    if pending.offer {
+    if asked.offer {
         return None;
     }
     let is_unclear = is_yes || words.iter().any(|word| NEGATIONS.contains(&word.as_str()));
-    if is_unclear { None } else { named(pending, &words) }
+    if is_unclear { None } else { named(asked, &words) }
 }
 
 /// Whether words are some of these phrases, with others of which there need be none.
@@ -107,21 +106,21 @@ fn consists_of(words: &[String], phrases: &[&str], others: &[&[&str]]) -> bool {
 }
 
 /// The options of which the whole message is the value that was asked for.
-fn literal(pending: &Pending, text: &str) -> Option<Said> {
+fn literal(asked: &Asked, text: &str) -> Option<Said> {
     let plain = |text: &str| text.trim().trim_end_matches(['.', '!']).trim_end().to_lowercase();
     let text = plain(text);
-    these(pending, |value| !text.is_empty() && plain(&said(value)) == text)
+    these(asked, |value| !text.is_empty() && plain(&said(value)) == text)
 }
 
 /// The options whose value of what was asked for is within the words, where nothing else is.
-fn named(pending: &Pending, of: &[String]) -> Option<Said> {
-    let field = pending.field.as_deref().unwrap_or_default();
-    let question = words(&format!("{} {field}", pending.ask.as_deref().unwrap_or_default()).replace('_', " "));
+fn named(asked: &Asked, of: &[String]) -> Option<Said> {
+    let field = asked.field.as_deref().unwrap_or_default();
+    let question = words(&format!("{} {field}", asked.ask.as_deref().unwrap_or_default()).replace('_', " "));
     let is_filler = |word: &String| {
         let is_of_question = question.contains(word) && !INTERROGATIVES.contains(&word.as_str());
         is_of_question || FILLERS.contains(&word.as_str())
     };
-    these(pending, |value| {
+    these(asked, |value| {
         // Signs tell numbers apart, and are no words.
         let Value::String(value) = value else { return false };
         let value = words(value);
@@ -143,21 +142,21 @@ fn named(pending: &Pending, of: &[String]) -> Option<Said> {
 }
 
 /// The options with such a value of what was asked for, or with any where the whole row was, if that says anything.
-fn these(pending: &Pending, is_meant: impl Fn(&Value) -> bool) -> Option<Said> {
+fn these(asked: &Asked, is_meant: impl Fn(&Value) -> bool) -> Option<Said> {
     // There may be others of the same name among those that were not told.
-    if pending.more > 0 {
+    if asked.more > 0 {
         return None;
     }
     let is_one = |index: &usize| {
-        let values = &pending.options[*index].values;
-        match pending.field.as_deref().filter(|field| !field.is_empty()) {
+        let values = &asked.options[*index].values;
+        match asked.field.as_deref().filter(|field| !field.is_empty()) {
             Some(field) => values.get(field).is_some_and(&is_meant),
             // Which row as a whole is asked.
             None => values.values().any(&is_meant),
         }
     };
-    let meant: Vec<usize> = (0..pending.options.len()).filter(is_one).collect();
-    let says_nothing = meant.is_empty() || meant.len() == pending.options.len() && meant.len() > 1;
+    let meant: Vec<usize> = (0..asked.options.len()).filter(is_one).collect();
+    let says_nothing = meant.is_empty() || meant.len() == asked.options.len() && meant.len() > 1;
     (!says_nothing).then_some(Said::Options(meant))
 }
 

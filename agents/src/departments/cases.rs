@@ -128,7 +128,9 @@ impl Case<'_> {
             };
             now = now.plus_ms(1000);
             resolved = match reply {
-                Reply::Words(words) if answer(pending, words).is_some() => resume(self.department, pending, words, now),
+                Reply::Words(words) if answer(&pending.into(), words).is_some() => {
+                    resume(self.department, pending, words, now)
+                }
                 Reply::Words(words) => {
                     let expected = "a clear answer, or what the words mean (`action`, `slots`)".into();
                     return Ok(Err(Miss { at: format!("answers/{nth}"), expected, found: words.as_str().into() }));

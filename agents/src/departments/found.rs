@@ -242,6 +242,35 @@ pub struct Pending {
     pub expires_at: i64,
 }
 
+/// What whoever takes up messages has to know of a question, whoever has asked it.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    /// Whose question it is.
+    pub department: String,
+    /// What to choose among.
+    pub options: Vec<Choice>,
+    /// How many choices more there are.
+    pub more: u32,
+    /// What is asked.
+    pub ask: Option<String>,
+    /// What of an option is asked for.
+    pub field: Option<String>,
+    /// What the user was told, as a sentence.
+    pub question: Option<String>,
+    /// Whether it is an offer, which nobody has to answer.
+    pub offer: bool,
+    /// Until when it waits, in milliseconds since 1970; none: for as long as nothing else ends it.
+    pub expires_at: Option<i64>,
+}
+
+impl From<&Pending> for Asked {
+    fn from(pending: &Pending) -> Self {
+        let Pending { department, options, more, ask, field, question, offer, expires_at, .. } = pending.clone();
+        Self { department, options, more, ask, field, question, offer, expires_at: Some(expires_at) }
+    }
+}
+
 impl Resolved {
     /// Of which nothing is known yet but this.
     pub(crate) fn new(status: Status, action: &str, slots: Values) -> Self {

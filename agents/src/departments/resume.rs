@@ -18,7 +18,7 @@ pub fn resume(department: &Department, pending: &Pending, text: &str, now: Times
     let mut known = Resolved::new(Status::Open, name, slots.clone());
     known.ids.clone_from(&pending.ids);
     let of = |index: &usize| pending.options.get(*index).cloned();
-    match answer(pending, text) {
+    match answer(&pending.into(), text) {
         None => again(pending, known),
         Some(Said::No) => none(Why::Declined),
         Some(Said::Options(meant)) => match meant.iter().filter_map(of).collect::<Vec<Choice>>().as_slice() {

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::found::{Outcome, Pending, Resolved, Row, Status, Values};
 use super::meaning::{Unknown, unknown};
-use super::turns::{Before, Turn, perceived};
+use super::turns::{Before, Question, Turn, perceived};
 use super::waits::{self, Understood};
 use super::{confirm, crud, resolve, resume};
 use crate::builtin::seat::{Stop, is_place, needed, not_configured, put, read, told, value_at, with};
@@ -247,15 +247,12 @@ pub(crate) fn begin(call: &Call, means: &Means) -> Answer {
         let root = call.shown.basis().state.root();
         let results = PointerBuf::parse(places.results.as_str()).ok().and_then(|place| root.get(&place)?.as_array());
         let count = results.map_or(0, |results| results.len());
-        let last = match count.checked_sub(1) {
-            Some(last) => value_at(call, &format!("{}/{last}", places.results))?,
-            None => None,
-        };
-        let mut worked: Vec<String> = Vec::new();
+        let (mut asked, mut worked): (Vec<Question>, Vec<String>) = Default::default();
         for index in 0..count {
             worked.extend(read::<String>(call, &format!("{}/{index}/department", places.results))?);
+            asked.extend(read::<Question>(call, &format!("{}/{index}/pending", places.results))?);
         }
-        let before = Before { turn: turn.as_ref(), last: last.as_ref(), worked: &worked, now: means.clock.now() };
+        let before = Before { turn: turn.as_ref(), asked: &asked, worked: &worked, now: means.clock.now() };
         let mut patch = put(&places.turn, &Turn::next(&text, before))?;
         patch.push(json!({"op": "remove", "path": format!("{}/0", places.messages)}));
         patch.extend(places.empties.iter().map(|place| json!({"op": "replace", "path": place, "value": []})));

@@ -328,24 +328,35 @@ fn in_a_room_whoever_talks_may_pass_and_whoever_concludes_may_not() {
 }
 
 #[test]
-fn as_long_as_nobody_has_spoken_those_are_chosen_who_need_no_words_of_others() {
+fn those_can_be_chosen_whom_a_rule_would_wake() {
     let workers = json!({
         "w": seat(json!({"agent": "llm", "format": "control"})),
-        "critic": {"agent": "llm", "format": "critic", "pass": true},
-        "planner": {"agent": "llm", "format": "planner", "pass": true},
+        "critic": {"agent": "llm", "group": "all", "format": "critic", "pass": true},
+        "expert_1": {"agent": "llm", "group": "all"},
+        "expert_2": {"agent": "llm", "group": "all"},
     });
-    let names = json!({"enum": ["critic", "planner"]});
-    let schema = json!({"properties": {"rounds": {"items": {"properties": {"agents": {"items": names}}}}}});
-    let blueprint = json!({"blueprint": 1, "name": "b", "workers": workers, "state": {"schema": schema}});
-    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
-    for (public, chosen) in
-        [(json!([]), &["planner"][..]), (json!([{"from": "planner", "text": "x"}]), &["critic", "planner"])]
-    {
-        let state = State::new(&json!({"board": {"public": public}}), &Hasher::new(&Salt::ZERO));
-        let reads = vec![PointerBuf::from_tokens(["board"])];
-        let basis = Basis { state, reads, members: Vec::new() };
-        let shown = Shown::new(Arc::clone(&plan), "w".into(), Arc::new(basis), false).expect("the worker is there");
+    let agents = json!({"items": {"$ref": "#/$defs/group:all"}});
+    let schema = json!({"properties": {"rounds": {"items": {"properties": {"agents": agents}}}}});
+    let rule = |when: &str| json!({"name": "turn", "trigger": {"op": "add", "path": "/rounds/*/agents/*"}, "when": when, "run": {"group": "all", "at": ""}});
+    let is_made = "!worker.startsWith('expert_') || worker in state.experts";
+    let all = &["critic", "expert_1", "expert_2"][..];
+    for (rules, chosen) in [
+        (vec![rule(is_made)], &["critic", "expert_2"][..]),
+        (vec![rule(is_made), rule("value == 'expert_1'")], all),
+        (vec![], all),
+        // What cannot be told yet keeps nobody away.
+        (vec![rule("state.nothing.is == worker")], all),
+        (vec![rule("false")], &[]),
+    ] {
+        let blueprint =
+            json!({"blueprint": 1, "name": "b", "workers": workers, "state": {"schema": schema}, "rules": rules});
+        let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+        let document = json!({"board": {"public": []}, "experts": {"expert_2": {}}});
+        let state = State::new(&document, &Hasher::new(&Salt::ZERO));
+        let basis = Basis { state, reads: vec![PointerBuf::from_tokens(["board"])], members: Vec::new() };
+        let shown = Shown::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");
         let form = form::of_reply(&shown, Format::Control);
-        assert_eq!(form["properties"]["chosen agents"]["items"]["enum"], json!(chosen));
+        let expected = if chosen.is_empty() { Value::Null } else { json!(chosen) };
+        assert_eq!(form["properties"]["chosen agents"]["items"]["enum"], expected, "{rules:?}");
     }
 }

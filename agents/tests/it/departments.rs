@@ -94,6 +94,11 @@ fn understood(text: &str) -> Option<(&'static str, &'static str, Value)> {
     })
 }
 
+/// What each sentence asks for.
+fn each_understood(text: &str) -> impl Iterator<Item = (&'static str, &'static str, Value)> {
+    text.split_inclusive(['.', '?']).filter_map(|sentence| understood(sentence.trim()))
+}
+
 /// What words say that go on with a question.
 fn answered(text: &str) -> Value {
     let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
@@ -117,18 +122,24 @@ fn voice(call: &Call) -> Answer {
                 return say("/decisions/-", &json!({"agent": "weather"}));
             }
             // Told of a question that waits, it is told what was asked.
-            let waits =
-                text("/turn/waits/department").filter(|_| answered(&words) != json!({}) || words.contains("not"));
+            let waits = text("/turn/waits/department")
+                .filter(|_| answered(&words) != json!({}) || words.contains("not") || words == "Paris");
             assert!(waits.is_none() || text("/turn/waits/question").is_some(), "what was asked");
-            let agent = understood(&words).map(|(department, ..)| department.to_owned()).or(waits);
-            say("/decisions/-", &json!({"agent": agent.filter(|_| !is_done).unwrap_or("nobody".to_owned())}))
+            // One after the other, as often as results have come.
+            let count = (0..8).take_while(|index| shown(call, &format!("/results/{index}/status")).is_some()).count();
+            let next = each_understood(&words).map(|(department, ..)| department.to_owned()).nth(count);
+            let agent = next.or(waits.filter(|_| !is_done));
+            say("/decisions/-", &json!({"agent": agent.unwrap_or("nobody".to_owned())}))
         }
         "classify" => {
             let words = text("/request/text").expect("there are words");
             if words.contains("Unclear") {
                 return Err(Failure { code: FailureCode::Unreachable, message: "no model".to_owned(), usage: None });
             }
-            let (action, slots) = match (understood(&words), text("/request/waits/action")) {
+            // A department hears what is for it.
+            let own = call.shown.plan().blueprint.name.clone();
+            let understood = each_understood(&words).find(|(department, ..)| *department == own);
+            let (action, slots) = match (understood, text("/request/waits/action")) {
                 (Some((_, action, slots)), _) => (action.to_owned(), slots),
                 (None, Some(action)) if answered(&words) != json!({}) => (action, answered(&words)),
                 _ => ("none".to_owned(), json!({})),
@@ -227,7 +238,10 @@ impl Conversation {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("no reply to {words}: {}", self.state());
+        let journal = SqliteJournal::open_read_only(self.data.path()).expect("a journal");
+        let records = journal.records(self.board.id(), None, 10_000).expect("records");
+        let last: Vec<String> = records.iter().rev().take(5).map(|record| format!("{record:.300?}")).collect();
+        panic!("no reply to {words:.60?}: {last:#?}");
     }
 
     /// What the reply is to this.

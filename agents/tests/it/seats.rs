@@ -141,7 +141,12 @@ fn a_model_that_the_blueprint_does_not_name_is_a_problem() {
 
 #[test]
 fn a_model_on_the_command_line_serves_every_seat() {
-    let flags = Flags { model_url: Some("http://localhost:1/v1".into()), model: Some("m".into()), api_key_env: None };
+    let flags = Flags {
+        model_url: Some("http://localhost:1/v1".into()),
+        model: Some("m".into()),
+        api_key_env: None,
+        temperature: None,
+    };
     let config = Config::default().with_flags(&flags, &process_path()).expect("complete");
     let seats = Seats::new(config, &process_path(), Inline::Refused);
     let workers = json!({"a": {"agent": "llm"}, "b": {"agent": "llm", "model": "fast"}});

@@ -25,7 +25,7 @@ use crate::narrative;
 use crate::output::{Output, json_line, one_line, short};
 use crate::progress::author;
 use crate::reader::{Reader, bad_board};
-use crate::seating::AgentArguments;
+use crate::seating::{AgentArguments, Played};
 
 /// Characters of a value that are shown.
 const SHOWN: usize = 200;
@@ -40,7 +40,8 @@ const REPLY_BYTES_MAX: u64 = 16 << 20;
 /// alone, or `--reply` answers for it, and the kernel judges the reply as it would have at that moment. Where the journal
 /// says what really came of it, the two are compared: `same` is the same patch, the same refusal or the same failure.
 ///
-/// The roles of departments go by the time of the attempt, or of the record, and by the rows as they were then.
+/// The roles of departments go by the time of the attempt, or of the record, and by the rows as they were then. A recording is
+/// that of the board around all others: it holds what was asked inside.
 ///
 /// Nothing changes: the journal is only read, also while another process runs the board; no record is made, and what the
 /// call costs is not charged to the board (a model's server still counts it). Agents that edit files would change them, so
@@ -67,7 +68,7 @@ pub(crate) struct Arguments {
     worker: String,
     /// Judge this reply instead of asking anybody: a file, or - for standard input
     #[arg(long, value_name = "FILE")]
-    #[arg(conflicts_with_all = ["cassette", "model_url", "model", "api_key_env", "allow_inline"])]
+    #[arg(conflicts_with_all = ["cassette", "model_url", "model", "api_key_env", "temperature", "allow_inline"])]
     reply: Option<PathBuf>,
     #[command(flatten)]
     agents: AgentArguments,
@@ -101,7 +102,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         Some(path) => Ok(blackboard::made(&call, Reply { text: read_reply(path)?, usage: None, written: None })),
         None => {
             let before = &records[..moment.outcome.unwrap_or(at)];
-            ask(&arguments.agents, &moment, &call, before, data_dir, config).await?
+            let (name, mut records) = reader.around(&summary, moment.time)?;
+            records.push(before.to_vec());
+            let played = Played { name: &name, records: &records };
+            ask(&arguments.agents, &moment, &call, &played, data_dir, config).await?
         }
     };
     let result = Stepped::of(&moment, &records[at], answer);
@@ -255,7 +259,7 @@ async fn ask(
     agents: &AgentArguments,
     moment: &Moment,
     call: &Call,
-    before: &[Record],
+    played: &Played<'_>,
     data_dir: &Path,
     config: Option<&Path>,
 ) -> Result<agent::Answer, Failure> {
@@ -275,7 +279,7 @@ async fn ask(
         let message = format!("worker {worker} has the agent {}, which cannot be asked from here", seat.agent);
         return Err(Failure::refused("nobody_to_ask", message).help(by_hand));
     }
-    let agent = agents.one(moment.board.blueprint(), data_dir, worker, moment.time, before, config)?;
+    let agent = agents.one(moment.board.blueprint(), data_dir, worker, moment.time, played, config)?;
     let answered = tokio::select! {
         answered = tokio::time::timeout(call.timeout, agent.call(call)) => answered,
         _ = tokio::signal::ctrl_c() => return Err(Failure::failed("interrupted", "the call was given up")),

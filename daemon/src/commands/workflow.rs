@@ -1,12 +1,12 @@
 //! `patchboard workflow`: the order of a workflow, or why it has none, from a file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use patchboard_kernel::workflow::{self, Definition, Problem};
+use patchboard_kernel::workflow::{self, Definition, Order, Problem, Warning};
 use serde_json::{Value, json};
 
-use crate::failure::{Exit, Outcome};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::given;
 use crate::output::Output;
 
@@ -30,8 +30,13 @@ enum Command {
 /// what can be done at the same time; `order` is one after the other, of those that could be next always the one with the
 /// smallest id.
 ///
-/// Prints one JSON object: {valid: true, stages, order, roots, leaves}, or {valid: false, error_code, cycle, errors}, where
-/// `cycle` names the nodes that wait for each other, each for the one before it. What is not valid ends with exit code 2.
+/// Prints one JSON object: {valid: true, stages, order, roots, leaves, warnings}, or {valid: false, error_code, cycle, errors}, where
+/// `cycle` names the nodes that wait for each other, each for the one before it. What is not valid ends with exit code 2; what is
+/// no definition at all is `bad_workflow`. `warnings` are nodes that nothing starts and those that wait for them, entries of the data
+/// that two nodes write in no order, and what no board takes: more than 64 nodes, ids that are no names.
+///
+/// Whether workers, conditions and schedules are what they must be is known of a blueprint that has the workflow:
+/// `patchboard check BLUEPRINT`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -46,12 +51,18 @@ struct Check {
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     let Command::Check(arguments) = &arguments.command;
-    let definition: Definition = given::read(&arguments.definition, "workflow", "bad_workflow")?;
+    let definition = match definition(&arguments.definition) {
+        Ok(definition) => definition,
+        Err(failure) => {
+            if let Failure::Told(told) = &failure {
+                output.json(&unread(told.code, &told.message))?;
+            }
+            return Err(failure);
+        }
+    };
     match workflow::check(&definition) {
         Ok(order) => {
-            let mut told = json!(order);
-            told["valid"] = true.into();
-            output.json(&told)?;
+            output.json(&told(&order))?;
             Ok(Exit::Done)
         }
         Err(problems) => {
@@ -59,6 +70,43 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
             Ok(Exit::Refused)
         }
     }
+}
+
+/// The definition in a file.
+fn definition(path: &Path) -> Result<Definition, Failure> {
+    let help = "a definition is {nodes: {ID: {...}}}; of a blueprint that has one `patchboard check` tells the same";
+    let value: Value = given::read(path, "workflow", BAD_WORKFLOW).map_err(|failure| failure.help(help))?;
+    Definition::read(value).map_err(|why| {
+        Failure::refused(BAD_WORKFLOW, format!("{} holds no workflow: {why}", path.display())).help(help)
+    })
+}
+
+const BAD_WORKFLOW: &str = "bad_workflow";
+
+/// What is told of a workflow that has one.
+pub(crate) fn told(order: &Order<'_>) -> Value {
+    let mut told = json!(order);
+    told["valid"] = true.into();
+    told["warnings"] = order.warnings.iter().map(warning).collect();
+    told
+}
+
+/// A warning, with what it is about.
+fn warning(warning: &Warning<'_>) -> Value {
+    let mut told = json!({"code": warning.code(), "message": warning.to_string()});
+    if let Some(node) = warning.node() {
+        told["node"] = node.into();
+    }
+    if let Warning::SharedOutput { key, other, .. } = warning {
+        told["key"] = (*key).into();
+        told["other"] = (*other).into();
+    }
+    told
+}
+
+/// What is told of what is no workflow.
+fn unread(code: &str, message: &str) -> Value {
+    json!({"valid": false, "error_code": code, "cycle": null, "errors": [{"code": code, "message": message}]})
 }
 
 /// What is told of a workflow that has no order.

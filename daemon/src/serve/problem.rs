@@ -109,6 +109,10 @@ coded! {
         NoSuchArtifact = "no_such_artifact", NOT_FOUND,
         /// The board's document has no negotiation.
         NoNegotiation = "no_negotiation", NOT_FOUND,
+        /// The board's document has no handoffs.
+        NoHandoffs = "no_handoffs", NOT_FOUND,
+        /// The content of an artefact is not what its content type says.
+        BadContent = "bad_content", UNPROCESSABLE_ENTITY,
         /// The board's document has no workflow.
         NoWorkflow = "no_workflow", NOT_FOUND,
         /// No code has this name.
@@ -178,6 +182,12 @@ impl Problem {
         self
     }
 
+    /// The same in words that say more, with a code of their own.
+    #[must_use]
+    pub(crate) fn told_as(self, status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, code, detail: detail.into(), ..self }
+    }
+
     /// Adds a member.
     #[must_use]
     pub(crate) fn detail(mut self, name: &str, value: Value) -> Self {
@@ -240,6 +250,7 @@ impl From<RuntimeError> for Problem {
                 problem.detail("violations", json!(violations))
             }
             RuntimeError::Interrupted(_) => problem.help("repeat the request with the same Idempotency-Key"),
+            RuntimeError::BacklogFull { .. } => problem.help("say it again when something of what waits is done"),
             RuntimeError::Over(_) => problem.help("a board that has ended for good is read only"),
             _ => problem,
         }
@@ -257,6 +268,7 @@ const fn status_of(error: &RuntimeError) -> StatusCode {
         RuntimeError::Journal(JournalError::NotFound(_)) => StatusCode::NOT_FOUND,
         RuntimeError::Board(BoardError::BadRequest(_) | BoardError::BadBlueprint(_))
         | RuntimeError::BadSignal { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        RuntimeError::BacklogFull { .. } => StatusCode::TOO_MANY_REQUESTS,
         RuntimeError::AlreadyRunning(_)
         | RuntimeError::Over(_)
         | RuntimeError::TokenConflict(_)

@@ -102,16 +102,16 @@ fn an_easy_question_takes_one_round_and_its_decider_ends_it() {
     let board = Board::played(
         &json!({}),
         &[
-            ("control", &["{\"chosen agents\": [\"expert_1\", \"Decider\", \"expert_2\"]}"]),
+            ("control", &["{\"chosen agents\": [\"Decider\", \"expert_3\", \"expert_1\"]}"]),
             ("expert_1", &["{\"output\": \"Three and four are seven.\"}"]),
-            ("expert_2", &["nobody asks me any more"]),
             ("decider", &["{\"output\": \"It says so: the final answer is boxed[7]\"}"]),
         ],
         0,
     );
     assert_eq!(board.state()["answer"], json!({"text": "7", "by": "decider"}));
     assert_eq!(board.called(&["turn"]), ["expert_1", "decider"]);
-    assert_eq!(board.state()["rounds"], json!([{"agents": ["expert_1", "decider", "expert_2"]}]));
+    // Who has to hear others comes after them, and of a third expert there is none.
+    assert_eq!(board.state()["rounds"], json!([{"agents": ["expert_1", "decider"]}]));
     let experts = json!({"expert_1": {"role": "Counter", "description": "Counts what there is."},
         "expert_2": {"role": "Doubter", "description": "Doubts it."}});
     assert_eq!(board.state()["experts"], experts);
@@ -122,6 +122,38 @@ fn an_easy_question_takes_one_round_and_its_decider_ends_it() {
     assert!(of("decider").contains("Three and four are seven.") && !of("expert_1").contains("are seven"));
     assert!(of("expert_1").contains("Counter") && !of("expert_1").contains("Doubter"), "{}", of("expert_1"));
     assert!(of("control").contains("Counter") && of("control").contains("planner: makes a plan"), "{}", of("control"));
+    // A model in its place is held to a form that has all of those who are there.
+    let record = board.of_kind("invoked").find(|record| record["worker"] == "control").expect("it was called");
+    let at = record["base"].to_string();
+    let form = board.sandbox.run(&["view", "last", "control", "--at", &at, "--schema"]).exits(0).json();
+    let form = jsonschema::validator_for(&form).expect("a schema");
+    let choice = |names: &[&str]| json!({"chosen agents": names});
+    assert!(form.is_valid(&choice(&["expert_1", "decider"])) && form.is_valid(&choice(&["cleaner", "expert_2"])));
+    assert!(!form.is_valid(&choice(&["expert_3"])) && !form.is_valid(&choice(&["control"])));
+}
+
+#[test]
+fn a_crowd_of_sixty_is_told_by_name_to_who_chooses() {
+    let mut blueprint = scripted(TEXT, &[("control", &["{\"chosen agents\": [\"expert_1\", \"helper_50\"]}"])]);
+    for number in 1..=50 {
+        let mut helper = blueprint["workers"]["expert_1"].clone();
+        helper["description"] =
+            format!("knows all there is to know of the {number}th field of knowledge and of its neighbours").into();
+        for write in helper["writes"].as_array_mut().expect("a list") {
+            write["value"]["properties"]["from"]["const"] = format!("helper_{number}").into();
+        }
+        helper["script"] = json!([{"text": format!("{{\"output\": \"It is {number}.\"}}")}]);
+        blueprint["workers"][format!("helper_{number}")] = helper;
+    }
+    let board = Board::of(&blueprint, &json!({"rounds": 1}), 0);
+    assert_eq!(board.called(&["turn"]), ["expert_1", "helper_50"]);
+    assert!(board.texts().contains(&"It is 50."), "{:?}", board.texts());
+    let views = board.views();
+    let (_, view) = views.iter().find(|(worker, _)| worker == "control").expect("it was called");
+    assert!((1..=50).all(|number| view.contains(&format!("helper_{number}: knows all there"))), "{view}");
+    let form = board.sandbox.run(&["view", "last", "control", "--at", "2", "--schema"]).exits(0).json();
+    let names = form["properties"]["chosen agents"]["items"]["enum"].as_array().expect("a list").len();
+    assert_eq!(names, 50 + 7, "the helpers, five with constant roles, and the two experts who were made");
 }
 
 #[test]

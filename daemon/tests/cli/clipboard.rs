@@ -91,7 +91,7 @@ fn a_conversation_is_one_recording_and_is_played_word_for_word() {
 fn check_runs_the_tests_of_departments_and_says_which_fail() {
     let sandbox = sandbox();
     let checked = sandbox.run(&["check", "--deny-warnings", "clipboard.yaml"]).exits(0).stdout;
-    assert!(checked.contains("1 blueprint, 8 tests: 0 errors, 0 warnings: "), "{checked}");
+    assert!(checked.contains("1 blueprint, 9 tests: 0 errors, 0 warnings: "), "{checked}");
     let manifest = sandbox.path().join("departments/notes/department.yaml");
     let text = std::fs::read_to_string(&manifest).expect("it is there");
     let wrong = text.replace("text: Took bananas off the household list.", "text: Took them.");

@@ -17,8 +17,9 @@ fn changed(changes: &[(&str, &str)]) -> Sandbox {
         blueprint = blueprint.replace(from, to);
     }
     sandbox.write("negotiation.yaml", blueprint);
-    let fragment = fs::read(shipped("fragments/negotiation.yaml")).expect("it is shipped");
-    sandbox.write("fragments/negotiation.yaml", fragment);
+    for fragment in ["fragments/negotiation.yaml", "fragments/artifacts.yaml"] {
+        sandbox.write(fragment, fs::read(shipped(fragment)).expect("it is shipped"));
+    }
     sandbox
 }
 
@@ -102,6 +103,11 @@ fn drafts_go_to_and_fro_until_one_is_good_enough() {
         (&evaluation["deterministic"], &evaluation["confidence"], &evaluation["score"]),
         (&json!(1), &json!(0.4), &json!(0.7))
     );
+    let goes_on = &negotiation["reports"][1];
+    assert_eq!(
+        (&goes_on["kind"], &goes_on["outcome"], &goes_on["stop_reason"], &goes_on["scores"]),
+        (&json!("decision"), &json!("continue"), &Value::Null, &json!([0.7]))
+    );
     let decision = decision(negotiation);
     assert_eq!((&decision["stop_reason"], &decision["decided_by"]), (&json!("threshold_met"), &json!("consensus")));
     assert_eq!(events[7]["result_b64"], "eyJkYXlzIjoxMiwicHJpY2UiOjkwfQ==");
@@ -180,7 +186,7 @@ fn whoever_opens_it_names_a_profile_and_every_evaluator_is_heard() {
     let heard: Vec<usize> =
         reports.iter().filter_map(|report| report["evaluations"].as_array().map(Vec::len)).collect();
     assert_eq!(heard, [2, 2]);
-    assert_eq!((&reports[0]["score"], &reports[1]["score"]), (&json!(0.65), &json!(0.975)));
+    assert_eq!((&reports[0]["score"], &reports[2]["score"]), (&json!(0.65), &json!(0.975)));
     let done = answer(&sandbox, &asked(&ran), "accept").exits(0).json();
     assert_eq!(decision(negotiation(&done))["stop_reason"], "threshold_met");
 
@@ -227,6 +233,45 @@ fn it_ends_when_scores_go_up_and_down() {
 fn it_ends_when_drafts_are_hardly_different() {
     let same = [("payload: {price: 90, days: 12}", "payload: {price: 120, days: 10}")];
     aborts(run(&changed(&[same[0], ("score: 0.9", "score: 0.4")]), &json!({})), "no_progress");
+}
+
+#[test]
+fn it_goes_on_when_drafts_are_hardly_different_and_better() {
+    let same = [("payload: {price: 90, days: 12}", "payload: {price: 120, days: 10}")];
+    let ran = run(&changed(&same), &json!({})).exits(0).json();
+    assert_eq!(decision(negotiation(&ran))["stop_reason"], "threshold_met");
+    let better = [same[0], ("score: 0.9", "score: 0.5")];
+    aborts(run(&changed(&better), &json!({"max_rounds": 2})), "max_rounds");
+}
+
+#[test]
+fn a_party_ends_it_by_saying_so() {
+    let counter = "{kind: counter, ts: 4, from: buyer, ct: application/json, payload: {price: 90, days: 12}}";
+    let abort = "{kind: abort, ts: 4.5, from: buyer, reason: the yard is closed}";
+    let ran = run(&changed(&[(counter, abort)]), &json!({})).exits(0).json();
+    assert_eq!(ran["end"], "done");
+    let negotiation = negotiation(&ran);
+    assert_eq!(kinds(negotiation).last(), Some(&"abort"));
+    let decision = decision(negotiation);
+    assert_eq!(
+        (&decision["outcome"], &decision["stop_reason"], &decision["decided_by"]),
+        (&json!("aborted"), &json!("withdrawn"), &json!("party"))
+    );
+    // Nobody ends it in another's name.
+    let sandbox = changed(&[(counter, "{kind: abort, ts: 4, from: seller, reason: the yard is closed}")]);
+    run(&sandbox, &json!({"round_timeout_ms": 1000})).exits(0);
+    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    assert!(log.contains("value_not_granted"), "{log}");
+}
+
+#[test]
+fn what_belongs_to_another_negotiation_takes_no_round() {
+    let sandbox = changed(&[("ts: 2, from: seller,", "ts: 2, from: seller, corr: c-8,")]);
+    let ran = run(&sandbox, &json!({"round_timeout_ms": 1000})).exits(0).json();
+    let negotiation = negotiation(&ran);
+    let refused = &negotiation["refused"][1];
+    assert_eq!((&refused["code"], &refused["round"]), (&json!("negotiation_other_corr"), &json!(1)));
+    assert_eq!(negotiation["versions"], json!([]));
 }
 
 #[test]

@@ -53,6 +53,16 @@ fn votes_and_policies_that_cannot_be_meant_are_refused() {
     let vote = json!([vote("a", 9.0, &json!({}))]).to_string();
     refused(&vote, &["--policy", "policy.json"], "`min_pass_ratio` is 80");
     refused(&vote, &["--policy", "nowhere.json"], "cannot be read");
+    // Lists of members are no objects, and nobody is called nothing.
+    refused(r#"[["a", 8, 0.9, true]]"#, &[], "bad_votes");
+    for list in ["[]", r#"{"quorum": []}"#] {
+        sandbox.write("policy.json", list);
+        refused(&vote, &["--policy", "policy.json"], "bad_policy");
+    }
+    refused(r#"[{"critic_id": "", "abstain": true}]"#, &[], "the `critic_id` of a vote is empty");
+    refused(&vote, &["--requested", "a,,b"], "--requested");
+    let silent = sandbox.run_with(&["room", "decide", "-"], r#"[{"critic_id": "a", "abstain": true}]"#).exits(0).json();
+    assert_eq!((&silent["abstained"], &silent["vote_count"]), (&json!(["a"]), &json!(0)));
     let nobody = sandbox.run_with(&["room", "decide", "-", "--requested", "a"], "[]").exits(0).json();
     assert_eq!((&nobody["decision"], &nobody["mean"]), (&json!("ESCALATED_TO_HITL"), &Value::Null));
 }
@@ -67,6 +77,13 @@ fn a_workflow_in_a_file_has_an_order_or_a_reason_why_not() {
     let sound = sandbox.run(&["workflow", "check", "etl.yaml"]).exits(0).json();
     assert_eq!(sound["stages"], json!([["parse"], ["a", "b"]]));
     assert_eq!((&sound["valid"], &sound["order"]), (&json!(true), &json!(["parse", "a", "b"])));
+    assert_eq!(sound["warnings"], json!([]));
+    let never = r#"{"nodes": {"b": {"trigger_type": "SCHEDULE"}, "a": {"dependencies": ["b"]}, "c": {"trigger_type": "SCHEDULE", "every": "* * * * *"}}}"#;
+    let never = sandbox.run_with(&["workflow", "check", "-"], never).exits(0).json();
+    let warned: Vec<(&Value, &Value)> =
+        never["warnings"].as_array().expect("a list").iter().map(|one| (&one["code"], &one["node"])).collect();
+    let code = json!("workflow_unreachable_node");
+    assert_eq!(warned, [(&code, &json!("b")), (&code, &json!("a"))]);
     let of = |text: &str| sandbox.run_with(&["workflow", "check", "-"], text).exits(2);
     let cyclic = of(r#"{"nodes": {"a": {"dependencies": ["b"]}, "b": {"dependencies": ["a"]}, "c": {}}}"#).json();
     assert_eq!((&cyclic["valid"], &cyclic["error_code"]), (&json!(false), &json!("workflow_cycle_detected")));
@@ -74,8 +91,60 @@ fn a_workflow_in_a_file_has_an_order_or_a_reason_why_not() {
     let missing = of(r#"{"nodes": {"a": {"dependencies": ["ghost"]}}}"#).json();
     assert_eq!((&missing["error_code"], &missing["cycle"]), (&json!("workflow_unknown_dependency"), &Value::Null));
     assert_eq!(of(r#"{"nodes": {}}"#).json()["error_code"], "workflow_empty");
-    let typo = of(r#"{"nodes": {"a": {"depends": []}}}"#);
-    assert!(typo.stderr.contains("bad_workflow") && typo.stderr.contains("depends"), "{}", typo.stderr);
+    for (given, why) in [
+        (r#"{"nodes": {"a": {"depends": []}}}"#, "depends"),
+        (r#"{"nodes": {"a": []}}"#, "the node `a` is no object"),
+        (r#"["etl", {"a": {}}]"#, "it is no object"),
+        ("{", "holds no workflow"),
+    ] {
+        let refused = of(given);
+        assert!(refused.stderr.contains("bad_workflow") && refused.stderr.contains(why), "{}", refused.stderr);
+        let told = refused.json();
+        assert_eq!((&told["valid"], &told["error_code"]), (&json!(false), &json!("bad_workflow")), "{given}");
+        assert_eq!((&told["cycle"], &told["errors"][0]["code"]), (&Value::Null, &json!("bad_workflow")), "{given}");
+        assert!(told["errors"][0]["message"].as_str().is_some_and(|message| message.contains(why)), "{told}");
+    }
+    let missing = sandbox.run(&["workflow", "check", "nowhere.yaml"]).exits(2).json();
+    assert_eq!((&missing["valid"], &missing["error_code"]), (&json!(false), &json!("bad_workflow")));
+}
+
+#[test]
+fn a_workflow_that_no_board_takes_or_that_overwrites_itself_is_warned_of() {
+    let sandbox = Sandbox::new();
+    let warned = |workflow: &Value| -> Value {
+        sandbox.run_with(&["workflow", "check", "-"], workflow.to_string()).exits(0).json()["warnings"].clone()
+    };
+    let nodes: serde_json::Map<String, Value> = (0..65).map(|number| (format!("n{number}"), json!({}))).collect();
+    let many = warned(&json!({"nodes": nodes}));
+    assert_eq!(
+        (&many[0]["code"], &many[0]["node"], &many[1]),
+        (&json!("workflow_too_large"), &Value::Null, &Value::Null)
+    );
+    let named = warned(&json!({"nodes": {"to write": {}}}));
+    assert_eq!((&named[0]["code"], &named[0]["node"]), (&json!("workflow_node_name"), &json!("to write")));
+    let shared =
+        warned(&json!({"nodes": {"a": {"output_mapping": {"x": "sum"}}, "b": {"output_mapping": {"y": "sum"}}}}));
+    let told = ["code", "node", "other", "key"].map(|name| shared[0][name].as_str().unwrap_or_default());
+    assert_eq!(told, ["workflow_shared_output", "a", "b", "sum"]);
+    // A blueprint that has such a workflow is warned of it, or refused.
+    let blueprint = |nodes: Value| {
+        let workers: serde_json::Map<String, Value> = nodes
+            .as_object()
+            .expect("nodes")
+            .keys()
+            .map(|name| (name.clone(), json!({"agent": "script", "script": [[]]})))
+            .collect();
+        sandbox.write(
+            "flow.json",
+            json!({"blueprint": 1, "name": "flow", "description": "Flows.", "workflow": {"nodes": nodes}, "workers": workers}).to_string(),
+        );
+        sandbox.run(&["check", "flow.json"])
+    };
+    let parallel = json!({"a": {"output_mapping": {"x": "sum"}}, "b": {"output_mapping": {"y": "sum"}}});
+    let found = blueprint(parallel).exits(0).stdout;
+    assert!(found.contains("workflow_shared_output") && found.contains("different entries"), "{found}");
+    let found = blueprint(json!({"to write": {}})).exits(2).stdout;
+    assert!(found.contains("workflow_node_name"), "{found}");
 }
 
 #[test]

@@ -17,8 +17,14 @@ fn a_question_that_a_model_answered_on_the_blackboard() {
     let played = sandbox.run(&arguments).exits(0);
     assert!(!played.stderr.contains(NOTHING_LEFT), "{}", played.stderr);
     let state = &played.json()["state"];
-    assert_eq!((&state["answer"]["text"], &state["answer"]["by"]), (&json!("5"), &json!("vote")));
+    assert_eq!((&state["answer"]["text"], &state["answer"]["by"]), (&json!("5 rolls"), &json!("vote")));
     assert_eq!(state["rounds"].as_array().map(Vec::len), Some(2));
+    // Two who had spoken talked it over where nobody else reads it, and told the others.
+    let room = state["board"]["rooms"]["room_10"].clone();
+    assert_eq!(
+        (&room["members"], room["messages"].as_array().map(Vec::len)),
+        (&json!(["expert_1", "expert_2"]), Some(4))
+    );
     sandbox.run(&["replay", "last"]).exits(0);
 }
 
@@ -46,4 +52,27 @@ fn a_conversation_that_a_model_led_with_departments() {
     ];
     assert_eq!(replies, expected);
     sandbox.run(&["replay", "last"]).exits(0);
+    // A step within a department is played from the recording of the conversation around it.
+    let boards = sandbox.run(&["boards", "--output", "json"]).exits(0).lines();
+    let inside: Vec<&str> = boards
+        .iter()
+        .filter(|board| board["name"] == "notes")
+        .map(|board| board["board"].as_str().expect("an id"))
+        .collect();
+    assert_eq!(inside.len(), 4);
+    let mut stepped = Vec::new();
+    for board in inside {
+        for record in sandbox.run(&["log", board, "--kind", "invoked", "--output", "json"]).exits(0).lines() {
+            let (worker, seq) = (record["worker"].as_str().expect("a name"), record["seq"].to_string());
+            let step = ["step", board, "--at", &seq, "--worker", worker, "--cassette", &cassette, "--output", "json"];
+            assert_eq!(sandbox.run(&step).exits(0).json()["recorded"]["same"], true, "{worker} on {board}");
+            stepped.push(worker.to_owned());
+        }
+    }
+    for role in ["classify", "resolve", "crud", "resume", "confirm"] {
+        assert!(stepped.iter().any(|worker| worker == role), "{role}: {stepped:?}");
+    }
+    let other =
+        ["step", "last", "--at", "3", "--worker", "planner", "--cassette", &shipped("blackboard/cassette.jsonl")];
+    assert!(sandbox.run(&other).exits(2).stderr.contains("wrong_cassette"));
 }

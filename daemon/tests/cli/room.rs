@@ -14,7 +14,12 @@ fn room(critics: &[(&str, Vec<Value>)], policy: &Value) -> Sandbox {
     sandbox.write("fragments/room.yaml", fragment);
     let propose = |n: usize| {
         let mut value = json!({"artifact_type": "PLAN", "artifact": format!("draft {n}"), "producer": "author"});
-        if n > 1 {
+        if n == 1 {
+            // What SW4RM has beside.
+            value["producer_id"] = json!("author");
+            value["negotiation_room_id"] = json!("room-1");
+            value["created_at"] = json!("2026-11-24T08:00:00Z");
+        } else {
             value["revises"] = json!(format!("plan-{}", n - 1));
         }
         json!([{"op": "add", "path": format!("/room/proposals/plan-{n}"), "value": value}])
@@ -93,7 +98,10 @@ fn what_is_sent_back_is_proposed_anew_until_it_is_approved() {
 #[test]
 fn a_person_rules_over_what_the_votes_do_not_decide() {
     let sure = |critic: &str| vec![vote(critic, "plan-1", 9.0, 0.9), vote(critic, "plan-2", 9.0, 0.1)];
-    let unsure = vec![vote("bob", "plan-1", 9.0, 0.2), vote("bob", "plan-2", 9.0, 0.9)];
+    let mut doubts = vote("bob", "plan-1", 9.0, 0.2);
+    doubts["weaknesses"] = json!(["nobody has tried it"]);
+    doubts["recommendations"] = json!(["ask the baker"]);
+    let unsure = vec![doubts, vote("bob", "plan-2", 9.0, 0.9)];
     let sandbox = room(&[("ann", sure("ann")), ("bob", unsure)], &json!({}));
     let waiting = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(5).json();
     let question = &waiting["questions"][0];
@@ -101,7 +109,14 @@ fn a_person_rules_over_what_the_votes_do_not_decide() {
     let asked = sandbox.run(&["--output", "json", "inbox"]).exits(0).json();
     let clarify = &asked["questions"][0]["clarify"];
     let text = clarify["question"].as_str().expect("a question");
-    assert!(text.contains("plan-1 (PLAN)") && text.contains("less than 0.3 sure: bob"), "{text}");
+    // Who rules sees what it is about, and what was said of it.
+    assert_eq!(
+        text,
+        "What becomes of plan-1 (PLAN)? The votes do not decide it: less than 0.3 sure: bob.\n\
+         ann: score 9, confidence 0.9, passed\n\
+         bob: score 9, confidence 0.2, passed; weaknesses: nobody has tried it; recommendations: ask the baker\n\
+         The artefact: draft 1"
+    );
     assert_eq!(clarify["choices"], json!(["APPROVED", "REVISION_REQUESTED"]));
     let again = |ran: &Value, text: &str, code: i32| {
         let seq = ran["questions"][0]["seq"].to_string();
@@ -117,6 +132,90 @@ fn a_person_rules_over_what_the_votes_do_not_decide() {
     ]);
     assert_eq!(*rulings, expected);
     sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn where_no_person_rules_it_is_sent_back() {
+    let votes = vec![vote("ann", "plan-1", 9.0, 0.2), vote("ann", "plan-2", 9.0, 0.9)];
+    let sandbox = room(&[("ann", votes)], &json!({}));
+    let fragment = fs::read_to_string(shipped("fragments/room.yaml")).expect("the fragment can be read");
+    assert!(fragment.contains("expires: 30d"));
+    sandbox.write("fragments/room.yaml", fragment.replace("expires: 30d", "expires: 1s"));
+    sandbox.run(&["run", "room.json", "--request", "{}"]).exits(5);
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let done = sandbox.run(&["--output", "json", "resume", "last"]).exits(0).json();
+    let room = &done["state"]["room"];
+    let ruling = json!({"artifact_id": "plan-1", "outcome": "REVISION_REQUESTED", "by": "deadline",
+        "reason": "no person has ruled over it in time"});
+    assert_eq!(room["rulings"], json!([ruling]));
+    assert_eq!(room["decisions"][1]["outcome"], "APPROVED", "its author was woken: {room}");
+    let waited = sandbox.run(&["room", "wait", "last", "plan-1", "--ruled"]).exits(0).json();
+    assert_eq!((&waited["outcome"], &waited["ruling"]), (&json!("REVISION_REQUESTED"), &ruling));
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn what_is_decided_stays_as_it_was() {
+    let votes = vec![vote("ann", "plan-1", 6.0, 0.9), vote("ann", "plan-2", 9.0, 0.9)];
+    let sandbox = room(&[("ann", votes)], &json!({}));
+    let text = fs::read_to_string(sandbox.path().join("room.json")).expect("it can be read");
+    let mut blueprint: Value = serde_json::from_str(&text).expect("JSON");
+    blueprint["workers"]["forger"] = json!({
+        "agent": "script", "reads": ["/room/decisions"], "limits": {"attempts": 2},
+        "writes": [{"path": "/room/decisions/*", "ops": ["remove"]}, {"path": "/room/decisions/*/reason", "ops": ["replace"]}],
+        "script": [
+            [{"op": "replace", "path": "/room/decisions/0/reason", "value": "It was good."}],
+            [{"op": "remove", "path": "/room/decisions/0"}],
+        ],
+    });
+    let rule = json!({"name": "forge", "trigger": {"op": "add", "path": "/room/decisions/*"},
+        "when": "value.outcome == 'REVISION_REQUESTED'", "run": "forger"});
+    blueprint["rules"].as_array_mut().expect("rules").insert(0, rule);
+    sandbox.write("room.json", blueprint.to_string());
+    let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(0).json();
+    assert_eq!(done["state"]["room"]["decisions"][0]["reason"], "score 6 is below 7; 0 % passed it, fewer than 80 %");
+    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    assert_eq!(log.matches("room-decisions-stay").count(), 2, "{log}");
+}
+
+#[test]
+fn who_abstains_on_a_board_tells_no_numbers_and_others_do() {
+    let silent = json!({"artifact_id": "plan-1", "critic_id": "bob", "abstain": true});
+    let short = json!({"artifact_id": "plan-1", "critic_id": "cem", "score": 9});
+    let critics = [
+        ("ann", vec![vote("ann", "plan-1", 9.0, 0.9)]),
+        ("bob", vec![silent.clone()]),
+        ("cem", vec![short, vote("cem", "plan-1", 8.0, 0.9)]),
+    ];
+    let sandbox = room(&critics, &json!({}));
+    let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).exits(0).json();
+    let room = &done["state"]["room"];
+    assert_eq!(
+        (&room["decisions"][0]["outcome"], &room["decisions"][0]["abstained"]),
+        (&json!("APPROVED"), &json!(["bob"]))
+    );
+    let votes = room["votes"].as_array().expect("votes");
+    assert!(votes.len() == 3 && votes.contains(&silent), "{room}");
+}
+
+#[test]
+fn a_policy_that_cannot_be_meant_is_found_by_check() {
+    let critics = || [("ann", vec![vote("ann", "plan-1", 9.0, 0.9)])];
+    for (policy, says) in [
+        (json!({"quorum": {"rule": "bogus"}}), "/room/policy/quorum/rule"),
+        (json!({"quorum": {"minimum_fraction": 7}}), "`minimum_fraction`"),
+        (json!({"quorum": {"rule": {"minimum_fraction": 7}}}), "/room/policy/quorum/rule/minimum_fraction"),
+        (json!({"quorum": {"rule": {"require_all": true, "minimum_votes": 1}}}), "/room/policy/quorum/rule"),
+        (json!({"quorum": {"rule": {}}}), "/room/policy/quorum/rule"),
+        (json!({"quorum": {"on_failure": "shrug"}}), "/room/policy/quorum/on_failure"),
+        (json!({"min_pass_ratio": 80}), "/room/policy/min_pass_ratio"),
+        (json!({"window_s": {"PLAN": -1}}), "/room/policy/window_s/PLAN"),
+    ] {
+        let found = room(&critics(), &policy).run(&["check", "room.json"]).exits(2);
+        assert!(found.stdout.contains("invalid_initial_state") && found.stdout.contains(says), "{}", found.stdout);
+    }
+    let meant = json!({"quorum": {"rule": {"minimum_votes": 1}, "on_failure": "fail_with_abstain"}});
+    room(&critics(), &meant).run(&["check", "room.json"]).exits(0);
 }
 
 #[test]

@@ -66,6 +66,7 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
         SIT,
     ),
     ("GET", "/v1/boards/{board}/handoffs", "", SEE_SEAT),
+    ("GET", "/v1/boards/{board}/handoffs/{handoff}", "", SEE),
     ("POST", "/v1/boards/{board}/handoffs/{handoff}/accept", r#"{"worker":"walker"}"#, SIT),
     ("POST", "/v1/boards/{board}/handoffs/{handoff}/reject", r#"{"worker":"walker","reason":"r"}"#, SIT),
     ("POST", "/v1/workflows/check", r#"{"workflow":{"nodes":{}}}"#, SEE_ALL),

@@ -13,7 +13,8 @@ use crate::voices::{copy_into, voices};
 const PLANTS: &str = r#"department: 1
 name: plants
 description: House plants, and in which room they are.
-needs: {text: {type: string}}
+# What others have come to, too: nothing else changes for that.
+needs: {text: {type: string}, results: {type: array}}
 storage:
   entity: plant
   fields:

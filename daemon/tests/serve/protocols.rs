@@ -50,6 +50,16 @@ async fn work_is_handed_over_and_pending_handoffs_outlive_a_kill() {
     let mut other = ask("other", "ticket", 9);
     other["worker"] = "cyd".into();
     daemon.post(&handoffs, &other).await.is(422);
+    // Nor for what is not there, or once more under the same id.
+    daemon.post(&handoffs, &ask("other", "nothing", 9)).await.refuses(422, "handoff_unknown_task");
+    daemon.post(&handoffs, &ask("calm", "other", 9)).await.refuses(409, "handoff_illegal_move");
+
+    let seen = daemon.get(&format!("{handoffs}/calm")).await.is(200);
+    assert_eq!((&seen["state"], &seen["to"], &seen["priority"]), (&json!("PENDING"), &json!("bob"), &json!(1)));
+    daemon.get(&format!("{handoffs}/calm?agent=bob")).await.is(200);
+    daemon.get(&format!("{handoffs}/calm?agent=cyd")).await.refuses(404, "handoff_unknown");
+    daemon.get(&format!("{handoffs}/none")).await.refuses(404, "handoff_unknown");
+    daemon.get(&format!("{handoffs}?agent=dan")).await.refuses(404, "no_such_worker");
 
     let waits = async |daemon: &Daemon, agent: &str| -> Vec<String> {
         let told = daemon.get(&format!("{handoffs}?agent={agent}")).await.is(200);
@@ -63,12 +73,20 @@ async fn work_is_handed_over_and_pending_handoffs_outlive_a_kill() {
     daemon.kill();
     daemon.start();
     assert_eq!(waits(&daemon, "bob").await, ["urgent", "calm"], "also after a restart");
-    daemon.post(&format!("{handoffs}/calm/accept"), &json!({"worker": "cyd"})).await.refuses(422, "condition_not_met");
-    let silent = json!({"worker": "bob", "reason": " "});
-    daemon.post(&format!("{handoffs}/urgent/reject"), &silent).await.refuses(422, "schema_violation");
+    let accept = |id: &str| format!("{handoffs}/{id}/accept");
+    // Who may not read it is not told that it is there.
+    daemon.post(&accept("calm"), &json!({"worker": "cyd"})).await.refuses(404, "handoff_unknown");
+    daemon.post(&accept("calm"), &json!({"worker": "ada"})).await.refuses(409, "handoff_not_addressed");
+    daemon.post(&accept("none"), &json!({"worker": "bob"})).await.refuses(404, "handoff_unknown");
+    daemon.post(&accept("calm"), &json!({"worker": "dan"})).await.refuses(404, "no_such_worker");
+    for silent in [json!({"worker": "bob", "reason": " "}), json!({"worker": "bob"})] {
+        daemon.post(&format!("{handoffs}/urgent/reject"), &silent).await.refuses(422, "handoff_reason_missing");
+    }
     let no = json!({"worker": "bob", "reason": "That contract is none of mine."});
-    assert_eq!(daemon.post(&format!("{handoffs}/urgent/reject"), &no).await.is(200)["outcome"], "committed");
-    daemon.post(&format!("{handoffs}/urgent/reject"), &no).await.refuses(422, "condition_not_met");
+    let reject = format!("{handoffs}/urgent/reject");
+    assert_eq!(daemon.post_once(&reject, &no, "bob:no:1").await.is(200)["outcome"], "committed");
+    assert!(daemon.post_once(&reject, &no, "bob:no:1").await.is_replayed(), "a repetition is told the first outcome");
+    daemon.post(&reject, &no).await.refuses(409, "handoff_terminal");
 
     // Another is asked, and takes it.
     let accepted = json!({"worker": "cyd", "lease": lease(&daemon, &board, "cyd").await});
@@ -83,6 +101,29 @@ async fn work_is_handed_over_and_pending_handoffs_outlive_a_kill() {
     daemon.post(&path, &json!({"worker": "cyd", "patch": answer})).await.is(200);
     let state = daemon.get(&format!("{board}/state")).await.is(200);
     assert_eq!(state["state"]["tasks"]["ticket"]["owner"], "cyd");
+
+    let plain = daemon.board().await;
+    let path = format!("/v1/boards/{plain}/handoffs");
+    daemon.get(&format!("{path}/calm")).await.refuses(404, "no_handoffs");
+}
+
+#[tokio::test]
+async fn a_request_of_the_protocol_names_its_agent_and_may_say_more() {
+    let daemon = Daemon::new();
+    let mut blueprint = whole(&daemon, "handoff.yaml");
+    for agent in ["ada", "bob", "cyd"] {
+        let worker = blueprint["workers"][agent].as_object_mut().expect("a worker");
+        worker.insert("agent".to_owned(), json!("remote"));
+        worker.remove("script");
+    }
+    let board = made(&daemon, &blueprint, &json!({"ticket": "Why?"})).await;
+    let request = json!({"from_agent": "ada", "request_id": "h1", "reason": "It is about an invoice.", "timeout_ms": 3_600_000,
+        "task": "ticket", "context": {"content_type": "text/plain", "content": "March", "schema": 1}, "x-trace": "7"});
+    assert_eq!(daemon.post(&format!("{board}/handoffs"), &request).await.is(200)["outcome"], "committed");
+    let seen = daemon.get(&format!("{board}/handoffs/h1")).await.is(200);
+    assert_eq!((&seen["from_agent"], &seen["x-trace"]), (&json!("ada"), &Value::Null));
+    let nobodys = json!({"request_id": "h2"});
+    daemon.post(&format!("{board}/handoffs"), &nobodys).await.refuses(422, "bad_body");
 }
 
 #[tokio::test]
@@ -164,6 +205,11 @@ async fn a_negotiation_is_held_by_processes_outside_to_its_decision() {
         (&json!("OPEN"), &json!(2), &json!("buyer"))
     );
     assert_eq!((&open["policy"]["policy"]["max_rounds"], &open["end"]), (&json!(4), &Value::Null));
+    assert_eq!(open["decision"], Value::Null, "the first round's report is that it goes on");
+    // What they want to keep with it goes beside it.
+    let kept = json!({"worker": "seller", "kind": "contract", "name": "contract_v1.json", "content_type": "application/json",
+        "content": {"price": 120}});
+    assert_eq!(daemon.post(&format!("{board}/artifacts"), &kept).await.is(200)["outcome"], "committed");
     // A repetition of an answer is told what became of the first.
     let counter = json!({"worker": "buyer", "lease": offer, "event": draft("counter", "buyer", json!({"price": 90, "days": 12}))});
     let outcome = daemon.post(&events, &counter).await.is(200);
@@ -175,8 +221,26 @@ async fn a_negotiation_is_held_by_processes_outside_to_its_decision() {
     assert_eq!((&over["version"]["n"], &over["version"]["content"]["price"]), (&json!(2), &json!(90)));
     let state = daemon.get(&format!("{board}/state")).await.is(200);
     assert_eq!(state["state"]["negotiation"]["events"][2]["x-offer"], 7, "what is not known is kept");
+    assert_eq!(state["state"]["artifacts"][0]["by"], "seller");
     let plain = daemon.board().await;
     daemon.get(&format!("/v1/boards/{plain}/negotiation")).await.refuses(404, "no_negotiation");
+
+    // A person ends another one before anybody has made a draft.
+    let board = made(&daemon, &blueprint, &json!({"topic": "steel"})).await;
+    lease(&daemon, &board, "seller").await;
+    let abort = json!({"kind": "abort", "ts": 1, "from": "person", "reason": "the yard is closed"});
+    let events = format!("{board}/negotiation/events");
+    assert_eq!(
+        daemon.post(&events, &json!({"worker": "person", "event": abort})).await.is(200)["outcome"],
+        "committed"
+    );
+    daemon.until(board.rsplit('/').next().expect("an id"), "done").await;
+    let over = daemon.get(&format!("{board}/negotiation?wait=30")).await.is(200);
+    assert_eq!(
+        (&over["status"], &over["decision"]["stop_reason"], &over["decision"]["decided_by"]),
+        (&json!("ABORTED"), &json!("withdrawn"), &json!("hitl")),
+        "{over}"
+    );
 }
 
 #[tokio::test]
@@ -205,10 +269,37 @@ async fn an_artifact_is_appended_once_and_in_its_own_name() {
     let mut other = report.clone();
     other["worker"] = "other".into();
     daemon.post(&path, &other).await.refuses(422, "path_not_granted");
+    // What is written is what the type says, over this path and any other.
+    for (content_type, content, is_sound) in [
+        ("text/plain", json!("x"), true),
+        ("Text/Plain; charset=utf-8", json!({}), false),
+        ("application/problem+json", json!(7), true),
+        ("Application/JSON ; charset=utf-8", json!([]), true),
+        ("image/png", json!("aGk="), true),
+        ("image/png", json!("aGk"), false),
+        ("image/png", json!("%"), false),
+        ("application/json-seq", json!({}), false),
+    ] {
+        let value = json!({"by": "keeper", "kind": "k", "name": "n", "content_type": content_type, "content": content});
+        let patch = json!([{"op": "add", "path": "/artifacts/-", "value": value}]);
+        let mut artifact = value.clone();
+        let members = artifact.as_object_mut().expect("an object");
+        members.remove("by");
+        members.insert("worker".to_owned(), json!("keeper"));
+        let appended = daemon.post(&path, &artifact).await;
+        let proposed = daemon.post(&format!("{board}/proposals"), &json!({"worker": "keeper", "patch": patch})).await;
+        if is_sound {
+            appended.is(200);
+            proposed.is(200);
+        } else {
+            appended.refuses(422, "bad_content");
+            proposed.refuses(422, "schema_violation");
+        }
+    }
     let state = daemon.get(&format!("{board}/state")).await.is(200);
     let mut expected = report;
     let members = expected.as_object_mut().expect("an object");
     let by = members.remove("worker").expect("whose it is");
     members.insert("by".to_owned(), by);
-    assert_eq!(state["state"]["artifacts"], json!([expected]));
+    assert_eq!(state["state"]["artifacts"][0], expected);
 }

@@ -18,10 +18,14 @@ struct Room {
 
 impl Room {
     async fn open() -> Self {
+        Self::open_with(|blueprint| blueprint).await
+    }
+
+    async fn open_with(change: impl FnOnce(String) -> String) -> Self {
         let mut daemon = Daemon::at_rest(&["--require-tokens"]);
         let admin = daemon.token("admin");
         std::fs::create_dir_all(daemon.path().join("fragments")).expect("a directory can be made");
-        let remote = BLUEPRINT.replace("agent: llm", "agent: remote");
+        let remote = change(BLUEPRINT.replace("agent: llm", "agent: remote"));
         std::fs::write(daemon.path().join("room.yaml"), remote).expect("a file can be written");
         std::fs::write(daemon.path().join("fragments/room.yaml"), FRAGMENT).expect("a file can be written");
         let whole = daemon.command(&["check", "--whole", "room.yaml"]).output().expect("the binary can be run");
@@ -114,6 +118,72 @@ async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(serde_json::from_slice::<Value>(&output.stdout).expect("JSON"), ruled);
     }
+}
+
+/// Proposals and votes as SW4RM has them: by its names, with what means nothing here, and abstentions without numbers.
+#[tokio::test]
+async fn proposals_and_votes_may_have_the_names_of_sw4rm() {
+    let room = Room::open().await;
+    let path = |part: &str| format!("/v1/boards/{}/room/{part}", room.board);
+    let plan = json!({"producer_id": "author", "artifact_id": "plan-1", "artifact_type": "PLAN", "artifact": ["Bake."],
+        "artifact_content_type": "application/json", "negotiation_room_id": "room-1", "created_at": 1});
+    assert_eq!(room.post(&path("proposals"), &plan).await.is(200)["outcome"], "committed");
+    let votes = async |more: Value| {
+        let mut vote = json!({"artifact_id": "plan-1", "room_id": "room-1", "voted_at": "2026-11-24T08:00:00Z"});
+        vote.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        room.post(&path("votes"), &vote).await
+    };
+    votes(json!({"critic_id": "risk", "score": 9})).await.refuses(422, "bad_body");
+    votes(json!({"abstain": true})).await.refuses(422, "bad_body");
+    votes(json!({"critic_id": "risk", "worker": "feasibility", "abstain": true})).await.refuses(422, "bad_body");
+    for more in [
+        json!({"critic_id": "risk", "abstain": true}),
+        json!({"critic_id": "feasibility", "worker": "feasibility", "score": 9, "confidence": 0.9, "passed": true}),
+        json!({"critic_id": "completeness", "score": 9, "confidence": 0.9, "passed": true}),
+    ] {
+        assert_eq!(votes(more).await.is(200)["outcome"], "committed");
+    }
+    let decided = room.decision("plan-1", "&wait=30").await.is(200);
+    assert_eq!((&decided["outcome"], &decided["decision"]["abstained"]), (&json!("APPROVED"), &json!(["risk"])));
+}
+
+/// Four who say nothing are in all four places.
+#[tokio::test]
+async fn a_window_ends_though_all_critics_are_silent() {
+    let room = Room::open_with(|blueprint| {
+        let fourth = "  cost:
+    agent: remote
+    group: critics
+    reads: *reads
+    writes: [{path: /room/votes/-, ops: [add], value: {properties: {critic_id: {const: cost}}}}]
+    view: *view
+    limits: *limits
+
+rules:
+";
+        let policy = "room: {policy: {window_s: {PLAN: 2}}, ";
+        let changed = blueprint.replace("rules:\n", fourth).replace("room: {policy: {}, ", policy);
+        assert!(changed.contains(fourth) && changed.contains(policy));
+        changed
+    })
+    .await;
+    let plan = json!({"worker": "author", "artifact_id": "plan-1", "artifact_type": "PLAN",
+        "artifact": ["Knead."], "artifact_content_type": "application/json"});
+    room.works("proposals", plan).await;
+    for critic in ["feasibility", "completeness", "risk", "cost"] {
+        room.lease(critic).await;
+    }
+    let decided = room.decision("plan-1", "&wait=60").await.is(200);
+    assert_eq!(decided["outcome"], "ESCALATED_TO_HITL", "{decided}");
+    assert_eq!(decided["decision"]["votes_received"], 0, "{decided}");
+    assert_eq!(decided["decision"]["escalation_triggers"], json!(["policy_timeout"]), "{decided}");
+    let bearer = format!("Bearer {}", room.admin);
+    let inbox = room.daemon.request(Method::GET, "/v1/inbox", &[("authorization", &bearer)], None).await.is(200);
+    assert_eq!(
+        inbox["questions"].as_array().map(Vec::len),
+        Some(1),
+        "whoever asks a person waits for no place either: {inbox}"
+    );
 }
 
 #[tokio::test]

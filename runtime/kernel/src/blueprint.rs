@@ -25,7 +25,7 @@ use crate::id::WorkerName;
 
 pub use departments::Departments;
 pub use format::{Format, Occasion};
-pub use group::definition_name;
+pub use group::{GROUP_DEFINITION, definition_name};
 pub use inner::*;
 pub use limits::*;
 pub use model::ModelChoice;
@@ -57,6 +57,9 @@ pub struct Blueprint {
     /// JSON Schemas of the values that signals carry, by name; a signal whose value does not fit is refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub signals: BTreeMap<String, Value>,
+    /// How much of what signals bring may wait, by their names; one for which there is no room is refused.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub backlog: BTreeMap<String, Backlog>,
     /// The document's schema and its initial value.
     pub state: StateSpec,
     /// The seats.
@@ -119,6 +122,16 @@ impl<'de> Deserialize<'de> for Blueprint {
         blueprint.define_groups();
         Ok(blueprint)
     }
+}
+
+/// How much of what a signal brings may wait: elements that are there, and those that whoever it has woken is still to add.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Backlog {
+    /// The collection, as a JSON Pointer.
+    pub at: String,
+    /// How many.
+    pub max: u32,
 }
 
 /// The document's schema (JSON Schema 2020-12 by default) and the state a board starts from.

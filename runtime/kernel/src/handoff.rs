@@ -68,6 +68,8 @@ coded! {
         Incapable = "handoff_incapable",
         /// The context is not what its content type says.
         BadContext = "handoff_bad_context",
+        /// There is no such piece of work.
+        UnknownTask = "handoff_unknown_task",
         /// A member of the request is missing, or larger than it may be.
         BadRequest = "handoff_bad_request",
     }
@@ -227,6 +229,23 @@ impl Handoff {
         let message = || format!("`{request_id}` is {from}, and {state} does not follow that");
         step(*from, state).map_err(|code| Refused::new(code, message()))?;
         Ok(Self { state, ..self })
+    }
+}
+
+/// Whether a request can be made where these handoffs and pieces of work are.
+///
+/// # Errors
+/// What [`Request::check`] says, `handoff_unknown_task`; where there is a handoff of this id, what [`step`] says of asking for it
+/// again.
+pub fn requested(request: &Request, handoffs: &[Handoff], tasks: &BTreeSet<String>) -> Result<(), Refused> {
+    request.check()?;
+    if !tasks.contains(&request.task) {
+        let message = format!("there is no piece of work `{}`", request.task);
+        return Err(Refused::new(HandoffCode::UnknownTask, message));
+    }
+    match find(handoffs, &request.request_id) {
+        Ok(there) => there.clone().moved(State::Pending).map(drop),
+        Err(_) => Ok(()),
     }
 }
 

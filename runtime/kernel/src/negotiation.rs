@@ -65,8 +65,8 @@ coded! {
         BadScore = "negotiation_bad_score",
         /// The policy, the schema or the examples of the negotiation cannot be used.
         BadSetup = "negotiation_bad_setup",
-        /// `open` names a profile that is not there.
-        UnknownProfile = "negotiation_unknown_profile",
+        /// A draft or an evaluation says by its `corr` that it belongs to another negotiation.
+        OtherCorr = "negotiation_other_corr",
     }
 }
 
@@ -81,7 +81,7 @@ coded! {
         Budget = "budget",
         /// Scores went up and down more often than they may.
         Oscillation = "oscillation",
-        /// A draft was hardly different from the one before it, and was not accepted.
+        /// A draft was hardly different from the one before it, and no better.
         NoProgress = "no_progress",
         /// There were as many rounds as there may be.
         MaxRounds = "max_rounds",
@@ -91,6 +91,10 @@ coded! {
         InvalidDrafts = "invalid_drafts",
         /// There is no room for further events.
         TooManyEvents = "too_many_events",
+        /// `open` names a profile that is not there.
+        UnknownProfile = "negotiation_unknown_profile",
+        /// Somebody who takes part, or a person, has said `abort`.
+        Withdrawn = "withdrawn",
     }
 }
 

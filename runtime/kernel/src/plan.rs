@@ -1,12 +1,13 @@
 //! A blueprint made ready to run: every schema, pattern, contract and expression compiled once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jsonptr::PointerBuf;
 
 use crate::blueprint::{
-    self, AgentKind, Blueprint, DELAY_MS_MAX, EventOp, GrantOp, Run, Trigger, Worker, WriteGrant, definition_name,
+    self, AgentKind, Backlog, Blueprint, DELAY_MS_MAX, EventOp, GrantOp, Run, Trigger, Worker, WriteGrant,
+    definition_name,
 };
 use crate::contract::Contract;
 use crate::cron::Cron;
@@ -41,8 +42,12 @@ pub struct Plan {
     pub request: Schema,
     /// The schemas of what signals carry, by name.
     pub signals: BTreeMap<String, Schema>,
+    /// Where what signals bring waits, and how much of it may.
+    pub backlog: BTreeMap<String, (PointerBuf, usize)>,
     /// The workers and their contracts.
     pub seats: BTreeMap<WorkerName, Seat>,
+    /// Those of them who take none of the board's places.
+    pub exempt: BTreeSet<WorkerName>,
     /// The rules, in the blueprint's order.
     pub rules: Vec<Rule>,
     /// The invariants, in the blueprint's order.
@@ -311,7 +316,14 @@ impl Plan {
             Some(done) => Some(Expr::compile(&done.when, DONE_VARIABLES).map_err(|error| format!("done: {error}"))?),
             None => None,
         };
-        Ok(Self { blueprint, mode, schema, request, signals, seats, rules, invariants, done })
+        let is_exempt = |(_, worker): &(_, &Worker)| worker.limits.exempt;
+        let exempt = blueprint.workers.iter().filter(is_exempt).map(|(name, _)| name.clone()).collect();
+        let mut backlog = BTreeMap::new();
+        for (name, Backlog { at, max }) in &blueprint.backlog {
+            let at = PointerBuf::parse(at).map_err(|error| format!("backlog.{name}: {error}"))?;
+            backlog.insert(name.clone(), (at, *max as usize));
+        }
+        Ok(Self { blueprint, mode, schema, request, signals, backlog, exempt, seats, rules, invariants, done })
     }
 }
 

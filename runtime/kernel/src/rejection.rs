@@ -132,6 +132,8 @@ coded! {
         IndexOutOfRange = "index_out_of_range",
         /// The candidate is larger or deeper than the board allows.
         ResultTooLarge = "result_too_large",
+        /// As much as may wait of what such signals bring waits already.
+        BacklogFull = "backlog_full",
 
         /// The candidate breaks the state schema.
         SchemaViolation = "schema_violation",

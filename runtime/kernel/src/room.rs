@@ -6,12 +6,13 @@
 mod decision;
 mod policy;
 mod quorum;
+mod request;
 mod votes;
 
 pub use decision::{Conditions, Decision, Outcome, Trigger, decide};
 pub use policy::{Aggregation, ArtifactType, Policy, Windows};
 pub use quorum::{Action, OnFailure, Quorum, Rule, quorum};
-pub use votes::{BadVote, Scores, Vote, aggregate, entropy, is_consensus, is_polarised};
+pub use votes::{BadVote, Scores, Told, Vote, aggregate, entropy, is_consensus, is_polarised};
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use jsonptr::PointerBuf;
+use jsonptr::{Pointer, PointerBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -332,28 +332,34 @@ impl Scheduler {
     }
 
     /// What to dispatch next: first attempts that are due again, then the queue's first whose branch is admitted,
-    /// while fewer than `concurrency` are under way. What waits for a reservation of others to end is passed over.
+    /// while fewer than `concurrency` are under way of those that take a place; who is exempt is never kept waiting for one. What waits for a reservation of others to end is passed over.
     pub fn next(
         &self,
         concurrency: u32,
+        exempt: &BTreeSet<WorkerName>,
         waits: impl Fn(&Open) -> bool,
         admits: impl Fn(&Branch) -> bool,
     ) -> Option<Next> {
         let concurrency =
             concurrency + u32::from(planted::is(Bug::OneCallMore)) - u32::from(planted::is(Bug::OneCallLess));
         // One that waited for a person has left its place, and others may be in all of them.
-        if self.open.values().filter(|open| open.calling).count() >= concurrency as usize {
-            return None;
-        }
-        let again = self.open.values().find(|open| !open.calling && open.asked.is_none() && !waits(open));
+        let placed = |open: &&Open| !exempt.contains(&open.queued.branch.worker);
+        let is_calling_full =
+            self.open.values().filter(placed).filter(|open| open.calling).count() >= concurrency as usize;
+        let may_call = |open: &&Open| !(is_calling_full && placed(open));
+        let is_due = |open: &&Open| !open.calling && open.asked.is_none() && !waits(open);
+        let again = self.open.values().filter(may_call).find(is_due);
         if let Some(open) = again {
             return Some(Next { queued: open.queued.clone(), attempt: open.attempt.saturating_add(1) });
         }
         // Persons take their time: what waits for one leaves its place to others.
-        if self.open.values().filter(|open| open.asked.is_none()).count() >= concurrency as usize {
+        let is_full =
+            self.open.values().filter(placed).filter(|open| open.asked.is_none()).count() >= concurrency as usize;
+        if is_full && exempt.is_empty() {
             return None;
         }
-        let mut admitted = self.queue.iter().filter(|queued| admits(&queued.branch));
+        let may_begin = |branch: &Branch| (!is_full || exempt.contains(&branch.worker)) && admits(branch);
+        let mut admitted = self.queue.iter().filter(|queued| may_begin(&queued.branch));
         let first = if planted::is(Bug::LastComeFirst) { admitted.next_back()? } else { admitted.next()? };
         Some(Next { queued: first.clone(), attempt: 1 })
     }
@@ -361,6 +367,12 @@ impl Scheduler {
     /// How many invocations of a worker hold a place: those that wait for a person have left theirs.
     pub fn under_way(&self, worker: &WorkerName) -> usize {
         self.open.values().filter(|open| open.queued.branch.worker == *worker && open.asked.is_none()).count()
+    }
+
+    /// Of every invocation that is under way, queued, or waits for a time.
+    pub fn unfinished(&self) -> impl Iterator<Item = &Branch> {
+        let open = self.open.values().map(|open| &open.queued);
+        open.chain(&self.queue).chain(self.delayed.iter().map(|delayed| &delayed.queued)).map(|queued| &queued.branch)
     }
 
     /// How many calls of a worker are under way.
@@ -609,6 +621,25 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
         wishes.wishes.pop();
     }
     wishes.wishes
+}
+
+/// Whether a rule would wake this worker if its name came to this place now: one that wakes whoever is named there. True,
+/// too, if no rule does that, or if its condition cannot be told yet.
+pub fn may_wake(plan: &Plan, state: &Node, at: &Pointer, worker: &str) -> bool {
+    let decoded: Vec<_> = at.tokens().map(|token| token.decoded().into_owned()).collect();
+    let path: Vec<_> = decoded.iter().map(String::as_str).collect();
+    let event = json!({"op": EventOp::Add, "path": at, "captures": [], "worker": null, "version": 0});
+    let name = Value::from(worker);
+    let mut variables = variables(state, &event, (&name).into(), None);
+    variables.insert(WORKER, (&name).into());
+    let wakes_named = |rule: &&Rule| {
+        let is_event =
+            matches!(&rule.wakes_on, WakesOn::Event { path: pattern, .. } if pattern.captures(&path).is_some());
+        is_event && rule.chosen.as_ref().is_some_and(|chosen| chosen.at.is_root())
+    };
+    let mut waking = plan.rules.iter().filter(wakes_named).peekable();
+    waking.peek().is_none()
+        || waking.any(|rule| rule.when.as_ref().is_none_or(|when| when.evaluate(&variables).unwrap_or(true)))
 }
 
 /// The wishes of one occasion in the making.

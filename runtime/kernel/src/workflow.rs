@@ -6,7 +6,9 @@
 mod dag;
 pub mod engine;
 mod expansion;
+mod shared;
 mod status;
+mod warning;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,11 +21,14 @@ use crate::rejection::coded;
 pub use dag::check;
 pub use expansion::{Expansion, Grants, Made, REQUESTED, With, expand};
 pub use status::Status;
+pub use warning::{Warning, is_node_name};
 
 /// How many nodes a workflow may have.
 pub const NODES_MAX: usize = 1_000_000;
 /// How many nodes the workflow of a blueprint may have: each takes up to three of its 256 rules, and a grant of a worker.
 pub const RUNNING_NODES_MAX: usize = 64;
+/// Characters of the id of a node in the workflow of a blueprint: the names of its rules end with it.
+pub const ID_CHARS_MAX: usize = 48;
 /// How many problems are told.
 pub const PROBLEMS_MAX: usize = 20;
 
@@ -42,6 +47,24 @@ pub struct Definition {
     /// What else is said of it.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
+}
+
+impl Definition {
+    /// Reads a definition.
+    ///
+    /// # Errors
+    /// Why this is none.
+    pub fn read(value: Value) -> Result<Self, String> {
+        // serde takes a list of members for an object as well.
+        if !value.is_object() {
+            return Err("it is no object".to_owned());
+        }
+        let nodes = value.get("nodes").and_then(Value::as_object).into_iter().flatten();
+        if let Some((id, _)) = nodes.into_iter().find(|(_, node)| !node.is_object()) {
+            return Err(format!("the node `{id}` is no object"));
+        }
+        serde_json::from_value(value).map_err(|error| error.to_string())
+    }
 }
 
 /// One step (W59).
@@ -82,6 +105,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// Whether it waits for a moment that never comes.
+    const fn never_starts(&self) -> bool {
+        matches!(self.trigger_type, TriggerType::Schedule) && self.every.is_none()
+    }
+
     /// Who does it.
     pub fn worker<'n>(&'n self, id: &'n str) -> &'n str {
         if self.agent_id.is_empty() { id } else { &self.agent_id }
@@ -227,6 +255,9 @@ pub struct Order<'d> {
     pub stages: Vec<Vec<&'d str>>,
     /// All nodes, one after the other: of those that could be next always the one with the smallest id.
     pub order: Vec<&'d str>,
+    /// What will not come out as it is meant: it has an order all the same (W70). First nodes that nothing starts, in the order.
+    #[serde(skip)]
+    pub warnings: Vec<Warning<'d>>,
 }
 
 #[cfg(test)]

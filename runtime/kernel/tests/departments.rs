@@ -116,7 +116,7 @@ fn manifests(name: &'static str) -> impl Strategy<Value = Value> {
             needs["who"] = json!({"type": "string", "maxLength": 9});
         }
         let mut manifest = json!({
-            "department": 1, "name": name, "description": "Keeps something.", "needs": needs,
+            "department": 1, "name": name, "description": format!("Keeps something for {name}."), "needs": needs,
             "storage": {"entity": "thing", "fields": fields}, "actions": actions,
             "examples": [{"text": format!("x{words}"), "classified": {"action": first}}],
         });
@@ -334,6 +334,7 @@ fn more_folders_than_there_may_be_are_refused() {
         (0..count).map(|number| {
             let mut manifest = notes();
             manifest["name"] = format!("notes{number}").into();
+            manifest["description"] = format!("Keeps notes of kind {number}.").into();
             manifest
         })
     };

@@ -65,6 +65,36 @@ fn a_signal_whose_value_does_not_fit_is_refused_and_not_recorded() {
 }
 
 #[test]
+fn a_signal_for_which_there_is_no_room_is_refused_and_not_recorded() {
+    let mut played = Played::new(json!({
+        "concurrency": 1,
+        "backlog": {"go": {"at": "/list", "max": 3}},
+        "workers": {"w": {"agent": "llm", "reads": ["/list"], "writes": [
+            {"path": "/list/-", "ops": ["add"]}, {"path": "/list/*", "ops": ["remove"]}]}},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+    }));
+    let add = json!([{"op": "add", "path": "/list/-", "value": "step"}]);
+    played.give(signal(json!(1), "a"));
+    played.answer(add, None);
+    // One is there; one is under way, one is queued.
+    played.give(signal(json!(2), "b"));
+    played.give(signal(json!(3), "c"));
+    let records = played.records.len();
+    let Some(Outcome::Refused(rejection)) = played.give(signal(json!(4), "d")).outcome else { panic!("it was heard") };
+    assert_eq!((rejection.stage, rejection.code), (Stage::Application, Code::BacklogFull));
+    assert_eq!(rejection.violations[0].message, "1 wait at /list and 2 are on the way there; 3 may wait");
+    assert_eq!(played.records.len(), records, "nothing was recorded");
+    // Others are heard, and a repetition is told what the first was.
+    played.give(Input::Signal { name: "other".into(), value: json!(7), token: None });
+    assert!(matches!(played.give(signal(json!(3), "c")).outcome, Some(Outcome::Duplicate(_))));
+    // One less waits, and one that was woken has added nothing.
+    let taken = played.answer(json!([{"op": "remove", "path": "/list/0"}]), None);
+    assert!(matches!(taken, Outcome::Committed { .. }), "{taken:?}");
+    assert_eq!(played.give(signal(json!(4), "d")).outcome, None);
+    played.holds();
+}
+
+#[test]
 fn what_a_request_was_answered_is_known_after_a_recovery_until_its_time_is_over() {
     let mut played = board();
     played.give(signal(Value::Null, "a"));

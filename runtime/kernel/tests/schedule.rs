@@ -100,6 +100,40 @@ fn who_waits_in_the_queue_is_not_queued_once_more() {
 }
 
 #[test]
+fn who_is_exempt_waits_for_no_place_and_takes_none() {
+    let seat =
+        |limits: Value| json!({"agent": "llm", "limits": limits, "writes": [{"path": "/list/-", "ops": ["add"]}]});
+    let mut played = Played::new(json!({
+        "concurrency": 1,
+        "workers": {"judge": seat(json!({"exempt": true, "attempts": 2})), "silent": seat(json!({}))},
+        "rules": [
+            {"name": "begin", "trigger": {"signal": "begin"}, "run": "silent"},
+            {"name": "late", "trigger": {"signal": "late"}, "run": "judge"},
+        ],
+    }));
+    let calling = |played: &Played| -> Vec<String> {
+        let open = played.board.scheduler().open().values();
+        open.map(|open| open.queued.branch.worker.to_string()).collect()
+    };
+    for signal in ["begin", "begin", "late", "late"] {
+        played.give(Input::Signal { name: signal.into(), value: Value::Null, token: None });
+    }
+    assert_eq!(calling(&played), ["silent", "judge"], "one place, and one of each is called at a time");
+    assert_eq!(played.board.scheduler().queue().len(), 2);
+    // It is called again without a place, too, and makes none free.
+    // The silent one's call is the oldest, and stays.
+    played.calls.rotate_left(1);
+    let refused = played.answer(json!([{"op": "add", "path": "/elsewhere", "value": 1}]), None);
+    assert!(matches!(refused, Outcome::Rejected { .. }), "{refused:?}");
+    assert_eq!(played.calls.iter().map(|(_, attempt, _)| *attempt).collect::<Vec<_>>(), [1, 2]);
+    played.calls.rotate_left(1);
+    played.answer(step(), None);
+    assert_eq!(calling(&played), ["silent", "judge"]);
+    assert_eq!(played.board.scheduler().queue().len(), 1, "another place is not free");
+    played.holds();
+}
+
+#[test]
 fn a_board_ends_when_its_schedules_can_bring_no_more() {
     let mut played = minutely(json!({"invocations": 2}), json!({}));
     for minute in 1..3 {

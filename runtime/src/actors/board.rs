@@ -170,6 +170,7 @@ const fn may_pass(cause: &RuntimeError) -> bool {
         | RuntimeError::Closed(_)
         | RuntimeError::Over(_)
         | RuntimeError::BadSignal { .. }
+        | RuntimeError::BacklogFull { .. }
         | RuntimeError::TokenConflict(_)
         | RuntimeError::Start(_) => false,
     }

@@ -33,6 +33,8 @@ pub(super) struct Calls {
 struct Limits {
     attempts: u64,
     conflicts: u64,
+    /// Takes none of the places.
+    is_exempt: bool,
     /// What its program knows is lost with the process.
     is_lost_at_once: bool,
 }
@@ -70,6 +72,7 @@ impl Calls {
             let limits = Limits {
                 attempts: number(&worker["limits"]["attempts"]),
                 conflicts: number(&worker["limits"]["conflicts"]),
+                is_exempt: worker["limits"]["exempt"] == true,
                 is_lost_at_once: worker["agent"] == "command" && worker["restart"] == "fail",
             };
             (name.clone(), limits)
@@ -109,6 +112,12 @@ impl Calls {
         self.queue.iter().any(|(_, branch)| may(branch))
     }
 
+    /// How many such are under way or wait for their turn.
+    pub(super) fn count(&self, is_such: impl Fn(&Branch) -> bool) -> usize {
+        let under_way = self.open.values().map(|open| &open.branch);
+        under_way.chain(self.queue.iter().map(|(_, branch)| branch)).filter(|branch| is_such(branch)).count()
+    }
+
     pub(super) fn queued(&mut self, invocation: InvocationId, branch: &Branch) {
         self.queue.push_back((invocation, branch.clone()));
     }
@@ -117,7 +126,7 @@ impl Calls {
     pub(super) fn called(&mut self, invoked: &Invoked, base: usize, now: Moment, admits: impl Fn(&Branch) -> bool) {
         let (seed, invocation) = (self.seed, invoked.invocation);
         let is_before = |other: InvocationId| other < invocation || !self.open.contains_key(&invocation);
-        let passed_over = self.again(now).find(|other| is_before(*other));
+        let passed_over = self.again(now).find(|other| is_before(*other) && self.may_call(&self.open[other].branch));
         assert_eq!(passed_over, None, "SEED={seed}: {invocation} was called before one that was due again");
         let attempt = match self.open.get(&invocation) {
             Some(open) => {
@@ -129,7 +138,8 @@ impl Calls {
                 open.attempt + 1
             }
             None => {
-                let first = self.queue.iter().find(|(_, branch)| admits(branch)).map(|(first, _)| *first);
+                let may_go = |branch: &Branch| self.may_begin(branch) && admits(branch);
+                let first = self.queue.iter().find(|(_, branch)| may_go(branch)).map(|(first, _)| *first);
                 assert_eq!(first, Some(invocation), "SEED={seed}: {invocation} went before its turn");
                 1
             }
@@ -317,6 +327,37 @@ impl Calls {
         }
     }
 
+    /// What is under way and has taken one of the places.
+    fn placed(&self) -> impl Iterator<Item = &Open> {
+        self.open.values().filter(|open| !self.limits[&open.branch.1].is_exempt)
+    }
+
+    /// What is under way of a worker who takes none of the places; nothing of others.
+    fn own(&self, branch: &Branch) -> Option<impl Iterator<Item = &Open>> {
+        let worker = branch.1.clone();
+        let is_exempt = self.limits[&worker].is_exempt;
+        is_exempt.then(|| self.open.values().filter(move |open| open.branch.1 == worker))
+    }
+
+    /// Whether one more call of this branch may be made. Who takes no place works on one thing at a time.
+    fn may_call(&self, branch: &Branch) -> bool {
+        match self.own(branch) {
+            Some(mut own) => !own.any(|open| open.is_calling),
+            None => self.placed().filter(|open| open.is_calling).count() < self.concurrency,
+        }
+    }
+
+    /// Whether one more invocation of it may begin: who waits for a person has left a place.
+    fn may_begin(&self, branch: &Branch) -> bool {
+        match self.own(branch) {
+            Some(mut own) => own.all(|open| open.asked.is_some()),
+            None => {
+                let taken = self.placed().filter(|open| open.asked.is_none()).count();
+                taken < self.concurrency && self.may_call(branch)
+            }
+        }
+    }
+
     /// Nobody is called beyond the places there are, and while there is one nobody waits who may be called.
     /// `may_wait`: for what calls under way leave of a budget.
     pub(super) fn at_the_end_of_a_step(
@@ -331,14 +372,14 @@ impl Calls {
             let is_awaited = self.awaited(invocation, attempt).is_some();
             assert!(!is_awaited, "SEED={seed}: a call that is lost is waited for, {invocation}");
         }
-        let calling = self.open.values().filter(|open| open.is_calling).count();
+        let calling = self.placed().filter(|open| open.is_calling).count();
         assert!(calling <= self.concurrency, "SEED={seed}: {calling} calls at once");
-        if !is_at_work || calling == self.concurrency {
+        if !is_at_work {
             return;
         }
-        let has_place = self.open.values().filter(|open| open.asked.is_none()).count() < self.concurrency;
-        let first = self.queue.iter().find(|(_, branch)| has_place && admits(branch));
-        let again = self.again(now).next().map(|invocation| (invocation, &self.open[&invocation].branch));
+        let first = self.queue.iter().find(|(_, branch)| self.may_begin(branch) && admits(branch));
+        let mut again = self.again(now).map(|invocation| (invocation, &self.open[&invocation].branch));
+        let again = again.find(|(_, branch)| self.may_call(branch));
         let Some((invocation, branch)) = again.or(first.map(|(invocation, branch)| (*invocation, branch))) else {
             return;
         };

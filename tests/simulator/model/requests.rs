@@ -1,13 +1,24 @@
-//! Signals and pauses that carry a token: each is heard once, and a repetition is told what the first was.
+//! Signals and pauses: one that carries a token is heard once, and a repetition is told what the first was. A signal for which
+//! there is no room is refused.
 
 use std::collections::BTreeMap;
 
 use patchboard_kernel::board::{Input, Outcome, Step, Verdict};
 use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::record::Kind;
+use patchboard_kernel::rejection::Code;
 
 /// How long a token is known, in milliseconds.
 const WINDOW: i64 = 3_600_000;
+
+/// How the board stands to requests.
+#[derive(Clone, Copy)]
+pub(super) struct Heed {
+    /// It has ended for good.
+    pub(super) is_over: bool,
+    /// There is no room for what a signal brings.
+    pub(super) is_full: bool,
+}
 
 /// What was heard.
 #[derive(Default)]
@@ -20,17 +31,17 @@ struct Heard {
 }
 
 impl Requests {
-    /// Checks what became of an input, if it is a request with a token. `is_over`: the board had ended for good.
-    pub(super) fn check(&mut self, seed: u64, at: Timestamp, input: &Input, step: &Step, is_over: bool) {
+    /// Checks what became of an input, if it is such a request.
+    pub(super) fn check(&mut self, seed: u64, at: Timestamp, input: &Input, step: &Step, heed: Heed) {
         let (token, what, kind) = match input {
             Input::Signal { name, value, token } => (token, format!("{name} {value}"), Kind::Signal),
             Input::Pause { token } => (token, "pause".to_owned(), Kind::Paused),
             Input::Resume { token } => (token, "resume".to_owned(), Kind::Resumed),
             _ => return,
         };
-        let Some(token) = token else { return };
         let first = step.records.first();
-        match self.0.get(token.as_str()).filter(|heard| at.0 - heard.at < WINDOW) {
+        let known = token.as_ref().and_then(|token| self.0.get(token.as_str()));
+        match known.filter(|heard| at.0 - heard.at < WINDOW) {
             Some(heard) if heard.what == what => {
                 let expected = Some(Outcome::Duplicate(Verdict::Heard { seq: heard.seq }));
                 assert_eq!((&step.outcome, first), (&expected, None), "SEED={seed}: {what} was heard before");
@@ -39,12 +50,22 @@ impl Requests {
                 let is_refused = matches!(step.outcome, Some(Outcome::Refused(_))) && first.is_none();
                 assert!(is_refused, "SEED={seed}: {what} has the token of {}", heard.what);
             }
-            None if is_over => assert!(first.is_none(), "SEED={seed}: {what} was recorded after the end"),
+            None if heed.is_over => assert!(first.is_none(), "SEED={seed}: {what} was recorded after the end"),
+            None if heed.is_full && kind == Kind::Signal => {
+                let code = step.outcome.as_ref().and_then(|outcome| match outcome {
+                    Outcome::Refused(rejection) => Some(rejection.code),
+                    _ => None,
+                });
+                assert_eq!((code, first), (Some(Code::BacklogFull), None), "SEED={seed}: there was no room for {what}");
+            }
             None => {
+                // A pause that changes nothing is a record only for the sake of its token.
+                let is_record = token.is_some() || kind == Kind::Signal;
                 let found = first.map(|record| record.kind);
-                assert_eq!(found, Some(kind), "SEED={seed}: {what} was not heard");
-                let seq = first.expect("it is there").seq;
-                self.0.insert(token.as_str().to_owned(), Heard { what, seq, at: at.0 });
+                assert!(!is_record || found == Some(kind), "SEED={seed}: {what} was not heard, but {found:?}");
+                if let (Some(token), Some(first)) = (token, first) {
+                    self.0.insert(token.as_str().to_owned(), Heard { what, seq: first.seq, at: at.0 });
+                }
             }
         }
     }

@@ -90,7 +90,8 @@ fn drawn(random: &mut Random) -> Course {
 
 /// Drafts that get better until one is good enough.
 fn rising() -> Course {
-    let turn = |score: u64| Turn { invalid: 0, same: false, scores: [score, score], said: "stop" };
+    // One is the same again, and thought better of.
+    let turn = |score: u64| Turn { invalid: 0, same: score == 50, scores: [score, score], said: "stop" };
     Course { turns: [10, 30, 50, 70, 90, 90].map(turn).into(), max_rounds: 6, oscillation_limit: 0, hitl: "None" }
 }
 
@@ -134,6 +135,12 @@ impl Course {
         ups.windows(2).filter(|two| two[0] != two[1]).count() > self.oscillation_limit
     }
 
+    /// Whether a round's scores come to more than those of the round before.
+    fn is_better(&self, place: usize) -> bool {
+        let sum = |turn: &Turn| turn.scores.iter().sum::<u64>();
+        place == 0 || sum(&self.turns[place - 1]) < sum(&self.turns[place])
+    }
+
     fn end(&self) -> End<'_> {
         let mut refused = 0;
         for (place, turn) in self.turns.iter().enumerate() {
@@ -157,7 +164,7 @@ impl Course {
                     return over("threshold_met", true, if is_consensus { "consensus" } else { "policy" });
                 }
                 _ if self.oscillates(place) => return over("oscillation", false, "policy"),
-                _ if place > 0 && turn.same => return over("no_progress", false, "policy"),
+                _ if turn.same && !self.is_better(place) => return over("no_progress", false, "policy"),
                 _ if is_last => return over("max_rounds", false, "policy"),
                 _ => {}
             }
@@ -302,7 +309,18 @@ fn holds(play: &Play<'_>) {
     assert_eq!(judged, drafts, "SEED={seed}: not every draft counts once, or is refused once");
     let decision = list("reports").last().expect("a decision is reported");
     assert_eq!(decision["kind"], "decision", "SEED={seed}");
-    assert_eq!(list("reports").iter().filter(|report| report["kind"] == "decision").count(), 1, "SEED={seed}");
+    // Each round that goes on has one that says so, and the last one that says why it does not.
+    let outcomes: Vec<&Value> = list("reports").iter().filter(|report| report["kind"] == "decision").collect();
+    assert_eq!(outcomes.len(), rounds.len(), "SEED={seed}: {outcomes:?}");
+    for (place, outcome) in outcomes.iter().enumerate() {
+        let goes_on = outcome["outcome"] == "continue";
+        assert_eq!(
+            (number(&outcome["round"]), goes_on),
+            (place + 1, place + 1 < rounds.len()),
+            "SEED={seed}: {outcome}"
+        );
+        assert_eq!(outcome["stop_reason"].is_null(), goes_on, "SEED={seed}: {outcome}");
+    }
     // A round is reported once everybody is heard, and it is not over for want of what was said in time.
     let heard = |round: usize| {
         let since = versions.get(round).map_or(events.len(), |version| number(&version["event"]));

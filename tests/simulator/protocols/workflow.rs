@@ -25,7 +25,11 @@ struct Node {
     trigger: &'static str,
 }
 
-fn nodes(random: &mut Random) -> Vec<Node> {
+/// Triggers of the workflows that are resumed: of other kinds, nodes would wait for a second signal.
+const AT_ONCE: &[&str] = &["DEPENDENCY"];
+const ALL: &[&str] = &["DEPENDENCY", "DEPENDENCY", "DEPENDENCY", "EVENT", "MANUAL"];
+
+fn nodes(random: &mut Random, triggers: &[&'static str]) -> Vec<Node> {
     let count = 2 + random.index(usize::try_from(NODES_MAX).expect("few") - 1);
     let node = |place: usize, random: &mut Random| {
         let mut needs: Vec<usize> =
@@ -33,7 +37,7 @@ fn nodes(random: &mut Random) -> Vec<Node> {
         needs.sort_unstable();
         needs.dedup();
         let above = (!needs.is_empty() && random.percent(30)).then(|| random.below(12));
-        let trigger = *random.pick(&["DEPENDENCY", "DEPENDENCY", "DEPENDENCY", "EVENT", "MANUAL"]);
+        let trigger = *random.pick(triggers);
         Node { needs, above, fails: random.percent(10), trigger }
     };
     (0..count).map(|place| node(place, random)).collect()
@@ -67,7 +71,8 @@ fn expected(nodes: &[Node]) -> Vec<(&'static str, Option<u64>)> {
     ended
 }
 
-fn protocol(nodes: &[Node]) -> Protocol {
+/// `resumed`: the place of a node from which it is to go on once more, at any time.
+fn protocol(nodes: &[Node], resumed: Option<usize>) -> Protocol {
     let id = |place: &usize| format!("n{place}");
     let mut written = Map::new();
     let mut workers = Map::new();
@@ -90,6 +95,7 @@ fn protocol(nodes: &[Node]) -> Protocol {
             _ => {}
         }
     }
+    signals.extend(resumed.map(|place| ("resume".to_owned(), json!({"node": id(&place)}))));
     let text = json!({
         "blueprint": 1, "name": "random", "description": "A workflow.", "workflow": {"nodes": written}, "workers": workers,
     });
@@ -132,7 +138,10 @@ fn a_workflow_ends_as_its_definition_says_whatever_dies() {
     let (mut boards, mut crashes) = (0, 0);
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
     for seed in 0..40 {
-        let nodes = nodes(&mut Random::new(seed));
+        let is_resumed = seed % 3 == 0;
+        let random = &mut Random::new(seed);
+        let nodes = nodes(random, if is_resumed { AT_ONCE } else { ALL });
+        let resumed = is_resumed.then(|| random.index(nodes.len()));
         let expected = expected(&nodes);
         for (status, _) in &expected {
             *seen.entry(status).or_default() += 1;
@@ -147,7 +156,7 @@ fn a_workflow_ends_as_its_definition_says_whatever_dies() {
             .collect();
         let expected = json!([statuses, data]);
         let holds = |play: &Play<'_>| assert_eq!(outcome(play), expected, "SEED={seed}");
-        let (played, died) = in_all_worlds(&protocol(&nodes), 3, outcome, holds);
+        let (played, died) = in_all_worlds(&protocol(&nodes, resumed), 3, outcome, holds);
         boards += played;
         crashes += died;
     }

@@ -24,6 +24,7 @@ fn speaker(format: Format) -> Speaker<'static> {
         cleaning: Cleaning::Remove,
         names: vec!["cleaner", "control", "critic", "decider", "expert_1", "expert_2", "planner"],
         eligible: vec!["cleaner", "critic", "decider", "expert_1", "expert_2", "planner"],
+        later: Vec::new(),
         invocation: 9,
         ops_max: 3,
     }

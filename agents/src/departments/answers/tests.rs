@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::cases::tests::notes;
-use super::super::found::Status;
+use super::super::found::{Pending, Status};
 use super::super::resume::resume;
 use super::*;
 
@@ -16,6 +16,10 @@ fn question(values: &[Value]) -> Pending {
     let pending = json!({"department": "notes", "action": "remove", "options": options, "ask": "which list",
         "field": "new_list", "asked": 1, "expires_at": 300_000});
     serde_json::from_value(pending).expect("a question")
+}
+
+fn answer(pending: &Pending, text: &str) -> Option<Said> {
+    super::answer(&pending.into(), text)
 }
 
 fn says(values: &[Value], text: &str) -> Option<Said> {

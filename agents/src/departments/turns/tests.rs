@@ -26,12 +26,17 @@ fn waiting(offer: bool) -> Value {
 fn after(turn: &Turn, results: &[Value], seconds: i64, text: &str) -> Turn {
     let worked: Vec<String> =
         results.iter().filter_map(|result| result["department"].as_str()).map(str::to_owned).collect();
-    let before = Before { turn: Some(turn), last: results.last(), worked: &worked, now: Timestamp(seconds * 1000) };
+    let asked: Vec<Question> = results
+        .iter()
+        .filter_map(|result| result.get("pending"))
+        .map(|pending| serde_json::from_value(pending.clone()).expect("a question"))
+        .collect();
+    let before = Before { turn: Some(turn), asked: &asked, worked: &worked, now: Timestamp(seconds * 1000) };
     Turn::next(text, before)
 }
 
 fn turn() -> Turn {
-    Turn { n: 4, text: "x".into(), pending: None, waits: None, expired: None }
+    Turn { n: 4, text: "x".into(), pending: None, waits: None, open: Vec::new(), expired: None }
 }
 
 fn result(offer: bool) -> Value {
@@ -40,7 +45,7 @@ fn result(offer: bool) -> Value {
 
 #[test]
 fn the_first_turn_is_the_first_message() {
-    let first = Turn::next("a", Before { turn: None, last: None, worked: &[], now: Timestamp(0) });
+    let first = Turn::next("a", Before { turn: None, asked: &[], worked: &[], now: Timestamp(0) });
     assert_eq!(first, Turn { n: 1, text: "a".into(), ..turn() });
 }
 
@@ -48,15 +53,51 @@ fn the_first_turn_is_the_first_message() {
 fn a_clear_answer_goes_to_who_asked_and_everything_else_is_a_message() {
     let answer = after(&turn(), &[result(false)], 299, "The office one.");
     assert_eq!((answer.n, answer.text.as_str(), answer.waits), (5, "The office one.", None));
-    assert_eq!(answer.pending.expect("an answer").department, "notes");
+    assert_eq!(answer.pending.expect("an answer").asked.department, "notes");
     let other = after(&turn(), &[result(false)], 299, "Put milk on the office list.");
-    assert_eq!((other.pending, other.waits.map(|waits| waits.department)), (None, Some("notes".to_owned())));
+    assert_eq!((other.pending, other.waits.map(|waits| waits.asked.department)), (None, Some("notes".to_owned())));
     let late = after(&turn(), &[result(false)], 300, "office");
     assert_eq!((late.pending, late.waits, late.expired.as_deref()), (None, None, Some("which list?")));
-    for nothing in [json!({"status": "done", "text": "t"}), json!({"pending": "nonsense"})] {
-        let turn = after(&turn(), &[nothing], 0, "office");
-        assert_eq!((turn.pending, turn.waits), (None, None));
+    let nothing = after(&turn(), &[json!({"status": "done", "text": "t"})], 0, "office");
+    assert_eq!((nothing.pending, nothing.waits), (None, None));
+    for nonsense in [json!("nonsense"), json!({}), json!({"department": 7}), json!({"department": "a", "options": 7})] {
+        assert!(serde_json::from_value::<Question>(nonsense.clone()).is_err(), "{nonsense}");
     }
+}
+
+#[test]
+fn what_a_question_holds_beside_is_kept_for_who_asked() {
+    let own = json!({"department": "weather", "step": {"town": null}, "question": "where?"});
+    let result = json!({"department": "weather", "pending": own});
+    // Without options nothing is a clear answer, and without a time it does not expire.
+    let next = after(&turn(), &[result], 1_000_000, "Paris");
+    assert_eq!(serde_json::to_value(&next).expect("it is JSON")["waits"], own);
+    let free = json!({"department": "weather", "field": "town", "options": [{"values": {"town": "Paris"}}, {"values": {"town": "Rome"}}], "step": 2});
+    let next = after(&turn(), &[json!({"department": "weather", "pending": free})], 0, "Paris!");
+    assert_eq!(serde_json::to_value(&next).expect("it is JSON")["pending"], free);
+}
+
+#[test]
+fn several_questions_wait_for_their_answers() {
+    let mut when = waiting(false);
+    when["department"] = "timeline".into();
+    when["options"] = json!([{"values": {"list": "Monday"}}]);
+    let results = [result(false), json!({"department": "timeline", "text": "t", "pending": when})];
+    let who = |turn: &Turn| {
+        let name = |question: &Question| question.asked.department.clone();
+        (turn.pending.as_ref().map(name), turn.waits.as_ref().map(name), turn.open.iter().map(name).collect::<Vec<_>>())
+    };
+    let [notes, timeline] = ["notes", "timeline"].map(str::to_owned);
+    let first = after(&turn(), &results, 0, "the office one");
+    assert_eq!(who(&first), (Some(notes.clone()), None, vec![timeline.clone()]));
+    let second = after(&first, &[json!({"department": "notes", "text": "t"})], 0, "Monday");
+    assert_eq!(who(&second), (Some(timeline.clone()), None, vec![]));
+    // What is an answer to both is one to none.
+    let both = after(&turn(), &results, 0, "never mind");
+    assert_eq!(who(&both), (None, Some(timeline.clone()), vec![notes.clone()]));
+    // An unclear one leaves both, and who has been at work since asks no more.
+    let unclear = after(&both, &[json!({"department": "timeline", "text": "t"})], 0, "hm");
+    assert_eq!(who(&unclear), (None, Some(notes), vec![]));
 }
 
 #[test]
@@ -74,7 +115,7 @@ fn a_question_waits_until_it_is_answered_replaced_or_late() {
     let mut newer = waiting(false);
     newer["department"] = "timeline".into();
     let replaced = after(&asked, &[json!({"department": "timeline", "pending": newer})], 0, "hm");
-    assert_eq!(replaced.waits.expect("the newer one").department, "timeline");
+    assert_eq!(replaced.waits.expect("the newer one").asked.department, "timeline");
     // Who asked has been at work since, also if another came after it.
     let worked = [json!({"department": "notes", "text": "t"}), elsewhere];
     let over = after(&asked, &worked, 0, "office");

@@ -112,3 +112,34 @@ async fn what_is_found_by_its_meaning_waits_for_an_answer() {
     assert_eq!(state["replies"], json!([{"text": "Took bananas off the household list."}]));
     conversation.runtime.shutdown().await;
 }
+
+#[tokio::test]
+async fn what_else_a_message_asks_for_is_done_beside_a_question_and_several_questions_wait() {
+    let conversation = Conversation::begin().await;
+    conversation.say("Put bananas on the household list.").await;
+    conversation.say("Put bananas on the office list.").await;
+    let statuses = |state: &Value| {
+        let results = state["results"].as_array().expect("results").iter();
+        results.map(|result| (result["department"].clone(), result["status"].clone())).collect::<Vec<_>>()
+    };
+    let of = |department: &str, status: &str| (json!(department), json!(status));
+    // One asks; what is for the other is done in the same turn.
+    let state = conversation.say("Throw the bananas off the list. What is on Friday?").await;
+    assert_eq!(statuses(&state), [of("notes", "clarification"), of("timeline", "error")]);
+    assert_eq!(state["decisions"], json!([{"agent": "notes"}, {"agent": "timeline"}, {"agent": "nobody"}]));
+    assert_eq!(conversation.reply("the office one").await, "Took bananas off the office list.");
+    // Both ask: each hears its own answer.
+    conversation.say("Put bananas on the office list.").await;
+    let state = conversation.say("Throw the bananas off the list. Dentist at half past nine.").await;
+    assert_eq!(statuses(&state), [of("notes", "clarification"), of("timeline", "clarification")]);
+    let state = conversation.say("the household one").await;
+    assert_eq!(state["results"][0]["text"], "Took bananas off the household list.");
+    assert_eq!(state["turn"]["open"][0]["department"], "timeline");
+    assert_eq!(conversation.reply("on Friday").await, "dentist is on Friday at 9:30.");
+    // All that a message asks for is done in one turn.
+    let state = conversation.say("Put tea on the office list. What is on Friday?").await;
+    assert_eq!(statuses(&state), [of("notes", "done"), of("timeline", "done")]);
+    assert_eq!(state["decisions"], json!([{"agent": "notes"}, {"agent": "timeline"}, {"agent": "nobody"}]));
+    assert_eq!(conversation.lists().await, ["On the household list: nothing.", "On the office list: bananas and tea."]);
+    conversation.runtime.shutdown().await;
+}

@@ -8,8 +8,9 @@ use patchboard_agents::departments::storage::Storage;
 use patchboard_kernel::department::Department;
 use patchboard_kernel::id::Timestamp;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use super::{Conversation, clipboard, clipboard_with};
+use super::{Conversation, LONG, clipboard, clipboard_with};
 
 const UNDECIDED: &str = "It could not be decided who works on this, so beside what other results say nothing was done.";
 
@@ -112,17 +113,21 @@ const WEATHER: (&str, &str) = (
     agent: board
     group: departments
     description: What the weather is.
-    reads: [/turn/text]
+    reads: [/turn/text, {path: /turn/waits, where: self.department == worker}]
     writes: [{path: /results/-, ops: [add]}]
     limits: {invocations: 1000000}
-    board: {of: weather, input: {text: /turn/text}, output: {/results/-: /result}}
+    board: {of: weather, input: {text: /turn/text, waits: /turn/waits}, output: {/results/-: /result}}
 ",
     "
 boards:
   weather:
     blueprint: 1
     name: weather
-    request: {type: object, additionalProperties: false, required: [text], properties: {text: {type: string}}}
+    request:
+      type: object
+      additionalProperties: false
+      required: [text]
+      properties: {text: {type: string}, waits: {type: object, required: [step], properties: {step: {const: town}}}}
     state:
       schema:
         type: object
@@ -135,7 +140,18 @@ boards:
         agent: script
         script: [[{op: add, path: /result, value: {department: weather, status: done, text: It rains.}}]]
         writes: [{path: /result, ops: [add]}]
-    rules: [{name: look, trigger: start, run: looks}]
+      asks:
+        agent: script
+        script:
+          - - op: add
+              path: /result
+              value:
+                {department: weather, status: clarification, text: In which town?, question: In which town?,
+                 pending: {department: weather, question: In which town?, step: town}}
+        writes: [{path: /result, ops: [add]}]
+    rules:
+      - {name: ask, trigger: start, when: 'request.text == \"Weather\"', run: asks}
+      - {name: look, trigger: start, when: 'request.text != \"Weather\" && has(request.waits)', run: looks}
     done: {when: has(state.result)}
 ",
 );
@@ -147,7 +163,28 @@ async fn a_board_made_by_hand_is_a_department_beside_the_folders() {
     let conversation = Conversation::with(blueprint, Config::default()).await;
     let state = conversation.say("Weather").await;
     assert_eq!(state["decisions"], json!([{"agent": "weather"}, {"agent": "nobody"}]));
+    assert_eq!(state["replies"], json!([{"text": "In which town?"}]));
+    // What it goes on from is its own, and comes back to it as it was.
+    let state = conversation.say("Paris").await;
+    assert_eq!(state["turn"]["waits"], json!({"department": "weather", "question": "In which town?", "step": "town"}));
     assert_eq!(state["replies"], json!([{"text": "It rains."}]));
+    assert_eq!(conversation.say("Sing me a song.").await["turn"]["waits"], Value::Null);
     assert_eq!(conversation.say("Put bananas on the office list.").await["results"][0]["status"], "done");
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_message_may_be_as_long_as_it_is_said_to_be_whatever_it_consists_of() {
+    let conversation = Conversation::begin().await;
+    for filling in ["x", "\"", "\n", "\u{e4}", "\u{1}", "\u{1f34c}"] {
+        let words = format!("x{}x", filling.repeat(3998));
+        let state = conversation.say(&words).await;
+        assert_eq!(state["turn"]["text"], words);
+        assert_eq!(state["decisions"], json!([{"agent": "nobody"}]), "{filling:?}");
+        assert_eq!(state["replies"], json!([{"text": "nobody"}]), "{filling:?}");
+        let begun = conversation.runtime.create(clipboard(), json!({"text": words}), None).await.expect("a board");
+        timeout(LONG, begun.ended()).await.expect("it rests in time").expect("it rests by itself");
+        assert_eq!(begun.snapshot().state.root().to_value()["replies"], json!([{"text": "nobody"}]), "{filling:?}");
+    }
     conversation.runtime.shutdown().await;
 }

@@ -4,22 +4,23 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use patchboard_kernel::room::{self, Policy, Vote};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::given;
+use crate::given::{self, Object};
 use crate::output::Output;
 
 /// Decide over an artefact from its critics' votes, as a room does when their time is over
 ///
-/// VOTES is a JSON list of {critic_id, score, confidence, passed, recommendations?}: scores go from 0 to 10, confidences from
-/// 0 to 1; `abstain: true` is no vote. Further members are left out of account.
+/// VOTES is a list of {critic_id, score, confidence, passed, recommendations?}: scores go from 0 to 10, confidences from 0 to 1.
+/// {critic_id, abstain: true} is no vote. Further members are left out of account.
 ///
 /// A person decides (ESCALATED_TO_HITL) if a vote is less than 0.3 sure, scores deviate by more than 3, a recommendation asks
-/// for it ("escalate"), or fewer than half of the critics have voted. Otherwise it is APPROVED if the mean, weighted by
-/// confidence, is at least 7, critics are 0.7 sure on average, 80 % passed it and scores deviate by no more than 2; and
-/// REVISION_REQUESTED if not. A policy changes any of these numbers.
+/// for it ("escalate", "needs human review"), or fewer than half of the critics have voted. Otherwise it is APPROVED if the
+/// mean, weighted by confidence, is at least 7, critics are 0.7 sure on average, 80 % passed it and scores deviate by no more
+/// than 2; and REVISION_REQUESTED if not. A policy changes any of these numbers.
 ///
 /// Prints one JSON object with `mean`, `weighted_mean`, `std_dev`, `vote_count`, `decision`, `reason` and what led to it. Each
 /// decision is an answer (exit code 0); votes or a policy that cannot be meant are refused (2).
@@ -37,21 +38,22 @@ A policy, with its defaults:
    quorum: {rule: {minimum_fraction: 0.5},                          or minimum_votes: N, require_all: true
             on_failure: fail_closed}}                               or fail_with_available, fail_with_abstain")]
 pub(super) struct Decide {
-    /// The votes, in JSON or YAML; - for standard input
+    /// The votes: a file of JSON, or of YAML if it is called so; - for JSON on standard input
     #[arg(value_name = "VOTES")]
     votes: PathBuf,
-    /// The policy, in JSON or YAML; what it does not say is as shown below
+    /// The policy: a file of JSON, or of YAML if it is called so; what it does not say is as shown below
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Who was asked to vote, separated by commas [default: whoever has]
-    #[arg(long, value_name = "CRITICS", value_delimiter = ',')]
+    #[arg(long, value_name = "CRITICS", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     requested: Option<Vec<String>>,
 }
 
 pub(super) fn run(arguments: &Decide, output: Output) -> Outcome {
-    let votes: Vec<Vote> = given::read(&arguments.votes, "list of votes", "bad_votes")?;
-    let policy: Policy = match &arguments.policy {
-        Some(path) => given::read(path, "policy", "bad_policy")?,
+    let votes: Vec<Object<Vote>> = given::read(&arguments.votes, "list of votes", "bad_votes")?;
+    let votes: Vec<Vote> = votes.into_iter().map(|Object(vote)| vote).collect();
+    let policy = match &arguments.policy {
+        Some(path) => given::read::<Object<Policy>>(path, "policy", "bad_policy")?.0,
         None => Policy::default(),
     };
     let problems = policy.problems();

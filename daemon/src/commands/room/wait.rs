@@ -25,7 +25,7 @@ const ASKED_AT_ONCE: u64 = 30;
 ///
 /// The board is one that a daemon runs (--url), or that another process on this machine does; waiting does not make it go on. What
 /// is printed is one JSON object: `outcome`, the last word; `decision`, what the votes came to, which never changes; `ruling`, what
-/// a person said where the votes do not decide (ESCALATED_TO_HITL); `late_votes`, who voted after it.
+/// a person said where the votes do not decide (ESCALATED_TO_HITL), or that none did in time; `late_votes`, who voted after it.
 ///
 /// Exit code 0: it is decided, whatever the outcome. 4: it is not, and the time is over.
 #[derive(Args, Debug)]

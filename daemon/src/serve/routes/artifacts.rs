@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::IntoResponse;
+use patchboard_kernel::handoff::Context;
 use patchboard_kernel::id::WorkerName;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use utoipa::ToSchema;
 use super::ProblemDocument;
 use super::protocols::{By, propose};
 use crate::serve::http::{BoardPath, Body, Caller, Key};
-use crate::serve::problem::Answered;
+use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
 /// An artefact that is to be kept.
@@ -31,13 +32,14 @@ pub(crate) struct Artifact {
     name: String,
     /// A media type.
     content_type: String,
-    /// The content: of `application/json` any value, of `text/…` a text, of any other a text in Base64.
+    /// The content: of `application/json` and `…+json` any value, of `text/…` a text, of any other a text in Base64.
     content: Value,
 }
 
 /// Append an artefact (`AppendArtifact`)
 ///
-/// It is a patch like any other: it adds one to the board's `/artifacts`, where the blueprint has these.
+/// It is a patch like any other: it adds one to the board's `/artifacts`, where the blueprint has these. Content that is not what
+/// its type says is refused (`bad_content`).
 #[utoipa::path(post, path = "/v1/boards/{board}/artifacts", tag = "protocols", request_body = Artifact,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
@@ -50,6 +52,9 @@ pub(crate) async fn append(
     Body(artifact): Body<Artifact>,
 ) -> Answered<impl IntoResponse> {
     let Artifact { worker, lease, kind, name, content_type, content } = artifact;
+    let content = Context { content_type, content };
+    content.bytes().map_err(|why| Problem::of(Code::BadContent, why.message))?;
+    let Context { content_type, content } = content;
     let value = json!({"by": worker, "kind": kind, "name": name, "content_type": content_type, "content": content});
     let patch = json!([{"op": "add", "path": "/artifacts/-", "value": value}]);
     propose(&daemon, &caller, &board, By { worker: WorkerName::from(worker), lease, key }, patch).await

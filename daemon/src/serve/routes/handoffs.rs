@@ -1,13 +1,16 @@
 //! Handoffs: asked for, answered, and those that wait for an agent.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use jsonptr::{PointerBuf, Token};
 use patchboard_kernel::board::Board;
-use patchboard_kernel::handoff::{self, Handoff};
+use patchboard_kernel::contract::Readable;
+use patchboard_kernel::handoff::{self, Handoff, HandoffCode, Refused};
 use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_kernel::tree::Node;
 use serde::Deserialize;
@@ -18,24 +21,23 @@ use super::ProblemDocument;
 use super::protocols::{By, propose};
 use crate::serve::access::Need;
 use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, Segments};
-use crate::serve::problem::Answered;
+use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
 /// What is known of the work.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Context {
-    /// A media type. Of `application/json` the content is any value, of `text/…` a text, of any other a text in Base64.
+    /// A media type. Of `application/json` and `…+json` the content is any value, of `text/…` a text, of any other a text in Base64.
     content_type: String,
     /// The content.
     content: Value,
 }
 
-/// Work that is to be handed over.
+/// Work that is to be handed over. Members that are not known are left out of account.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Requested {
-    /// Whose work it is.
+    /// Whose work it is; `from_agent` says the same.
+    #[serde(alias = "from_agent")]
     worker: String,
     /// The call that this answers, if it is one: a lease of the worker's.
     lease: Option<String>,
@@ -63,7 +65,8 @@ pub(crate) struct Requested {
 
 /// Ask for somebody to take over a piece of work
 ///
-/// It is a patch like any other: of work that is not the worker's own it is refused.
+/// It is a patch like any other: of work that is not the worker's own it is refused, and of work that is not there
+/// (`handoff_unknown_task`).
 #[utoipa::path(post, path = "/v1/boards/{board}/handoffs", tag = "protocols", request_body = Requested,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
@@ -89,7 +92,20 @@ pub(crate) async fn request(
         "state": handoff::State::Pending,
     });
     let patch = json!([{"op": "add", "path": place(&request_id, ""), "value": value}]);
-    propose(&daemon, &caller, &board, By { worker: WorkerName::from(worker), lease, key }, patch).await
+    let worker = WorkerName::from(worker);
+    let proposed = propose(&daemon, &caller, &board, By { worker: worker.clone(), lease, key }, patch).await;
+    explained(&daemon, &board, worker, proposed, move |document, readable| {
+        // Of numbers that none of these members can have the board has said enough.
+        let Ok(request) = serde_json::from_value::<handoff::Request>(value) else { return Ok(()) };
+        let tasks = document.child("tasks").and_then(Node::as_object).map(|tasks| tasks.iter());
+        let tasks: BTreeSet<String> = tasks.into_iter().flatten().map(|(name, _)| name.to_string()).collect();
+        // Whether there is a task is told to those who may know.
+        if !readable.may_read(&PointerBuf::from_tokens(["tasks", &request.task])) {
+            return Ok(());
+        }
+        handoff::requested(&request, &there(document, readable, &request.request_id), &tasks)
+    })
+    .await
 }
 
 /// Who answers.
@@ -104,7 +120,8 @@ pub(crate) struct Accepted {
 
 /// Take over a piece of work
 ///
-/// Only who is asked can, and as long as nobody else has answered. With the next commit the work is the worker's.
+/// Only who is asked can (`handoff_not_addressed`), and as long as it is not over (`handoff_terminal`). With the next commit the work
+/// is the worker's.
 #[utoipa::path(post, path = "/v1/boards/{board}/handoffs/{handoff}/accept", tag = "protocols", request_body = Accepted,
     params(("board" = String, Path), ("handoff" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
@@ -117,8 +134,16 @@ pub(crate) async fn accept(
     Body(accepted): Body<Accepted>,
 ) -> Answered<impl IntoResponse> {
     let patch = json!([{"op": "replace", "path": place(&handoff, "/state"), "value": handoff::State::Accepted}]);
-    let by = By { worker: WorkerName::from(accepted.worker), lease: accepted.lease, key };
-    propose(&daemon, &caller, &board, by, patch).await
+    let worker = WorkerName::from(accepted.worker);
+    let by = By { worker: worker.clone(), lease: accepted.lease, key };
+    let proposed = propose(&daemon, &caller, &board, by, patch).await;
+    explained(&daemon, &board, worker.clone(), proposed, move |document, readable| {
+        let capabilities = document.child("agents").and_then(|agents| agents.child(worker.as_str()));
+        let capabilities = capabilities.map(Node::to_value).and_then(|there| serde_json::from_value(there).ok());
+        let asked = handoff::find(&there(document, readable, &handoff), &handoff)?.clone();
+        asked.accepted(worker.as_str(), &capabilities.unwrap_or_default()).map(drop)
+    })
+    .await
 }
 
 /// Why somebody does not take it.
@@ -129,8 +154,9 @@ pub(crate) struct Rejected {
     worker: String,
     /// The call that this answers, if it is one: a lease of the worker's.
     lease: Option<String>,
-    /// Why.
-    #[schema(min_length = 1, max_length = 4000)]
+    /// Why. Without it, it is refused (`handoff_reason_missing`).
+    #[serde(default)]
+    #[schema(required, min_length = 1, max_length = 4000)]
     reason: String,
 }
 
@@ -153,7 +179,79 @@ pub(crate) async fn reject(
         {"op": "replace", "path": place(&handoff, "/state"), "value": handoff::State::Rejected},
         {"op": "add", "path": place(&handoff, "/rejection"), "value": {"by": worker, "reason": reason}},
     ]);
-    propose(&daemon, &caller, &board, By { worker: WorkerName::from(worker), lease, key }, patch).await
+    let worker = WorkerName::from(worker);
+    let proposed = propose(&daemon, &caller, &board, By { worker: worker.clone(), lease, key }, patch).await;
+    explained(&daemon, &board, worker.clone(), proposed, move |document, readable| {
+        let asked = handoff::find(&there(document, readable, &handoff), &handoff)?.clone();
+        asked.rejected(worker.as_str(), &reason).map(drop)
+    })
+    .await
+}
+
+/// What became of a proposal; where the board has refused it, in the words of handoffs, if these have something to say.
+///
+/// The board goes first: it knows what is a repetition, and nobody answers between a look and its word.
+async fn explained<T>(
+    daemon: &Arc<Daemon>,
+    board: &BoardId,
+    worker: WorkerName,
+    proposed: Answered<T>,
+    look: impl FnOnce(&Node, &Readable<'_>) -> Result<(), Refused> + Send + 'static,
+) -> Answered<T> {
+    let refused = match proposed {
+        Err(refused) if refused.status == StatusCode::UNPROCESSABLE_ENTITY => refused,
+        other => return other,
+    };
+    let why = move |board: &Board| {
+        Ok(standing(board, &worker).and_then(|readable| {
+            look(board.state().root(), &readable).map_err(|why| (status_of(why.code), why.code.as_str(), why.message))
+        }))
+    };
+    match daemon.ask_board(board, None, why).await? {
+        Ok(()) => Err(refused),
+        Err((status, code, detail)) => Err(refused.told_as(status, code, detail)),
+    }
+}
+
+/// A status, a code and words.
+type Why = (StatusCode, &'static str, String);
+
+/// What a worker of a board that has handoffs may read.
+fn standing<'b>(board: &'b Board, worker: &WorkerName) -> Result<Readable<'b>, Why> {
+    let not_found = |code, detail: String| Err((StatusCode::NOT_FOUND, code, detail));
+    let Some(readable) = board.readable_by(worker) else {
+        return not_found("no_such_worker", format!("the board has no worker {worker}"));
+    };
+    match board.state().root().child("handoffs").and_then(Node::as_object) {
+        Some(_) => Ok(readable),
+        None => not_found(Code::NoHandoffs.as_str(), NO_HANDOFFS.to_owned()),
+    }
+}
+
+const NO_HANDOFFS: &str = "the board has no handoffs: a blueprint has them by fragments/handoff.yaml";
+
+/// The handoff of an id, if the document has it, and it may be read.
+fn there(document: &Node, readable: &Readable<'_>, id: &str) -> Vec<Handoff> {
+    if !readable.may_read(&PointerBuf::from_tokens(["handoffs", id])) {
+        return Vec::new();
+    }
+    let there = document.child("handoffs").and_then(|handoffs| handoffs.child(id)).map(Node::to_value);
+    there.and_then(|there| serde_json::from_value(there).ok()).into_iter().collect()
+}
+
+/// What is not there, what is not so now, and what could never be.
+const fn status_of(code: HandoffCode) -> StatusCode {
+    match code {
+        HandoffCode::Unknown => StatusCode::NOT_FOUND,
+        HandoffCode::IllegalMove | HandoffCode::Terminal | HandoffCode::NotAddressed | HandoffCode::NoRoute => {
+            StatusCode::CONFLICT
+        }
+        HandoffCode::ReasonMissing
+        | HandoffCode::Incapable
+        | HandoffCode::BadContext
+        | HandoffCode::UnknownTask
+        | HandoffCode::BadRequest => StatusCode::UNPROCESSABLE_ENTITY,
+    }
 }
 
 /// Whose handoffs.
@@ -167,7 +265,8 @@ pub(crate) struct Pending {
 
 /// What an agent is asked to take over and has not answered yet
 ///
-/// The more urgent first, then the older. An agent that comes back after a crash asks for them.
+/// The more urgent first, then the older. An agent that comes back after a crash asks for them. 404 where the board has no handoffs,
+/// or no such worker.
 #[utoipa::path(get, path = "/v1/boards/{board}/handoffs", tag = "protocols",
     params(("board" = String, Path), Pending),
     responses((status = 200, body = Object, description = "`handoffs`, each as it stands in the document"),
@@ -180,17 +279,62 @@ pub(crate) async fn pending(
 ) -> Answered<Json<Value>> {
     let worker = WorkerName::from(agent.as_str());
     caller.needs(&Need::SeeSeat(board.clone(), worker.clone()))?;
-    let found = daemon.ask_board(&board, None, move |board| Ok(pending_of(board, &worker)));
-    Ok(Json(json!({"handoffs": found.await?})))
+    let found = daemon.ask_board(&board, None, move |board| {
+        Ok(standing(board, &worker).map(|readable| pending_of(board, &worker, &readable)))
+    });
+    let found = found.await?.map_err(|(status, code, detail)| Problem::new(status, code, detail))?;
+    Ok(Json(json!({"handoffs": found})))
+}
+
+/// As whom one looks.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Looking {
+    /// As which worker: one whose contract lets it read the handoff. For who sits in its seat alone.
+    agent: Option<String>,
+}
+
+/// How far a handoff is
+///
+/// As it stands in the document: what was asked for, its `state`, who is asked (`to`), and why it was not taken (`rejection`).
+#[utoipa::path(get, path = "/v1/boards/{board}/handoffs/{handoff}", tag = "protocols",
+    params(("board" = String, Path), ("handoff" = String, Path), Looking),
+    responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn show(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    Segments((board, handoff)): Segments<(BoardId, String)>,
+    Asked(Looking { agent }): Asked<Looking>,
+) -> Answered<Json<Value>> {
+    let agent = agent.map(WorkerName::from);
+    caller.needs(&match &agent {
+        Some(agent) => Need::SeeSeat(board.clone(), agent.clone()),
+        None => Need::See(board.clone()),
+    })?;
+    let found = daemon.ask_board(&board, None, move |board| Ok(seen(board, agent.as_ref(), &handoff)));
+    found.await?.map(Json).map_err(|(status, code, detail)| Problem::new(status, code, detail))
+}
+
+/// A handoff as it stands; as a worker sees it, only where that may read it.
+fn seen(board: &Board, agent: Option<&WorkerName>, handoff: &str) -> Result<Value, Why> {
+    let readable = agent.map(|agent| standing(board, agent)).transpose()?;
+    let place = PointerBuf::from_tokens(["handoffs", handoff]);
+    let may_read = readable.is_none_or(|readable| readable.may_read(&place));
+    let root = board.state().root();
+    let Some(handoffs) = root.child("handoffs") else {
+        return Err((StatusCode::NOT_FOUND, Code::NoHandoffs.as_str(), NO_HANDOFFS.to_owned()));
+    };
+    handoffs.child(handoff).filter(|_| may_read).map(Node::to_value).ok_or_else(|| {
+        let code = HandoffCode::Unknown;
+        (status_of(code), code.as_str(), format!("there is no handoff `{handoff}`"))
+    })
 }
 
 /// What a worker is asked to take over, of what it may read.
-fn pending_of(board: &Board, worker: &WorkerName) -> Vec<Handoff> {
+fn pending_of(board: &Board, worker: &WorkerName, readable: &Readable<'_>) -> Vec<Handoff> {
     let root = board.state().root();
-    let Some((readable, there)) = board.readable_by(worker).zip(root.child("handoffs").and_then(Node::as_object))
-    else {
-        return Vec::new();
-    };
+    let Some(there) = root.child("handoffs").and_then(Node::as_object) else { return Vec::new() };
     let mut found = Vec::new();
     for (name, node) in there.iter() {
         let place = PointerBuf::from_tokens(["handoffs", &**name]);

@@ -120,6 +120,7 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(rooms::vote))
         .routes(routes!(rooms::decision))
         .routes(routes!(handoffs::request, handoffs::pending))
+        .routes(routes!(handoffs::show))
         .routes(routes!(handoffs::accept))
         .routes(routes!(handoffs::reject))
         .routes(routes!(workflows::check))

@@ -26,15 +26,15 @@ pub(crate) struct Saying {
     worker: String,
     /// The call that this answers, if it is one: a lease of the worker's.
     lease: Option<String>,
-    /// The event, as docs/negotiation.md has it: a draft, an evaluation, or `open`. Members that are not known are kept.
+    /// The event, as docs/negotiation.md has it: a draft, an evaluation, `open` or `abort`. Members that are not known are kept.
     #[schema(value_type = Object)]
     event: Map<String, Value>,
 }
 
 /// Say something in a board's negotiation
 ///
-/// A draft (`propose`, `counter`), an evaluation, or its opening. It is a patch like any other: what the worker may not say is
-/// refused. What may be said and does not count is in the document's `/negotiation/refused`.
+/// A draft (`propose`, `counter`), an evaluation, its opening, or its end (`abort`). It is a patch like any other: what the worker may
+/// not say is refused. What may be said and does not count is in the document's `/negotiation/refused`.
 #[utoipa::path(post, path = "/v1/boards/{board}/negotiation/events", tag = "protocols", request_body = Saying,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
@@ -120,6 +120,7 @@ fn standing(document: &Node) -> Option<Value> {
         "round": round,
         "version": version,
         "end": end.map(|(_, event)| event),
-        "decision": last("reports").filter(|report| report["kind"] == "decision"),
+        // That a round went on is no reason why it is over.
+        "decision": last("reports").filter(|report| report["kind"] == "decision" && report["outcome"] != "continue"),
     }))
 }

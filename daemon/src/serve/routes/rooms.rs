@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jsonptr::Token;
 use patchboard_kernel::id::{BoardId, WorkerName};
-use patchboard_kernel::room::Vote;
+use patchboard_kernel::room::{Told, Vote};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -39,8 +39,8 @@ pub(crate) struct Waited {
 
 /// What is decided over an artefact in a board's negotiation room
 ///
-/// `decision` never changes; `ruling` is what a person has said where the votes do not decide, `outcome` the last word, and
-/// `late_votes` are who voted after it. Where nothing is decided in time, the answer is 204.
+/// `decision` never changes; `ruling` is what a person has said where the votes do not decide, or that none has in time;
+/// `outcome` is the last word, and `late_votes` are who voted after it. Where nothing is decided in time, the answer is 204.
 #[utoipa::path(get, path = "/v1/boards/{board}/room/decisions/{artifact}", tag = "protocols",
     params(("board" = String, Path), ("artifact" = String, Path), Waited),
     responses((status = 200, body = Object), (status = 204, description = "Nothing is decided yet"),
@@ -68,12 +68,24 @@ pub(crate) async fn decision(
     }
 }
 
-/// An artefact that is proposed.
+/// In whose name something is said: `worker` here, and a name of SW4RM's for the same.
+fn named(worker: Option<String>, named: Option<String>, name: &str) -> Answered<String> {
+    match (worker, named) {
+        (Some(worker), Some(named)) if worker != named => Err(Problem::of(
+            Code::BadBody,
+            format!("`worker` is {worker}, and `{name}` is {named}; they mean the same"),
+        )),
+        (worker, named) => worker.or(named).ok_or_else(|| Problem::of(Code::BadBody, "missing field `worker`")),
+    }
+}
+
+/// An artefact that is proposed. Members that are not known are left out of account.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Artifact {
-    /// In whose name: a worker that may add to `/room/proposals`.
-    worker: String,
+    /// In whose name: a worker that may add to `/room/proposals`. Required, unless `producer_id` says it.
+    worker: Option<String>,
+    /// The same as `worker`.
+    producer_id: Option<String>,
     /// The call that this answers, if it is one: a lease of the worker's.
     lease: Option<String>,
     /// Its id, which is new in the room.
@@ -105,7 +117,8 @@ pub(crate) async fn propose(
     key: Key,
     Body(artifact): Body<Artifact>,
 ) -> Answered<impl IntoResponse> {
-    let Artifact { worker, lease, artifact_id, .. } = artifact;
+    let Artifact { worker, producer_id, lease, artifact_id, .. } = artifact;
+    let worker = named(worker, producer_id, "producer_id")?;
     let members = [
         ("artifact_type", Some(json!(artifact.artifact_type))),
         ("artifact", Some(artifact.artifact)),
@@ -121,29 +134,30 @@ pub(crate) async fn propose(
     protocols::propose(&daemon, &caller, &board, by, json!([{"op": "add", "path": path, "value": value}])).await
 }
 
-/// A vote on an artefact.
+/// A vote on an artefact. Members that are not known are left out of account.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Ballot {
-    /// Who votes: a worker that may add to `/room/votes`.
-    worker: String,
+    /// Who votes: a worker that may add to `/room/votes`. Required, unless `critic_id` says it.
+    worker: Option<String>,
+    /// The same as `worker`.
+    critic_id: Option<String>,
     /// The call that this answers, if it is one: a lease of the worker's.
     lease: Option<String>,
     /// On what.
     artifact_id: String,
-    /// How good it is, 0 to 10.
-    score: f64,
-    /// How sure the critic is, 0 to 1.
-    confidence: f64,
-    /// Whether it meets what the critic looks for.
-    passed: bool,
+    /// How good it is, 0 to 10. Required, unless the critic abstains.
+    score: Option<f64>,
+    /// How sure the critic is, 0 to 1. Required, unless the critic abstains.
+    confidence: Option<f64>,
+    /// Whether it meets what the critic looks for. Required, unless the critic abstains.
+    passed: Option<bool>,
     /// What is good about it.
     #[serde(default)]
     strengths: Vec<String>,
     /// What is not.
     #[serde(default)]
     weaknesses: Vec<String>,
-    /// What should be done; "escalate" asks for a person.
+    /// What should be done; "escalate" and "needs human review" ask for a person.
     #[serde(default)]
     recommendations: Vec<String>,
     /// It is no vote, whatever the numbers are.
@@ -165,8 +179,9 @@ pub(crate) async fn vote(
     key: Key,
     Body(ballot): Body<Ballot>,
 ) -> Answered<impl IntoResponse> {
-    let Ballot { worker, lease, artifact_id, .. } = ballot;
-    let vote = Vote {
+    let Ballot { worker, critic_id, lease, artifact_id, .. } = ballot;
+    let worker = named(worker, critic_id, "critic_id")?;
+    let told = Told {
         critic_id: worker.clone(),
         score: ballot.score,
         confidence: ballot.confidence,
@@ -176,6 +191,7 @@ pub(crate) async fn vote(
         recommendations: ballot.recommendations,
         abstain: ballot.abstain,
     };
+    let vote = Vote::try_from(told).map_err(|bad| Problem::of(Code::BadBody, bad.to_string()))?;
     let mut value = json!(vote);
     value["artifact_id"] = artifact_id.into();
     let by = By { worker: WorkerName::from(worker), lease, key };

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::ProblemDocument;
 use super::proposals::send;
 use super::protocols::sees;
-use crate::commands::workflow::refusal;
+use crate::commands::workflow::{refusal, told};
 use crate::serve::access::Need;
 use crate::serve::http::{Asked, BoardPath, Body, Caller, Key};
 use crate::serve::problem::{Answered, Code, Problem};
@@ -32,20 +32,16 @@ pub(crate) struct Defined {
 
 /// Check the order of a workflow, as `patchboard workflow check` does
 ///
-/// `valid`, and `stages` and `order`, or `error_code` and the `cycle`. A board is made of a blueprint with `workflow:`, which
-/// is checked in the same way before anything is stored.
+/// `valid`, and `stages`, `order` and `warnings` of what will not come out as it is meant, or `error_code` and the `cycle`. A board is
+/// made of a blueprint with `workflow:`, which is checked in the same way before anything is stored.
 #[utoipa::path(post, path = "/v1/workflows/check", tag = "protocols", request_body = Defined,
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn check(caller: Caller, Body(defined): Body<Defined>) -> Answered<Json<Value>> {
     caller.needs(&Need::SeeAll)?;
-    let definition: Definition = serde_json::from_value(Value::Object(defined.workflow))
+    let definition = Definition::read(Value::Object(defined.workflow))
         .map_err(|error| Problem::of(Code::BadBody, format!("workflow is no definition: {error}")))?;
     Ok(Json(match workflow::check(&definition) {
-        Ok(order) => {
-            let mut told = json!(order);
-            told["valid"] = true.into();
-            told
-        }
+        Ok(order) => told(&order),
         Err(problems) => refusal(&problems),
     }))
 }

@@ -9,9 +9,12 @@ use crate::id::{GroupName, WorkerName};
 
 const DEFINITIONS: &str = "$defs";
 
+/// With what the names of groups' definitions begin.
+pub const GROUP_DEFINITION: &str = "group:";
+
 /// The name of a group's definition in the state schema, which refers to it as `#/$defs/NAME`.
 pub fn definition_name(group: &GroupName) -> String {
-    format!("group:{group}")
+    format!("{GROUP_DEFINITION}{group}")
 }
 
 impl Blueprint {

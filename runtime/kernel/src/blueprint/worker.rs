@@ -285,6 +285,10 @@ pub struct WorkerLimits {
     /// Invocations under way at once; absent: only the board's own limit holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
+    /// Whether it takes none of the board's places (`concurrency`), so that whoever holds all of them cannot keep it waiting:
+    /// for roles that decide what is late. It is called once at a time, unless its own `concurrency` says otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exempt: bool,
     /// Attempts of one invocation.
     pub attempts: u32,
     /// Refusals for conflict of one invocation; they use no attempt.
@@ -303,12 +307,20 @@ impl Default for WorkerLimits {
         Self {
             invocations: 100,
             concurrency: None,
+            exempt: false,
             attempts: 3,
             conflicts: 8,
             timeout: Duration::from_secs(60),
             tokens: None,
             reply_tokens: 1024,
         }
+    }
+}
+
+impl WorkerLimits {
+    /// How many invocations may be under way at once, whatever others do.
+    pub fn at_once(&self) -> Option<u32> {
+        self.concurrency.or(self.exempt.then_some(1))
     }
 }
 

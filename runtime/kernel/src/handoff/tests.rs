@@ -55,6 +55,19 @@ fn only_who_was_asked_answers_and_only_who_can_accepts() {
 }
 
 #[test]
+fn what_is_asked_for_is_there_and_is_new() {
+    let asked = request(json!({"task": "ticket"}));
+    let tasks = BTreeSet::from(["ticket".to_owned()]);
+    assert_eq!(requested(&asked, &[], &tasks), Ok(()));
+    assert_eq!(code(requested(&asked, &[], &BTreeSet::new())), HandoffCode::UnknownTask);
+    let there = Handoff::new(asked.clone());
+    assert_eq!(code(requested(&asked, std::slice::from_ref(&there), &tasks)), HandoffCode::IllegalMove);
+    assert_eq!(code(requested(&asked, &[there.expired().expect("it may")], &tasks)), HandoffCode::Terminal);
+    let bad = request(json!({"task": "ticket", "context": {"content_type": "image/png", "content": "%"}}));
+    assert_eq!(code(requested(&bad, &[], &tasks)), HandoffCode::BadContext);
+}
+
+#[test]
 fn a_route_goes_to_the_one_of_those_who_can_who_can_do_least_beside() {
     let all = agents(
         json!({"ada": ["rust"], "bob": ["rust", "go", "c"], "cyd": ["rust", "go"], "dan": ["rust", "c"], "eve": ["go"]}),

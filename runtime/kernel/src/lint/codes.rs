@@ -27,6 +27,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("workflow_cycle_detected", Error, "Nodes wait for each other; they are named."),
     ("workflow_bad_trigger", Error, "A node says of its trigger what belongs to another kind of trigger."),
     ("workflow_unreachable_node", Warning, "A node that nothing starts, or that waits for such a one."),
+    ("workflow_shared_output", Warning, "Two outputs become the same entry of the data, in no order."),
     // The form.
     ("unknown_field", Error, "A key that blueprints do not have."),
     ("missing_field", Error, "A key that must be there is not."),
@@ -60,6 +61,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
         Error,
         "A value that a board inside a board is given may be of a type that its request does not take.",
     ),
+    ("indistinct_worker", Warning, "Two of a group, of which one is chosen by name, are described in the same words."),
     ("unused_board", Warning, "A board inside a board that no worker is."),
     ("no_worktree", Warning, "A worker edits the directory itself, unchecked, while others have working trees."),
     // The document.

@@ -197,6 +197,36 @@ impl Check<'_> {
             self.find("reserved_name", &child("/state/schema/$defs", &name), message, help);
             self.point_at_key();
         }
+        self.indistinct();
+    }
+
+    /// Members of a group, one of whom somebody chooses by name, and who are described in the same words.
+    fn indistinct(&mut self) {
+        let blueprint = self.blueprint;
+        let groups: BTreeSet<_> = blueprint
+            .rules
+            .iter()
+            .filter_map(|rule| match &rule.run {
+                Run::Member { group, .. } => Some(group),
+                Run::Worker(_) | Run::Group(_) => None,
+            })
+            .collect();
+        for group in groups {
+            let mut first: BTreeMap<String, &WorkerName> = BTreeMap::new();
+            for name in blueprint.group(group) {
+                let words =
+                    blueprint.workers[name].description.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+                let Some(other) = first.get(&words).filter(|_| !words.is_empty()) else {
+                    first.insert(words, name);
+                    continue;
+                };
+                let message = format!(
+                    "`{name}` is described in the words of `{other}`, so whoever chooses cannot tell them apart"
+                );
+                let at = format!("{}/description", child("/workers", name.as_str()));
+                self.find("indistinct_worker", &at, message, "Say what this one does that the other does not.");
+            }
+        }
     }
 
     /// Whom a rule runs, and where it finds the name.

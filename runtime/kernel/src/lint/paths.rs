@@ -4,7 +4,7 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::{Check, Read, Seat, Write, meant, suggest};
-use crate::blueprint::{Delay, GrantOp, Run, Trigger, Unit, Worker, WriteGrant};
+use crate::blueprint::{Delay, GrantOp, Rule, Run, Trigger, Unit, Worker, WriteGrant};
 use crate::contract::{Contract, beginning};
 use crate::mode::Interface;
 use crate::pattern::{Pattern, PatternToken};
@@ -89,6 +89,20 @@ impl<'a> Check<'a> {
                     places.push((format!("/rules/{index}/delay/at"), stands));
                 }
                 places.push((pointer, pattern));
+            }
+        }
+        for (signal, backlog) in &blueprint.backlog {
+            let pointer = format!("{}/at", child("/backlog", signal));
+            places.extend(self.pattern(&pointer, &backlog.at).map(|pattern| (pointer, pattern)));
+            let is_heard = |rule: &Rule| matches!(&rule.trigger, Trigger::Signal(name) if name == signal);
+            if !blueprint.rules.iter().any(is_heard) {
+                let help = "Name a signal that a rule waits for, or remove it.";
+                self.find(
+                    "bad_value",
+                    &child("/backlog", signal),
+                    format!("no rule waits for the signal `{signal}`"),
+                    help,
+                );
             }
         }
         for (index, invariant) in blueprint.invariants.iter().enumerate() {

@@ -13,7 +13,7 @@ pub const EVENTS_MAX: usize = 128;
 /// kept, it is kept as it came.
 ///
 /// `ts` is the sender's time in whatever form it has; nothing follows from it. `corr` is copied from `open` to whatever
-/// answers it (W2).
+/// answers it (W2); a draft or an evaluation with another one does not count, one without is of this negotiation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Event {
@@ -70,6 +70,9 @@ pub enum Event {
         ts: Value,
         /// Why: the code of a [`StopReason`](super::StopReason) where the policy ended it.
         reason: String,
+        /// Who says so; absent: who decides.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
         /// As in `open`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         corr: Option<String>,

@@ -76,7 +76,7 @@ pub enum Report {
     Evaluation(Judgement),
     /// What a person said.
     Person(Word),
-    /// The `DecisionReport`: how it ended.
+    /// The `DecisionReport`: what followed from the round. The last one is how it ended.
     Decision(Decision),
 }
 
@@ -120,6 +120,8 @@ pub struct Word {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
+    /// It goes on with another round.
+    Continue,
     /// The version of the last round was taken.
     Accepted,
     /// Nothing was.
@@ -136,20 +138,22 @@ pub enum DecidedBy {
     Hitl,
     /// The policy.
     Policy,
+    /// Somebody who takes part, by `abort`.
+    Party,
 }
 
-/// How it ended, and why.
+/// What followed from a round, and why.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Decision {
-    /// In which round.
+    /// From which round; 0: it ended before the first.
     pub round: usize,
     /// What became of it.
     pub outcome: Outcome,
     /// Who decided.
     pub decided_by: DecidedBy,
-    /// Why.
-    pub stop_reason: StopReason,
-    /// The scores of the rounds.
+    /// Why it ended; null where it goes on.
+    pub stop_reason: Option<StopReason>,
+    /// The scores of the rounds so far.
     pub scores: Vec<f64>,
     /// Why, in a sentence.
     pub rationale: String,

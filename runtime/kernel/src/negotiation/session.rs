@@ -25,7 +25,7 @@ const NOISE: f64 = 1e-9;
 /// happens: another event, a round's time, a person's answer.
 ///
 /// It opens the negotiation if it was asked to, derives the policy, judges drafts and evaluations in the order of events,
-/// and ends it or begins another round ([`next`](super::next)).
+/// and ends it or begins another round ([`next`](super::next)). Where somebody else has said `abort`, it reports that.
 ///
 /// # Errors
 /// [`NegotiationCode::BadSetup`].
@@ -54,7 +54,11 @@ pub fn advance(session: &Session, seats: &Seats, asked: &Asked, woken: &Woken) -
         phase = work.agree(asked)?;
     }
     let ask = match (phase, &work.session.policy) {
-        (Phase::New | Phase::Opened | Phase::Ended, _) => None,
+        (Phase::New | Phase::Opened, _) => None,
+        (Phase::Ended, _) => {
+            work.withdrawn();
+            None
+        }
         (Phase::Agreed | Phase::Drafted, Some(effective)) => {
             let policy = effective.policy;
             work.decide(&policy, woken)?
@@ -174,6 +178,7 @@ impl Work<'_> {
             None if draft.from != turn => return refused(format!("it is the turn of {turn}")),
             None => {}
         }
+        self.belongs(draft.corr.as_deref()).map_err(plain)?;
         let content = draft.content().map_err(plain)?;
         let scoring = self.session.policy.as_ref().map(|effective| effective.policy.scoring).unwrap_or_default();
         let checks = self.checks.run(&content, (scoring.require_schema_valid, scoring.require_examples_pass));
@@ -216,6 +221,7 @@ impl Work<'_> {
         if !self.seats.evaluators.contains(from) {
             return refused(NegotiationCode::NotAsked, format!("{from} is no evaluator"));
         }
+        self.belongs(evaluation.corr.as_deref())?;
         if self.version().is_none_or(|version| version.event > at) {
             return refused(NegotiationCode::NoDraft, "there is no draft in this round".to_owned());
         }
@@ -224,6 +230,16 @@ impl Work<'_> {
         }
         self.heard.push(evaluation);
         Ok(())
+    }
+
+    /// Whether an event is of this negotiation, as far as it says of which it is.
+    fn belongs(&self, said: Option<&str>) -> Result<(), Refusal> {
+        let (Some(said), Some(corr)) = (said, self.corr()) else { return Ok(()) };
+        if said == corr {
+            return Ok(());
+        }
+        let why = format!("its `corr` is `{said}`, and that of this negotiation is `{corr}`");
+        Err(Refusal::new(NegotiationCode::OtherCorr, why))
     }
 
     /// Derives the policy and begins the first round, or ends it where nobody knows which policy is meant.
@@ -237,8 +253,7 @@ impl Work<'_> {
         };
         let ts = json!(self.now);
         let Some(profile) = profile else {
-            let reason = NegotiationCode::UnknownProfile.as_str().to_owned();
-            self.say(Event::Abort { ts, reason, corr: Some(opened.corr) });
+            self.abort(&Policy::default(), &[], StopReason::UnknownProfile);
             return Ok(Phase::Ended);
         };
         let policy = effective(&profile, setup.preferences.values().chain(asked.preferences.values()));
@@ -281,6 +296,7 @@ impl Work<'_> {
                 }
                 Next::Wait => {}
                 Next::Continue => {
+                    self.goes_on(policy, &rounds);
                     let author = self.version().map(|version| version.from.clone()).unwrap_or_default();
                     self.begin(after(&self.seats.parties, &author), policy.round_timeout_ms);
                 }
@@ -384,7 +400,7 @@ impl Work<'_> {
         };
         let stop_reason = if is_met { StopReason::ThresholdMet } else { StopReason::Hitl };
         let rationale = words::why_accepted(&version, decided_by, score, policy);
-        self.conclude(rounds, Outcome::Accepted, decided_by, stop_reason, rationale);
+        self.conclude(rounds, Outcome::Accepted, decided_by, Some(stop_reason), rationale);
         let (ts, by, corr) = (json!(self.now), self.seats.by.clone(), self.corr());
         self.say(Event::Decide { ts, by, ct: draft.ct.clone(), result_b64: draft.to_base64()?, corr });
         Ok(())
@@ -392,9 +408,37 @@ impl Work<'_> {
 
     fn abort(&mut self, policy: &Policy, rounds: &[Round], reason: StopReason) {
         let decided_by = if reason == StopReason::Hitl { DecidedBy::Hitl } else { DecidedBy::Policy };
-        self.conclude(rounds, Outcome::Aborted, decided_by, reason, words::why_aborted(policy, rounds, reason));
+        let rationale = words::why_aborted(policy, rounds, reason);
+        self.conclude(rounds, Outcome::Aborted, decided_by, Some(reason), rationale);
         let (ts, corr) = (json!(self.now), self.corr());
-        self.say(Event::Abort { ts, reason: reason.as_str().to_owned(), corr });
+        self.say(Event::Abort { ts, reason: reason.as_str().to_owned(), from: None, corr });
+    }
+
+    /// Reports that another round follows.
+    fn goes_on(&mut self, policy: &Policy, rounds: &[Round]) {
+        let decided_by = match rounds.last().and_then(|round| round.said) {
+            Some(_) => DecidedBy::Hitl,
+            None => DecidedBy::Policy,
+        };
+        self.conclude(rounds, Outcome::Continue, decided_by, None, words::why_continued(decided_by, rounds, policy));
+    }
+
+    /// Reports that somebody has said `abort`, once.
+    fn withdrawn(&mut self) {
+        let is_end = |report: &Report| matches!(report, Report::Decision(one) if one.outcome != Outcome::Continue);
+        if self.session.reports.iter().any(is_end) {
+            return;
+        }
+        // What was said after the end does not count, so the first is what ended it.
+        let said = self.session.events.iter().find_map(|event| {
+            let Ok(Event::Abort { from, reason, .. }) = Event::read(event) else { return None };
+            Some((from?, reason))
+        });
+        let Some((from, reason)) = said else { return };
+        let takes_part = self.seats.parties.contains(&from) || self.seats.evaluators.contains(&from);
+        let decided_by = if takes_part { DecidedBy::Party } else { DecidedBy::Hitl };
+        let rationale = words::why_withdrawn(&from, &reason);
+        self.conclude(&self.rounds(), Outcome::Aborted, decided_by, Some(StopReason::Withdrawn), rationale);
     }
 
     fn conclude(
@@ -402,7 +446,7 @@ impl Work<'_> {
         rounds: &[Round],
         outcome: Outcome,
         decided_by: DecidedBy,
-        stop_reason: StopReason,
+        stop_reason: Option<StopReason>,
         rationale: String,
     ) {
         let scores = rounds.iter().filter_map(|round| round.score).collect();

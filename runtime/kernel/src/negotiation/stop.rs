@@ -83,7 +83,7 @@ pub enum Pause {
 /// | 2 | it, or all together, took more tokens than it may: `budget` | its draft is valid, its score at least `score_threshold`, and nobody has said to go on: accepted, or a pause if `hitl` says so |
 /// | 3 | `invalid_drafts_max` of them: `invalid_drafts` | more tokens than it may: `budget` |
 /// | 4 | it waits | more turns of scores than `oscillation_limit`: `oscillation` |
-/// | 5 | | its draft is different by `diff_tolerance` at most: `no_progress` |
+/// | 5 | | its draft is different by `diff_tolerance` at most, and its score is no higher than that of the round before: `no_progress` |
 /// | 6 | | there were `max_rounds`: `max_rounds` |
 /// | 7 | | a pause if `hitl` says so, and nobody has said anything |
 /// | 8 | | another round |
@@ -114,12 +114,14 @@ pub fn next(policy: &Policy, rounds: &[Round], invalid_drafts_max: u32, now: Tim
     let is_good = last.is_valid && score >= policy.score_threshold - NOISE;
     let scores: Vec<f64> = rounds.iter().filter_map(|round| round.score).collect();
     let is_same = last.magnitude.is_some_and(|magnitude| magnitude <= policy.diff_tolerance + NOISE);
+    // A small change that makes a draft better is what a negotiation is for.
+    let is_better = matches!(scores.as_slice(), [.., before, last] if *last > before + NOISE);
     match last.said {
         None if is_good && policy.hitl > Hitl::None => Next::Pause(Pause::FinalAccept),
         None if is_good => Next::Accept,
         _ if is_dear => Next::Stop(StopReason::Budget),
         _ if oscillations(&scores) > policy.oscillation_limit => Next::Stop(StopReason::Oscillation),
-        _ if is_same => Next::Stop(StopReason::NoProgress),
+        _ if is_same && !is_better => Next::Stop(StopReason::NoProgress),
         _ if u32::try_from(rounds.len()).is_ok_and(|count| count < policy.max_rounds) => match last.said {
             None if policy.hitl == Hitl::PauseBetweenRounds => Next::Pause(Pause::BetweenRounds),
             _ => Next::Continue,

@@ -1,4 +1,4 @@
-//! What persons read of a negotiation: questions, and why it ended.
+//! What persons read of a negotiation: questions, why it goes on, and why it ended.
 
 use super::report::{DecidedBy, Version};
 use super::state::Question;
@@ -34,7 +34,7 @@ pub(super) fn why_accepted(version: &Version, decided_by: DecidedBy, score: f64,
     let Version { n, from, .. } = version;
     match decided_by {
         DecidedBy::Hitl => format!("a person takes version {n} of {from}, with a score of {}", short(score)),
-        DecidedBy::Consensus | DecidedBy::Policy => {
+        DecidedBy::Consensus | DecidedBy::Policy | DecidedBy::Party => {
             format!(
                 "version {n} of {from} has a score of {}, and {} is enough",
                 short(score),
@@ -42,6 +42,24 @@ pub(super) fn why_accepted(version: &Version, decided_by: DecidedBy, score: f64,
             )
         }
     }
+}
+
+/// Why there is another round.
+pub(super) fn why_continued(decided_by: DecidedBy, rounds: &[Round], policy: &Policy) -> String {
+    let (round, score) = (rounds.len(), rounds.last().and_then(|round| round.score).unwrap_or_default());
+    match decided_by {
+        DecidedBy::Hitl => format!("a person lets it go on after round {round}, with a score of {}", short(score)),
+        DecidedBy::Consensus | DecidedBy::Policy | DecidedBy::Party => format!(
+            "round {round} has a score of {}, {} is enough, and nothing ends it",
+            short(score),
+            short(policy.score_threshold)
+        ),
+    }
+}
+
+/// Why somebody has ended it.
+pub(super) fn why_withdrawn(from: &str, reason: &str) -> String {
+    format!("{from} has ended it: {reason}")
 }
 
 /// Why it ended without a result.
@@ -66,7 +84,7 @@ pub(super) fn why_aborted(policy: &Policy, rounds: &[Round], reason: StopReason)
         StopReason::NoProgress => {
             let magnitude = rounds.last().and_then(|last| last.magnitude).unwrap_or_default();
             format!(
-                "round {round} changed {} of the draft, no more than {}",
+                "round {round} changed {} of the draft, no more than {}, and made it no better",
                 short(magnitude),
                 short(policy.diff_tolerance)
             )
@@ -74,6 +92,8 @@ pub(super) fn why_aborted(policy: &Policy, rounds: &[Round], reason: StopReason)
         StopReason::MaxRounds => format!("there were {round} rounds, and no more may be"),
         StopReason::Timeout => format!("round {round} took longer than {} ms", policy.round_timeout_ms),
         StopReason::InvalidDrafts => format!("round {round} had too many invalid drafts"),
+        StopReason::UnknownProfile => "`open` names a profile that is not there".to_owned(),
+        StopReason::Withdrawn => "it was aborted".to_owned(),
         StopReason::TooManyEvents => format!("there is no room for more than {EVENTS_MAX} events"),
     }
 }

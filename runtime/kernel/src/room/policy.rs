@@ -1,6 +1,8 @@
 //! What decides over an artefact, as data: thresholds, quorum, how long votes are waited for.
 
+use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::quorum::Quorum;
 use crate::digest::sha256;
@@ -92,9 +94,17 @@ pub struct Policy {
     /// Scores that deviate by more than this take it to a person.
     pub escalate_std_dev_above: f64,
     /// How many of the critics who were asked have to vote.
+    #[serde(deserialize_with = "object")]
     pub quorum: Quorum,
     /// For how long they may take.
+    #[serde(deserialize_with = "object")]
     pub window_s: Windows,
+}
+
+/// What an object says. By itself, serde takes a list of its members for it as well.
+fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(given: D) -> Result<T, D::Error> {
+    let members = Map::<String, Value>::deserialize(given)?;
+    serde_json::from_value(Value::Object(members)).map_err(D::Error::custom)
 }
 
 impl Default for Policy {

@@ -88,13 +88,118 @@ fn a_recommendation_asks_for_a_person_unless_it_says_that_it_does_not() {
         "No objection, well, no time but escalate",
         "I cannot judge so escalate",
         "not for me (escalate)",
+        "Cannot be approved without escalation",
+        "It must not, as it is, be approved without an escalation.",
+        "Never merge this with no escalation",
+        "Do not hesitate to escalate",
+        "If not fixed escalate",
+        "If not escalate to a person",
+        "It would be wrong not to escalate",
+        "Do not approve unless it is escalated",
+        "HITL",
+        " Human review! ",
+        "escalated_to_hitl",
+        "ESCALATED_TO_HITL",
+        "I request human review",
+        "needs human review",
+        "Please send this to a human reviewer.",
+        "Human review is required before it is deployed",
+        "Flag for HITL",
+        "Can't be shipped without human review",
     ] {
         assert!(asks(text), "{text}");
     }
-    for text in
-        ["no need to escalate", "Don\u{2019}t escalate", "do not escalate", "add tests", "", "without any escalation"]
-    {
+    for text in [
+        "no need to escalate",
+        "No need for an escalation",
+        "Don\u{2019}t escalate",
+        "do not escalate",
+        "Not great. Do not escalate, though",
+        "never escalate",
+        "add tests",
+        "",
+        "without any escalation",
+        "Approve with no escalation",
+        "Add a step for human review",
+        "Human review is not needed",
+        "does not need human review",
+        "no need for human review",
+        "No human review needed",
+        "I do not request human review",
+    ] {
         assert!(!asks(text), "{text}");
+    }
+}
+
+#[test]
+fn who_abstains_tells_no_numbers_and_nobody_else_leaves_them_out() {
+    let read = |vote: serde_json::Value| serde_json::from_value::<Vote>(vote).map_err(|why| why.to_string());
+    let silent = json!({"critic_id": "a", "abstain": true});
+    let vote = read(silent.clone()).expect("an abstention");
+    assert_eq!(decided(&["a"], std::slice::from_ref(&vote), &Policy::default()).abstained, asked(&["a"]));
+    assert_eq!(json!(vote), silent, "none are made up");
+    for (missing, given) in [
+        ("score", json!({"critic_id": "a", "confidence": 1, "passed": true})),
+        ("confidence", json!({"critic_id": "a", "score": 1, "passed": true})),
+        ("passed", json!({"critic_id": "a", "score": 1, "confidence": 1, "abstain": false})),
+    ] {
+        assert_eq!(
+            read(given),
+            Err(format!("the vote of a has no `{missing}`; only who abstains (`abstain: true`) leaves it out"))
+        );
+    }
+    assert_eq!(read(json!({"critic_id": "", "abstain": true})), Err("the `critic_id` of a vote is empty".to_owned()));
+}
+
+/// Everything that each of three critics and a stranger can do, by every quorum.
+#[test]
+fn whatever_critics_do_a_decision_keeps_its_rules() {
+    let kinds = [
+        None,
+        Some(vote("x", 9.0, 0.9)),
+        Some(Vote { passed: false, ..vote("x", 4.0, 0.8) }),
+        Some(Vote { abstain: true, ..vote("x", 0.0, 0.0) }),
+        Some(Vote { recommendations: vec!["escalate".to_owned()], ..vote("x", 9.0, 0.9) }),
+    ];
+    let rules = [Rule::MinimumFraction(0.5), Rule::MinimumVotes(3), Rule::RequireAll(true), Rule::RequireAll(false)];
+    let failures = [OnFailure::FailClosed, OnFailure::FailWithAvailable, OnFailure::FailWithAbstain];
+    let policies: Vec<Policy> = rules
+        .iter()
+        .flat_map(|rule| failures.map(|on_failure| Quorum { rule: *rule, on_failure }))
+        .map(|quorum| Policy { quorum, ..Policy::default() })
+        .collect();
+    let critics = ["a", "b", "c"];
+    for case in 0..5_usize.pow(3) {
+        let of = |at: usize| {
+            let kind = &kinds[case / 5_usize.pow(u32::try_from(at).expect("small")) % 5];
+            kind.clone().map(|kind| Vote { critic_id: critics[at].to_owned(), ..kind })
+        };
+        let own: Vec<Vote> = (0..3).filter_map(of).collect();
+        let mut votes = own.clone();
+        votes.push(vote("stranger", 0.0, 0.0));
+        votes.extend(own.first().map(|first| vote(&first.critic_id, 0.0, 0.0)));
+        let counted = own.iter().filter(|vote| !vote.abstain).count();
+        for policy in &policies {
+            let early = decide(&asked(&critics), &votes, false, policy).expect("in range");
+            assert_eq!(early.is_some(), own.len() == 3, "{case}");
+            let decision = decided(&critics, &votes, policy);
+            assert_eq!(early.unwrap_or_else(|| decision.clone()), decision, "time decides only what is missing");
+            assert_eq!(decision.foreign_votes, asked(&["stranger"]));
+            assert_eq!(decision.repeated_votes.len(), usize::from(!own.is_empty()));
+            assert_eq!((decision.votes_received, decision.votes_expected), (counted, 3));
+            assert_eq!(decision.votes_received + decision.abstained.len() + decision.unavailable_critics.len(), 3);
+            let is_asked_for = own.iter().any(|vote| !vote.recommendations.is_empty());
+            assert_eq!(decision.escalation_triggers.contains(&Trigger::CriticRequested), is_asked_for, "{case}");
+            let is_closed = policy.quorum.on_failure == OnFailure::FailClosed && !decision.quorum_met;
+            let is_short = is_closed || counted == 0;
+            assert_eq!(decision.escalation_triggers.contains(&Trigger::PolicyTimeout), is_short, "{case}");
+            let expected = match (decision.escalation_triggers.is_empty(), decision.approval_conditions.all()) {
+                (false, _) => Outcome::EscalatedToHitl,
+                (true, true) => Outcome::Approved,
+                (true, false) => Outcome::RevisionRequested,
+            };
+            assert_eq!(decision.outcome, expected, "{case}");
+        }
     }
 }
 
@@ -128,5 +233,8 @@ fn what_is_out_of_range_is_no_number() {
     }
     let policy = Policy { min_pass_ratio: 8.0, ..Policy::default() };
     assert_eq!(policy.problems(), ["`min_pass_ratio` is 8; it goes from 0 to 1"]);
+    for list in [json!({"quorum": []}), json!({"window_s": [1, 2, 3, 4, 5]})] {
+        assert!(serde_json::from_value::<Policy>(list.clone()).is_err(), "a list is no object: {list}");
+    }
     assert_eq!(Policy::default().problems(), [""; 0]);
 }

@@ -6,12 +6,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::policy::Aggregation;
+use super::request;
 
 /// The highest score.
 pub(super) const SCORE_MAX: f64 = 10.0;
 
-/// What one critic says of an artefact (W37). Members that are not known are left out of account.
+/// What one critic says of an artefact (W37), read from what is [`Told`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Told", into = "Told")]
 pub struct Vote {
     /// Who votes.
     pub critic_id: String,
@@ -22,17 +24,74 @@ pub struct Vote {
     /// Whether it meets what the critic looks for.
     pub passed: bool,
     /// What is good about it.
+    pub strengths: Vec<String>,
+    /// What is not.
+    pub weaknesses: Vec<String>,
+    /// What should be done. One that says so takes the artefact to a person ([`Vote::asks_for_a_person`]).
+    pub recommendations: Vec<String>,
+    /// The critic was asked and says nothing: that is no vote, whatever the numbers are.
+    pub abstain: bool,
+}
+
+/// A vote as critics tell it: who abstains need not tell any numbers. Members that are not known are left out of account.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Told {
+    /// Who votes.
+    pub critic_id: String,
+    /// How good it is, from 0 to 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// How sure the critic is, from 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    /// Whether it meets what the critic looks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed: Option<bool>,
+    /// What is good about it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub strengths: Vec<String>,
     /// What is not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weaknesses: Vec<String>,
-    /// What should be done. One that says so takes the artefact to a person ([`Vote::asks_for_a_person`]).
+    /// What should be done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recommendations: Vec<String>,
-    /// The critic was asked and says nothing: that is no vote, whatever the numbers are.
+    /// It is no vote.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub abstain: bool,
+}
+
+impl TryFrom<Told> for Vote {
+    type Error = BadVote;
+
+    fn try_from(told: Told) -> Result<Self, BadVote> {
+        let Told { critic_id, abstain, .. } = told;
+        if critic_id.is_empty() {
+            return Err(BadVote::Nameless);
+        }
+        let missing = |member| BadVote::Missing { critic_id: critic_id.clone(), member };
+        let or_missing = |number: Option<f64>, member| number.or(abstain.then_some(0.0)).ok_or_else(|| missing(member));
+        Ok(Self {
+            score: or_missing(told.score, "score")?,
+            confidence: or_missing(told.confidence, "confidence")?,
+            passed: told.passed.or(abstain.then_some(false)).ok_or_else(|| missing("passed"))?,
+            strengths: told.strengths,
+            weaknesses: told.weaknesses,
+            recommendations: told.recommendations,
+            abstain,
+            critic_id,
+        })
+    }
+}
+
+impl From<Vote> for Told {
+    fn from(vote: Vote) -> Self {
+        let Vote { critic_id, score, confidence, passed, strengths, weaknesses, recommendations, abstain } = vote;
+        let counts = !abstain;
+        let (score, confidence) = (counts.then_some(score), counts.then_some(confidence));
+        let passed = counts.then_some(passed);
+        Self { critic_id, score, confidence, passed, strengths, weaknesses, recommendations, abstain }
+    }
 }
 
 /// What is wrong with votes.
@@ -40,6 +99,15 @@ pub struct Vote {
 pub enum BadVote {
     /// There is none.
     Empty,
+    /// Nobody is named whose it is.
+    Nameless,
+    /// It lacks something that only who abstains may leave out.
+    Missing {
+        /// Whose.
+        critic_id: String,
+        /// What it lacks.
+        member: &'static str,
+    },
     /// A score is no number from 0 to 10.
     Score {
         /// Whose.
@@ -65,6 +133,13 @@ impl fmt::Display for BadVote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("there is no vote"),
+            Self::Nameless => f.write_str("the `critic_id` of a vote is empty"),
+            Self::Missing { critic_id, member } => {
+                write!(
+                    f,
+                    "the vote of {critic_id} has no `{member}`; only who abstains (`abstain: true`) leaves it out"
+                )
+            }
             Self::Score { critic_id, score } => {
                 write!(f, "the score of {critic_id} is {score}; scores go from 0 to {SCORE_MAX}")
             }
@@ -94,34 +169,11 @@ impl Vote {
         Ok(())
     }
 
-    /// Whether a recommendation asks for a person (W46): it has a word that begins with `escalat`, and within the four words
-    /// before it none that denies it. Whoever writes "no need to escalate" does not ask for it.
+    /// Whether a recommendation asks for a person (W46): it has a word that begins with `escalat`, or asks for human review, and
+    /// nothing right before that denies it. Whoever writes "no need to escalate" does not ask for it.
     pub fn asks_for_a_person(&self) -> bool {
-        self.recommendations.iter().any(|text| asks(text))
+        self.recommendations.iter().any(|text| request::asks(text))
     }
-}
-
-/// What a clause ends with.
-const ENDS: &[char] = &['.', ';', ':', ',', '!', '?', '\n', '(', ')', '/', '\u{2013}', '\u{2014}'];
-/// Words with which another one begins.
-const GOES_ON: &[&str] = &["and", "but", "instead", "please", "so", "then", "therefore", "thus"];
-/// How many words before one can deny it.
-const DENIED_WITHIN: usize = 4;
-
-fn asks(text: &str) -> bool {
-    let text = text.to_lowercase().replace('\u{2019}', "'");
-    // What is said in one clause denies nothing in the next.
-    text.replace(" - ", "\n").split(ENDS).any(|clause| {
-        let words = clause.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|word| !word.is_empty());
-        let words: Vec<&str> = words.collect();
-        let denies =
-            |word: &str| matches!(word, "no" | "not" | "never" | "without" | "cannot") || word.ends_with("n't");
-        words.iter().enumerate().any(|(at, word)| {
-            let before = words[at.saturating_sub(DENIED_WITHIN)..at].iter().rev();
-            let of_clause = before.take_while(|word| !GOES_ON.contains(*word));
-            word.starts_with("escalat") && !of_clause.into_iter().any(|word| denies(word))
-        })
-    })
 }
 
 /// What votes come to (W39).

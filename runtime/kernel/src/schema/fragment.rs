@@ -1,18 +1,22 @@
 //! Shows the piece of a schema that governs a place, short enough for a model to read.
 //!
 //! What is shown says at least as much as is allowed: references that are too long to resolve stay references, and
-//! parts that are too long to show are cut down to type and description.
+//! parts that are too long to show are cut down to type and description. The names of a group are always shown, once: who
+//! is not told them cannot choose.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use super::locate::{Claim, claims_of};
 use super::map::{Id, REFERENCES, SchemaMap, below};
+use crate::blueprint::GROUP_DEFINITION;
 use crate::pattern::Pattern;
 
-/// The most characters of a fragment as compact JSON.
+/// The most characters of a fragment as compact JSON, beside the groups in it.
 const CHARS_MAX: usize = 1500;
+/// The most characters of what is said of the members of a group, beside their names.
+const GROUP_CHARS_MAX: usize = 12_000;
 /// The most characters of a description beside a reference or in a part that was cut down.
 const DESCRIPTION_MAX: usize = 120;
 /// Keywords that say nothing to somebody who writes a value.
@@ -49,7 +53,7 @@ pub(super) fn fragment(document: &Value, map: &SchemaMap, pattern: &Pattern) -> 
     // A schema that has `items` and no `type` leaves open what an object in that place holds; what it says is shown.
     claims.remove(&Claim::Anything);
     ATTEMPTS.iter().find_map(|&(inline, deep)| {
-        let mut shown = Shown { document, map, left: CHARS_MAX, resolving: Vec::new() };
+        let mut shown = Shown { document, map, left: CHARS_MAX, groups: BTreeMap::new(), resolving: Vec::new() };
         let parts = claims.iter().map(|claim| shown.claim(claim, inline, deep)).collect::<Option<Vec<_>>>()?;
         let mut parts = parts.into_iter();
         let first = parts.next()?;
@@ -59,7 +63,8 @@ pub(super) fn fragment(document: &Value, map: &SchemaMap, pattern: &Pattern) -> 
         } else {
             json!({ "anyOf": std::iter::once(first).chain(others).collect::<Vec<_>>() })
         };
-        (whole.to_string().chars().count() <= CHARS_MAX).then_some(whole)
+        let of_groups: usize = shown.groups.values().sum();
+        (whole.to_string().chars().count() <= CHARS_MAX + of_groups).then_some(whole)
     })
 }
 
@@ -69,6 +74,8 @@ struct Shown<'a> {
     map: &'a SchemaMap,
     /// About how many more characters fit; the attempt ends when there are none.
     left: usize,
+    /// The groups that are shown, and how many characters each takes.
+    groups: BTreeMap<Id, usize>,
     /// The targets of the references that are being resolved.
     resolving: Vec<Id>,
 }
@@ -91,6 +98,9 @@ impl Shown<'_> {
     }
 
     fn schema(&mut self, id: Id, inline: usize, deep: usize) -> Option<Value> {
+        if self.is_new_group(id) {
+            return Some(self.group(id));
+        }
         let node = self.map.node(id);
         let value = self.document.pointer(&node.pointer).expect("every subschema is a place of the document");
         let Some(members) = value.as_object() else {
@@ -116,6 +126,7 @@ impl Shown<'_> {
                 _ => None,
             };
             shown = match target {
+                Some(target) if self.is_new_group(target) => merged(shown, self.group(target)),
                 Some(target) if inline > 0 && !self.resolving.contains(&target) => {
                     self.resolving.push(target);
                     let resolved = self.schema(target, inline - 1, deep)?;
@@ -170,7 +181,11 @@ impl Shown<'_> {
     fn outline(&mut self, members: &Map<String, Value>) -> Option<Value> {
         let mut shown = Map::new();
         for keyword in ["type", "const", "enum", "$ref"] {
-            if let Some(value) = members.get(keyword)
+            if keyword == "$ref"
+                && let Some(group) = members.get(keyword).and_then(Value::as_str).and_then(|name| self.group_of(name))
+            {
+                shown = merged(shown, self.group(group));
+            } else if let Some(value) = members.get(keyword)
                 && value.to_string().len() <= DESCRIPTION_MAX
             {
                 self.spend(keyword.len() + value.to_string().len() + 4)?;
@@ -185,19 +200,50 @@ impl Shown<'_> {
     }
 
     fn description(&mut self, description: &Value) -> Option<Value> {
-        let text = description.as_str().unwrap_or_default();
-        let mut short = text.chars().take(DESCRIPTION_MAX).collect::<String>();
-        if short.len() < text.len() {
-            short.push('…');
-        }
+        let short = shortened(description.as_str().unwrap_or_default(), DESCRIPTION_MAX);
         self.spend(short.len() + 16)?;
         Some(short.into())
+    }
+
+    /// Whether it is the definition of a group that has not been shown yet.
+    fn is_new_group(&self, target: Id) -> bool {
+        let name = self.map.node(target).pointer.strip_prefix("/$defs/");
+        name.is_some_and(|name| name.starts_with(GROUP_DEFINITION)) && !self.groups.contains_key(&target)
+    }
+
+    /// The group that a reference means, if it was not shown.
+    fn group_of(&self, reference: &str) -> Option<Id> {
+        let pointer = reference.strip_prefix('#')?;
+        self.map.at(pointer).filter(|target| self.is_new_group(*target))
+    }
+
+    /// The names of a group, and of what is said of them as much as there is room for: the same share of each line.
+    fn group(&mut self, target: Id) -> Value {
+        let mut group = self.document.pointer(&self.map.node(target).pointer).cloned().unwrap_or_default();
+        if let Some(Value::String(lines)) = group.get_mut("description")
+            && lines.chars().count() > GROUP_CHARS_MAX
+        {
+            let share = GROUP_CHARS_MAX / lines.lines().count().max(1);
+            let short = lines.lines().map(|line| shortened(line, share)).collect::<Vec<_>>();
+            *lines = short.join("\n");
+        }
+        self.groups.insert(target, group.to_string().chars().count());
+        group
     }
 
     fn spend(&mut self, chars: usize) -> Option<()> {
         self.left = self.left.checked_sub(chars)?;
         Some(())
     }
+}
+
+/// As many characters of a text.
+fn shortened(text: &str, chars: usize) -> String {
+    let mut short = text.chars().take(chars).collect::<String>();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
 }
 
 /// Each value once, in their order.

@@ -195,7 +195,7 @@ impl Schema {
     /// The schema at those places, for a worker to read: the fragment with its local `$ref`s resolved where that is
     /// finite and short; `None` where anything goes or nothing is allowed.
     ///
-    /// About 1500 characters of compact JSON at most. What does not fit keeps its `$ref` (into [`Self::document`]) or
+    /// About 1500 characters of compact JSON at most, beside the names of groups and what is said of these. What does not fit keeps its `$ref` (into [`Self::document`]) or
     /// is cut down to its type and description, so that a fragment may allow more than the schema. It allows less only
     /// where a schema says nothing of a container's type: `/list/*` shows `items`, not that objects are free.
     pub fn fragment(&self, pattern: &Pattern) -> Option<Value> {

@@ -233,13 +233,15 @@ fn merge(into: &mut Source, mut fragment: Source) -> Result<(), Diagnostic> {
             "workers" | "models" => moves.members(into, &format!("/{key}"), value)?,
             "rules" | "invariants" => moves.elements(into, &key, value)?,
             "state" => moves.definitions(into, value)?,
+            "workflow" => moves.only(into, "workflow", value)?,
             _ => return Err(moves.bad(&child("", &key), &format!("a fragment cannot say `{key}`"), FORM)),
         }
     }
     Ok(())
 }
 
-const FORM: &str = "A fragment has `workers`, `models`, `rules`, `invariants`, `state.schema.$defs` and `use`.";
+const FORM: &str =
+    "A fragment has `workers`, `models`, `rules`, `invariants`, `workflow`, `state.schema.$defs` and `use`.";
 
 /// The move of one fragment's values and places.
 struct Moves<'a> {
@@ -290,6 +292,18 @@ impl Moves<'_> {
             list.push(value);
             self.place(into, &from, &to);
         }
+        Ok(())
+    }
+
+    /// Adds a member of which there is one.
+    fn only(&self, into: &mut Source, key: &str, value: Value) -> Result<(), Diagnostic> {
+        let at = child("", key);
+        let Some(root) = into.value.as_object_mut() else { return Ok(()) };
+        if root.contains_key(key) {
+            return Err(self.clash(into, &at, &at, key));
+        }
+        root.insert(key.to_owned(), value);
+        self.place(into, &at, &at);
         Ok(())
     }
 

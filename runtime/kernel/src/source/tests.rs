@@ -244,6 +244,21 @@ fn a_blueprint_without_fragments_is_left_alone() {
 }
 
 #[test]
+fn a_workflow_in_a_fragment_becomes_what_it_is_in_a_blueprint() {
+    let flow = "workflow: {nodes: {first: {agent_id: w}, second: {agent_id: w, dependencies: [first]}}}";
+    let head = "blueprint: 1\nname: n\nstate: {schema: {}, initial: {}}\nworkers: {w: {agent: llm}}\n";
+    let own = resolved(&format!("{head}{flow}"), &[]).expect("it is sound");
+    let fragment = resolved(&format!("{head}use: [f]"), &[("f", flow)]).expect("it is sound");
+    let mut included = fragment.value().clone();
+    assert_eq!(included.as_object_mut().and_then(|members| members.remove("use")), Some(json!([])));
+    assert_eq!(&included, own.value());
+    assert!(included["workers"].get("workflow").is_some(), "{included}");
+    // In a file of its own, too.
+    let named = resolved(&format!("{head}use: [f]"), &[("f", "workflow: g"), ("g", &flow["workflow: ".len()..])]);
+    assert_eq!(named.expect("it is sound").value()["rules"], own.value()["rules"]);
+}
+
+#[test]
 fn fragments_that_clash_or_go_round_are_refused() {
     let clash = [("f", "workers: {b: 1,\n  a: 2}\n")];
     assert_eq!(
@@ -263,6 +278,15 @@ fn fragments_that_clash_or_go_round_are_refused() {
     assert_eq!(
         unresolved("use: [x]", &[("x", "a: 1\na: 2")]),
         "x 2:1 duplicate_key the key `a` occurs twice (first on line 1)"
+    );
+    let flow = "rules: []\nworkflow:\n  nodes:\n    a: {dependencies: [b]}\n";
+    assert_eq!(
+        unresolved("use: [x]", &[("x", flow)]),
+        "x 4:24 workflow_unknown_dependency `a` depends on `b`, and there is no such node"
+    );
+    assert_eq!(
+        unresolved("workflow: {nodes: {a: {}}}\nuse: [x]", &[("x", flow)]),
+        "x 2:1 fragment_clash `workflow` is there already (b.yaml, line 1)"
     );
     assert_eq!(unresolved("use: [x]", &[("x", "[]")]), "x 1:1 bad_fragment a fragment is a mapping");
     assert_eq!(unresolved("use: [x]", &[("x", "done: {}")]), "x 1:1 bad_fragment a fragment cannot say `done`");

@@ -9,11 +9,9 @@ use crate::expr::{CompileError, Expr};
 use crate::lint::{Diagnostic, check_workflow, suggest};
 use crate::workflow::engine::WHEN_VARIABLES;
 use crate::workflow::{
-    self, Definition, Expansion, Made, Node, Problem, REQUESTED, RUNNING_NODES_MAX, TriggerType, expand,
+    self, Definition, Expansion, Made, Node, Problem, REQUESTED, RUNNING_NODES_MAX, TriggerType, Warning, expand,
+    is_node_name,
 };
-
-/// Characters of the id of a node: the names of its rules begin with it.
-const ID_CHARS_MAX: usize = 48;
 
 const HELP: &str = "docs/workflows.md says what a workflow has.";
 
@@ -69,12 +67,8 @@ fn definition(read: &Source) -> Result<Definition, Vec<Diagnostic>> {
         return Err(problems.iter().map(|problem| finding(read, &definition, problem)).collect());
     }
     if definition.nodes.len() > RUNNING_NODES_MAX {
-        let message = format!(
-            "there are {} nodes; a blueprint's workflow has at most {RUNNING_NODES_MAX}",
-            definition.nodes.len()
-        );
-        let help = "Let one worker do several of them, or let a node be a board with a workflow of its own.";
-        return Err(vec![Diagnostic::at(read, "workflow_too_large", "/nodes", message, help)]);
+        let found = Warning::TooLarge { nodes: definition.nodes.len() };
+        return Err(vec![Diagnostic::at(read, found.code(), "/nodes", found.to_string(), found.help())]);
     }
     for (id, node) in &definition.nodes {
         check_node(read, id, node, &mut findings);
@@ -119,12 +113,9 @@ fn check_node(read: &Source, id: &str, node: &Node, findings: &mut Vec<Diagnosti
         }
         findings.push(finding);
     };
-    let is_name = id.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && id.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
-        && id.len() <= ID_CHARS_MAX;
-    if !is_name {
-        let help = "It begins with a letter or digit and has letters, digits, dashes and underscores, at most 48.";
-        find("workflow_node_name", "", format!("the id `{id}` is no name"), help);
+    if !is_node_name(id) {
+        let found = Warning::NodeName { node: id };
+        find(found.code(), "", format!("the id `{id}` is no name"), found.help());
     }
     let belongs = [
         ("signal", node.signal.is_some(), TriggerType::Event, "EVENT"),

@@ -1,18 +1,20 @@
-//! The order of a workflow, or why there is none: Kahn's way, each node and dependency once (W68), beside what it takes to find
-//! ids in their order.
+//! The order of a workflow, or why there is none. Once ids are numbers, whether there is a cycle, and the stages, take each node and
+//! dependency once (Kahn's way, W68). Finding the ids and keeping to them in the order takes the logarithm of their number more.
 //!
 //! What a large workflow costs is waiting for memory, so nodes are numbers, and all lists of them lie in one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{Definition, NODES_MAX, Order, PROBLEMS_MAX, Problem};
+use super::{
+    Definition, NODES_MAX, Node, Order, PROBLEMS_MAX, Problem, RUNNING_NODES_MAX, Warning, is_node_name, shared,
+};
 
 /// A node: how many ids are smaller than its own. There are at most [`NODES_MAX`].
-type Number = u32;
+pub(super) type Number = u32;
 
 /// The nodes as numbers, in the order of their ids.
-struct Dag<'d> {
+pub(super) struct Dag<'d> {
     ids: Ids<'d>,
     /// What each depends on; each once, the smallest first.
     needs: Lists,
@@ -26,15 +28,11 @@ struct Dag<'d> {
 /// What prevents it, the first twenty: everything that is wrong with single nodes, or else one cycle.
 pub fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> {
     let dag = Dag::of(definition)?;
-    let (order, left) = dag.order();
-    if order.len() < dag.count() {
+    let (stage_of, left) = dag.stages();
+    if left.iter().any(|left| *left > 0) {
         return Err(vec![Problem::Cycle { nodes: dag.cycle(&left) }]);
     }
-    let mut stage_of: Vec<usize> = vec![0; dag.count()];
-    for node in &order {
-        stage_of[index(*node)] =
-            dag.needs.of(*node).iter().map(|needed| stage_of[index(*needed)] + 1).max().unwrap_or(0);
-    }
+    let order = dag.order();
     let mut stages = vec![Vec::new(); stage_of.iter().max().map_or(0, |last| last + 1)];
     for (stage, id) in stage_of.into_iter().zip(&dag.ids.sorted) {
         stages[stage].push(*id);
@@ -42,7 +40,11 @@ pub fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> {
     let without = |lists: &Lists| -> Vec<&str> {
         dag.numbers().filter(|node| lists.of(*node).is_empty()).map(|node| dag.ids.name(node)).collect()
     };
+    let mut warnings = dag.unreachable(definition, &order);
+    warnings.extend(shared::outputs(&dag, definition, &order));
+    warnings.extend(dag.of_boards());
     Ok(Order {
+        warnings,
         roots: without(&dag.needs),
         leaves: without(&dag.feeds),
         stages,
@@ -91,13 +93,46 @@ impl<'d> Dag<'d> {
         self.ids.sorted.len()
     }
 
-    fn numbers(&self) -> impl Iterator<Item = Number> + use<> {
+    pub(super) fn numbers(&self) -> impl Iterator<Item = Number> + use<> {
         0..number(self.count())
     }
 
-    /// As many nodes as can be put in order, and how much each of the others still waits for.
-    fn order(&self) -> (Vec<Number>, Vec<usize>) {
-        let mut left: Vec<usize> = self.numbers().map(|node| self.needs.of(node).len()).collect();
+    pub(super) fn name(&self, node: Number) -> &'d str {
+        self.ids.name(node)
+    }
+
+    /// What depends on a node.
+    pub(super) fn fed_by(&self, node: Number) -> &[Number] {
+        self.feeds.of(node)
+    }
+
+    /// For how much each node waits.
+    fn waits(&self) -> Vec<usize> {
+        self.numbers().map(|node| self.needs.of(node).len()).collect()
+    }
+
+    /// The stage of each node, and for how much each still waits: for nothing, unless nodes wait for each other. First in, first out.
+    fn stages(&self) -> (Vec<usize>, Vec<usize>) {
+        let (mut left, mut stage_of) = (self.waits(), vec![0; self.count()]);
+        let mut ready: Vec<Number> = self.numbers().filter(|node| left[index(*node)] == 0).collect();
+        let mut at = 0;
+        while let Some(node) = ready.get(at).copied() {
+            at += 1;
+            for next in self.feeds.of(node).iter().map(|next| index(*next)) {
+                left[next] -= 1;
+                if left[next] == 0 {
+                    // Stages come one after the other, so what it waited for last is of the last of them.
+                    stage_of[next] = stage_of[index(node)] + 1;
+                    ready.push(number(next));
+                }
+            }
+        }
+        (stage_of, left)
+    }
+
+    /// All nodes of a sound workflow, of those that could be next always the smallest.
+    fn order(&self) -> Vec<Number> {
+        let mut left = self.waits();
         let mut ready: BinaryHeap<Reverse<Number>> =
             self.numbers().filter(|node| left[index(*node)] == 0).map(Reverse).collect();
         let mut order = Vec::with_capacity(self.count());
@@ -111,7 +146,35 @@ impl<'d> Dag<'d> {
                 }
             }
         }
-        (order, left)
+        order
+    }
+
+    /// What never starts, and what waits for that; in this order.
+    fn unreachable(&self, definition: &Definition, order: &[Number]) -> Vec<Warning<'d>> {
+        let mut never: Vec<bool> = definition.nodes.values().map(Node::never_starts).collect();
+        if !never.contains(&true) {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for node in order {
+            let waits_for = self.needs.of(*node).iter().find(|needed| never[index(**needed)]);
+            if never[index(*node)] || waits_for.is_some() {
+                // Its own reason goes first.
+                let waits_for = waits_for.filter(|_| !never[index(*node)]).map(|needed| self.ids.name(*needed));
+                found.push(Warning::Unreachable { node: self.ids.name(*node), waits_for });
+                never[index(*node)] = true;
+            }
+        }
+        found
+    }
+
+    /// What the workflow of a blueprint may not have; of names the first twenty.
+    fn of_boards(&self) -> Vec<Warning<'d>> {
+        let nodes = self.count();
+        let size = (nodes > RUNNING_NODES_MAX).then_some(Warning::TooLarge { nodes });
+        let is_bad = |id: &&&str| !is_node_name(id);
+        let names = self.ids.sorted.iter().filter(is_bad).map(|node| Warning::NodeName { node }).take(PROBLEMS_MAX);
+        size.into_iter().chain(names).collect()
     }
 
     /// One cycle among what still waits. Of each such node something that it needs waits, too, so the way back over these
@@ -240,12 +303,12 @@ impl Lists {
     }
 }
 
-const fn index(node: Number) -> usize {
+pub(super) const fn index(node: Number) -> usize {
     node as usize
 }
 
 /// # Panics
 /// Beyond [`NODES_MAX`], which [`Dag::of`] has checked.
-fn number(index: usize) -> Number {
+pub(super) fn number(index: usize) -> Number {
     Number::try_from(index).expect("there are at most a million nodes")
 }

@@ -49,6 +49,91 @@ fn a_cycle_is_told_by_its_nodes_alone() {
     assert_eq!(found, Err(vec![problem]));
 }
 
+/// What is warned of: code, node and, of a shared output, the other.
+fn warned(given: &Definition) -> Vec<(&'static str, String, String)> {
+    let told = |one: &Warning<'_>| {
+        let other = if let Warning::SharedOutput { other, .. } = one { other } else { "" };
+        (one.code(), one.node().unwrap_or_default().to_owned(), other.to_owned())
+    };
+    check(given).expect("sound").warnings.iter().map(told).collect()
+}
+
+fn writes(given: &mut Definition, node: &str, key: &str) {
+    let node = given.nodes.get_mut(node).expect("it is there");
+    node.output_mapping.insert(format!("made-{}", node.output_mapping.len()), key.to_owned());
+}
+
+#[test]
+fn what_two_nodes_write_in_no_order_is_warned_of() {
+    let shared = |node: &str, other: &str| ("workflow_shared_output", node.to_owned(), other.to_owned());
+    let nodes: &[(&str, &[&str])] =
+        &[("a", &[]), ("b", &["a"]), ("c", &["a"]), ("d", &["b", "c"]), ("e", &["d"]), ("f", &[])];
+    for (writers, expected) in [
+        (&["a", "b", "d", "e"][..], None),
+        (&["a", "e"], None),
+        (&["b", "c"], Some(shared("b", "c"))),
+        (&["a", "b", "c", "e"], Some(shared("b", "c"))),
+        (&["a", "d", "f"], Some(shared("d", "f"))),
+        (&["b", "b"], Some(shared("b", "b"))),
+        (&["b"], None),
+    ] {
+        let mut given = definition(nodes);
+        writers.iter().for_each(|node| writes(&mut given, node, "total"));
+        writes(&mut given, "f", "its own");
+        assert_eq!(warned(&given), Vec::from_iter(expected), "{writers:?}");
+    }
+    let mut given = definition(nodes);
+    for node in ["b", "c", "f"] {
+        writes(&mut given, node, "total");
+        given.nodes.get_mut(node).expect("it is there").when = Some("data.x > 0".to_owned());
+    }
+    assert_eq!(warned(&given), [], "they may be alternatives");
+    given.nodes.get_mut("f").expect("it is there").when = None;
+    assert_eq!(warned(&given), [shared("c", "f")], "and one of them is none");
+}
+
+#[test]
+fn looking_for_shared_outputs_comes_to_an_end_in_a_large_workflow() {
+    // A chain that counts, and beside it as many that do the same at once.
+    let id = |number: usize| format!("n{number:05}");
+    let mut given = Definition::default();
+    for number in 0..20_000 {
+        let dependencies = if number == 0 || number >= 10_000 { Vec::new() } else { vec![id(number - 1)] };
+        given.nodes.insert(id(number), Node { dependencies, ..Node::default() });
+    }
+    (0..10_000).for_each(|number| writes(&mut given, &id(number), "total"));
+    let codes = |given: &Definition| -> Vec<&str> { warned(given).iter().map(|one| one.0).collect() };
+    assert_eq!(codes(&given), ["workflow_too_large"]);
+    (10_000..20_000).for_each(|number| writes(&mut given, &id(number), "total"));
+    assert_eq!(codes(&given), ["workflow_shared_output", "workflow_too_large"]);
+}
+
+#[test]
+fn what_no_board_takes_is_warned_of() {
+    let long = "x".repeat(ID_CHARS_MAX + 1);
+    let given = definition(&[("to write", &[]), ("-x", &[]), ("", &[]), (&long, &[]), ("sound_1-a", &[])]);
+    let found = warned(&given);
+    let named = |node: &str| ("workflow_node_name", node.to_owned(), String::new());
+    assert_eq!(found, [named(""), named("-x"), named("to write"), named(&long)]);
+    let of = |count: usize| {
+        let nodes = (0..count).map(|number| (format!("n{number}"), Node::default())).collect();
+        warned(&Definition { nodes, ..Definition::default() }).len()
+    };
+    assert_eq!((of(RUNNING_NODES_MAX), of(RUNNING_NODES_MAX + 1)), (0, 1));
+}
+
+#[test]
+fn a_list_of_members_is_no_definition() {
+    for (given, expected) in [
+        (serde_json::json!({"nodes": {"a": {}}}), None),
+        (serde_json::json!({"nodes": {"a": []}}), Some("the node `a` is no object")),
+        (serde_json::json!(["id", {"a": {}}]), Some("it is no object")),
+    ] {
+        assert_eq!(Definition::read(given.clone()).err().as_deref(), expected, "{given}");
+    }
+    assert!(Definition::read(serde_json::json!({"nodes": []})).is_err());
+}
+
 proptest! {
     /// Ids that begin alike, one with another, and end in what an absent byte might be taken for.
     #[test]
@@ -90,7 +175,7 @@ proptest! {
         match check(&given) {
             Ok(found) => {
                 let place = |id: &str| found.order.iter().position(|other| *other == id).expect("it is in the order");
-                let stage = |id: &str| found.stages.iter().position(|stage| stage.iter().any(|other| *other == id));
+                let stage = |id: &str| found.stages.iter().position(|stage| stage.contains(&id));
                 prop_assert_eq!(found.order.len(), 12);
                 for (id, node) in &given.nodes {
                     for needed in &node.dependencies {

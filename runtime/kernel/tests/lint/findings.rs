@@ -193,6 +193,8 @@ descripton: Keeps notes.
 
 /// Puts the writer into a group.
 const GROUPED: (&str, &str) = ("  writer:\n    agent: llm", "  writer:\n    group: team\n    agent: llm");
+/// Has a rule wait for a signal.
+const GO: (&str, &str) = ("trigger: start, run: extractor", "trigger: {signal: go}, run: extractor");
 /// A worker, to be changed.
 const EXTRACTOR: &str = "  extractor:\n    agent: llm";
 
@@ -321,6 +323,13 @@ const FIXTURES: &[Fixture] = &[
         "workflow_unreachable_node",
         &[("flow.yaml", "nodes:\n  extractor: {trigger_type: SCHEDULE}\n  writer: {dependencies: [extractor]}\n")],
     ),
+    flow(
+        "workflow_shared_output",
+        &[(
+            "flow.yaml",
+            "nodes:\n  extractor: {output_mapping: {found: text}}\n  writer: {output_mapping: {written: text}}\n",
+        )],
+    ),
     flow("undeclared_worker", &[("flow.yaml", "nodes:\n  writer: {agent_id: writr}\n  scribe: {}\n")]),
     flow("bad_condition", &[("flow.yaml", "nodes:\n  writer: {when: state.x > 0}\n")]),
     flow("not_boolean", &[("flow.yaml", "nodes:\n  writer: {when: data.x + 1}\n")]),
@@ -397,6 +406,10 @@ const FIXTURES: &[Fixture] = &[
     change("bad_value", &[("  writer:\n", "  writer:\n    limits: {timeout: 5 parsecs}\n")]),
     change("bad_value", &[("blueprint: 1", "blueprint: 2")]),
     change("bad_value", &[(END, "models: {crowd: []}\n")]),
+    change("bad_value", &[(END, "backlog: {go: {at: /claims, max: 3}}\n")]),
+    change("bad_value", &[(END, "backlog: {go: {at: \"/claims/*\", max: 3}}\n"), GO]),
+    change("bad_value", &[(END, "backlog: {go: {at: /claims, max: 0}}\n"), GO]),
+    change("unknown_path", &[(END, "backlog: {go: {at: /claim, max: 3}}\n"), GO]),
     change("infinite_budget", &[("  writer:\n", "  writer:\n    view: {budget: unlimited}\n")]),
     change("infinite_budget", &[("  writer:\n", "  writer:\n    limits: {attempts: 0, timeout: 0s, tokens:}\n")]),
     change("infinite_budget", &[(END, "limits: {wall: never}\ncircuit: {rejections: {then: stop_board}}\n")]),
@@ -413,6 +426,14 @@ const FIXTURES: &[Fixture] = &[
     change("bad_rule", &[GROUPED, ("when: value.text != \"\"\n    run: writer", "run: {group: team, at: text}")]),
     change("bad_value", &[("trigger: start, run: extractor", "trigger: start, run: [extractor]")]),
     change("bad_value", &[("  writer:\n", "  writer:\n    description: |\n      Two\n      lines.\n")]),
+    change(
+        "indistinct_worker",
+        &[
+            (EXTRACTOR, "  extractor:\n    group: team\n    description: Does  it.\n    agent: llm"),
+            ("  writer:\n    agent: llm", "  writer:\n    group: team\n    description: does it.\n    agent: llm"),
+            ("when: value.text != \"\"\n    run: writer", "run: {group: team, at: /text}"),
+        ],
+    ),
     change("unknown_path", &[GROUPED, ("when: value.text != \"\"\n    run: writer", "run: {group: team, at: /txt}")]),
     // Names.
     change("undeclared_group", &[GROUPED, ("trigger: start, run: extractor", "trigger: start, run: {group: tam}")]),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 fn full() -> Value {
     json!({
         "blueprint": 1, "name": "full", "description": "All of it.", "request": {"type": "object"},
-        "signals": {"s": {"type": "string"}},
+        "signals": {"s": {"type": "string"}}, "backlog": {"s": {"at": "/a", "max": 3}},
         "state": {"schema": {"type": "object", "$defs": {"group:g": {"enum": ["w"], "description": "w: Does it."}}}, "initial": {"a": 1}, "assert_formats": true},
         "workers": {"w": {
             "agent": "builtin:vote", "role": "Do it.", "group": "g", "order": -1, "description": "Does it.",
@@ -19,7 +19,7 @@ fn full() -> Value {
             "writes": [{"path": "/a", "ops": ["add", "replace", "insert", "remove", "move", "copy"], "value": {"type": "integer"},
                         "approval": {"by": "h", "expires": "90m"}, "where": {"of": "/a", "expr": "self == 1"}}],
             "view": {"budget": 10, "unit": "tokens"},
-            "limits": {"invocations": 1, "concurrency": 1, "attempts": 2, "conflicts": 3, "timeout": "4ms", "tokens": 5, "reply_tokens": 6},
+            "limits": {"invocations": 1, "concurrency": 1, "exempt": true, "attempts": 2, "conflicts": 3, "timeout": "4ms", "tokens": 5, "reply_tokens": 6},
             "patch": {"max_ops": 1, "max_bytes": 2, "intent": "required"},
             "freshness": "members", "clarify": {"by": "h", "expires": "1h"}, "model": "m", "command": "c", "program": ["p", "x"], "restart": "replay",
             "script": [[{"op": "add", "path": "/a", "value": 1}]],
@@ -171,6 +171,9 @@ fn both_accept_and_refuse_the_same_mutations() {
 /// Places where the meta-schema asks for a certain form of text, or of a name, and the model for any.
 fn bounded_text(pointer: &str) -> bool {
     let last = pointer.rsplit('/').next().unwrap_or_default();
+    if pointer == "/backlog/s/at" {
+        return true;
+    }
     let holder = pointer.rsplit('/').nth(1).unwrap_or_default();
     matches!(
         last,

@@ -199,7 +199,7 @@ impl Draft<'_> {
             let board = &*self.board;
             let concurrency = board.plan.blueprint.concurrency;
             let is_full = |worker: &WorkerName, used: usize| {
-                let limit = board.plan.seats.get(worker).and_then(|seat| seat.worker.limits.concurrency);
+                let limit = board.plan.seats.get(worker).and_then(|seat| seat.worker.limits.at_once());
                 limit.is_some_and(|limit| used >= limit as usize)
             };
             let is_held_up = |open: &Open| board.reservations.until(&open.awaits, open.queued.invocation).is_some();
@@ -210,7 +210,7 @@ impl Draft<'_> {
             let admits = |branch: &Branch| {
                 board.breaker.admits(branch) && !is_full(&branch.worker, board.scheduler.under_way(&branch.worker))
             };
-            let Some(next) = board.scheduler.next(concurrency, waits, admits) else { break };
+            let Some(next) = board.scheduler.next(concurrency, &board.plan.exempt, waits, admits) else { break };
             if !self.dispatch(next) {
                 break;
             }

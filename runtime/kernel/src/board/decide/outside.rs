@@ -15,11 +15,13 @@ use crate::failure::FailureCode;
 use crate::files::FILES;
 use crate::id::{RuleName, Seq, Timestamp, WorkerName};
 use crate::pipeline;
+use crate::plan::WakesOn;
 use crate::planted::{self, Bug};
 use crate::record::{ADMINISTRATOR, Author, Body, Cause, Empty, End, Ended, Epoch, Failed, Signal, Snapshot};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::scheduler::Occasion;
 use crate::snapshot::LAYOUT;
+use crate::tree::Node;
 
 /// How often an invocation's call may be lost with a process before it is given up: it may be what ends the process.
 const LOST_MAX: u32 = 8;
@@ -80,9 +82,36 @@ impl Draft<'_> {
             self.step.outcome = Some(Outcome::Refused(Rejection::new(Stage::Schema, violations)));
             return;
         }
+        if let Some(full) = self.backlog_full(&signal.name) {
+            self.step.outcome = Some(Outcome::Refused(Rejection::new(Stage::Application, vec![full])));
+            return;
+        }
         let seq = self.push(body);
         self.schedule(&Occasion::Signal { name: &signal.name, value: &signal.value, seq });
         self.go_on();
+    }
+
+    /// Why there is no room for what such a signal brings: what waits in the document, and what those still add whom such
+    /// signals have woken.
+    fn backlog_full(&self, signal: &str) -> Option<Violation> {
+        let (at, max) = self.board.plan.backlog.get(signal)?;
+        let there = self.board.state.root().get(at);
+        let there = there.map_or(0, |node| match node {
+            Node::Array(elements) => elements.len(),
+            Node::Object(members) => members.len(),
+            _ => 0,
+        });
+        let plan = &self.board.plan;
+        let wakes = |rule: &RuleName| {
+            plan.rules
+                .iter()
+                .any(|known| known.name == *rule && matches!(&known.wakes_on, WakesOn::Signal(name) if name == signal))
+        };
+        let coming = self.board.scheduler.unfinished().filter(|branch| branch.rule.as_ref().is_some_and(wakes)).count();
+        (there + coming >= *max).then(|| {
+            let message = format!("{there} wait at {at} and {coming} are on the way there; {max} may wait");
+            Violation::new(Code::BacklogFull, at.as_str(), message)
+        })
     }
 
     /// A pause or its end. One with a token is recorded even if it changes nothing, or its repetition would be a new one.

@@ -117,6 +117,8 @@ fn a_profile_is_chosen_by_name_and_an_unknown_one_ends_it() {
         (&json!("abort"), &json!("negotiation_unknown_profile"))
     );
     assert_eq!(unknown.session.rounds, []);
+    let decision = unknown.decision();
+    assert_eq!((decision.round, decision.stop_reason), (0, Some(StopReason::UnknownProfile)));
 }
 
 #[test]
@@ -135,7 +137,7 @@ fn drafts_go_to_and_fro_until_one_is_good_enough() {
     );
     play.evaluate(0.9);
     let decision = play.decision();
-    assert_eq!((decision.outcome, decision.stop_reason), (Outcome::Accepted, StopReason::ThresholdMet));
+    assert_eq!((decision.outcome, decision.stop_reason), (Outcome::Accepted, Some(StopReason::ThresholdMet)));
     assert_eq!((decision.decided_by, decision.scores.as_slice()), (DecidedBy::Consensus, &[0.6, 0.95][..]));
     let last = play.last();
     assert_eq!((&last["kind"], &last["by"], &last["corr"]), (&json!("decide"), &json!("n"), &json!("c-1")));
@@ -143,6 +145,78 @@ fn drafts_go_to_and_fro_until_one_is_good_enough() {
     // Nothing counts any more.
     play.draft("a", json!({"price": 1}));
     assert_eq!(play.refused(), [NegotiationCode::Ended]);
+}
+
+#[test]
+fn every_round_that_goes_on_has_a_decision_of_its_own() {
+    let mut play = Play::opened(priced());
+    play.draft("a", json!({"price": 100}));
+    play.evaluate(0.2);
+    let Some(Report::Decision(first)) = play.session.reports.last() else { panic!("{:?}", play.session.reports) };
+    assert_eq!((first.round, first.outcome, first.stop_reason), (1, Outcome::Continue, None));
+    assert_eq!((first.decided_by, first.scores.as_slice()), (DecidedBy::Policy, &[0.6][..]));
+    assert_eq!(first.rationale, "round 1 has a score of 0.6, 0.8 is enough, and nothing ends it");
+    assert_eq!(json!(first)["stop_reason"], Value::Null, "it is said that there is none");
+    play.draft("b", json!({"price": 80}));
+    play.evaluate(0.9);
+    let decided = |report: &Report| match report {
+        Report::Decision(decision) => Some((decision.round, decision.outcome)),
+        Report::Evaluation(_) | Report::Person(_) => None,
+    };
+    let decided: Vec<(usize, Outcome)> = play.session.reports.iter().filter_map(decided).collect();
+    assert_eq!(decided, [(1, Outcome::Continue), (2, Outcome::Accepted)]);
+}
+
+#[test]
+fn what_hardly_changes_goes_on_as_long_as_it_gets_better() {
+    let mut play = Play::opened(json!({}));
+    let items = |last: usize| json!([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, last]);
+    for (round, score) in [(1, 0.1), (2, 0.2), (3, 0.3)] {
+        let turn = play.turn().1.to_owned();
+        play.draft(&turn, items(round));
+        play.evaluate(score);
+        assert_eq!(play.turn().0, round + 1, "it gets better");
+    }
+    let turn = play.turn().1.to_owned();
+    play.draft(&turn, items(4));
+    play.evaluate(0.3);
+    assert_eq!((play.decision().round, play.decision().stop_reason), (4, Some(StopReason::NoProgress)));
+}
+
+#[test]
+fn what_belongs_to_another_negotiation_does_not_count() {
+    let mut play = Play::opened(priced());
+    let draft = |corr: &str| {
+        let payload = json!({"price": 1});
+        json!({"kind": "propose", "ts": 0, "from": "a", "ct": "application/json", "payload": payload, "corr": corr})
+    };
+    play.say(draft("c-2"));
+    assert_eq!((play.refused(), play.turn()), (vec![NegotiationCode::OtherCorr], (1, "a")));
+    assert!(play.session.refused[0].again, "its author makes another one");
+    play.say(draft("c-1"));
+    let evaluation =
+        |corr: &str| json!({"kind": "evaluate", "ts": 0, "from": "e", "score": 0.1, "notes": "", "corr": corr});
+    play.say(evaluation("c-2"));
+    assert_eq!(play.refused(), [NegotiationCode::OtherCorr; 2]);
+    play.say(evaluation("c-1"));
+    assert_eq!(play.turn(), (2, "b"));
+    // Who says nothing of it means this one.
+    play.draft("b", json!({"price": 2}));
+    assert_eq!((play.session.versions.len(), play.refused().len()), (2, 2));
+}
+
+#[test]
+fn who_takes_part_and_who_is_asked_may_end_it_and_that_is_reported() {
+    for (from, decided_by) in [("b", DecidedBy::Party), ("e", DecidedBy::Party), ("p", DecidedBy::Hitl)] {
+        let mut play = Play::opened(priced());
+        play.draft("a", json!({"price": 1}));
+        play.say(json!({"kind": "abort", "ts": 0, "from": from, "reason": "no budget"}));
+        let decision = play.decision();
+        assert_eq!((decision.outcome, decision.stop_reason), (Outcome::Aborted, Some(StopReason::Withdrawn)));
+        assert_eq!((decision.round, decision.decided_by), (1, decided_by));
+        assert_eq!(decision.rationale, format!("{from} has ended it: no budget"));
+        assert_eq!(play.last()["reason"], "no budget", "nothing is said after it");
+    }
 }
 
 #[test]
@@ -171,7 +245,7 @@ fn too_many_invalid_drafts_in_a_round_end_it() {
     for _ in 0..5 {
         play.draft("a", json!({}));
     }
-    assert_eq!(play.decision().stop_reason, StopReason::InvalidDrafts);
+    assert_eq!(play.decision().stop_reason, Some(StopReason::InvalidDrafts));
     assert_eq!(play.last()["reason"], "invalid_drafts");
 }
 
@@ -221,7 +295,7 @@ fn a_round_whose_time_is_over_ends_it_whatever_the_clock_says() {
     play.look(&late(2));
     assert_eq!(play.last()["kind"], "propose", "another round's time is not this one's");
     play.look(&late(1));
-    assert_eq!((play.decision().stop_reason, &play.last()["reason"]), (StopReason::Timeout, &json!("timeout")));
+    assert_eq!((play.decision().stop_reason, &play.last()["reason"]), (Some(StopReason::Timeout), &json!("timeout")));
 }
 
 #[test]
@@ -245,7 +319,7 @@ fn a_person_is_asked_between_rounds_and_their_word_is_kept() {
     assert_eq!(play.look(&said(&first, "accept")).as_ref(), Some(&second));
     play.look(&said(&second, "accept"));
     let decision = play.decision();
-    assert_eq!((decision.decided_by, decision.stop_reason), (DecidedBy::Hitl, StopReason::Hitl));
+    assert_eq!((decision.decided_by, decision.stop_reason), (DecidedBy::Hitl, Some(StopReason::Hitl)));
     assert_eq!(play.last()["kind"], "decide");
     let words: Vec<Said> = play
         .session
@@ -262,7 +336,7 @@ fn a_person_is_asked_between_rounds_and_their_word_is_kept() {
     silent.draft("a", json!({"price": 1}));
     silent.evaluate(1.0).expect("a question");
     silent.look(&Woken { is_unanswered: true, ..Woken::default() });
-    assert_eq!((silent.decision().outcome, silent.decision().stop_reason), (Outcome::Aborted, StopReason::Hitl));
+    assert_eq!((silent.decision().outcome, silent.decision().stop_reason), (Outcome::Aborted, Some(StopReason::Hitl)));
 }
 
 #[test]
@@ -274,7 +348,7 @@ fn scores_that_go_up_and_down_end_it() {
         play.draft(&turn, json!({"n": at}));
         play.evaluate(score);
     }
-    assert_eq!(play.decision().stop_reason, StopReason::Oscillation);
+    assert_eq!(play.decision().stop_reason, Some(StopReason::Oscillation));
     assert_eq!(play.decision().rationale, "scores turned 2 times, more than 1");
 }
 
@@ -284,7 +358,7 @@ fn tokens_are_what_is_said_and_at_least_what_is_there() {
     play.draft("a", json!("x".repeat(100)));
     assert_eq!(play.last()["kind"], "propose");
     play.say(json!({"kind": "evaluate", "ts": 0, "from": "e", "score": 0.1, "notes": "", "tokens": 40}));
-    assert_eq!(play.decision().stop_reason, StopReason::Budget);
+    assert_eq!(play.decision().stop_reason, Some(StopReason::Budget));
 }
 
 #[test]
@@ -307,7 +381,7 @@ fn there_is_room_for_the_end() {
     play.look(&Woken::default());
     assert_eq!(play.last(), &strange);
     play.say(strange);
-    assert_eq!(play.decision().stop_reason, StopReason::TooManyEvents);
+    assert_eq!(play.decision().stop_reason, Some(StopReason::TooManyEvents));
     assert!(play.session.events.len() < EVENTS_MAX);
 }
 

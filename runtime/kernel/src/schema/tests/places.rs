@@ -276,6 +276,42 @@ fn a_fragment_is_never_long() {
     assert_eq!(schema.fragment(&pattern("/wide")).expect("something is said of it")["type"], "object");
 }
 
+#[test]
+fn the_names_of_a_group_are_shown_however_many_there_are() {
+    let names: Vec<String> = (0..100).map(|at| format!("agent_{at}")).collect();
+    let described = |chars: usize| {
+        let lines: Vec<String> = names.iter().map(|name| format!("{name}: {}", "d".repeat(chars))).collect();
+        let agent = json!({"$ref": "#/$defs/group:agents"});
+        let room = json!({"type": "object", "properties": {"members": {"type": "array", "items": {"type": "array", "items": {"type": "object",
+            "properties": {"who": agent}}}}}});
+        compiled(json!({
+            "properties": {
+                "one": {"$ref": "#/$defs/group:agents"},
+                "list": {"type": "array", "items": {"$ref": "#/$defs/group:agents"}},
+                "deep": {"type": "object", "description": "d".repeat(2000), "properties": {"room": room}},
+            },
+            "$defs": {"group:agents": {"enum": names, "description": lines.join("\n")}},
+        }))
+    };
+    for (chars, is_whole) in [(60, true), (250, false)] {
+        let schema = described(chars);
+        for place in ["/one", "/list/-", "/list/*"] {
+            let shown = schema.fragment(&pattern(place)).expect("something is said of it");
+            assert_eq!(shown["enum"], json!(names), "{place}");
+            let lines: Vec<&str> = shown["description"].as_str().expect("a text").lines().collect();
+            assert_eq!(lines.len(), 100);
+            // Each has the same share of what there is room for.
+            assert!(lines.iter().all(|line| line.ends_with(if is_whole { 'd' } else { '…' })), "{shown}");
+            assert!(lines.iter().all(|line| line.chars().count() <= 121), "{shown}");
+        }
+        // Also where parts are cut down.
+        let list = schema.fragment(&pattern("/list")).expect("something is said of it");
+        assert_eq!(list["items"]["enum"], json!(names));
+        let deep = schema.fragment(&pattern("/deep/room")).expect("something is said of it");
+        assert_eq!(deep["properties"]["members"]["items"]["items"]["properties"]["who"]["enum"], json!(names));
+    }
+}
+
 /// Schemas of every keyword that decides about places, references included.
 fn schemas() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![

@@ -1,0 +1,155 @@
+//! What a person is asked over an artefact: why the votes do not decide it, what critics said, and what it is about.
+
+use patchboard_kernel::room::{Decision, Vote};
+use serde_json::Value;
+
+use crate::{counted, one_line};
+
+/// Characters of a question, as many as one may have.
+const QUESTION_CHARS_MAX: usize = 2000;
+/// Characters of an artefact's id.
+const ID_CHARS_MAX: usize = 100;
+/// Characters of what an artefact is called to be.
+const KIND_CHARS_MAX: usize = 100;
+/// Characters of a decision's reason.
+const REASON_CHARS_MAX: usize = 400;
+/// Characters of a critic's name.
+const CRITIC_CHARS_MAX: usize = 60;
+/// Characters of all weaknesses of a vote, and as many of all its recommendations.
+const TEXTS_CHARS_MAX: usize = 120;
+/// Characters of all votes together, but for the sentence that says how many are left out.
+const VOTES_CHARS_MAX: usize = 800;
+
+/// What a question is about.
+pub(super) struct Escalated<'a> {
+    pub(super) artifact_id: &'a str,
+    /// What it is: its type and its media type, as far as they are known.
+    pub(super) kinds: Vec<String>,
+    /// The artefact, if it can be seen.
+    pub(super) artifact: Option<Value>,
+    pub(super) decision: &'a Decision,
+    /// The votes that count.
+    pub(super) votes: Vec<Vote>,
+}
+
+impl Escalated<'_> {
+    /// The question: a line each for what is asked, every vote, and the artefact with the characters that are left.
+    pub(super) fn question(&self) -> String {
+        let kinds = one_line(&self.kinds.join(", "), KIND_CHARS_MAX);
+        let kinds = if kinds.is_empty() { kinds } else { format!(" ({kinds})") };
+        let mut question = format!(
+            "What becomes of {}{kinds}? The votes do not decide it: {}.",
+            one_line(self.artifact_id, ID_CHARS_MAX),
+            one_line(&self.decision.reason, REASON_CHARS_MAX)
+        );
+        question.push_str(&self.votes());
+        if let Some(artifact) = &self.artifact {
+            let left = QUESTION_CHARS_MAX.saturating_sub(question.chars().count());
+            question.push_str(&excerpt(artifact, left));
+        }
+        question
+    }
+
+    fn votes(&self) -> String {
+        let mut lines = String::new();
+        for (at, vote) in self.votes.iter().enumerate() {
+            let line = line(vote);
+            if lines.chars().count() + line.chars().count() > VOTES_CHARS_MAX {
+                let rest = counted(self.votes.len() - at, "further vote");
+                return format!("{lines}\n{rest} left out here.");
+            }
+            lines.push_str(&line);
+        }
+        lines
+    }
+}
+
+/// A vote in a line of its own.
+fn line(vote: &Vote) -> String {
+    let critic = one_line(&vote.critic_id, CRITIC_CHARS_MAX);
+    if vote.abstain {
+        return format!("\n{critic} abstains.");
+    }
+    let passed = if vote.passed { "passed" } else { "did not pass" };
+    let texts = |name: &str, texts: &[String]| match texts.is_empty() {
+        true => String::new(),
+        false => format!("; {name}: {}", one_line(&texts.join(" / "), TEXTS_CHARS_MAX)),
+    };
+    format!(
+        "\n{critic}: score {}, confidence {}, {passed}{}{}",
+        hundredths(vote.score),
+        hundredths(vote.confidence),
+        texts("weaknesses", &vote.weaknesses),
+        texts("recommendations", &vote.recommendations)
+    )
+}
+
+fn hundredths(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
+}
+
+/// An artefact in a line of its own of at most so many characters, which says if it is not all of it.
+fn excerpt(artifact: &Value, chars_max: usize) -> String {
+    let text = artifact.as_str().map_or_else(|| artifact.to_string(), str::to_owned);
+    let text = one_line(&text, usize::MAX);
+    let chars = text.chars().count();
+    let whole = format!("\nThe artefact: {text}");
+    if whole.chars().count() <= chars_max {
+        return whole;
+    }
+    let head = format!("\nThe artefact, cut (it has {chars} characters): ");
+    let left = chars_max.saturating_sub(head.chars().count());
+    format!("{head}{}", one_line(&text, left))
+}
+
+#[cfg(test)]
+mod tests {
+    use patchboard_kernel::room::{Policy, Vote, decide};
+    use serde_json::{Value, json};
+
+    use super::{Escalated, QUESTION_CHARS_MAX};
+
+    fn question(artifact: Value, votes: &Value) -> String {
+        let votes: Vec<Vote> = serde_json::from_value(votes.clone()).expect("votes");
+        let critics: Vec<String> = votes.iter().map(|vote| vote.critic_id.clone()).collect();
+        let decision = decide(&critics, &votes, true, &Policy::default()).expect("in range").expect("time is over");
+        let kinds = vec!["PLAN".to_owned(), "text/markdown".to_owned()];
+        Escalated { artifact_id: "plan-1", kinds, artifact: Some(artifact), decision: &decision, votes }.question()
+    }
+
+    #[test]
+    fn a_person_is_told_what_it_is_about_and_what_critics_said() {
+        let votes = json!([
+            {"critic_id": "ann", "score": 8.3333, "confidence": 0.2, "passed": true, "weaknesses": ["no tests", "no\nend"],
+                "recommendations": ["test it"]},
+            {"critic_id": "bob", "abstain": true},
+        ]);
+        assert_eq!(
+            question(json!("# Plan\n\nBake."), &votes),
+            "What becomes of plan-1 (PLAN, text/markdown)? The votes do not decide it: less than 0.3 sure: ann.\n\
+             ann: score 8.33, confidence 0.2, passed; weaknesses: no tests / no end; recommendations: test it\n\
+             bob abstains.\n\
+             The artefact: # Plan Bake."
+        );
+        assert!(question(json!({"steps": ["Bake."]}), &votes).ends_with(r#"The artefact: {"steps":["Bake."]}"#));
+    }
+
+    #[test]
+    fn however_much_is_said_a_question_is_no_longer_than_one_may_be() {
+        let texts = vec!["w".repeat(1000); 16];
+        let vote = |n: usize| {
+            json!({"critic_id": format!("{}{n}", "c".repeat(190)), "score": 1, "confidence": 0.1,
+            "passed": false, "weaknesses": texts, "recommendations": texts})
+        };
+        let all = Value::Array((0..64).map(vote).collect());
+        let long = question(json!("a".repeat(100_000)), &all);
+        assert_eq!(long.chars().count(), QUESTION_CHARS_MAX, "{long}");
+        assert!(
+            long.contains("further votes left out here.\nThe artefact, cut (it has 100000 characters): aaa"),
+            "{long}"
+        );
+        assert!(long.matches("confidence 0.1").count() >= 2, "{long}");
+        let short = question(json!("a".repeat(100_000)), &json!([]));
+        assert!(short.matches('a').count() > 1800, "what votes leave is the artefact's: {short}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Entries of a workflow's data that several outputs become, where nothing says which of them is the later.
+
+use super::dag::{Dag, Number, index, number};
+use super::{Definition, Node, PROBLEMS_MAX, Warning};
+
+/// How many steps over dependencies are taken at most to find paths; what is not found out by then is not warned of.
+const STEPS_MAX: usize = 1 << 22;
+
+/// For each such entry the first two, at most [`PROBLEMS_MAX`]. Two nodes with a `when` each may be alternatives, and are not told.
+pub(super) fn outputs<'d>(dag: &Dag<'d>, definition: &'d Definition, order: &[Number]) -> Vec<Warning<'d>> {
+    let nodes = || dag.numbers().zip(definition.nodes.values());
+    let keys = |(number, node): (Number, &'d Node)| {
+        node.output_mapping.values().map(move |key| (key.as_str(), number)).collect::<Vec<_>>()
+    };
+    let mut writers: Vec<(&str, Number)> = nodes().flat_map(keys).collect();
+    if writers.len() < 2 {
+        return Vec::new();
+    }
+    let mut places = vec![0; order.len()];
+    for (place, node) in order.iter().enumerate() {
+        places[index(*node)] = number(place);
+    }
+    writers.sort_unstable_by_key(|(key, node)| (*key, places[index(*node)]));
+    let mut paths = Paths {
+        dag,
+        places,
+        is_choice: nodes().map(|(_, node)| node.when.is_some()).collect(),
+        seen: Vec::new(),
+        search: 0,
+        steps: STEPS_MAX,
+    };
+    let shared = |of_key: &[(&'d str, Number)]| {
+        let nodes: Vec<Number> = of_key.iter().map(|(_, node)| *node).collect();
+        let (node, other) = paths.without(&nodes)?;
+        Some(Warning::SharedOutput { key: of_key.first()?.0, node: dag.name(node), other: dag.name(other) })
+    };
+    writers.chunk_by(|one, other| one.0 == other.0).filter_map(shared).take(PROBLEMS_MAX).collect()
+}
+
+/// What leads to what.
+struct Paths<'a, 'd> {
+    dag: &'a Dag<'d>,
+    /// Where each node is in the order.
+    places: Vec<Number>,
+    /// Whether each has a `when`.
+    is_choice: Vec<bool>,
+    /// The last search that came to each node.
+    seen: Vec<u32>,
+    search: u32,
+    /// How many steps may still be taken.
+    steps: usize,
+}
+
+impl Paths<'_, '_> {
+    /// Two of these nodes, which are in the order of the workflow, without a path from one to the other.
+    fn without(&mut self, nodes: &[Number]) -> Option<(Number, Number)> {
+        if let Some(twice) = nodes.windows(2).find(|pair| pair.first() == pair.last()) {
+            return Some((*twice.first()?, *twice.last()?));
+        }
+        let mut is_chain = true;
+        for at in (0..nodes.len().saturating_sub(1)).rev() {
+            let (node, later) = (nodes[at], &nodes[at + 1..]);
+            // Whatever comes to the next comes to all after it, as long as these are a chain.
+            if is_chain && self.not_reached(node, &later[..1]).is_empty() {
+                continue;
+            }
+            is_chain = false;
+            let missed = self.not_reached(node, later);
+            let is_alternative = |other: &Number| self.is_choice[index(node)] && self.is_choice[index(*other)];
+            if let Some(other) = missed.into_iter().find(|other| !is_alternative(other)) {
+                return Some((node, other));
+            }
+        }
+        None
+    }
+
+    /// Those to which no path leads from a node, of some in the order of the workflow; nothing where there are no steps left.
+    fn not_reached(&mut self, from: Number, sought: &[Number]) -> Vec<Number> {
+        let Some(last) = sought.last() else { return Vec::new() };
+        self.seen.resize(self.places.len(), 0);
+        self.search += 1;
+        let mut next = vec![from];
+        while let Some(node) = next.pop() {
+            for fed in self.dag.fed_by(node) {
+                let Some(left) = self.steps.checked_sub(1) else { return Vec::new() };
+                self.steps = left;
+                if sought.len() == 1 && fed == last {
+                    return Vec::new();
+                }
+                let is_before = self.places[index(*fed)] <= self.places[index(*last)];
+                if is_before && self.seen[index(*fed)] != self.search {
+                    self.seen[index(*fed)] = self.search;
+                    next.push(*fed);
+                }
+            }
+        }
+        sought.iter().copied().filter(|node| self.seen[index(*node)] != self.search).collect()
+    }
+}
