@@ -246,6 +246,18 @@ fn with_passing(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     blueprint
 }
 
+/// On some boards one takes none of the places. Drawn apart, like the mode.
+fn with_exempt(mut blueprint: Blueprint, seed: u64) -> Blueprint {
+    let mut random = Random::new(seed ^ 0xe8e3);
+    if random.percent(25) {
+        let worker = random.pick(&["planner", "doer", "checker"]);
+        if let Some(worker) = blueprint.workers.get_mut(&WorkerName::from(*worker)) {
+            worker.limits.exempt = true;
+        }
+    }
+    blueprint
+}
+
 /// On some boards so many tasks may wait, and no more are asked for. Drawn apart, like the mode.
 fn with_backlog(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     let mut random = Random::new(seed ^ 0xbac1);
@@ -264,7 +276,7 @@ pub(super) fn genesis(seed: u64) -> Genesis {
 /// The same, and what is drawn after it.
 fn begun(seed: u64) -> (Genesis, Random) {
     let mut random = Random::new(seed);
-    let variants = [with_rule_limits, with_schedule, with_delay, with_passing, with_group, with_backlog];
+    let variants = [with_rule_limits, with_schedule, with_delay, with_passing, with_group, with_exempt, with_backlog];
     let genesis = Genesis {
         board: BoardId::from(format!("simulated-{seed}")),
         blueprint: variants.into_iter().fold(blueprint(&mut random), |blueprint, vary| vary(blueprint, seed)),
