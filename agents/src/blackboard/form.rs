@@ -6,9 +6,9 @@
 use jsonptr::Pointer;
 use patchboard_kernel::blueprint::{Format, Occasion};
 use patchboard_kernel::pattern::Pattern;
-use patchboard_kernel::scheduler;
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::tree::Node;
+use patchboard_kernel::wish;
 use serde_json::{Map, Value, json};
 
 /// In which order members are written: what is thought before what follows from it. A model that is held to a schema keeps
@@ -112,7 +112,7 @@ pub(super) fn eligible(shown: &Shown) -> Option<Vec<String>> {
     let names = fragment.get("enum")?.as_array()?.iter();
     let names: Vec<&str> = names.map(Value::as_str).collect::<Option<_>>()?;
     let chosen = Pointer::from_static("/rounds/0/agents/0");
-    let may_wake = |name: &&str| scheduler::may_wake(plan, state, chosen, name);
+    let may_wake = |name: &&str| wish::may_wake(plan, state, chosen, name);
     Some(names.into_iter().filter(may_wake).map(str::to_owned).collect())
 }
 

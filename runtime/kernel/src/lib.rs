@@ -17,7 +17,8 @@
 //! * [`json`], [`patch`], [`tree`], [`state`], [`digest`]: documents, their edits and their fingerprints.
 //! * [`mode`]: how much of this a board has, for comparisons.
 //! * [`record`]: the journal's entries and their hash chain; [`snapshot`]: a whole board as stored parts.
-//! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`cron`]: when schedules are due.
+//! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`wish`]: whom rules wake, and why; [`cron`]: when
+//!   schedules are due.
 //! * [`redaction`]: what is to be erased of the records, and what stands there then.
 //! * [`department`]: what a department says of itself.
 //! * [`room`]: votes and what is decided by them; [`negotiation`]: drafts in rounds, and which one is taken; [`workflow`]:
@@ -71,4 +72,5 @@ pub mod source;
 pub mod state;
 pub mod tree;
 pub mod view;
+pub mod wish;
 pub mod workflow;

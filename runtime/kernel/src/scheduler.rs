@@ -1,87 +1,22 @@
-//! Which invocations are wanted, queued and under way (SPEC section 6).
+//! Which invocations are queued and under way (SPEC section 6).
 //!
-//! [`wanted`] turns what happened into wishes; [`Scheduler`] keeps the queue (first in, first out; what urgent rules wake
-//! before the rest) and the open invocations. It moves only with records: the board records a wish as `scheduled`, then
-//! applies it here.
+//! [`Scheduler`] keeps the queue (first in, first out; what urgent rules wake before the rest) and the open invocations.
+//! It moves only with records: the board records a wish ([`crate::wish`]) as `scheduled`, then applies it here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use jsonptr::{Pointer, PointerBuf};
+use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::blueprint::{DELAY_MS_MAX, EventOp};
 use crate::breaker::Branch;
 use crate::digest::Digest;
-use crate::event::Event;
-use crate::expr::{Allowance, Variable, Variables};
 use crate::freshness::Basis;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
-use crate::plan::{Delay, Plan, Rule, WakesOn};
+use crate::plan::{Plan, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{Attempt, Invoked, Trigger};
-use crate::tree::Node;
-
-/// The variable of a condition that names whom its rule would wake.
-const WORKER: &str = "worker";
-
-/// Something that may wake rules.
-pub enum Occasion<'a> {
-    /// The board began.
-    Start,
-    /// A commit.
-    Commit {
-        /// What it did.
-        events: &'a [Event<'a>],
-        /// The patch.
-        patch: &'a Value,
-        /// The state before it.
-        before: &'a Node,
-        /// Whose it was.
-        worker: &'a WorkerName,
-        /// The version it made.
-        version: Version,
-    },
-    /// A signal.
-    Signal {
-        /// Its name.
-        name: &'a str,
-        /// What it carries.
-        value: &'a Value,
-        /// Its record.
-        seq: Seq,
-    },
-    /// A rule completed an invocation.
-    Completed,
-    /// Nothing is under way any more of what these rules wait for.
-    Idle(&'a BTreeSet<RuleName>),
-    /// These rules' schedules are due, since these times.
-    Due(&'a BTreeMap<RuleName, Timestamp>),
-}
-
-/// A rule that fires, or that would if its condition had a truth value.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Wish {
-    /// Invoke the rule's worker.
-    Invoke {
-        /// The rule.
-        rule: RuleName,
-        /// Its worker.
-        worker: WorkerName,
-        /// Why.
-        trigger: Trigger,
-        /// After how many milliseconds.
-        delay: u64,
-    },
-    /// The condition could not be evaluated, or no worker stands where the rule looks for one, so it does not fire.
-    Skip {
-        /// The rule.
-        rule: RuleName,
-        /// Why not.
-        message: String,
-    },
-}
 
 /// An invocation that waits for its turn.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -321,6 +256,12 @@ impl Scheduler {
         has_times && self.queue.is_empty() && self.open.values().all(|open| open.asked.is_some())
     }
 
+    /// Whether this rule waits for others to complete an invocation each, they all have, and it has not fired yet.
+    pub fn is_after(&self, rule: &Rule) -> bool {
+        let WakesOn::After(awaited) = &rule.wakes_on else { return false };
+        awaited.iter().all(|name| self.completed.contains(name)) && !self.fired.contains(&rule.name)
+    }
+
     /// Invocations of a worker that were ever scheduled.
     pub fn scheduled_for(&self, worker: &WorkerName) -> u32 {
         self.scheduled.get(worker).copied().unwrap_or(0)
@@ -548,239 +489,5 @@ impl Scheduler {
         self.queue.clear();
         self.delayed.clear();
         std::mem::take(&mut self.open).into_values().collect()
-    }
-}
-
-/// The wishes an occasion gives rise to, in the order of events and, for one event, of the blueprint's rules.
-pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occasion<'_>) -> Vec<Wish> {
-    let mut wishes = Wishes { wishes: Vec::new(), allowance: Allowance::new() };
-    match occasion {
-        Occasion::Start => {
-            for rule in &plan.rules {
-                if matches!(rule.wakes_on, WakesOn::Start) {
-                    wish(rule, Trigger::Start, state, &Value::Null, Value::Null.into(), None, &mut wishes);
-                }
-            }
-        }
-        Occasion::Signal { name, value, seq } => {
-            for rule in &plan.rules {
-                if matches!(&rule.wakes_on, WakesOn::Signal(wanted) if wanted == name) {
-                    let trigger = Trigger::Signal { name: (*name).to_owned(), seq: *seq };
-                    let event = json!({"op": "signal", "name": name});
-                    wish(rule, trigger, state, &event, (*value).into(), None, &mut wishes);
-                }
-            }
-        }
-        Occasion::Due(since) => {
-            for rule in &plan.rules {
-                let Some(due) = since.get(&rule.name) else { continue };
-                let event = json!({"op": "every", "name": rule.name});
-                wish(rule, Trigger::Every { due: *due }, state, &event, Value::Null.into(), None, &mut wishes);
-            }
-        }
-        Occasion::Completed => {
-            for rule in &plan.rules {
-                let WakesOn::After(awaited) = &rule.wakes_on else { continue };
-                let is_due = awaited.iter().all(|name| scheduler.completed.contains(name));
-                if is_due && !scheduler.fired.contains(&rule.name) {
-                    wish(rule, Trigger::After, state, &Value::Null, Value::Null.into(), None, &mut wishes);
-                }
-            }
-        }
-        Occasion::Idle(rested) => {
-            for rule in plan.rules.iter().filter(|rule| rested.contains(&rule.name)) {
-                wish(rule, Trigger::Idle, state, &Value::Null, Value::Null.into(), None, &mut wishes);
-            }
-        }
-        Occasion::Commit { events, patch, before, worker, version } => {
-            for event in *events {
-                let decoded: Vec<_> = event.path.tokens().map(|token| token.decoded().into_owned()).collect();
-                let path: Vec<_> = decoded.iter().map(String::as_str).collect();
-                for rule in &plan.rules {
-                    let WakesOn::Event { op, path: pattern } = &rule.wakes_on else { continue };
-                    if op.is_some_and(|op| op != event.op) {
-                        continue;
-                    }
-                    let Some(captures) = pattern.captures(&path) else { continue };
-                    let shown = json!({
-                        "op": event.op, "path": event.path.as_str(), "captures": captures, "worker": worker,
-                        "version": version,
-                    });
-                    let trigger = Trigger::Event { op: event.op, path: event.path.to_string(), version: *version };
-                    wish(rule, trigger, state, &shown, event.value.into(), Some((before, patch)), &mut wishes);
-                }
-            }
-        }
-    }
-    let lost = match wishes.wishes.len() {
-        0 => false,
-        1 => planted::is(Bug::LoneInvocation),
-        _ => planted::is(Bug::LostInvocation),
-    };
-    if lost && matches!(wishes.wishes.last(), Some(Wish::Invoke { .. })) {
-        wishes.wishes.pop();
-    }
-    wishes.wishes
-}
-
-/// Whether a rule would wake this worker if its name came to this place now: one that wakes whoever is named there. True,
-/// too, if no rule does that, or if its condition cannot be told yet.
-pub fn may_wake(plan: &Plan, state: &Node, at: &Pointer, worker: &str) -> bool {
-    let decoded: Vec<_> = at.tokens().map(|token| token.decoded().into_owned()).collect();
-    let path: Vec<_> = decoded.iter().map(String::as_str).collect();
-    let event = json!({"op": EventOp::Add, "path": at, "captures": [], "worker": null, "version": 0});
-    let name = Value::from(worker);
-    let mut variables = variables(state, &event, (&name).into(), None);
-    variables.insert(WORKER, (&name).into());
-    let wakes_named = |rule: &&Rule| {
-        let is_event =
-            matches!(&rule.wakes_on, WakesOn::Event { path: pattern, .. } if pattern.captures(&path).is_some());
-        is_event && rule.chosen.as_ref().is_some_and(|chosen| chosen.at.is_root())
-    };
-    let mut waking = plan.rules.iter().filter(wakes_named).peekable();
-    waking.peek().is_none()
-        || waking.any(|rule| rule.when.as_ref().is_none_or(|when| when.evaluate(&variables).unwrap_or(true)))
-}
-
-/// The wishes of one occasion in the making.
-struct Wishes {
-    wishes: Vec<Wish>,
-    /// What all their conditions may take together.
-    allowance: Allowance,
-}
-
-impl Wishes {
-    fn invoke(&mut self, rule: &Rule, worker: &WorkerName, trigger: Trigger, delay: u64) {
-        self.wishes.push(Wish::Invoke { rule: rule.name.clone(), worker: worker.clone(), trigger, delay });
-    }
-
-    /// Says why a rule does not fire: once for each rule, however many events there are.
-    fn skip(&mut self, rule: &Rule, message: String) {
-        let is_said = |wish: &Wish| matches!(wish, Wish::Skip { rule: said, .. } if *said == rule.name);
-        if !self.wishes.iter().any(is_said) {
-            self.wishes.push(Wish::Skip { rule: rule.name.clone(), message });
-        }
-    }
-}
-
-fn wish(
-    rule: &Rule,
-    trigger: Trigger,
-    state: &Node,
-    event: &Value,
-    value: Variable<'_>,
-    commit: Option<(&Node, &Value)>,
-    wishes: &mut Wishes,
-) {
-    let whom = match &rule.chosen {
-        None => Ok(rule.workers.as_slice()),
-        Some(chosen) => {
-            let name = value.text_at(&chosen.at);
-            let found = rule.workers.iter().find(|worker| name == Some(worker.as_str()));
-            // What stands there is not said: messages are no place for values.
-            let unknown =
-                || format!("{} is no name of a worker of the group {}", place(&chosen.at, &trigger), chosen.group);
-            found.map(std::slice::from_ref).ok_or_else(unknown)
-        }
-    };
-    let mut variables = variables(state, event, value.clone(), commit);
-    // A condition comes first, unless it asks whom the rule would wake.
-    let (for_all, for_each) = match &rule.when {
-        Some(when) if when.uses(WORKER) => (None, Some(when)),
-        when => (when.as_ref(), None),
-    };
-    match for_all.map_or(Ok(true), |when| when.evaluate_within(&variables, &mut wishes.allowance)) {
-        Ok(true) => {}
-        Ok(false) => return,
-        Err(error) => return wishes.skip(rule, error.to_string()),
-    }
-    let workers = match whom {
-        Ok(workers) => workers,
-        Err(message) => return wishes.skip(rule, message),
-    };
-    let delay = match &rule.delay {
-        None => 0,
-        Some(Delay::For(ms)) => *ms,
-        Some(Delay::At(at)) => match value.count_at(at).filter(|ms| *ms <= DELAY_MS_MAX) {
-            Some(ms) => ms,
-            None => {
-                let place = place(at, &trigger);
-                return wishes.skip(rule, format!("{place} is no number of milliseconds, of a year at most"));
-            }
-        },
-    };
-    for worker in workers {
-        variables.insert(WORKER, Value::from(worker.as_str()).into());
-        match for_each.map_or(Ok(true), |when| when.evaluate_within(&variables, &mut wishes.allowance)) {
-            Ok(true) => wishes.invoke(rule, worker, trigger.clone(), delay),
-            Ok(false) => {}
-            Err(error) => wishes.skip(rule, error.to_string()),
-        }
-    }
-}
-
-/// What conditions of rules may speak of.
-fn variables<'a>(
-    state: &'a Node,
-    event: &'a Value,
-    value: Variable<'a>,
-    commit: Option<(&'a Node, &'a Value)>,
-) -> Variables<'a> {
-    let (before, patch) = commit.unwrap_or((state, &Value::Null));
-    Variables::from([
-        ("request", Variable::from(state.child("request").unwrap_or(&Node::Null))),
-        ("state", Variable::from(state)),
-        ("event", Variable::from(event)),
-        ("value", value),
-        ("before", Variable::from(before)),
-        ("patch", Variable::from(patch)),
-    ])
-}
-
-/// Whether the rule of what was delayed wants it now that its time has come: `value` is what stands now where the event was.
-/// `by` is who made the commit.
-///
-/// # Errors
-/// Why its condition has no truth value.
-pub(crate) fn still_wants(
-    plan: &Plan,
-    state: &Node,
-    queued: &Queued,
-    by: Option<&WorkerName>,
-    allowance: &mut Allowance,
-) -> Result<bool, String> {
-    let rule = plan.rules.iter().find(|rule| queued.branch.rule.as_ref() == Some(&rule.name));
-    let Some((rule, when)) = rule.and_then(|rule| Some((rule, rule.when.as_ref()?))) else { return Ok(true) };
-    let (event, value) = match &queued.trigger {
-        Trigger::Event { op, path, version } => {
-            let pointer = PointerBuf::parse(path.as_str()).unwrap_or_default();
-            let decoded: Vec<_> = pointer.tokens().map(|token| token.decoded().into_owned()).collect();
-            let tokens: Vec<_> = decoded.iter().map(String::as_str).collect();
-            let captures = match &rule.wakes_on {
-                WakesOn::Event { path, .. } => path.captures(&tokens).map(|captures| json!(captures)),
-                _ => None,
-            };
-            let event = json!({"op": op, "path": path, "captures": captures, "worker": by, "version": version});
-            (event, state.get(&pointer).map_or_else(|| Value::Null.into(), Variable::from))
-        }
-        Trigger::Signal { name, .. } => {
-            let value = queued.value.as_ref().map_or_else(|| Value::Null.into(), Variable::from);
-            (json!({"op": "signal", "name": name}), value)
-        }
-        Trigger::Every { .. } => (json!({"op": "every", "name": rule.name}), Value::Null.into()),
-        Trigger::Start | Trigger::After | Trigger::Idle | Trigger::Breaker { .. } => (Value::Null, Value::Null.into()),
-    };
-    let mut variables = variables(state, &event, value, None);
-    variables.insert(WORKER, Value::from(queued.branch.worker.as_str()).into());
-    when.evaluate_within(&variables, allowance).map_err(|error| error.to_string())
-}
-
-/// Where a rule looks for something in what has woken it, for people.
-fn place(at: &PointerBuf, trigger: &Trigger) -> String {
-    match trigger {
-        Trigger::Event { op: EventOp::Remove, path, .. } => format!("what stood at {path}{at}"),
-        Trigger::Event { path, .. } => format!("what stands at {path}{at}"),
-        _ if at.is_root() => "what the signal carries".to_owned(),
-        _ => format!("what the signal carries at {at}"),
     }
 }

@@ -31,8 +31,9 @@ use crate::record::{
     Rejected, Reserved, Signal, Steered, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
-use crate::scheduler::{Occasion, Open};
+use crate::scheduler::Open;
 use crate::state::State;
+use crate::wish::Occasion;
 
 impl Board {
     /// The only way anything of a board changes. `at` is now; recorded time never goes back.

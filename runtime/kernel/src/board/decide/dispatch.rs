@@ -13,10 +13,11 @@ use crate::id::{InvocationId, RuleName, Timestamp, WorkerName};
 use crate::invariant;
 use crate::planted::{self, Bug};
 use crate::record::{Body, Budget, Cause, End, Ended, Invoked, Resource, Scheduled, Skipped, Trigger};
-use crate::scheduler::{self, Delayed, Next, Occasion, Open, Wish};
+use crate::scheduler::{self, Delayed, Next, Open};
 use crate::shown::Shown;
 use crate::tree::{At, Node, Since};
 use crate::view;
+use crate::wish::{self, Occasion, Wish};
 
 /// More commits than that have no stamp of their own, whatever the blueprint allows.
 const COMMITS_MAX: u64 = At::MAX as u64 - 1;
@@ -28,7 +29,7 @@ impl Draft<'_> {
             return;
         }
         let board = &*self.board;
-        let wishes = scheduler::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
+        let wishes = wish::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
         for wish in wishes {
             match wish {
                 Wish::Invoke { rule, worker, trigger, delay } => {
@@ -52,7 +53,7 @@ impl Draft<'_> {
                 Trigger::Event { version, .. } => board.commit_of(*version).map(|(_, worker)| worker),
                 _ => None,
             };
-            let wants = scheduler::still_wants(&board.plan, board.state.root(), &queued, by.as_ref(), &mut allowance);
+            let wants = wish::still_wants(&board.plan, board.state.root(), &queued, by.as_ref(), &mut allowance);
             let message = match wants {
                 Ok(true) => {
                     let rule = queued.branch.rule.iter();

@@ -19,9 +19,9 @@ use crate::plan::WakesOn;
 use crate::planted::{self, Bug};
 use crate::record::{ADMINISTRATOR, Author, Body, Cause, Empty, End, Ended, Epoch, Failed, Signal, Snapshot};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
-use crate::scheduler::Occasion;
 use crate::snapshot::LAYOUT;
 use crate::tree::Node;
+use crate::wish::Occasion;
 
 /// How often an invocation's call may be lost with a process before it is given up: it may be what ends the process.
 const LOST_MAX: u32 = 8;
