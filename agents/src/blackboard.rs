@@ -48,7 +48,8 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
     let public = elements::shown(shown, &["board", "public"]);
     let public = public.iter().filter_map(|(index, message)| {
         let part = |name: &str| message.get(name)?.as_str().map(str::to_owned);
-        Some(Message { index: *index, from: part("from").unwrap_or_default(), text: part("text")? })
+        let is_marked = message.get("marked").is_some();
+        Some(Message { index: *index, from: part("from").unwrap_or_default(), text: part("text")?, is_marked })
     });
     let cleaning = match root.child("request").and_then(|request| request.child("cleaner")?.as_str()) {
         Some("mark") => Cleaning::Mark,

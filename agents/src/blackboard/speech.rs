@@ -55,6 +55,8 @@ pub(super) struct Message {
     pub(super) index: usize,
     pub(super) from: String,
     pub(super) text: String,
+    /// Whether somebody has marked it as useless.
+    pub(super) is_marked: bool,
 }
 
 /// Where words belong.
@@ -259,6 +261,14 @@ impl Speaker<'_> {
         }
         if found.is_empty() {
             return Some(Made::Pass("none of the messages that were quoted is there".to_owned()));
+        }
+        if self.cleaning == Cleaning::Mark {
+            // A mark stays as it was made.
+            let marked = self.public.iter().filter(|message| message.is_marked);
+            marked.for_each(|message| drop(found.remove(&message.index)));
+            if found.is_empty() {
+                return Some(Made::Pass("the messages that were quoted are marked already".to_owned()));
+            }
         }
         let marked = |(index, why): (&usize, &String)| {
             add(&format!("/board/public/{index}/marked"), json!({"by": self.worker, "why": why}))

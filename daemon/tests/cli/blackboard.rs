@@ -263,6 +263,21 @@ fn a_cleaner_removes_marks_or_is_not_there() {
     let marked = &board.state()["board"]["public"][0]["marked"];
     assert_eq!(*marked, json!({"by": "cleaner", "why": "It says nothing."}));
 
+    // A cleaner that finds it useless once more is not refused for that: what is new is marked.
+    let both = "{\"clean list\": [{\"useless message\": \"Hello!\", \"explanation\": \"As before.\"}, \
+        {\"useless message\": \"Well.\", \"explanation\": \"Nor does this.\"}]}";
+    let again: &[Says<'_>] = &[
+        ("control", &["{\"chosen agents\": [\"expert_1\", \"cleaner\"]}"]),
+        ("expert_1", &["Hello!", "Well.", "It is 7.", "7"]),
+        ("cleaner", &[clean, both, both, "7"]),
+    ];
+    let board = Board::played(&json!({"cleaner": "mark", "rounds": 3}), again, 0);
+    let public = &board.state()["board"]["public"];
+    let why: Vec<&Value> =
+        public.as_array().expect("messages").iter().map(|message| &message["marked"]["why"]).collect();
+    assert_eq!(why, [&json!("It says nothing."), &json!("Nor does this."), &Value::Null]);
+    assert_eq!(board.of_kind("rejected").count(), 0);
+
     let board = Board::played(&json!({"cleaner": "off"}), says, 0);
     assert_eq!(board.texts(), ["Hello!", "It is 7."]);
     assert_eq!(board.called(&["turn"]), ["expert_1", "expert_2", "decider"]);
@@ -311,14 +326,17 @@ const HISTORIAN: &str = r#"
     agent: llm
     group: agents
     description: knows when things were
+    model: crowd
     format: expert
     pass: true
     role: You are a historian. Say when it was.
-    reads: [/board/public, /rounds, /ballot, {path: /board/rooms/*, where: worker in self.members}]
+    reads: [/request/question, /board/public, /rounds, /ballot, {path: /board/rooms/*, where: worker in self.members}]
     writes:
       - {path: /board/public/-, ops: [add], value: {properties: {from: {const: historian}}}}
       - {path: "/board/rooms/*/messages/-", ops: [add], value: {properties: {from: {const: historian}}}}
       - {path: /answers/-, ops: [add], value: {properties: {from: {const: historian}}}}
+    view: {budget: 48000}
+    limits: {invocations: 60, attempts: 3, timeout: 10m, reply_tokens: 400}
 "#;
 
 #[test]

@@ -31,7 +31,7 @@ fn speaker(format: Format) -> Speaker<'static> {
 }
 
 fn message_of(index: usize, from: &str, text: &str) -> Message {
-    Message { index, from: from.to_owned(), text: text.to_owned() }
+    Message { index, from: from.to_owned(), text: text.to_owned(), is_marked: false }
 }
 
 fn said_at(text: &str, speaker: &Speaker<'_>) -> Value {
@@ -252,6 +252,12 @@ fn messages_are_cleaned_that_are_quoted() {
     let marks = Speaker { cleaning: Cleaning::Mark, ..speaker(Format::Cleaner) };
     let mark = |index: usize| json!({"op": "add", "path": format!("/board/public/{index}/marked"), "value": {"by": "critic", "why": "why"}});
     assert_eq!(said_at(&text, &marks), json!({"patch": [mark(0), mark(1), mark(4)]}));
+    // What is marked stays so, and what is new is marked beside it.
+    let mut again = marks.clone();
+    again.public[0].is_marked = true;
+    assert_eq!(said_at(&text, &again), json!({"patch": [mark(1), mark(4)]}));
+    again.public.iter_mut().for_each(|message| message.is_marked = true);
+    assert_eq!(said_at(&text, &again), json!({"pass": "the messages that were quoted are marked already"}));
     let off = Speaker { cleaning: Cleaning::Off, ..speaker(Format::Cleaner) };
     assert!(said_at(&text, &off)["pass"].is_string());
     // A quotation that is a part of two messages means neither.
