@@ -2,7 +2,8 @@
 //!
 //! Every row gets the likeness of what was said of it, the product over all slots that find it. The best is meant if it is
 //! clearly better than the next; otherwise the user is asked for the first field in which those that may be meant are
-//! different. What is like it only by its meaning is always asked for.
+//! different. What is like it only by its meaning is always asked for, and so is the only row that is left where nothing was
+//! said that names one.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,8 @@ use super::values::{Said, is_said, likeness_of, quoted, said_of};
 
 /// Choices that are put to a user.
 const OPTIONS_MAX: usize = 12;
+/// Bytes of them, written down: beyond, they are only counted.
+const OPTIONS_BYTES_MAX: usize = 16 * 1024;
 /// What is offered instead of what is not there.
 const NEAREST_MAX: usize = 3;
 /// The least likeness of what is offered instead.
@@ -39,12 +42,13 @@ pub fn resolve(department: &Department, action_name: &str, slots: &Values, rows:
     let candidates = search.candidates(rows);
     match search.close(&candidates).as_slice() {
         [] => search.nothing(rows),
-        [one] => {
+        [one] if search.is_named() => {
             let mut found = Resolved::new(Status::Found, action_name, search.with_found(one));
             found.ids = one.ids.clone();
             settle(department, action_name, found)
         }
-        several => search.open(several),
+        // One that is only the last left, or several.
+        few => search.open(few),
     }
 }
 
@@ -117,6 +121,17 @@ impl<'a> Search<'a> {
         candidates.iter().filter(is_close).collect()
     }
 
+    /// Whether something was said that names a row: more than one of a few declared values, where the action finds by more.
+    /// Nothing has to be named to be looked at.
+    fn is_named(&self) -> bool {
+        let names =
+            |field: &&String| self.department.storage.fields.get(*field).is_none_or(|field| field.only.is_empty());
+        let mut naming = self.action.finds.iter().filter(names).peekable();
+        self.action.does == Does::Select
+            || (naming.peek().is_none() && !self.given.is_empty())
+            || naming.any(|field| self.given.contains_key(field))
+    }
+
     /// What a row has of what finds it.
     fn found_by(&self, row: &Row) -> Values {
         let has = |field: &String| Some((field.clone(), row.values.get(field)?.clone()));
@@ -160,7 +175,9 @@ impl<'a> Search<'a> {
         let has = |field: &str| several.iter().map(|one| one.values.get(field)).collect::<Vec<_>>();
         let differ = |field: &str| has(field).windows(2).any(|two| two[0] != two[1]);
         // What is only supposed has to be told, also where all have the same.
-        let is_told = |field: &str| differ(field) || self.by_meaning(field).is_some();
+        let is_alone = several.len() == 1 && self.meaning.is_none();
+        let finds = |field: &str| self.action.finds.iter().any(|name| name == field);
+        let is_told = |field: &str| differ(field) || self.by_meaning(field).is_some() || (is_alone && finds(field));
         let mut slots = self.given.clone();
         // What all have is known, as they have it.
         for field in self.action.finds.iter().filter(|field| !is_told(field)) {
@@ -179,12 +196,18 @@ impl<'a> Search<'a> {
         };
         let mut order: Vec<&&Candidate<'_>> = several.iter().collect();
         order.sort_by_key(|one| std::cmp::Reverse(one.score));
-        let options: Vec<Choice> = order.into_iter().take(OPTIONS_MAX).map(choice).collect();
-        let more = u32::try_from(several.len() - options.len()).unwrap_or(u32::MAX);
+        let mut options: Vec<Choice> = order.into_iter().take(OPTIONS_MAX).map(choice).collect();
         let field = match self.meaning {
             None => asked_field(self.department, self.action, &options),
             Some(meaning) => supposed_field(meaning, &options),
         };
+        let mut bytes = 0;
+        let fits = |option: &&Choice| {
+            bytes += Value::Object(option.values.clone()).to_string().len();
+            bytes <= OPTIONS_BYTES_MAX
+        };
+        options.truncate(options.iter().take_while(fits).count());
+        let more = u32::try_from(several.len() - options.len()).unwrap_or(u32::MAX);
         let because = self.meaning.map(|meaning| self.unlike(meaning));
         let open = Resolved { options, more, because, ..Resolved::new(Status::Open, self.action_name, slots) };
         open.asking(self.department, &field, &field)

@@ -1,8 +1,9 @@
 //! A question that waits, and words that are no clear answer to it: what they were understood as is put together with what
 //! is known, if they go on with the question, and is resolved anew.
 //!
-//! What was understood is typed and looked at like anything that is asked for. Where it names another action, or says
-//! otherwise of what nobody asked for, it is a request of its own.
+//! What was understood is typed and looked at like anything that is asked for. Where it names another action, or something
+//! else than what is known, it is a request of its own. What is only like what is known takes its place: who says "the oat
+//! milk" when asked about milk is not to lose the milk.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use patchboard_kernel::id::Timestamp;
 use serde_json::Value;
 
 use super::found::{Pending, Resolved, Status, Values};
-use super::likeness::Bar;
+use super::likeness::{Bar, SAME};
 use super::resolve::settle;
 use super::values::{is_said, likeness_of};
 
@@ -62,9 +63,12 @@ fn joined(department: &Department, waits: &Pending, understood: Understood<'_>) 
         match waits.slots.get(&slot) {
             Some(known) if !asked.contains(slot.as_str()) => {
                 let (_, name) = own.iter().find(|(own, _)| *own == slot)?;
-                // It is about something else, of which what is known may not be so.
-                if likeness_of(department.storage.fields.get(*name)?, &value, Some(known)) < bar.likeness {
-                    return None;
+                match likeness_of(department.storage.fields.get(*name)?, &value, Some(known)) {
+                    SAME => {}
+                    // Another row may be meant than the one that is known.
+                    like if like >= bar.likeness && waits.ids.is_empty() => drop(slots.insert(slot, value)),
+                    // It is about something else, of which what is known may not be so.
+                    _ => return None,
                 }
             }
             _ => drop(slots.insert(slot, value)),

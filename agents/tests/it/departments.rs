@@ -117,6 +117,14 @@ fn voice(call: &Call) -> Answer {
             if words == "Rubbish" {
                 return Ok(Reply { text: "I would rather not.".to_owned(), usage: None, written: None });
             }
+            let decision = |agent: &str| json!({"op": "add", "path": "/decisions/-", "value": {"agent": agent}});
+            if words == "Two at once" {
+                let text = json!({"patch": [decision("notes"), decision("timeline")]}).to_string();
+                return Ok(Reply { text, usage: None, written: None });
+            }
+            if words.ends_with("And again") {
+                return say("/decisions/-", &json!({"agent": "notes"}));
+            }
             let is_done = shown(call, "/results/0/status").is_some();
             if is_done == words.ends_with("Then rubbish") && (is_done || words == "Weather") {
                 return say("/decisions/-", &json!({"agent": "weather"}));
@@ -149,6 +157,10 @@ fn voice(call: &Call) -> Answer {
             say("/classified", &json!({"action": action, "slots": slots, "normalised": normalised}))
         }
         "responder" => {
+            // Silent whenever it is woken by what has happened; not when it is asked why nothing was said.
+            if text("/turn/text").as_deref() == Some("Silence") && call.shown.woken_at().is_some() {
+                return Err(Failure { code: FailureCode::Unreachable, message: "no model".to_owned(), usage: None });
+            }
             let last = (0..8).rev().find_map(|index| shown(call, &format!("/results/{index}/text")));
             say("/replies/-", &json!({"text": last.unwrap_or_else(|| json!("nobody"))}))
         }

@@ -305,6 +305,24 @@ fn what_is_given_may_be_absent_unless_it_is_required_and_may_have_another_name_h
 }
 
 #[test]
+fn what_another_was_asked_is_no_need() {
+    for of in ["pending", "waits"] {
+        let mut manifest = notes();
+        manifest["needs"]["question"] = json!({"type": "object"});
+        manifest["dispatch"] = json!({"input": {"question": of}});
+        let findings = checked([manifest]).findings;
+        let found: Vec<_> =
+            findings.iter().map(|finding| (finding.code, finding.pointer.as_str(), finding.message.as_str())).collect();
+        let message = "`question` is what a department has asked, whichever that is";
+        assert_eq!(found, [("bad_department", "/dispatch/input/question", message)]);
+    }
+    // Its own, under another name, is no need of others.
+    let mut manifest = notes();
+    manifest["dispatch"] = json!({"input": {"waits": "pending"}});
+    assert_eq!(checked([manifest]).findings, []);
+}
+
+#[test]
 fn a_department_of_which_more_is_to_be_told_than_there_is_room_is_refused() {
     let mut manifest = notes();
     let example = |n: usize| json!({"text": format!("{n} {}", "x".repeat(390)), "classified": {"action": "add", "slots": {"item": "y".repeat(900)}}});

@@ -75,10 +75,9 @@ pub(super) fn create(department: &Department) -> String {
     let (table, fields) = (table(department), &department.storage.fields);
     let columns: String =
         fields.iter().map(|(name, field)| format!("\n    {} {},", quoted(name), column_type(field.kind))).collect();
-    let (current, history) = (
-        quoted(&format!("department_{}_current", department.name)),
-        quoted(&format!("department_{}_history", department.name)),
-    );
+    // Tables and indexes share their names, and no department has one with a space.
+    let index = |of: &str| quoted(&format!("department_{} {of}", department.name));
+    let (current, history) = (index("current"), index("history"));
     format!(
         "CREATE TABLE {table} (
     seq INTEGER PRIMARY KEY,

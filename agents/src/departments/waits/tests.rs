@@ -78,6 +78,31 @@ fn what_asks_for_something_else_is_a_request_of_its_own() {
 }
 
 #[test]
+fn what_is_only_like_what_is_known_takes_its_place() {
+    let there = rows(&[("office", "milk"), ("office", "oat milk"), ("household", "milk")]);
+    let found = |waits: Value, action: &str, slots: Value| {
+        let (department, slots) = (notes(), values(slots));
+        let understood = Understood { action, slots: &slots };
+        resolve(&department, Some(&waiting(waits)), understood, Timestamp(0), |action, slots| {
+            search(&department, action, slots, &there)
+        })
+    };
+    let said = || json!({"item": "oat milk", "list": "office"});
+    assert_eq!(found(json!({}), "remove", said()).ids, [2]);
+    assert_eq!(found(json!({}), "none", said()).ids, [2]);
+    assert_eq!(
+        found(json!({"slots": {"item": "oat milk"}}), "remove", json!({"item": "milk", "list": "office"})).ids,
+        [1]
+    );
+    assert_eq!(found(json!({"action": "add"}), "add", said()).slots, values(said()));
+    // A row that is known is not another, however like it is.
+    let moved = json!({"action": "move", "slots": {"item": "milk", "list": "office"}, "ids": [1], "field": "new_list",
+        "options": []});
+    let other = found(moved, "move", json!({"item": "oat milk", "new_list": "household"}));
+    assert_eq!((other.status, other.ids), (Status::Found, vec![2]));
+}
+
+#[test]
 fn a_question_of_another_or_that_is_late_is_none() {
     let office = || json!({"list": "office"});
     let own = search(&notes(), "remove", &values(office()), &rows(THERE));

@@ -51,6 +51,47 @@ async fn what_nobody_came_to_is_told_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_planner_decides_one_thing_at_a_time_and_no_department_twice() {
+    let conversation = Conversation::begin().await;
+    let state = conversation.say("Two at once").await;
+    assert_eq!(state["decisions"], json!([]), "two decisions of one pass are none");
+    assert_eq!(state["replies"], json!([{"text": UNDECIDED}]));
+    let state = conversation.say("Put tea on the office list. And again").await;
+    assert_eq!(state["decisions"], json!([{"agent": "notes"}]));
+    assert_eq!((&state["results"][0]["status"], &state["results"][1]["text"]), (&json!("done"), &json!(UNDECIDED)));
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn who_is_to_answer_and_does_not_is_asked_once_more() {
+    let conversation = Conversation::begin().await;
+    assert_eq!(conversation.reply("Silence").await, "nobody");
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
+async fn more_messages_than_there_is_room_for_are_refused_and_none_is_lost() {
+    let conversation = Conversation::begin().await;
+    conversation.board.pause(None).await.expect("it pauses");
+    let say = |words: String| conversation.board.signal("say", words.into(), None);
+    for number in 0..127 {
+        say(format!("hm {number}")).await.expect("there is room");
+    }
+    let refused = say("one more".to_owned()).await.expect_err("there is no room");
+    assert_eq!(refused.code(), "backlog_full", "{refused}");
+    conversation.board.resume(None).await.expect("it goes on");
+    for _ in 0..3000 {
+        if conversation.state()["turn"]["n"] == 127 && conversation.state()["replies"] != json!([]) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(conversation.replies().len(), 127);
+    assert_eq!(conversation.reply("Put tea on the office list.").await, "Put tea on the office list.");
+    conversation.runtime.shutdown().await;
+}
+
+#[tokio::test]
 async fn who_speaks_of_results_is_shown_what_they_say_and_nothing_beside() {
     let conversation = Conversation::begin().await;
     conversation.say("Put bananas on the household list.").await;

@@ -140,7 +140,8 @@ fn board(manifest: &Manifest) -> Value {
                 "role": role(manifest),
                 "reads": known,
                 "writes": [{"path": "/classified", "ops": ["add"]}],
-                "view": {"budget": 12000},
+                // Room for a message of which each character is escaped.
+                "view": {"budget": 64000},
                 "patch": {"max_ops": 1},
                 "limits": {"attempts": 3, "timeout": "3m"},
             },

@@ -47,7 +47,7 @@ impl Manifest {
             }
         }
         for need in self.dispatch.input.keys() {
-            if !self.needs.contains_key(need) && need != super::PENDING {
+            if !self.needs.contains_key(need) && ![super::PENDING, super::WAITS].contains(&need.as_str()) {
                 found.add(&below("/dispatch/input", need), format!("`{need}` is none of its `needs`"));
             }
         }

@@ -75,6 +75,7 @@ fn include(
     let read = Source::read(name, text).map_err(|finding| vec![finding])?;
     let manifest = manifest(&read, folder)?;
     let mut unmet = unmet_needs(&manifest, declared, &read);
+    unmet.extend(others_questions(&manifest, declared, &read));
     for holder in ["boards", "workers"] {
         if source.value[holder].get(&manifest.name).is_some() {
             let message = format!("`{}` is in `{holder}` already", manifest.name);
@@ -164,6 +165,20 @@ fn manifest(read: &Source, folder: &str) -> Result<Manifest, Vec<Diagnostic>> {
 }
 
 const HELP: &str = "docs/departments.md says what a manifest has.";
+
+/// The needs of a department that are met with what another was asked, or has asked.
+fn others_questions(manifest: &Manifest, declared: &Departments, read: &Source) -> Vec<Diagnostic> {
+    let place = |need: &str| declared.promises.get(manifest.promise(need)).or_else(|| declared.promises.get(need));
+    let own: Vec<_> = [PENDING, WAITS].into_iter().filter_map(place).collect();
+    let is_own = |need: &&String| declared.promises.get(manifest.promise(need)).is_some_and(|at| own.contains(&at));
+    let finding = |need: &String| {
+        let at = child(if manifest.dispatch.input.contains_key(need) { "/dispatch/input" } else { "/needs" }, need);
+        let message = format!("`{need}` is what a department has asked, whichever that is");
+        let help = "Remove it: what it has asked itself, a department is given without needing it.";
+        Diagnostic::at(read, "bad_department", &at, message, help)
+    };
+    manifest.needs.keys().filter(is_own).map(finding).collect()
+}
 
 /// The needs of a department that are not promised.
 fn unmet_needs(manifest: &Manifest, declared: &Departments, read: &Source) -> Vec<Diagnostic> {
