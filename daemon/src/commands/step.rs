@@ -131,6 +131,12 @@ fn position(records: &[Record], seq: u64) -> Result<usize, Failure> {
         return Err(Failure::refused("no_such_record", "before record 0 there is no board")
             .help("name the record of an attempt or of what came of it: `patchboard log BOARD`"));
     }
+    // One that is missing is as bad as one that was altered.
+    if let Some(missing) = (0..=position).find(|&at| records.get(at).is_none_or(|record| record.seq.0 != at as u64)) {
+        return Err(Failure::failed("bad_record", format!("record {missing} is missing"))
+            .help("`patchboard verify BOARD` says what else is wrong")
+            .detail("seq", missing.into()));
+    }
     for record in &records[..position] {
         if record.erasure().map_err(bad_board)?.is_some() {
             let message =
