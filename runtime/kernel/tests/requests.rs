@@ -2,8 +2,12 @@
 
 mod played;
 
-use patchboard_kernel::board::{Board, Input, Outcome, Verdict};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, ReplyBody, Verdict};
 use patchboard_kernel::id::{Timestamp, Token};
+use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Kind;
 use patchboard_kernel::rejection::{Code, Stage};
 use played::Played;
@@ -130,12 +134,95 @@ fn a_repeated_pause_does_not_undo_what_came_after_it() {
 fn tokens_of_requests_are_none_of_proposals() {
     let mut played = board();
     played.give(signal(Value::Null, "a"));
-    let direct = patchboard_kernel::board::Proposal {
-        from: patchboard_kernel::board::From::Direct { token: token("a"), base: None },
+    let direct = Proposal {
+        from: From::Direct { token: token("a"), base: None },
         worker: "w".into(),
-        reply: patchboard_kernel::board::ReplyBody::Text("[]".into()),
+        reply: ReplyBody::Text("[]".into()),
         usage: None,
     };
     let outcome = played.board.step(Timestamp(played.now), Input::Propose(direct)).outcome;
     assert!(matches!(outcome, Some(Outcome::NoOp { .. })), "it was {outcome:?}");
+}
+
+/// A clerk whose words a boss must agree to within a day.
+fn office() -> Played {
+    Played::new(json!({
+        "workers": {
+            "boss": {"agent": "human"},
+            "w": {"agent": "llm", "reads": ["/list"], "writes": [
+                {"path": "/list/-", "ops": ["add"], "approval": {"by": "boss", "expires": "1d"}}]},
+        },
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+        "limits": {"wall": "30d"},
+    }))
+}
+
+/// What becomes of it that the clerk says something, with a token.
+fn say(played: &mut Played, word: &str, with: &str) -> Outcome {
+    let patch = json!([{"op": "add", "path": "/list/-", "value": word}]);
+    played
+        .give(Input::Propose(Proposal {
+            from: From::Direct { token: token(with), base: None },
+            worker: "w".into(),
+            reply: ReplyBody::Text(patch.to_string()),
+            usage: None,
+        }))
+        .outcome
+        .expect("an outcome")
+}
+
+fn answer(played: &mut Played, agrees: bool) -> Outcome {
+    let (of, question) = played.board.pending().iter().next().expect("a question");
+    let (of, digest) = (*of, question.digest);
+    let input = Input::Answer { of, by: "boss".into(), digest, agrees, reason: None, text: None };
+    played.give(input).outcome.expect("an outcome")
+}
+
+#[test]
+fn what_waits_for_a_person_is_known_while_it_does_and_for_an_hour_after_the_answer() {
+    for (agrees, from_snapshot) in [(true, false), (false, false), (true, true)] {
+        let mut played = office();
+        let Outcome::AwaitingApproval { seq } = say(&mut played, "a", "k") else { panic!("the boss is asked") };
+        played.now += 2 * WINDOW;
+        // What is said with other tokens lets old ones be forgotten, and not this one.
+        say(&mut played, "b", "other");
+        played.now += 2 * WINDOW;
+        say(&mut played, "c", "third");
+        played.board = match from_snapshot {
+            true => {
+                let mut parts = BTreeMap::new();
+                let Ok(stored) = played.board.store(true, &mut |part| {
+                    parts.insert(part.hash, part.text.to_string());
+                    Ok::<_, Infallible>(())
+                });
+                let digest = stored.manifest.hash;
+                let restored =
+                    Board::restore(&played.records[0], digest, &mut |hash| Ok(parts.get(&hash).cloned()), &Own);
+                let restored = restored.expect("it is a snapshot");
+                assert_eq!(restored.snapshot_digest(), digest);
+                restored
+            }
+            false => Board::recover(&played.records).expect("the journal is enough"),
+        };
+        let known = Outcome::Duplicate(Verdict::AwaitingApproval { seq });
+        assert_eq!(say(&mut played, "a", "k"), known, "it is not asked again");
+        let Outcome::Rejected { rejection, .. } = say(&mut played, "another", "k") else { panic!("it was taken") };
+        assert_eq!(rejection.code, Code::TokenConflict);
+        assert_eq!(played.board.pending().len(), 3);
+        match answer(&mut played, agrees) {
+            Outcome::Committed { .. } => assert!(agrees),
+            Outcome::Rejected { .. } => assert!(!agrees),
+            other => panic!("it was {other:?}"),
+        }
+        played.now += WINDOW - 10;
+        let again = say(&mut played, "a", "k");
+        match (&again, agrees) {
+            (Outcome::Duplicate(Verdict::Committed { .. }), true)
+            | (Outcome::Duplicate(Verdict::Rejected { .. }), false) => {}
+            _ => panic!("it was {again:?}"),
+        }
+        played.now += 10;
+        let Outcome::AwaitingApproval { .. } = say(&mut played, "a", "k") else { panic!("it is forgotten") };
+        played.holds();
+    }
 }

@@ -99,7 +99,7 @@ impl Board {
             Body::NoOp(no_op) => {
                 if let Some(token) = token_of(&no_op.by) {
                     let reply = beside.reply.unwrap_or_else(|| fingerprint_of_no_op(&self.hasher, no_op));
-                    self.tokens.remember(token, reply, Verdict::NoOp { seq }, at);
+                    self.tokens.remember(token, reply, Verdict::NoOp { seq }, at, &self.pending);
                 }
                 let branch = self.finish(&no_op.by, at, Finish::Completed)?;
                 let heard = if no_op.pass.is_some() { Heard::Pass } else { Heard::NoOp };
@@ -111,7 +111,7 @@ impl Board {
                     let Expanded { patch, intent, expand, .. } = expanded;
                     let reply = || pipeline::fingerprint(&self.hasher, patch, intent.as_deref(), expand);
                     let reply = beside.reply.unwrap_or_else(reply);
-                    self.tokens.remember(token, reply, Verdict::Expanded { seq }, at);
+                    self.tokens.remember(token, reply, Verdict::Expanded { seq }, at, &self.pending);
                 }
                 let branch = self.finish(&expanded.by, at, Finish::Continued(None))?;
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::Expansion);
@@ -157,7 +157,7 @@ impl Board {
                         None => self.fingerprint(&patch, intent.as_deref(), &expand, written.as_ref()),
                     };
                     let reply = beside.reply.unwrap_or_else(reply);
-                    self.tokens.remember(token, reply, Verdict::AwaitingApproval { seq }, at);
+                    self.tokens.remember(token, reply, Verdict::AwaitingApproval { seq }, at, &self.pending);
                 }
                 let branch = self.finish(&by, at, Finish::Asked(seq))?;
                 self.wake();
@@ -246,7 +246,7 @@ impl Board {
     fn remember_request(&mut self, seq: Seq, at: Timestamp, body: &Body, request: Option<Digest>) {
         if let Some(token) = request_token(body) {
             let request = request.unwrap_or_else(|| request_digest(&self.hasher, body));
-            self.tokens.remember(token, request, Verdict::Heard { seq }, at);
+            self.tokens.remember(token, request, Verdict::Heard { seq }, at, &self.pending);
         }
     }
 
@@ -308,7 +308,7 @@ impl Board {
             let reply = || self.fingerprint(patch, intent.as_deref(), expand, written.as_ref());
             let reply = beside.reply.unwrap_or_else(reply);
             let verdict = Verdict::Committed { seq, version: committed.version, state: committed.state };
-            self.tokens.remember(token, reply, verdict, at);
+            self.tokens.remember(token, reply, verdict, at, &self.pending);
         }
         let finish = if committed.expand.is_empty() { Finish::Completed } else { Finish::Continued(None) };
         let branch = self.finish(&committed.by, at, finish)?;
@@ -337,7 +337,7 @@ impl Board {
             let verdict = Verdict::Rejected { seq, stage: rejected.stage, code: rejected.code };
             let text = rejected.written.as_ref().unwrap_or(&rejected.reply);
             let reply = reply.unwrap_or_else(|| ReplyBody::Text(text.clone()).digest(&self.hasher));
-            self.tokens.remember(token, reply, verdict, at);
+            self.tokens.remember(token, reply, verdict, at, &self.pending);
         }
         let is_conflict = rejected.stage == Stage::Freshness;
         if let (true, Some(attempt)) = (is_conflict, &rejected.by.attempt) {

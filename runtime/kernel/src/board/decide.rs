@@ -119,7 +119,10 @@ impl Draft<'_> {
             From::Direct { token, .. } => token.as_ref().map(|token| outside(&worker, token)),
         };
         let known = match &token {
-            Some(token) => self.board.tokens.look_up(token, || reply.digest(&self.board.hasher), self.at),
+            Some(token) => {
+                let board = &*self.board;
+                board.tokens.look_up(token, || reply.digest(&board.hasher), self.at, &board.pending)
+            }
             None => Known::New,
         };
         match known {

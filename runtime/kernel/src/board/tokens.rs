@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::types::Verdict;
+use super::types::{Pending, Verdict};
 use crate::digest::Digest;
 use crate::id::{Seq, Timestamp, Token};
 
-/// How long a token is remembered, in milliseconds of recorded time.
+/// How long a token is remembered, in milliseconds of recorded time. What waits for a person is remembered while it does; the window
+/// begins again with what comes of it.
 const WINDOW_MS: u64 = 3_600_000;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -22,7 +23,7 @@ struct Decided {
 /// What a token means for a proposal that carries it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Known {
-    /// It was not decided within the window.
+    /// It was not decided within the window, and nothing with it waits for a person.
     New,
     /// It was decided with the same reply.
     Same(Verdict),
@@ -50,6 +51,11 @@ impl Decided {
             | Verdict::Rejected { seq, .. } => seq,
         }
     }
+
+    /// Whether the question that it put to a person stands.
+    fn waits(&self, pending: &BTreeMap<Seq, Pending>) -> bool {
+        matches!(&self.verdict, Verdict::AwaitingApproval { seq } if pending.contains_key(seq))
+    }
 }
 
 /// By token, so that a snapshot shares what is still remembered with the one before.
@@ -70,27 +76,43 @@ impl<'de> Deserialize<'de> for Tokens {
 }
 
 impl Tokens {
-    /// `reply` is asked for only if the token was decided.
-    pub(super) fn look_up(&self, token: &Token, reply: impl FnOnce() -> Digest, now: Timestamp) -> Known {
+    /// `reply` is asked for only if the token was decided. `pending` are the questions that stand.
+    pub(super) fn look_up(
+        &self,
+        token: &Token,
+        reply: impl FnOnce() -> Digest,
+        now: Timestamp,
+        pending: &BTreeMap<Seq, Pending>,
+    ) -> Known {
         match self.decided.get(token) {
-            Some(decided) if now.ms_since(decided.at) < WINDOW_MS => {
-                if decided.reply == reply() {
-                    Known::Same(decided.verdict.clone())
-                } else {
-                    Known::Other
-                }
+            Some(decided) if now.ms_since(decided.at) < WINDOW_MS || decided.waits(pending) => {
+                if decided.reply == reply() { Known::Same(decided.verdict.clone()) } else { Known::Other }
             }
             _ => Known::New,
         }
     }
 
-    pub(super) fn remember(&mut self, token: Token, reply: Digest, verdict: Verdict, at: Timestamp) {
+    pub(super) fn remember(
+        &mut self,
+        token: Token,
+        reply: Digest,
+        verdict: Verdict,
+        at: Timestamp,
+        pending: &BTreeMap<Seq, Pending>,
+    ) {
+        let mut waiting = Vec::new();
         while self.order.front().is_some_and(|(decided, _)| at.ms_since(*decided) >= WINDOW_MS) {
             let (then, forgotten) = self.order.pop_front().expect("it has a front");
             // A token that was used again after the window has a younger entry, which stays.
-            if self.decided.get(&forgotten).is_some_and(|decided| decided.at == then) {
-                self.decided.remove(&forgotten);
+            match self.decided.get(&forgotten) {
+                Some(decided) if decided.at == then && decided.waits(pending) => waiting.push((then, forgotten)),
+                Some(decided) if decided.at == then => drop(self.decided.remove(&forgotten)),
+                Some(_) | None => {}
             }
+        }
+        // There are no more of these than questions may stand.
+        for kept in waiting.into_iter().rev() {
+            self.order.push_front(kept);
         }
         self.order.push_back((at, token.clone()));
         self.decided.insert(token, Decided { reply, verdict, at });

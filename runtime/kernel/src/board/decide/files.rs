@@ -21,7 +21,9 @@ impl Draft<'_> {
         let body = ReplyBody::Text(serde_json::to_string(&edit).expect("an edit has string keys and finite numbers"));
         // Whoever repeats it may not know that the attempt is over by now.
         if let Some(token) = edit.token.as_ref().map(edit_token) {
-            self.step.outcome = match self.board.tokens.look_up(&token, || body.digest(&self.board.hasher), self.at) {
+            let board = &*self.board;
+            let known = board.tokens.look_up(&token, || body.digest(&board.hasher), self.at, &board.pending);
+            self.step.outcome = match known {
                 Known::New => None,
                 Known::Same(verdict) => Some(Outcome::Duplicate(verdict)),
                 Known::Other => refused(Code::TokenConflict, "the token was used before, for another edit"),

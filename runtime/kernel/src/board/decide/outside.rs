@@ -126,7 +126,7 @@ impl Draft<'_> {
     pub(super) fn is_repeated(&mut self, body: &Body) -> bool {
         let Some(token) = request_token(body) else { return false };
         let request = || request_digest(&self.board.hasher, body);
-        self.step.outcome = match self.board.tokens.look_up(&token, request, self.at) {
+        self.step.outcome = match self.board.tokens.look_up(&token, request, self.at, &self.board.pending) {
             Known::New => return false,
             Known::Same(verdict) => Some(Outcome::Duplicate(verdict)),
             Known::Other => {
