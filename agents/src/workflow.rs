@@ -29,7 +29,9 @@ pub(crate) fn answer(call: &Call) -> Answer {
             Ok(Some(turn)) => Ok(turn.patch),
             Ok(None) => Err(Stop::Pass("nothing is to be done now".to_owned())),
             Err(why) => match why.code {
-                WorkflowCode::IllegalMove | WorkflowCode::UnknownNode => Err(Stop::Pass(why.to_string())),
+                WorkflowCode::IllegalMove | WorkflowCode::UnknownNode => {
+                    Err(Stop::Pass(format!("{}: {why}", why.code)))
+                }
                 _ => Err(failure(FailureCode::Refused, format!("{}: {why}", why.code)).into()),
             },
         }

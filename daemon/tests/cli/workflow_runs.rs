@@ -134,6 +134,42 @@ fn a_workflow_is_resumed_from_nodes_that_it_has_and_that_are_not_running() {
 }
 
 #[test]
+fn what_is_running_is_not_taken_back_and_the_journal_says_so() {
+    let sandbox = Sandbox::new();
+    // It stands still with a question, so `a` is RUNNING.
+    let nodes = json!({"a": {}});
+    let asks = json!([{"clarify": {"question": "Which?"}}, output("a", json!({}))]);
+    let mut blueprint: Value = serde_json::from_str(&blueprint(nodes, json!({"a": asks}))).expect("JSON");
+    blueprint["workers"]["person"] = json!({"agent": "human"});
+    blueprint["workers"]["a"]["clarify"] = json!({"by": "person"});
+    sandbox.write("flow.json", blueprint.to_string());
+    let ran = sandbox.run(&["run", "flow.json", "--output", "json"]).exits(5).json();
+    assert_eq!(statuses(&ran["state"]), json!({"a": "RUNNING"}));
+    signal(&sandbox, "resume", &json!({"node": "a"})).exits(5);
+    assert_eq!(statuses(&state(&sandbox)), json!({"a": "RUNNING"}));
+    let log = sandbox.run(&["log", "last", "--output", "json"]).exits(0).stdout;
+    assert!(log.contains("workflow_illegal_move: `a` is RUNNING and cannot become PENDING"), "{log}");
+}
+
+#[test]
+fn no_node_waits_for_the_signal_of_the_workflow_itself() {
+    let sandbox = Sandbox::new();
+    for nodes in [
+        json!({"a": {"trigger_type": "EVENT", "signal": "resume"}}),
+        json!({"resume": {"trigger_type": "EVENT", "agent_id": "a"}}),
+    ] {
+        sandbox.write("nodes.json", json!({"nodes": nodes}).to_string());
+        let told = sandbox.run(&["workflow", "check", "nodes.json"]).exits(0).json();
+        assert_eq!(told["warnings"][0]["code"], "workflow_bad_trigger", "{told}");
+        sandbox.write("flow.json", blueprint(nodes, json!({"a": [output("a", json!({}))]})));
+        let found = sandbox.run(&["check", "flow.json"]).exits(2).stdout;
+        assert!(found.contains("workflow_bad_trigger") && found.contains("waits for the signal `resume`"), "{found}");
+        let refused = sandbox.run(&["run", "flow.json", "--output", "json"]).exits(2).error();
+        assert_eq!(refused["findings"][0]["code"], "workflow_bad_trigger", "{refused}");
+    }
+}
+
+#[test]
 fn an_event_that_comes_early_counts_and_a_worker_may_do_several_nodes() {
     let sandbox = Sandbox::new();
     let nodes = json!({

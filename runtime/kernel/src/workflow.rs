@@ -18,8 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::rejection::coded;
 
-pub use dag::check;
-pub use expansion::{Expansion, Grants, Made, REQUESTED, With, expand};
+pub use expansion::{Expansion, Grants, Made, REQUESTED, RESUMPTION, With, expand};
 pub use status::Status;
 pub use warning::{Warning, is_node_name};
 
@@ -31,6 +30,16 @@ pub const RUNNING_NODES_MAX: usize = 64;
 pub const ID_CHARS_MAX: usize = 48;
 /// How many problems are told.
 pub const PROBLEMS_MAX: usize = 20;
+
+/// In what order a workflow goes, and what it is warned of.
+///
+/// # Errors
+/// What prevents it, the first twenty: everything that is wrong with single nodes, or else one cycle.
+pub fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> {
+    let mut order = dag::check(definition)?;
+    order.warnings.extend(warning::taken_signals(definition));
+    Ok(order)
+}
 
 /// What is to be done, and in what order (W58).
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -108,6 +117,12 @@ impl Node {
     /// Whether it waits for a moment that never comes.
     const fn never_starts(&self) -> bool {
         matches!(self.trigger_type, TriggerType::Schedule) && self.every.is_none()
+    }
+
+    /// The signal that starts it, if it waits for one.
+    pub fn awaited<'n>(&'n self, id: &'n str) -> Option<&'n str> {
+        let is_event = matches!(self.trigger_type, TriggerType::Event);
+        is_event.then(|| self.signal.as_deref().unwrap_or(id))
     }
 
     /// Who does it.

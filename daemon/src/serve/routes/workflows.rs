@@ -4,9 +4,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::IntoResponse;
+use patchboard_kernel::blueprint::AgentKind;
+use patchboard_kernel::board::Board;
+use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::record::Body as Recorded;
 use patchboard_kernel::tree::Node;
-use patchboard_kernel::workflow::{self, Definition};
+use patchboard_kernel::workflow::engine::{self, Happened, Refusal};
+use patchboard_kernel::workflow::{self, Definition, With, WorkflowCode};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
@@ -15,6 +21,7 @@ use super::ProblemDocument;
 use super::proposals::send;
 use super::protocols::sees;
 use crate::commands::workflow::{refusal, told};
+use crate::reader::Reader;
 use crate::serve::access::Need;
 use crate::serve::http::{Asked, BoardPath, Body, Caller, Key};
 use crate::serve::problem::{Answered, Code, Problem};
@@ -55,7 +62,12 @@ pub(crate) struct Waited {
     #[serde(default)]
     #[param(maximum = 60)]
     wait: u64,
+    /// As which worker: one whose contract lets it read the workflow's status, nodes and data. For who sits in its seat alone.
+    worker: Option<String>,
 }
+
+/// What of a document is told.
+const READ: &[&str] = &["/workflow/status", "/workflow/nodes", "/workflow/data"];
 
 /// How far a board's workflow is
 ///
@@ -69,7 +81,7 @@ pub(crate) async fn show(
     BoardPath(board): BoardPath,
     Asked(waited): Asked<Waited>,
 ) -> Answered<Json<Value>> {
-    sees(&daemon, &caller, &board, None, &["/workflow"]).await?;
+    sees(&daemon, &caller, &board, waited.worker, READ).await?;
     let patience = waiting::patience(waited.wait)?;
     let is_over = |document: &Node| match standing(document) {
         Some(told) if told["status"] == "RUNNING" => None,
@@ -110,7 +122,7 @@ pub(crate) struct Resumed {
 
 /// Let a board's workflow go on from a node
 ///
-/// The signal `resume` of docs/workflows.md.
+/// The signal `resume` of docs/workflows.md. 409 (`workflow_illegal_move`) while the node, or one that depends on it, is RUNNING.
 #[utoipa::path(post, path = "/v1/boards/{board}/workflow/resume", tag = "protocols", request_body = Resumed,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 202, body = Object, description = "It is recorded"),
@@ -122,5 +134,47 @@ pub(crate) async fn resume(
     key: Key,
     Body(resumed): Body<Resumed>,
 ) -> Answered<impl IntoResponse> {
+    caller.needs(&Need::Act(board.clone()))?;
+    let node = resumed.node.clone();
+    let refused = daemon.ask_board(&board, None, move |board| Ok(refused(board, &node))).await?;
+    if let Some(why) = refused
+        && !was_sent(&daemon, &board, key.token(&caller)).await?
+    {
+        return Err(Problem::new(status_of(why.code), why.code.as_str(), why.message));
+    }
     send(&daemon, &caller, &board, key, "resume", json!({"node": resumed.node})).await
+}
+
+/// Why a workflow does not go on from a node as things stand, if it does not. What is no workflow has nothing to say of it.
+fn refused(board: &Board, node: &str) -> Option<Refusal> {
+    let is_engine = |agent: &AgentKind| matches!(agent, AgentKind::Builtin(role) if role == "workflow");
+    let seat = board.blueprint().workers.values().find(|seat| is_engine(&seat.agent))?;
+    let with: With = serde_json::from_value(seat.with.clone()?.into()).ok()?;
+    engine::turn(&with.definition(), board.state().root(), Happened::Resume(node)).err()
+}
+
+/// Whether a signal with a token is recorded. Only where one would be refused, as all records are looked through.
+async fn was_sent(daemon: &Arc<Daemon>, board: &BoardId, token: Option<Token>) -> Answered<bool> {
+    let Some(token) = token else { return Ok(false) };
+    let board = board.clone();
+    let is_it = move |body: Recorded| matches!(body, Recorded::Signal(signal) if signal.token.as_ref() == Some(&token));
+    let look =
+        move |reader: &Reader| Ok(reader.records(&board)?.iter().filter_map(|record| record.body().ok()).any(is_it));
+    daemon.ask(look).await
+}
+
+/// What is not so now, and what could never be.
+const fn status_of(code: WorkflowCode) -> StatusCode {
+    match code {
+        WorkflowCode::IllegalMove => StatusCode::CONFLICT,
+        WorkflowCode::Empty
+        | WorkflowCode::TooLarge
+        | WorkflowCode::OtherId
+        | WorkflowCode::SelfDependency
+        | WorkflowCode::UnknownDependency
+        | WorkflowCode::Cycle
+        | WorkflowCode::UnknownNode
+        | WorkflowCode::NoState
+        | WorkflowCode::TooMuchData => StatusCode::UNPROCESSABLE_ENTITY,
+    }
 }

@@ -9,8 +9,8 @@ use crate::expr::{CompileError, Expr};
 use crate::lint::{Diagnostic, check_workflow, suggest};
 use crate::workflow::engine::WHEN_VARIABLES;
 use crate::workflow::{
-    self, Definition, Expansion, Made, Node, Problem, REQUESTED, RUNNING_NODES_MAX, TriggerType, Warning, expand,
-    is_node_name,
+    self, Definition, Expansion, Made, Node, Problem, REQUESTED, RESUMPTION, RUNNING_NODES_MAX, TriggerType, Warning,
+    expand, is_node_name,
 };
 
 const HELP: &str = "docs/workflows.md says what a workflow has.";
@@ -116,6 +116,11 @@ fn check_node(read: &Source, id: &str, node: &Node, findings: &mut Vec<Diagnosti
     if !is_node_name(id) {
         let found = Warning::NodeName { node: id };
         find(found.code(), "", format!("the id `{id}` is no name"), found.help());
+    }
+    if node.awaited(id) == Some(RESUMPTION) {
+        let found = Warning::TakenSignal { node: id };
+        let member = if node.signal.is_some() { "signal" } else { "" };
+        find(found.code(), member, found.to_string(), found.help());
     }
     let belongs = [
         ("signal", node.signal.is_some(), TriggerType::Event, "EVENT"),

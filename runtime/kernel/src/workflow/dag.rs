@@ -1,10 +1,12 @@
-//! The order of a workflow, or why there is none. Once ids are numbers, whether there is a cycle, and the stages, take each node and
-//! dependency once (Kahn's way, W68). Finding the ids and keeping to them in the order takes the logarithm of their number more.
+//! The order of a workflow, or why there is none. Ids are found by their hash, and whether there is a cycle, and the stages, take each
+//! node and dependency once (Kahn's way, W68). To take always the smallest in the order takes the logarithm of their number more.
 //!
 //! What a large workflow costs is waiting for memory, so nodes are numbers, and all lists of them lie in one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+#[expect(clippy::disallowed_types, reason = "it is asked and never walked, so nothing depends on its order")]
+use std::collections::HashMap;
 
 use super::{
     Definition, NODES_MAX, Node, Order, PROBLEMS_MAX, Problem, RUNNING_NODES_MAX, Warning, is_node_name, shared,
@@ -22,16 +24,27 @@ pub(super) struct Dag<'d> {
     feeds: Lists,
 }
 
+/// How far a workflow goes when each node goes as soon as what it needs is done.
+pub(super) struct Stages {
+    /// The stage of each node.
+    stage_of: Vec<usize>,
+    /// For how much each still waits: for nothing, unless nodes wait for each other.
+    left: Vec<usize>,
+    /// Nodes and dependencies that were taken.
+    pub(super) steps: usize,
+}
+
 /// In what order a workflow goes.
 ///
 /// # Errors
 /// What prevents it, the first twenty: everything that is wrong with single nodes, or else one cycle.
-pub fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> {
+pub(super) fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> {
     let dag = Dag::of(definition)?;
-    let (stage_of, left) = dag.stages();
+    let Stages { stage_of, left, steps } = dag.stages();
     if left.iter().any(|left| *left > 0) {
         return Err(vec![Problem::Cycle { nodes: dag.cycle(&left) }]);
     }
+    debug_assert_eq!(steps, dag.count() + dag.needs.all.len(), "each node and dependency is taken once");
     let order = dag.order();
     let mut stages = vec![Vec::new(); stage_of.iter().max().map_or(0, |last| last + 1)];
     for (stage, id) in stage_of.into_iter().zip(&dag.ids.sorted) {
@@ -53,7 +66,7 @@ pub fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> {
 }
 
 impl<'d> Dag<'d> {
-    fn of(definition: &'d Definition) -> Result<Self, Vec<Problem>> {
+    pub(super) fn of(definition: &'d Definition) -> Result<Self, Vec<Problem>> {
         let count = definition.nodes.len();
         if count == 0 || count > NODES_MAX {
             return Err(vec![Problem::Size { nodes: count }]);
@@ -61,7 +74,9 @@ impl<'d> Dag<'d> {
         let ids = Ids::of(definition.nodes.keys().map(String::as_str).collect());
         let mut needs = Lists { ends: Vec::with_capacity(count), all: Vec::new() };
         let mut problems = Vec::new();
-        for (id, said) in &definition.nodes {
+        // By which node each was named last.
+        let mut named_by: Vec<Option<Number>> = vec![None; count];
+        for (node, (id, said)) in (0..).zip(&definition.nodes) {
             if let Some(says) = said.node_id.as_ref().filter(|says| *says != id) {
                 problems.push(Problem::OtherId { node: id.clone(), says: says.clone() });
             }
@@ -72,6 +87,8 @@ impl<'d> Dag<'d> {
                         problems.push(Problem::UnknownDependency { node, dependency });
                     }
                     Some(_) if dependency == id => problems.push(Problem::SelfDependency { node: id.clone() }),
+                    // What is named twice is waited for once.
+                    Some(needed) if named_by[index(needed)].replace(node) == Some(node) => {}
                     Some(needed) => needs.all.push(needed),
                 }
             }
@@ -79,14 +96,14 @@ impl<'d> Dag<'d> {
                 problems.truncate(PROBLEMS_MAX);
                 return Err(problems);
             }
-            // What is named twice is waited for once.
-            needs.end_with_each_once();
+            needs.ends.push(needs.all.len());
         }
         if !problems.is_empty() {
             return Err(problems);
         }
         let feeds = needs.turned();
-        Ok(Self { ids, needs, feeds })
+        // Turned back, each list has the smallest first.
+        Ok(Self { ids, needs: feeds.turned(), feeds })
     }
 
     const fn count(&self) -> usize {
@@ -111,14 +128,16 @@ impl<'d> Dag<'d> {
         self.numbers().map(|node| self.needs.of(node).len()).collect()
     }
 
-    /// The stage of each node, and for how much each still waits: for nothing, unless nodes wait for each other. First in, first out.
-    fn stages(&self) -> (Vec<usize>, Vec<usize>) {
-        let (mut left, mut stage_of) = (self.waits(), vec![0; self.count()]);
+    /// First in, first out.
+    pub(super) fn stages(&self) -> Stages {
+        let (mut left, mut stage_of, mut steps) = (self.waits(), vec![0; self.count()], 0);
         let mut ready: Vec<Number> = self.numbers().filter(|node| left[index(*node)] == 0).collect();
         let mut at = 0;
         while let Some(node) = ready.get(at).copied() {
             at += 1;
+            steps += 1;
             for next in self.feeds.of(node).iter().map(|next| index(*next)) {
+                steps += 1;
                 left[next] -= 1;
                 if left[next] == 0 {
                     // Stages come one after the other, so what it waited for last is of the last of them.
@@ -127,7 +146,7 @@ impl<'d> Dag<'d> {
                 }
             }
         }
-        (stage_of, left)
+        Stages { stage_of, left, steps }
     }
 
     /// All nodes of a sound workflow, of those that could be next always the smallest.
@@ -205,24 +224,14 @@ impl<'d> Dag<'d> {
 /// Ids in their order, and where to find one among them.
 struct Ids<'d> {
     sorted: Vec<&'d str>,
-    /// How many bytes all of them begin with.
-    shared: usize,
-    /// Of each the eight bytes after these, as a number that is ordered as they are. A search looks at these, which lie next to
-    /// each other, and at ids only where it ends.
-    keys: Vec<u64>,
+    #[expect(clippy::disallowed_types, reason = "it is asked and never walked, so nothing depends on its order")]
+    numbers: HashMap<&'d str, Number>,
 }
 
 impl<'d> Ids<'d> {
     fn of(sorted: Vec<&'d str>) -> Self {
-        // What the first and the last of a sorted list have in common all have.
-        let shared = match (sorted.first(), sorted.last()) {
-            (Some(first), Some(last)) => {
-                first.bytes().zip(last.bytes()).take_while(|(one, other)| one == other).count()
-            }
-            _ => 0,
-        };
-        let keys = sorted.iter().map(|id| key(&id.as_bytes()[shared..])).collect();
-        Self { sorted, shared, keys }
+        let numbers = sorted.iter().copied().zip(0..).collect();
+        Self { sorted, numbers }
     }
 
     fn name(&self, node: Number) -> &'d str {
@@ -230,24 +239,8 @@ impl<'d> Ids<'d> {
     }
 
     fn find(&self, id: &str) -> Option<Number> {
-        let key = key(id.as_bytes().get(self.shared..)?);
-        let from = self.keys.partition_point(|of| *of < key);
-        // Most often one; ids that go on alike for eight bytes are told apart by the rest.
-        let alike = match self.keys.get(from + 1) {
-            Some(next) if *next == key => self.keys[from..].partition_point(|of| *of == key),
-            _ => 1,
-        };
-        let found = self.sorted.get(from..from + alike)?.binary_search(&id).ok()?;
-        Some(number(from + found))
+        self.numbers.get(id).copied()
     }
-}
-
-/// The first eight bytes, as a number; what is shorter ends in zeros.
-fn key(bytes: &[u8]) -> u64 {
-    let mut first = [0; 8];
-    let length = bytes.len().min(8);
-    first[..length].copy_from_slice(&bytes[..length]);
-    u64::from_be_bytes(first)
 }
 
 /// A list for each node, one after the other in one.
@@ -264,22 +257,7 @@ impl Lists {
         &self.all[from..self.ends[node]]
     }
 
-    /// Ends the list to which the last were pushed, in order and without repetitions.
-    fn end_with_each_once(&mut self) {
-        let from = self.ends.last().copied().unwrap_or(0);
-        self.all[from..].sort_unstable();
-        let mut kept = from;
-        for at in from..self.all.len() {
-            if at == from || self.all[at] != self.all[kept - 1] {
-                self.all[kept] = self.all[at];
-                kept += 1;
-            }
-        }
-        self.all.truncate(kept);
-        self.ends.push(kept);
-    }
-
-    /// For each node those in whose lists it is.
+    /// For each node those in whose lists it is, the smallest first.
     fn turned(&self) -> Self {
         let count = self.ends.len();
         // Where the next goes: at first where the list begins, in the end where it ends.

@@ -21,7 +21,7 @@ const START: &str = "start-";
 const GAVE_UP: &str = "gave-up-";
 
 /// The signal from which a workflow goes on, with `{node}`.
-const RESUMPTION: &str = "resume";
+pub const RESUMPTION: &str = "resume";
 
 /// The definition of the schema that all nodes refer to.
 const NODE_DEFINITION: &str = "workflow:node";
@@ -178,7 +178,7 @@ fn each_element(definition: &Definition, mut element: impl FnMut(&'static str, O
         let gave_up = format!("{own}.status == \"RUNNING\" && !has({own}.output)");
         element(RULES, Some(id), decide(&format!("{GAVE_UP}{id}"), json!({"idle": [run]}), Some(gave_up)));
         let (trigger, when) = match (node.trigger_type, &node.every) {
-            (TriggerType::Event, _) => (json!({"signal": node.signal.as_ref().unwrap_or(id)}), None),
+            (TriggerType::Event, _) => (json!({"signal": node.awaited(id)}), None),
             (TriggerType::Manual, _) => (json!("manual"), None),
             (TriggerType::Schedule, Some(every)) => {
                 (json!({"every": every}), Some(format!("{own}.status == \"READY\"")))

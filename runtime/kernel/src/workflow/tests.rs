@@ -21,6 +21,31 @@ fn of_what_could_be_next_the_smallest_id_is() {
     assert_eq!((order.roots, order.leaves), (vec!["a", "c"], vec!["d"]));
 }
 
+/// A workflow of so many nodes, each of which depends on the ones that are so far before it. Names are in no order, and each
+/// dependency is named twice.
+fn of_size(nodes: usize, apart: &[usize]) -> Definition {
+    let name = |at: usize| format!("{:016x}", (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let needs = |at: usize| {
+        let needed = apart.iter().filter_map(move |apart| at.checked_sub(*apart));
+        needed.flat_map(|needed| [name(needed), name(needed)]).collect()
+    };
+    let nodes = (0..nodes).map(|at| (name(at), Node { dependencies: needs(at), ..Node::default() })).collect();
+    Definition { nodes, ..Definition::default() }
+}
+
+#[test]
+fn each_node_and_each_dependency_is_taken_once() {
+    for nodes in [1_usize, 10, 100, 1_000, 10_000] {
+        for apart in [&[][..], &[1], &[1, 2, 7]] {
+            let given = of_size(nodes, apart);
+            let dependencies: usize = apart.iter().map(|apart| nodes.saturating_sub(*apart)).sum();
+            let dag = dag::Dag::of(&given).expect("it is sound");
+            assert_eq!(dag.stages().steps, nodes + dependencies, "{nodes} nodes, {apart:?} apart");
+            assert_eq!(check(&given).map(|order| order.order.len()), Ok(nodes));
+        }
+    }
+}
+
 #[test]
 fn everything_that_is_wrong_with_nodes_is_told_at_once() {
     let mut wrong = definition(&[("a", &["a"]), ("b", &["x", "y"]), ("c", &[])]);
@@ -61,6 +86,24 @@ fn warned(given: &Definition) -> Vec<(&'static str, String, String)> {
 fn writes(given: &mut Definition, node: &str, key: &str) {
     let node = given.nodes.get_mut(node).expect("it is there");
     node.output_mapping.insert(format!("made-{}", node.output_mapping.len()), key.to_owned());
+}
+
+#[test]
+fn who_waits_for_the_signal_of_the_workflow_itself_is_warned_of() {
+    let mut given = definition(&[("a", &[]), ("b", &[]), ("resume", &[])]);
+    let mut waits = |node: &str, signal: Option<&str>| {
+        let node = given.nodes.get_mut(node).expect("it is there");
+        node.trigger_type = TriggerType::Event;
+        node.signal = signal.map(str::to_owned);
+    };
+    waits("a", Some("resume"));
+    waits("b", Some("go"));
+    waits("resume", None);
+    let taken = |node: &str| ("workflow_bad_trigger", node.to_owned(), String::new());
+    assert_eq!(warned(&given), [taken("a"), taken("resume")]);
+    // Who only is called so waits for nothing.
+    given.nodes.get_mut("resume").expect("it is there").trigger_type = TriggerType::Manual;
+    assert_eq!(warned(&given), [taken("a")]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ID_CHARS_MAX, RUNNING_NODES_MAX};
+use super::{Definition, ID_CHARS_MAX, PROBLEMS_MAX, RESUMPTION, RUNNING_NODES_MAX};
 
 /// What will not come out as it is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +34,11 @@ pub enum Warning<'d> {
         /// Which.
         node: &'d str,
     },
+    /// A node waits for the signal from which a workflow is resumed; no blueprint takes it.
+    TakenSignal {
+        /// Which.
+        node: &'d str,
+    },
 }
 
 impl<'d> Warning<'d> {
@@ -44,13 +49,17 @@ impl<'d> Warning<'d> {
             Self::SharedOutput { .. } => "workflow_shared_output",
             Self::TooLarge { .. } => "workflow_too_large",
             Self::NodeName { .. } => "workflow_node_name",
+            Self::TakenSignal { .. } => "workflow_bad_trigger",
         }
     }
 
     /// The node that it is about, if it is about one.
     pub const fn node(self) -> Option<&'d str> {
         match self {
-            Self::Unreachable { node, .. } | Self::SharedOutput { node, .. } | Self::NodeName { node } => Some(node),
+            Self::Unreachable { node, .. }
+            | Self::SharedOutput { node, .. }
+            | Self::NodeName { node }
+            | Self::TakenSignal { node } => Some(node),
             Self::TooLarge { .. } => None,
         }
     }
@@ -68,6 +77,7 @@ impl<'d> Warning<'d> {
             Self::NodeName { .. } => {
                 "It begins with a letter or digit and has letters, digits, dashes and underscores, at most 48."
             }
+            Self::TakenSignal { .. } => "Let it wait for another one: `signal: NAME`.",
         }
     }
 }
@@ -91,8 +101,17 @@ impl fmt::Display for Warning<'_> {
                 write!(f, "there are {nodes} nodes; a blueprint's workflow has at most {RUNNING_NODES_MAX}")
             }
             Self::NodeName { node } => write!(f, "the id `{node}` is no name, so no blueprint's workflow takes it"),
+            Self::TakenSignal { node } => {
+                write!(f, "`{node}` waits for the signal `{RESUMPTION}`, from which the workflow itself goes on")
+            }
         }
     }
+}
+
+/// The first nodes that wait for a signal which is the workflow's own.
+pub(super) fn taken_signals(definition: &Definition) -> impl Iterator<Item = Warning<'_>> {
+    let nodes = definition.nodes.iter().filter(|(id, node)| node.awaited(id) == Some(RESUMPTION));
+    nodes.map(|(id, _)| Warning::TakenSignal { node: id }).take(PROBLEMS_MAX)
 }
 
 /// Whether the id of a node is a name that a blueprint takes: the names of its rules end with it.
