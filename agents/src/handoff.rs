@@ -5,7 +5,7 @@
 
 use jsonptr::{Pointer, PointerBuf};
 use patchboard_kernel::blueprint::Worker;
-use patchboard_kernel::handoff::{Agents, Handoff, Next, State, next};
+use patchboard_kernel::handoff::{Agents, Handoff, Next, State, Work, next, overtaken};
 use patchboard_kernel::tree::Node;
 use patchboard_runtime::agent::{Answer, Call};
 use serde::Deserialize;
@@ -90,24 +90,26 @@ fn further(call: &Call) -> Result<Vec<Value>, Stop> {
     {
         return Ok(seen.given_back(Some((call.worker.as_str(), &why.message))));
     }
+    if let Some(why) = goes_on_elsewhere(call, &seen)? {
+        return Err(Stop::Pass(why));
+    }
     let owner: Option<String> = read(call, seen.owner.as_str())?;
+    let other = under_way(call, &seen)?;
+    if let Some(why) = overtaken(&seen.handoff, Work { owner: owner.as_deref(), under_way: other.as_deref() }) {
+        let is_pending = *state == State::Pending;
+        return Ok(seen.given_back(is_pending.then_some((call.worker.as_str(), why.as_str()))));
+    }
     if owner.as_ref() != Some(&request.from_agent) {
         return Err(Stop::Pass(format!("`{}` is not the work of `{}` any more", request.task, request.from_agent)));
     }
     let agents: Agents = needed(call, &with.agents)?;
-    // Whom a person has named is asked, whatever has become of it since.
+    // Whom a person has named is asked, whatever has become of that one since.
     if !call.shown.answers().is_empty() {
         return escalated(call, &seen, &agents, "a person gave it back");
     }
-    if seen.handoff.to.is_none()
-        && let Some(other) = under_way(call, &seen)?
-    {
-        let why = format!("`{}` is being handed over already, by `{other}`", request.task);
-        return Ok(seen.given_back(Some((call.worker.as_str(), &why))));
-    }
     match next(&seen.handoff, &agents, with.retries) {
         Next::Offer { to } => Ok(vec![seen.offer(&to)]),
-        Next::Again { to } => again(call, &seen, &to),
+        Next::Again { to } => Ok(vec![seen.again(&to)]),
         Next::Transfer { to } => Ok(seen.transfer(&to)),
         Next::Escalate { why } => escalated(call, &seen, &agents, &why),
         Next::Nothing => Err(Stop::Pass(format!("`{}` waits for an answer, or is done", request.request_id))),
@@ -127,6 +129,21 @@ fn seen(call: &Call, with: &With) -> Result<Option<(Seen, bool)>, Stop> {
     let owner = tasks.with_trailing_token(handoff.request.task.as_str()).with_trailing_token("owner");
     let is_late = member.as_deref() == Some("timeout_ms");
     Ok(Some((Seen { handoff, handoffs, place, owner }, is_late)))
+}
+
+/// Why nothing follows a handoff any more that was not taken, if that is so: it was asked for again, or given back.
+fn goes_on_elsewhere(call: &Call, seen: &Seen) -> Result<Option<String>, Stop> {
+    let id = &seen.handoff.request.request_id;
+    match seen.handoff.state {
+        State::Pending | State::Accepted | State::Completed => return Ok(None),
+        State::Rejected | State::Expired => {}
+    }
+    let next = seen.handoff.next_id();
+    if standing(call, seen.handoffs.with_trailing_token(next.as_str()).as_str())?.is_some() {
+        return Ok(Some(format!("`{next}` was made already")));
+    }
+    let is_returned = standing(call, seen.place.with_trailing_token("returned").as_str())?.is_some();
+    Ok(is_returned.then(|| format!("`{id}` was given back already")))
 }
 
 /// Another handoff of the same piece of work that is not over, of however many.
@@ -152,16 +169,6 @@ fn below(place: &Pointer, collection: &Pointer) -> Option<(String, Option<String
     Some((tokens.next()?, tokens.next()))
 }
 
-/// The patch that makes the same request once more, unless that was done.
-fn again(call: &Call, seen: &Seen, to: &str) -> Result<Vec<Value>, Stop> {
-    let again = seen.handoff.again(to);
-    let place = seen.handoffs.with_trailing_token(again.request.request_id.as_str());
-    if read::<Value>(call, place.as_str())?.is_some() {
-        return Err(Stop::Pass(format!("`{}` was made already", again.request.request_id)));
-    }
-    Ok(vec![json!({"op": "add", "path": place, "value": again})])
-}
-
 /// What a person has said of it, or the question.
 fn escalated(call: &Call, seen: &Seen, agents: &Agents, why: &str) -> Result<Vec<Value>, Stop> {
     let request = &seen.handoff.request;
@@ -169,9 +176,6 @@ fn escalated(call: &Call, seen: &Seen, agents: &Agents, why: &str) -> Result<Vec
         let mut required = request.capabilities_required.iter();
         **name != request.from_agent && required.all(|wanted| agents[*name].contains(wanted))
     };
-    if read::<Value>(call, seen.place.with_trailing_token("returned").as_str())?.is_some() {
-        return Err(Stop::Pass(format!("`{}` was given back already", request.request_id)));
-    }
     let mut choices: Vec<String> = agents.keys().filter(can).take(NAMED_MAX).cloned().collect();
     choices.push(GIVE_BACK.to_owned());
     let Some(answered) = call.shown.answers().last() else {
@@ -183,7 +187,7 @@ fn escalated(call: &Call, seen: &Seen, agents: &Agents, why: &str) -> Result<Vec
         (GIVE_BACK, State::Pending) => Ok(seen.given_back(Some((answered.by.as_str(), why)))),
         (GIVE_BACK, _) => Ok(seen.given_back(None)),
         (to, State::Pending) => Ok(vec![seen.offer(to)]),
-        (to, _) => again(call, seen, to),
+        (to, _) => Ok(vec![seen.again(to)]),
     }
 }
 
@@ -194,6 +198,12 @@ impl Seen {
 
     fn offer(&self, to: &str) -> Value {
         json!({"op": "add", "path": self.place.with_trailing_token("to"), "value": to})
+    }
+
+    /// The same request once more, to somebody.
+    fn again(&self, to: &str) -> Value {
+        let place = self.handoffs.with_trailing_token(self.handoff.next_id().as_str());
+        json!({"op": "add", "path": place, "value": self.handoff.again(to)})
     }
 
     /// From this commit on the work is another's, and the handoff done: in one patch, so that there is nothing in between.

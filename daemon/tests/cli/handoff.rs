@@ -159,10 +159,9 @@ fn what_everybody_refuses_is_given_back_and_so_is_what_cannot_be_used() {
     assert_eq!((&last["returned"], &last["rejection"]["by"]), (&json!("ada"), &json!("cyd")));
     assert_eq!(done["state"]["tasks"]["ticket"]["answer"], "Then I do it myself.");
 
-    // A text that is none: nobody is asked, and the role says why.
-    let context = "context: {content_type: application/json, content: {invoice";
-    let broken = "context: {content_type: text/plain, content: {invoice";
-    let sandbox = changed(&[("              state: PENDING\n", again), (context, broken)]);
+    // It says nothing: nobody is asked, and the role says why.
+    let silent = ("reason: It is about an invoice.", "reason: \" \"");
+    let sandbox = changed(&[("              state: PENDING\n", again), silent]);
     let done = sandbox.run(&RUN).exits(0).json();
     let only = &done["state"]["handoffs"]["h1"];
     assert_eq!((&only["state"], &only["returned"], only.get("to")), (&json!("REJECTED"), &json!("ada"), None));
@@ -208,6 +207,66 @@ fn a_piece_of_work_is_handed_over_once_at_a_time() {
     let reason = first["rejection"]["reason"].as_str().expect("a reason");
     assert!(reason.contains("being handed over already, by `h2`"), "{reason}");
     assert_eq!((&second["state"], &second["to"]), (&json!("COMPLETED"), &json!("cyd")), "{ran}");
+}
+
+#[test]
+fn what_a_person_gives_to_somebody_is_given_back_while_another_request_is_under_way() {
+    // All refuse the first, and a person is asked. Meanwhile its owner asks for what nobody can, so another question waits.
+    let also = "              state: PENDING\n      - - op: add\n          path: /handoffs/h2\n          value: {request_id: h2, from_agent: ada, reason: To be sure., capabilities_required: [law], timeout_ms: 600000, context: {content_type: text/plain, content: \"\"}, task: ticket, state: PENDING}\n      - {pass: It is mine still.}\n      - [{op: add, path: /tasks/ticket/answer, value: Then I do it myself.}]\n";
+    let refuses = "      - - {op: replace, path: /handoffs/h1.2/state, value: REJECTED}\n        - {op: add, path: /handoffs/h1.2/rejection, value: {by: cyd, reason: Neither is it mine.}}\n";
+    let sandbox = changed(&[
+        ("              state: PENDING\n", also),
+        ("      - [{op: replace, path: /handoffs/h1.2/state, value: ACCEPTED}]\n", refuses),
+        (
+            "    description: Answers what can be answered at once.\n",
+            "    description: Answers what can be answered at once.\n    pass: true\n",
+        ),
+        ("\nrules:\n", "\nrules:\n  - {name: more, trigger: manual, run: ada}\n"),
+    ]);
+    let (first, _) = question(&sandbox.run(&RUN).exits(5).json());
+    let ran = sandbox.run(&["--output", "json", "signal", "last", "more"]).exits(5).json();
+    assert_eq!(ran["state"]["handoffs"]["h2"]["state"], "PENDING", "the first is over, as nobody takes it: {ran}");
+    let ran = sandbox.run(&["--output", "json", "answer", "last", &first, "--text", "bob"]).exits(5).json();
+    let handoffs = &ran["state"]["handoffs"];
+    assert!(handoffs.get("h1.3").is_none(), "it is not handed over twice at once: {handoffs}");
+    assert_eq!(handoffs["h1.2"]["returned"], "ada", "{handoffs}");
+    let (second, _) = question(&ran);
+    let done = sandbox.run(&["--output", "json", "answer", "last", &second, "--text", "give it back"]).exits(0).json();
+    assert_eq!(done["state"]["handoffs"]["h2"]["returned"], "ada", "{done}");
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_request_for_what_is_anothers_by_then_is_given_back() {
+    // Whoever asks for it gives the work away in the same breath, past all handoffs.
+    let gives = "              state: PENDING\n          - {op: replace, path: /tasks/ticket/owner, value: cyd}\n      - {pass: It is not mine.}\n";
+    let sandbox = changed(&[
+        ("              state: PENDING\n", gives),
+        (
+            "    description: Answers what can be answered at once.\n",
+            "    description: Answers what can be answered at once.\n    pass: true\n",
+        ),
+        (
+            "        value: {$ref: \"#/$defs/handoff-request\", properties: {from_agent: {const: ada}}}\n",
+            "        value: {$ref: \"#/$defs/handoff-request\", properties: {from_agent: {const: ada}}}\n      - {path: /tasks/*/owner, ops: [replace]}\n",
+        ),
+        ("      - [{op: replace, path: /handoffs/h1.2/state, value: ACCEPTED}]\n", ""),
+        // Whose work it is does it once the request is over.
+        (
+            "trigger: {op: replace, path: /tasks/*/owner}, run: {group: agents, at: \"\"}",
+            "trigger: {op: add, path: /handoffs/*/returned}, run: cyd",
+        ),
+    ]);
+    let done = sandbox.run(&RUN).exits(0).json();
+    let only = &done["state"]["handoffs"]["h1"];
+    assert_eq!(
+        (&only["state"], &only["returned"], only.get("to")),
+        (&json!("REJECTED"), &json!("ada"), None),
+        "{done}"
+    );
+    let rejection = json!({"by": "handoffs", "reason": "`ticket` is not the work of `ada` any more"});
+    assert_eq!(only["rejection"], rejection);
+    sandbox.run(&["replay", "last"]).exits(0);
 }
 
 #[test]

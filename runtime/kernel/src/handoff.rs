@@ -16,7 +16,7 @@ use crate::rejection::coded;
 pub use request::{
     CAPABILITIES_MAX, CONTENT_BYTES_MAX, Context, NAME_CHARS_MAX, REASON_CHARS_MAX, Request, TIMEOUT_MS_MAX,
 };
-pub use route::{Agents, Next, next, pending, route};
+pub use route::{Agents, Next, Work, next, overtaken, pending, route};
 
 coded! {
     /// How far a handoff is (W50).
@@ -203,11 +203,16 @@ impl Handoff {
     /// the attempt.
     #[must_use]
     pub fn again(&self, to: impl Into<String>) -> Self {
-        let first = self.first.as_ref().unwrap_or(&self.request.request_id);
+        let request = Request { request_id: self.next_id(), ..self.request.clone() };
+        let first = Some(self.first.as_ref().unwrap_or(&self.request.request_id).clone());
         let attempt = self.attempt.saturating_add(1);
-        let request = Request { request_id: format!("{first}.{attempt}"), ..self.request.clone() };
-        let first = Some(first.clone());
         Self { tried: self.refused_by(), attempt, first, ..Self::new(request).offered(to) }
+    }
+
+    /// What the next request for the same is called.
+    pub fn next_id(&self) -> String {
+        let first = self.first.as_ref().unwrap_or(&self.request.request_id);
+        format!("{first}.{}", self.attempt.saturating_add(1))
     }
 
     /// Who has refused it, up to now.

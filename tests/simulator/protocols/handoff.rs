@@ -24,6 +24,9 @@ const GIVE_BACK: &str = "give it back";
 const RETRIES: usize = 2;
 /// From which request for the same on everybody takes what they are asked to.
 const INSISTING: usize = 4;
+/// How a request is called that is made while another one of the same work is taken.
+const ALSO: &str = "-also";
+
 /// What somebody does who is asked.
 #[derive(Clone, Copy)]
 enum Says {
@@ -183,13 +186,15 @@ fn outcome(play: &Play<'_>) -> Value {
     let state = play.state();
     let of = |collection: &str, members: [&str; 3]| -> Map<String, Value> {
         let all = state[collection].as_object().expect("an object").iter();
+        // Whether there was time to ask once more is chance.
+        let all = all.filter(|(name, _)| !name.ends_with(ALSO));
         all.map(|(name, value)| (name.clone(), json!(members.map(|member| &value[member])))).collect()
     };
     json!([of("tasks", ["owner", "log", "done"]), of("handoffs", ["state", "to", "returned"])])
 }
 
 /// Whoever has work hands it over as often as that is drawn, and then does it; who is asked answers as that is drawn; who
-/// has handed something over goes on with it all the same.
+/// has handed something over goes on with it all the same, and now and then asks once more before it is gone.
 fn seats(case: &Case, call: &Call) -> Value {
     let worker = call.worker.as_str();
     let woken_at = call.shown.woken_at().unwrap_or_default();
@@ -203,11 +208,17 @@ fn seats(case: &Case, call: &Call) -> Value {
             json!(begun.flat_map(|(task, work)| goes_on(case, worker, task, work)).collect::<Vec<_>>())
         }
         ["tasks", task, "owner"] => json!(goes_on(case, worker, task, &shown(&call.shown, &format!("/tasks/{task}")))),
+        ["handoffs", id, "returned"] if id.ends_with(ALSO) => json!([]),
         ["handoffs", id, "returned"] => {
             let task = handoff(id)["task"].as_str().expect("a name").to_owned();
             json!(goes_on(case, worker, &task, &shown(&call.shown, &format!("/tasks/{task}"))))
         }
         ["handoffs", id, "to"] => answers(case, worker, id, &handoff(id)),
+        ["handoffs", id, "state"] if call.shown.woken_by().is_some_and(|rule| rule.as_str() == "also") => {
+            let handoff = handoff(id);
+            let task = handoff["task"].as_str().expect("a name").to_owned();
+            json!(asks_also(case, worker, id, &handoff, &shown(&call.shown, &format!("/tasks/{task}"))))
+        }
         // It is over, and not this one's work any more.
         ["handoffs", id, "state"] if call.attempt == 1 => {
             let path = format!("/tasks/{}/work/-", handoff(id)["task"].as_str().expect("a name"));
@@ -238,13 +249,29 @@ fn goes_on(case: &Case, worker: &str, task: &str, work: &Value) -> Vec<Value> {
     ]
 }
 
+/// The same piece of work once more, while somebody else has taken it and does not have it yet.
+fn asks_also(case: &Case, worker: &str, id: &str, handoff: &Value, work: &Value) -> Vec<Value> {
+    let number = hop_of(handoff);
+    let task = handoff["task"].as_str().expect("a name");
+    let is_taken = handoff["state"] == "ACCEPTED" && work["owner"] == worker;
+    if !is_taken || case.piece(task).hops[number].person % 2 == 1 {
+        return Vec::new();
+    }
+    let also = format!("{}{ALSO}", id.replace('.', "-"));
+    let request = json!({
+        "request_id": also, "from_agent": worker, "reason": "To be sure.", "timeout_ms": 60_000, "task": task,
+        "state": "PENDING", "context": {"content_type": "text/plain", "content": "once more"},
+        "capabilities_required": [],
+    });
+    vec![json!({"op": "add", "path": format!("/handoffs/{also}"), "value": request})]
+}
+
 fn answers(case: &Case, worker: &str, id: &str, handoff: &Value) -> Value {
     // It is answered or over already.
     if handoff["state"] != "PENDING" || handoff["to"] != worker {
         return json!([]);
     }
-    let hop = handoff["context"]["content"]["hop"].as_u64().and_then(|number| usize::try_from(number).ok());
-    let hop = &case.piece(handoff["task"].as_str().expect("a name")).hops[hop.expect("few")];
+    let hop = &case.piece(handoff["task"].as_str().expect("a name")).hops[hop_of(handoff)];
     let attempt = handoff["attempt"].as_u64().map_or(1, |attempt| usize::try_from(attempt).expect("few"));
     let insists = handoff["tried"].as_array().is_some_and(|tried| tried.contains(&json!(worker)));
     let moves = |state: &str| json!({"op": "replace", "path": format!("/handoffs/{id}/state"), "value": state});
@@ -256,6 +283,12 @@ fn answers(case: &Case, worker: &str, id: &str, handoff: &Value) -> Value {
         }
         Says::Nothing => json!([]),
     }
+}
+
+/// The how-manieth time a piece of work is handed over by a request.
+fn hop_of(handoff: &Value) -> usize {
+    let number = handoff["context"]["content"]["hop"].as_u64();
+    number.and_then(|number| usize::try_from(number).ok()).expect("few")
 }
 
 /// A person is told who hands over what: "`a0` hands over `t1`: Hop 2. Who takes it?"
@@ -322,6 +355,8 @@ fn protocol(case: &Rc<Case>) -> Protocol {
             {"name": "go-on", "trigger": {"op": "replace", "path": "/tasks/*/owner"}, "run": {"group": "agents", "at": ""}},
             {"name": "still", "trigger": {"op": "replace", "path": "/handoffs/*/state"}, "run": {"group": "agents"},
              "when": "value == 'COMPLETED' && worker == state.handoffs[event.captures[0]].from_agent"},
+            {"name": "also", "trigger": {"op": "replace", "path": "/handoffs/*/state"}, "run": {"group": "agents"},
+             "when": "value == 'ACCEPTED' && worker == state.handoffs[event.captures[0]].from_agent"},
         ],
         // Who says nothing and who is refused is meant to be.
         "circuit": {
@@ -342,7 +377,7 @@ fn protocol(case: &Rc<Case>) -> Protocol {
 #[test]
 fn work_comes_to_whom_the_answers_say_whatever_dies() {
     let (mut boards, mut crashes) = (0, 0);
-    let (refused, completed) = (Cell::new(0), Cell::new(0));
+    let (refused, completed, also) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     for seed in 0..20 {
         let case = Rc::new(drawn(&mut Random::new(seed)));
@@ -361,6 +396,7 @@ fn work_comes_to_whom_the_answers_say_whatever_dies() {
             }
             refused.set(refused.get() + held.refused);
             completed.set(completed.get() + held.completed);
+            also.set(also.get() + held.also);
         };
         let (played, died) = in_all_worlds(&protocol(&case), 2, outcome, holds);
         boards += played;
@@ -372,8 +408,10 @@ fn work_comes_to_whom_the_answers_say_whatever_dies() {
     }
     let (refused, completed) = (refused.get(), completed.get());
     assert!(refused > completed / 2, "{refused} refusals after {completed} handoffs");
+    let also = also.get();
+    assert!(also > 0, "nothing was ever asked for once more before it was gone");
     say(&format!(
-        "simulated {boards} boards of handoffs with {crashes} crashes: {completed} completed, {refused} times refused after; \
-         to be: {seen:?}"
+        "simulated {boards} boards of handoffs with {crashes} crashes: {completed} completed, {refused} times refused after, \
+         {also} times asked for once more; to be: {seen:?}"
     ));
 }

@@ -19,6 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ProblemDocument;
 use super::protocols::{By, propose};
+use super::rooms::named;
 use crate::serve::access::Need;
 use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
@@ -36,9 +37,10 @@ pub(crate) struct Context {
 /// Work that is to be handed over. Members that are not known are left out of account.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct Requested {
-    /// Whose work it is; `from_agent` says the same.
-    #[serde(alias = "from_agent")]
-    worker: String,
+    /// Whose work it is. Required, unless `from_agent` says it.
+    worker: Option<String>,
+    /// The same as `worker`.
+    from_agent: Option<String>,
     /// The call that this answers, if it is one: a lease of the worker's.
     lease: Option<String>,
     /// Its id, which is new: letters, digits, `_` and `-`.
@@ -57,7 +59,8 @@ pub(crate) struct Requested {
     priority: i32,
     /// After so many milliseconds it expires.
     timeout_ms: u64,
-    /// What is known of the work.
+    /// What is known of the work; `context_snapshot` says the same.
+    #[serde(alias = "context_snapshot")]
     context: Context,
     /// The piece of work: its name in `/tasks`.
     task: String,
@@ -78,7 +81,8 @@ pub(crate) async fn request(
     key: Key,
     Body(requested): Body<Requested>,
 ) -> Answered<impl IntoResponse> {
-    let Requested { worker, lease, request_id, .. } = requested;
+    let Requested { worker, from_agent, lease, request_id, .. } = requested;
+    let worker = named(worker, from_agent, "from_agent")?;
     let value = json!({
         "request_id": request_id,
         "from_agent": worker,

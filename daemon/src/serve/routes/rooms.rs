@@ -40,7 +40,8 @@ pub(crate) struct Waited {
 /// What is decided over an artefact in a board's negotiation room
 ///
 /// `decision` never changes; `ruling` is what a person has said where the votes do not decide, or that none has in time;
-/// `outcome` is the last word, and `late_votes` are who voted after it. Where nothing is decided in time, the answer is 204.
+/// `outcome` is the last word, and `late_votes` are who voted after it. Where nothing is decided in time, the answer is 204; where
+/// nothing is even proposed by then, `no_such_artifact`.
 #[utoipa::path(get, path = "/v1/boards/{board}/room/decisions/{artifact}", tag = "protocols",
     params(("board" = String, Path), ("artifact" = String, Path), Waited),
     responses((status = 200, body = Object), (status = 204, description = "Nothing is decided yet"),
@@ -54,22 +55,26 @@ pub(crate) async fn decision(
     protocols::sees(&daemon, &caller, &board, waited.worker, READ).await?;
     let patience = waiting::patience(waited.wait)?;
     let ruled = waited.ruled;
-    let decided =
-        waiting::until(&daemon, &board, patience, move |document| match standing(document, &artifact, ruled) {
-            Ok(Standing::Open) => None,
-            Ok(Standing::Decided(told)) => Some(Ok(told)),
-            Err(why) => Some(Err(why)),
-        });
-    match decided.await?.transpose() {
-        Ok(Some(told)) => Ok(Json(told).into_response()),
-        Ok(None) => Ok(StatusCode::NO_CONTENT.into_response()),
+    let wanted = artifact.clone();
+    let decided = waiting::until(&daemon, &board, patience, move |document| match standing(document, &wanted, ruled) {
+        // It may still be proposed.
+        Ok(Standing::Open) | Err(NotThere::Artifact(_)) => None,
+        other => Some(other),
+    });
+    let standing = match decided.await? {
+        Some(standing) => standing,
+        None => waiting::now(&daemon, &board, move |document| standing(document, &artifact, ruled)).await?,
+    };
+    match standing {
+        Ok(Standing::Decided(told)) => Ok(Json(told).into_response()),
+        Ok(Standing::Open) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(why @ NotThere::Room) => Err(Problem::of(Code::NoRoom, why.to_string())),
         Err(why @ NotThere::Artifact(_)) => Err(Problem::of(Code::NoSuchArtifact, why.to_string())),
     }
 }
 
 /// In whose name something is said: `worker` here, and a name of SW4RM's for the same.
-fn named(worker: Option<String>, named: Option<String>, name: &str) -> Answered<String> {
+pub(super) fn named(worker: Option<String>, named: Option<String>, name: &str) -> Answered<String> {
     match (worker, named) {
         (Some(worker), Some(named)) if worker != named => Err(Problem::of(
             Code::BadBody,

@@ -102,6 +102,31 @@ pub fn next(handoff: &Handoff, agents: &Agents, retries: u32) -> Next {
     }
 }
 
+/// How it stands with the work of a handoff.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Work<'w> {
+    /// Whose it is, if it is there.
+    pub owner: Option<&'w str>,
+    /// Another handoff of it that is not over.
+    pub under_way: Option<&'w str>,
+}
+
+/// Why a handoff goes no further, whoever could take it: its work is another's by now, or is handed over by another request.
+/// One that was taken goes on: what is accepted is transferred. So does one that somebody is asked: the other is given back.
+pub fn overtaken(handoff: &Handoff, work: Work<'_>) -> Option<String> {
+    let Handoff { request: Request { task, from_agent, .. }, state, to, .. } = handoff;
+    match (state, to) {
+        (State::Accepted | State::Completed, _) => None,
+        (State::Pending | State::Rejected | State::Expired, _) if work.owner != Some(from_agent.as_str()) => {
+            Some(format!("`{task}` is not the work of `{from_agent}` any more"))
+        }
+        (State::Pending, Some(_)) => None,
+        (State::Pending, None) | (State::Rejected | State::Expired, _) => {
+            work.under_way.map(|other| format!("`{task}` is being handed over already, by `{other}`"))
+        }
+    }
+}
+
 /// How many of the requests for the same, up to this one, nobody has answered.
 fn unanswered(handoff: &Handoff) -> u32 {
     handoff.attempt.saturating_sub(u32::try_from(handoff.tried.len()).unwrap_or(u32::MAX))

@@ -135,6 +135,28 @@ fn who_refuses_is_not_asked_again_and_in_the_end_a_person_is() {
 }
 
 #[test]
+fn what_is_anothers_by_now_or_handed_over_by_another_request_goes_no_further() {
+    let here = Work { owner: Some("ada"), under_way: None };
+    let gone = Work { owner: Some("cyd"), under_way: None };
+    let twice = Work { owner: Some("ada"), under_way: Some("h2") };
+    let new = Handoff::new(request(json!({"task": "ticket"})));
+    let asked = new.clone().offered("bob");
+    let refused = asked.clone().rejected("bob", "busy").expect("it may");
+    let late = asked.clone().expired().expect("it may");
+    let taken = asked.clone().accepted("bob", &BTreeSet::new()).expect("it may");
+    let done = taken.clone().completed().expect("it may");
+    let all = [&new, &asked, &refused, &late, &taken, &done];
+    assert!(all.iter().all(|handoff| overtaken(handoff, here).is_none()));
+    let told = |work: Work<'_>| all.map(|handoff| overtaken(handoff, work));
+    let is_gone = Some("`ticket` is not the work of `ada` any more".to_owned());
+    assert_eq!(told(gone), [is_gone.clone(), is_gone.clone(), is_gone.clone(), is_gone, None, None]);
+    let is_twice = Some("`ticket` is being handed over already, by `h2`".to_owned());
+    let asked_goes_on = None;
+    assert_eq!(told(twice), [is_twice.clone(), asked_goes_on, is_twice.clone(), is_twice, None, None]);
+    assert!(overtaken(&new, Work::default()).is_some(), "nobody hands over what is not there");
+}
+
+#[test]
 fn what_expires_is_asked_for_so_often_and_then_of_a_person() {
     let all = agents(json!({"ada": [], "bob": []}));
     let mut handoff = Handoff::new(request(json!({}))).offered("bob").expired().expect("it may");

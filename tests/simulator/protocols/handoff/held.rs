@@ -7,7 +7,7 @@ use patchboard_kernel::rejection::Code;
 use serde_json::{Map, Value};
 
 use super::super::{Play, World};
-use super::{Case, named};
+use super::{ALSO, Case, named};
 
 /// Every move there is.
 const MOVES: [(&str, &str); 4] =
@@ -24,13 +24,15 @@ pub(super) struct Held<'c> {
     pub(super) refused: u64,
     /// How often it was handed over.
     pub(super) completed: u64,
+    /// How often it was asked for once more before it was gone.
+    pub(super) also: u64,
 }
 
 impl<'c> Held<'c> {
     /// Goes through the records of a play.
     pub(super) fn of(case: &'c Case, play: &Play<'_>) -> Self {
-        let mut held =
-            Self { case, seed: play.seed, said: Vec::new(), questions: Vec::new(), refused: 0, completed: 0 };
+        let (said, questions) = (Vec::new(), Vec::new());
+        let mut held = Self { case, seed: play.seed, said, questions, refused: 0, completed: 0, also: 0 };
         let mut board = play.first();
         let mut before = board.state().root().to_value();
         for record in &play.records[1..] {
@@ -92,7 +94,11 @@ impl<'c> Held<'c> {
             {
                 self.asked(id, handoff, to.as_str().expect("a name"), &old);
             }
-            *open.entry(task).or_default() += u64::from(matches!(state, "PENDING" | "ACCEPTED"));
+            // Of what was asked for meanwhile nobody is asked: it is given back.
+            self.also += u64::from(id.ends_with(ALSO) && !old.contains_key(id));
+            assert!(!id.ends_with(ALSO) || handoff.get("to").is_none(), "SEED={seed}: {id} is handed over: {handoff}");
+            let is_open = matches!(state, "PENDING" | "ACCEPTED") && !id.ends_with(ALSO);
+            *open.entry(task).or_default() += u64::from(is_open);
         }
         assert!(old.keys().all(|id| new.contains_key(id)), "SEED={seed}: a handoff is gone");
         for (task, open) in open {
