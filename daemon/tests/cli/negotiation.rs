@@ -313,6 +313,13 @@ fn a_person_is_asked_between_rounds() {
         question["question"].as_str().is_some_and(|text| text.contains("Round 1") && text.contains("steel")),
         "{question}"
     );
+    let shown = [
+        "\nThe draft is of seller (application/json).",
+        "\narbiter: score 0.4; notes: good for the seller only",
+        "\nThe draft: {\"days\":10,\"price\":120}",
+    ];
+    let text = question["question"].as_str().expect("a text");
+    assert!(text.ends_with(&shown.concat()), "whoever takes a draft is shown it: {text}");
     let refused = answer(&sandbox, &asked(&first), "perhaps").exits(2).error();
     assert_eq!(refused["code"], "answer_not_offered");
     let second = answer(&sandbox, &asked(&first), "continue").exits(5).json();

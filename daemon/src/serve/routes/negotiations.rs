@@ -60,15 +60,19 @@ pub(crate) struct Waited {
     #[serde(default)]
     #[param(maximum = 60)]
     wait: u64,
-    /// As which worker: one whose contract lets it read the negotiation. For who sits in its seat alone.
+    /// As which worker: one whose contract lets it read the negotiation's policy, rounds, versions and reports. For who sits in its
+    /// seat alone.
     worker: Option<String>,
 }
+
+/// What of a document is told; the end only to who may read the events as well.
+const READ: &[&str] = &["/negotiation/policy", "/negotiation/rounds", "/negotiation/versions", "/negotiation/reports"];
 
 /// How a board's negotiation stands
 ///
 /// `status` is NEW, OPEN, DECIDED or ABORTED; `policy` what it goes by; `round` the last that has begun, with whose `turn` it is;
-/// `version` the draft that counts in it; `end` the event that ended it, and `decision` the report of why. With `wait` the
-/// answer comes when it is over or the time is.
+/// `version` the draft that counts in it; `end` the event that ended it, for who may read the events, and `decision` the report of
+/// why. With `wait` the answer comes when it is over, which is once that report is there, or the time is.
 #[utoipa::path(get, path = "/v1/boards/{board}/negotiation", tag = "protocols", params(("board" = String, Path), Waited),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn show(
@@ -77,10 +81,12 @@ pub(crate) async fn show(
     BoardPath(board): BoardPath,
     Asked(waited): Asked<Waited>,
 ) -> Answered<Json<Value>> {
-    sees(&daemon, &caller, &board, waited.worker, &["/negotiation"]).await?;
+    sees(&daemon, &caller, &board, waited.worker.clone(), READ).await?;
+    let reads_events = sees(&daemon, &caller, &board, waited.worker, &["/negotiation/events"]).await.is_ok();
     let patience = waiting::patience(waited.wait)?;
+    // Who says `abort` does not say why it is over: that is the next commit.
     let over = waiting::until(&daemon, &board, patience, |document| match standing(document) {
-        Some(told) if told["end"].is_null() => None,
+        Some(told) if told["end"].is_null() || told["decision"].is_null() => None,
         over => Some(over),
     });
     let told = match over.await? {
@@ -88,7 +94,13 @@ pub(crate) async fn show(
         // The time is over, and the negotiation is not.
         None => waiting::now(&daemon, &board, standing).await?,
     };
-    told.map(Json).ok_or_else(|| {
+    let seen = |mut told: Value| {
+        if !reads_events {
+            told["end"] = Value::Null;
+        }
+        Json(told)
+    };
+    told.map(seen).ok_or_else(|| {
         Problem::of(Code::NoNegotiation, "the board has no negotiation")
             .help("a blueprint has one by fragments/negotiation.yaml: docs/negotiation.md")
     })

@@ -302,7 +302,8 @@ impl Work<'_> {
                 }
                 Next::Pause(pause) => {
                     let topic = self.opened.as_ref().map(|opened| opened.topic.as_str()).unwrap_or_default();
-                    let question = words::question(topic, policy, &rounds, pause);
+                    let heard = self.judgement(round).map(|is| is.evaluations.as_slice()).unwrap_or_default();
+                    let question = words::question(topic, policy, &rounds, pause, self.version(), heard);
                     let Some(word) = word(&question, round, woken) else { return Ok(Some(question)) };
                     self.add(Added::Report(Report::Person(word)));
                     continue;

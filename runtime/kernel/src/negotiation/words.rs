@@ -1,15 +1,34 @@
 //! What persons read of a negotiation: questions, why it goes on, and why it ended.
 
-use super::report::{DecidedBy, Version};
+use serde_json::Value;
+
+use super::report::{DecidedBy, Heard, Version};
 use super::state::Question;
 use super::stop::{self, Pause, Round, Said};
 use super::{EVENTS_MAX, Policy, StopReason};
+use crate::canonical;
 
+/// Characters of a question, as many as one may have.
+const QUESTION_CHARS_MAX: usize = 2000;
 /// Characters of a topic in a question.
 const TOPIC_CHARS_MAX: usize = 100;
+/// Characters of a name, and of a content type.
+const NAME_CHARS_MAX: usize = 100;
+/// Characters of what an evaluator notes.
+const NOTES_CHARS_MAX: usize = 240;
+/// Characters of all evaluations together, but for the sentence that says how many are left out.
+const HEARD_CHARS_MAX: usize = 800;
 
-/// What a person is asked after a round.
-pub(super) fn question(topic: &str, policy: &Policy, rounds: &[Round], pause: Pause) -> Question {
+/// What a person is asked after a round: a line each for what is asked, whose draft it is and every evaluation, and the draft
+/// with the characters that are left.
+pub(super) fn question(
+    topic: &str,
+    policy: &Policy,
+    rounds: &[Round],
+    pause: Pause,
+    version: Option<&Version>,
+    heard: &[Heard],
+) -> Question {
     let score = rounds.last().and_then(|round| round.score).unwrap_or_default();
     let what = match pause {
         Pause::BetweenRounds => {
@@ -19,14 +38,63 @@ pub(super) fn question(topic: &str, policy: &Policy, rounds: &[Round], pause: Pa
             "Is its draft taken (accept), shall there be another round (continue), or is it over (stop)?"
         }
     };
-    let topic: String = topic.chars().take(TOPIC_CHARS_MAX).collect();
-    let text = format!(
-        "Round {} of the negotiation about \"{topic}\" has a score of {}; {} is good enough. {what}",
+    let mut text = format!(
+        "Round {} of the negotiation about \"{}\" has a score of {}; {} is good enough. {what}",
         rounds.len(),
+        one_line(topic, TOPIC_CHARS_MAX),
         short(score),
         short(policy.score_threshold)
     );
+    if let Some(Version { from, ct, content, .. }) = version {
+        let [from, ct] = [from, ct].map(|name| one_line(name, NAME_CHARS_MAX));
+        text.push_str(&format!("\nThe draft is of {from} ({ct})."));
+        text.push_str(&evaluations(heard));
+        let left = QUESTION_CHARS_MAX.saturating_sub(text.chars().count());
+        text.push_str(&draft(content.as_ref(), left));
+    }
     Question { text, choices: Said::ALL.map(|(choice, _)| choice.to_owned()).to_vec() }
+}
+
+/// What evaluators think, in a line each.
+fn evaluations(heard: &[Heard]) -> String {
+    let mut lines = String::new();
+    for (at, Heard { from, score, notes }) in heard.iter().enumerate() {
+        let notes = one_line(notes, NOTES_CHARS_MAX);
+        let notes = if notes.is_empty() { notes } else { format!("; notes: {notes}") };
+        let line = format!("\n{}: score {}{notes}", one_line(from, NAME_CHARS_MAX), short(*score));
+        if lines.chars().count() + line.chars().count() > HEARD_CHARS_MAX {
+            return format!("{lines}\n{} more left out here.", heard.len() - at);
+        }
+        lines.push_str(&line);
+    }
+    lines
+}
+
+/// A draft in a line of its own of at most so many characters, which says if it is not all of it.
+fn draft(content: Option<&Value>, chars_max: usize) -> String {
+    let Some(content) = content else { return "\nThe draft is neither JSON nor a text.".to_owned() };
+    let text = content.as_str().map_or_else(|| canonical::to_string(content), str::to_owned);
+    let text = one_line(&text, usize::MAX);
+    let whole = format!("\nThe draft: {text}");
+    if whole.chars().count() <= chars_max {
+        return whole;
+    }
+    let head = format!("\nThe draft, cut (it has {} characters): ", text.chars().count());
+    let left = chars_max.saturating_sub(head.chars().count());
+    format!("{head}{}", one_line(&text, left))
+}
+
+/// One line of at most `max` characters: control characters and runs of white space become one space each, because the text
+/// was written by strangers and is shown to people.
+fn one_line(text: &str, max: usize) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let mut chars = words.flat_map(|word| std::iter::once(' ').chain(word.chars())).skip(1);
+    let mut line: String = chars.by_ref().take(max).collect();
+    if chars.next().is_some() {
+        line.pop();
+        line.push('…');
+    }
+    line
 }
 
 /// Why a version was taken.
@@ -102,4 +170,59 @@ pub(super) fn why_aborted(policy: &Policy, rounds: &[Round], reason: StopReason)
 fn short(number: f64) -> String {
     let text = format!("{number:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::id::Timestamp;
+
+    fn asked(content: Option<Value>, heard: &[Heard]) -> String {
+        let version = Version {
+            n: 1,
+            event: 2,
+            from: "ann".to_owned(),
+            ct: "application/json".to_owned(),
+            at: Timestamp::default(),
+            content,
+            checks: Vec::new(),
+        };
+        let policy = Policy::default();
+        question("steel\nand iron", &policy, &[], Pause::FinalAccept, Some(&version), heard).text
+    }
+
+    fn heard(from: &str, notes: &str) -> Heard {
+        Heard { from: from.to_owned(), score: 0.4, notes: notes.to_owned() }
+    }
+
+    #[test]
+    fn a_person_is_shown_the_draft_whose_it_is_and_what_was_thought_of_it() {
+        let text = asked(Some(json!({"b": 1, "a": "x\ny"})), &[heard("eve", "good for\none side"), heard("fay", " ")]);
+        let (first, rest) = text.split_once('\n').expect("lines");
+        assert!(
+            first.starts_with("Round 0 of the negotiation about \"steel and iron\" has a score of 0; 0.8"),
+            "{text}"
+        );
+        assert_eq!(
+            rest,
+            "The draft is of ann (application/json).\neve: score 0.4; notes: good for one side\nfay: score 0.4\n\
+             The draft: {\"a\":\"x\\ny\",\"b\":1}"
+        );
+        assert!(asked(Some(json!("a text\tof its own")), &[]).ends_with("\nThe draft: a text of its own"));
+        assert!(asked(None, &[]).ends_with("\nThe draft is neither JSON nor a text."));
+    }
+
+    #[test]
+    fn however_much_is_said_a_question_is_no_longer_than_one_may_be() {
+        let all: Vec<Heard> =
+            (0..64).map(|n| heard(&format!("{}{n}", "e".repeat(120)), &"w".repeat(100_000))).collect();
+        let long = asked(Some(json!("d".repeat(65_536))), &all);
+        assert_eq!(long.chars().count(), QUESTION_CHARS_MAX, "{long}");
+        assert!(long.contains(" more left out here.\nThe draft, cut (it has 65536 characters): ddd"), "{long}");
+        assert!(long.matches("score 0.4").count() >= 2, "{long}");
+        let short = asked(Some(json!("d".repeat(65_536))), &[]);
+        assert!(short.matches('d').count() > 1600, "what evaluations leave is the draft's: {short}");
+    }
 }
