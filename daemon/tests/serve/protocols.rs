@@ -1,8 +1,9 @@
 //! Handoffs, workflows and artefacts over HTTP: the shipped blueprints, with agents that are processes outside.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::daemon::Daemon;
+use crate::daemon::{Answer, Daemon};
 
 /// A shipped blueprint with its fragments in one document.
 fn whole(daemon: &Daemon, name: &str) -> Value {
@@ -124,6 +125,29 @@ async fn a_request_of_the_protocol_names_its_agent_and_may_say_more() {
     assert_eq!((&seen["from_agent"], &seen["x-trace"]), (&json!("ada"), &Value::Null));
     let nobodys = json!({"request_id": "h2"});
     daemon.post(&format!("{board}/handoffs"), &nobodys).await.refuses(422, "bad_body");
+    // Both names may be there if they say the same.
+    let asks = |id: &str, changes: Value| {
+        let mut asked = request.clone();
+        asked["request_id"] = id.into();
+        asked.as_object_mut().expect("an object").extend(changes.as_object().expect("members").clone());
+        asked
+    };
+    let path = format!("{board}/handoffs");
+    daemon.post(&path, &asks("h2", json!({"worker": "bob"}))).await.refuses(422, "bad_body");
+    let mut snapshot = asks("h2", json!({"worker": "ada"}));
+    let context = snapshot.as_object_mut().expect("an object").remove("context").expect("it is there");
+    snapshot["context_snapshot"] = context;
+    daemon.post(&path, &snapshot).await.is(200);
+    assert_eq!(daemon.get(&format!("{path}/h2")).await.is(200)["context"]["content"], "March");
+    // What the content is, is looked at before anything is recorded.
+    let with = |id: &str, content_type: &str, content: Value| {
+        asks(id, json!({"context": {"content_type": content_type, "content": content}}))
+    };
+    for (content_type, content) in [("image/png", json!("%")), ("text/plain", json!({}))] {
+        daemon.post(&path, &with("h3", content_type, content)).await.refuses(422, "handoff_bad_context");
+    }
+    daemon.post(&path, &with("h3", "image/png", json!("aGk="))).await.is(200);
+    daemon.post(&path, &with("h4", "application/problem+json", json!([]))).await.is(200);
 }
 
 #[tokio::test]
@@ -160,7 +184,7 @@ async fn a_workflow_is_checked_run_waited_for_and_resumed() {
     assert!(failed["nodes"]["a"]["error"].is_string() && failed["nodes"]["b"]["status"] == "PENDING", "{failed}");
     daemon.until(board.rsplit('/').next().expect("an id"), "quiescent").await;
     let resume = format!("{board}/workflow/resume");
-    daemon.post(&resume, &json!({"node": "c"})).await.is(422);
+    daemon.post(&resume, &json!({"node": "c"})).await.refuses(422, "workflow_unknown_node");
     daemon.post_once(&resume, &json!({"node": "a"}), "again").await.is(202);
     assert!(daemon.post_once(&resume, &json!({"node": "a"}), "again").await.is_replayed());
     daemon.until(board.rsplit('/').next().expect("an id"), "done").await;
@@ -169,6 +193,95 @@ async fn a_workflow_is_checked_run_waited_for_and_resumed() {
 
     let plain = daemon.board().await;
     daemon.get(&format!("/v1/boards/{plain}/workflow")).await.refuses(404, "no_workflow");
+}
+
+#[tokio::test]
+async fn a_workflow_is_not_resumed_from_what_is_running() {
+    let daemon = Daemon::new();
+    let worker = json!({"agent": "remote", "limits": {"timeout": "1h"}});
+    let blueprint = json!({"blueprint": 1, "name": "w", "description": "A workflow.",
+        "workflow": {"nodes": {"a": {}, "b": {"dependencies": ["a"]}}}, "workers": {"a": worker, "b": worker}});
+    let board = made(&daemon, &blueprint, &Value::Null).await;
+    let resume = format!("{board}/workflow/resume");
+    let does = async |node: &str| {
+        let lease = lease(&daemon, &board, node).await;
+        let patch = json!([{"op": "add", "path": format!("/workflow/nodes/{node}/output"), "value": {}}]);
+        let path = format!("{board}/leases/{}/answer", lease.as_str().expect("a lease"));
+        daemon.post(&path, &json!({"worker": node, "patch": patch})).await.is(200);
+    };
+    does("a").await;
+    let first = lease(&daemon, &board, "b").await;
+    let before = daemon.get(&board).await.is(200);
+    assert!(before["head"].is_object(), "{before}");
+    // `b` is RUNNING, and would be done again with `a`.
+    for node in ["a", "b"] {
+        daemon.post(&resume, &json!({"node": node})).await.refuses(409, "workflow_illegal_move");
+        daemon.post_once(&resume, &json!({"node": node}), node).await.refuses(409, "workflow_illegal_move");
+    }
+    assert_eq!(daemon.get(&board).await.is(200)["head"], before["head"], "nothing was recorded");
+    let path = format!("{board}/leases/{}/failure", first.as_str().expect("a lease"));
+    let failed = json!({"worker": "b", "code": "refused", "message": "not today"});
+    daemon.post(&path, &failed).await.is(200);
+    daemon.until(board.rsplit('/').next().expect("an id"), "quiescent").await;
+    // What was refused may be asked under the same key; a repetition is told what the first was.
+    daemon.post_once(&resume, &json!({"node": "b"}), "b").await.is(202);
+    lease(&daemon, &board, "b").await;
+    assert!(daemon.post_once(&resume, &json!({"node": "b"}), "b").await.is_replayed(), "although it is RUNNING");
+}
+
+/// A board of a blueprint where everybody needs a token, with one that may do everything.
+async fn guarded(change: impl FnOnce(&Daemon) -> (Value, Value)) -> (Daemon, String, String) {
+    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let admin = daemon.token("admin");
+    let (blueprint, request) = change(&daemon);
+    daemon.start();
+    let made = json!({"blueprint": blueprint, "request": request});
+    let made = daemon.post_with("/v1/boards", &made, &[("authorization", &format!("Bearer {admin}"))]).await.is(201);
+    (daemon, made["board"].as_str().expect("an id").to_owned(), admin)
+}
+
+async fn seen(daemon: &Daemon, token: &str, path: &str) -> Answer {
+    daemon.request(Method::GET, path, &[("authorization", &format!("Bearer {token}"))], None).await
+}
+
+#[tokio::test]
+async fn who_sits_in_a_seat_is_told_how_a_negotiation_stands() {
+    let of_negotiation = |daemon: &Daemon| (whole(daemon, "negotiation.yaml"), json!({"topic": "steel"}));
+    let (daemon, board, admin) = guarded(of_negotiation).await;
+    let buyer = daemon.token(&format!("seat:{board}/buyer"));
+    let path = |query: &str| format!("/v1/boards/{board}/negotiation?wait=30{query}");
+    let over = seen(&daemon, &buyer, &path("&worker=buyer")).await.is(200);
+    assert_eq!((&over["status"], &over["decision"]["outcome"]), (&json!("DECIDED"), &json!("accepted")), "{over}");
+    assert_eq!(over["version"]["content"]["price"], 90);
+    assert_eq!(over["end"], Value::Null, "it may not read the events");
+    assert_eq!(seen(&daemon, &admin, &path("")).await.is(200)["end"]["kind"], "decide");
+    seen(&daemon, &buyer, &path("")).await.refuses(403, "forbidden");
+    seen(&daemon, &buyer, &path("&worker=seller")).await.refuses(403, "forbidden");
+    let person = daemon.token(&format!("seat:{board}/person"));
+    seen(&daemon, &person, &path("&worker=person")).await.refuses(403, "forbidden");
+}
+
+#[tokio::test]
+async fn who_sits_in_a_seat_is_told_how_a_workflow_stands() {
+    let of_workflow = |_: &Daemon| {
+        let output = json!([{"op": "add", "path": "/workflow/nodes/a/output", "value": {}}]);
+        let workers = json!({
+            "a": {"agent": "script", "script": [output]},
+            "clerk": {"agent": "remote", "reads": ["/workflow/status", "/workflow/nodes", "/workflow/data"]},
+        });
+        let rules = json!([{"name": "look", "trigger": "manual", "run": "clerk"}]);
+        let blueprint = json!({"blueprint": 1, "name": "w", "description": "A workflow.", "workflow": {"nodes": {"a": {}}},
+            "workers": workers, "rules": rules});
+        (blueprint, Value::Null)
+    };
+    let (daemon, board, _) = guarded(of_workflow).await;
+    let seat = |worker: &str| daemon.token(&format!("seat:{board}/{worker}"));
+    let path = |query: &str| format!("/v1/boards/{board}/workflow?wait=30{query}");
+    let (clerk, doer) = (seat("clerk"), seat("a"));
+    let over = seen(&daemon, &clerk, &path("&worker=clerk")).await.is(200);
+    assert_eq!((&over["status"], &over["nodes"]["a"]["status"]), (&json!("COMPLETED"), &json!("COMPLETED")));
+    seen(&daemon, &clerk, &path("")).await.refuses(403, "forbidden");
+    seen(&daemon, &doer, &path("&worker=a")).await.refuses(403, "forbidden");
 }
 
 #[tokio::test]
@@ -230,12 +343,15 @@ async fn a_negotiation_is_held_by_processes_outside_to_its_decision() {
     lease(&daemon, &board, "seller").await;
     let abort = json!({"kind": "abort", "ts": 1, "from": "person", "reason": "the yard is closed"});
     let events = format!("{board}/negotiation/events");
-    assert_eq!(
-        daemon.post(&events, &json!({"worker": "person", "event": abort})).await.is(200)["outcome"],
-        "committed"
-    );
-    daemon.until(board.rsplit('/').next().expect("an id"), "done").await;
-    let over = daemon.get(&format!("{board}/negotiation?wait=30")).await.is(200);
+    // Whoever waits already is told why as well, which is known with the next commit.
+    let path = format!("{board}/negotiation?wait=30");
+    let aborts = async {
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        daemon.post(&events, &json!({"worker": "person", "event": abort})).await.is(200)
+    };
+    let (over, aborted) = tokio::join!(daemon.get(&path), aborts);
+    assert_eq!(aborted["outcome"], "committed");
+    let over = over.is(200);
     assert_eq!(
         (&over["status"], &over["decision"]["stop_reason"], &over["decision"]["decided_by"]),
         (&json!("ABORTED"), &json!("withdrawn"), &json!("hitl")),

@@ -76,6 +76,13 @@ async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
     let mut room = Room::open().await;
     let plan = json!({"worker": "author", "artifact_id": "plan-1", "artifact_type": "PLAN",
         "artifact": ["Knead.", "Bake."], "artifact_content_type": "application/json"});
+    // What is not there yet may be waited for.
+    let waits = room.daemon.command(&["room", "wait", &room.board, "plan-1", "--timeout", "60s"]);
+    let waits = std::thread::spawn(move || {
+        let mut waits = waits;
+        waits.output()
+    });
+    room.decision("plan-1", "&wait=1").await.refuses(404, "no_such_artifact");
     room.works("proposals", plan).await;
     room.votes("feasibility", 0.9).await;
     assert_eq!(room.decision("plan-1", "").await.is(204), Value::Null, "two are still to vote");
@@ -88,6 +95,9 @@ async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
     room.votes("completeness", 0.9).await;
     let (decided, ()) = tokio::join!(room.decision("plan-1", "&wait=30"), room.votes("risk", 0.1));
     let decided = decided.is(200);
+    let waited = waits.join().expect("it ends").expect("the binary can be run");
+    let waited: Value = serde_json::from_slice(&waited.stdout).expect("JSON");
+    assert_eq!(waited["outcome"], "ESCALATED_TO_HITL", "{waited}");
     assert_eq!(decided["outcome"], "ESCALATED_TO_HITL", "{decided}");
     assert_eq!(decided["decision"]["escalation_triggers"], json!(["vote_confidence_below"]));
     assert_eq!((&decided["ruling"], &decided["late_votes"]), (&Value::Null, &json!([])));

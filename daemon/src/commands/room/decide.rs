@@ -22,7 +22,8 @@ use crate::output::Output;
 /// mean, weighted by confidence, is at least 7, critics are 0.7 sure on average, 80 % passed it and scores deviate by no more
 /// than 2; and REVISION_REQUESTED if not. A policy changes any of these numbers.
 ///
-/// Prints one JSON object with `mean`, `weighted_mean`, `std_dev`, `vote_count`, `decision`, `reason` and what led to it. Each
+/// Prints one JSON object with `mean`, `weighted_mean`, `std_dev`, `vote_count`, `decision`, `reason`, what led to it, and how far the
+/// critics agree (`entropy`, `consensus`, `polarised`; they decide nothing). Each
 /// decision is an answer (exit code 0); votes or a policy that cannot be meant are refused (2).
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -78,6 +79,13 @@ pub(super) fn run(arguments: &Decide, output: Output) -> Outcome {
     for name in ["mean", "weighted_mean", "std_dev", "min_score", "max_score"] {
         told[name] = scores.as_ref().map_or(Value::Null, |scores| scores[name].clone());
     }
+    // Of the votes that count: of each critic who was asked the first, if it is no abstention.
+    let mut asked: BTreeSet<&String> = requested.iter().collect();
+    let counted: Vec<&Vote> =
+        votes.iter().filter(|vote| asked.remove(&vote.critic_id)).filter(|vote| !vote.abstain).collect();
+    told["entropy"] = json!(room::entropy(&counted).ok());
+    told["consensus"] = json!(room::is_consensus(&counted, policy.min_pass_ratio).ok());
+    told["polarised"] = json!(room::is_polarised(&counted).ok());
     told["vote_count"] = scores.map_or(json!(0), |scores| scores["vote_count"].clone());
     output.json(&told)?;
     Ok(Exit::Done)

@@ -14,12 +14,14 @@ use crate::client::{Client, DaemonArgument, path};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::reader::Reader;
-use crate::rooms::{Standing, standing};
+use crate::rooms::{NotThere, Standing, standing};
 
 /// How often a data directory is looked at.
 const LOOKED_AT_EVERY: Time = Time::from_millis(100);
 /// How long a daemon is asked to wait at once, in seconds.
 const ASKED_AT_ONCE: u64 = 30;
+/// What a daemon calls it that an artefact is not proposed.
+const NO_SUCH_ARTIFACT: &str = "no_such_artifact";
 
 /// Wait until an artefact that is proposed in a board's negotiation room is decided over, and print the decision
 ///
@@ -27,7 +29,8 @@ const ASKED_AT_ONCE: u64 = 30;
 /// is printed is one JSON object: `outcome`, the last word; `decision`, what the votes came to, which never changes; `ruling`, what
 /// a person said where the votes do not decide (ESCALATED_TO_HITL), or that none did in time; `late_votes`, who voted after it.
 ///
-/// Exit code 0: it is decided, whatever the outcome. 4: it is not, and the time is over.
+/// Exit code 0: it is decided, whatever the outcome. 4: it is not, and the time is over. 2: it is not even proposed by then
+/// (no_such_artifact).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -73,12 +76,15 @@ async fn asked(daemon: &Client, arguments: &Wait, until: Instant) -> Result<Opti
         // Whole seconds, and not too few; the last of them may last longer than is left.
         let wait = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).min(ASKED_AT_ONCE);
         let place = path(&["v1", "boards", &board.board, "room", "decisions", artifact]);
-        let told = daemon.get(&format!("{place}?wait={wait}&ruled={ruled}")).await?;
-        if !told.is_null() {
-            return Ok(Some(told));
-        }
-        if Instant::now() >= until {
-            return Ok(None);
+        let told = daemon.get(&format!("{place}?wait={wait}&ruled={ruled}")).await;
+        let is_over = Instant::now() >= until;
+        match told {
+            Ok(told) if !told.is_null() => return Ok(Some(told)),
+            Ok(_) if is_over => return Ok(None),
+            // It may still be proposed.
+            Err(Failure::Told(told)) if !is_over && told.code == NO_SUCH_ARTIFACT => {}
+            Err(failure) => return Err(failure),
+            Ok(_) => {}
         }
         // Of a board that has ended the daemon has nothing to wait for.
         sleep(LOOKED_AT_EVERY).await;
@@ -88,17 +94,21 @@ async fn asked(daemon: &Client, arguments: &Wait, until: Instant) -> Result<Opti
 /// What can be seen of it in a data directory. The document is read anew where there is a new version of it.
 async fn seen(reader: &Reader, arguments: &Wait, until: Instant) -> Result<Option<Value>, Failure> {
     let mut looked_at: Option<Version> = None;
+    let mut missing = None;
     loop {
         let summary = reader.find(&arguments.board.board)?;
         if looked_at.replace(summary.version) != Some(summary.version) {
             let board = reader.board(&summary, None)?;
-            let standing = standing(board.state().root(), &arguments.artifact, arguments.ruled);
-            if let Standing::Decided(told) = standing.map_err(|why| Failure::refused(why.code(), why))? {
-                return Ok(Some(told));
-            }
+            missing = match standing(board.state().root(), &arguments.artifact, arguments.ruled) {
+                Ok(Standing::Decided(told)) => return Ok(Some(told)),
+                Ok(Standing::Open) => None,
+                // It may still be proposed.
+                Err(why @ NotThere::Artifact(_)) => Some(why),
+                Err(why @ NotThere::Room) => return Err(Failure::refused(why.code(), why)),
+            };
         }
         if Instant::now() >= until {
-            return Ok(None);
+            return missing.map_or(Ok(None), |why| Err(Failure::refused(why.code(), why)));
         }
         sleep(LOOKED_AT_EVERY).await;
     }
