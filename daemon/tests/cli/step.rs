@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use patchboard_kernel::digest::{Digest, sha256};
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::sandbox::{Ran, Sandbox, notes_by, shipped};
@@ -158,6 +159,15 @@ fn a_program_that_was_changed_comes_to_something_else() {
     let failed = sandbox.step(seq, "writer", &[]).exits(1).json();
     assert_eq!((&failed["outcome"], &failed["recorded"]["same"]), (&json!("failed"), &json!(false)), "{failed}");
     assert_eq!(files(&sandbox), before);
+}
+
+#[test]
+fn a_record_that_is_missing_is_named() {
+    let sandbox = finished();
+    let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
+    assert_eq!(journal.execute("DELETE FROM records WHERE seq = 4", ()).expect("records can be deleted"), 1);
+    let missing = sandbox.step(9, "writer", &[]).exits(1).error();
+    assert_eq!((&missing["code"], &missing["seq"]), (&json!("bad_record"), &json!(4)), "{missing}");
 }
 
 #[test]
