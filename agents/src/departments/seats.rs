@@ -14,7 +14,7 @@ use super::meaning::{Unknown, unknown};
 use super::turns::{Before, Question, Turn, perceived};
 use super::waits::{self, Understood};
 use super::{confirm, crud, resolve, resume};
-use crate::builtin::seat::{Stop, is_place, needed, not_configured, put, read, read_standing, told, value_at, with};
+use crate::builtin::seat::{Stop, is_place, needed, not_configured, put, read, told, value_at, with};
 use crate::builtin::{Answering, Means, waiting};
 
 /// What the `with` of a role within a department says.
@@ -240,9 +240,8 @@ pub(crate) fn perceive(call: &Call, _means: &Means) -> Answer {
 pub(crate) fn begin(call: &Call, means: &Means) -> Answer {
     told(call, || {
         let places = places(call.seat()).map_err(not_configured)?;
-        // Whatever stands there is taken up: none of it is for a model's eyes, and a view has an end.
-        let turn: Option<Turn> = read_standing(call, &places.turn)?;
-        let Some(text) = read_standing::<String>(call, &format!("{}/0/text", places.messages))? else {
+        let turn: Option<Turn> = read(call, &places.turn)?;
+        let Some(text) = read::<String>(call, &format!("{}/0/text", places.messages))? else {
             return Err(Stop::Pass("there is no message".to_owned()));
         };
         let root = call.shown.basis().state.root();
@@ -250,8 +249,8 @@ pub(crate) fn begin(call: &Call, means: &Means) -> Answer {
         let count = results.map_or(0, |results| results.len());
         let (mut asked, mut worked): (Vec<Question>, Vec<String>) = Default::default();
         for index in 0..count {
-            worked.extend(read_standing::<String>(call, &format!("{}/{index}/department", places.results))?);
-            asked.extend(read_standing::<Question>(call, &format!("{}/{index}/pending", places.results))?);
+            worked.extend(read::<String>(call, &format!("{}/{index}/department", places.results))?);
+            asked.extend(read::<Question>(call, &format!("{}/{index}/pending", places.results))?);
         }
         let before = Before { turn: turn.as_ref(), asked: &asked, worked: &worked, now: means.clock.now() };
         let mut patch = put(&places.turn, &Turn::next(&text, before))?;
