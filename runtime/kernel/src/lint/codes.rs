@@ -25,9 +25,14 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("workflow_self_dependency", Error, "A node waits for itself."),
     ("workflow_unknown_dependency", Error, "A node waits for one that is not there."),
     ("workflow_cycle_detected", Error, "Nodes wait for each other; they are named."),
-    ("workflow_bad_trigger", Error, "A node says of its trigger what belongs to another kind of trigger."),
+    (
+        "workflow_bad_trigger",
+        Error,
+        "A node says of its trigger what belongs to another kind of trigger, or waits for the workflow's own signal.",
+    ),
     ("workflow_unreachable_node", Warning, "A node that nothing starts, or that waits for such a one."),
     ("workflow_shared_output", Warning, "Two outputs become the same entry of the data, in no order."),
+    ("handoff_unguarded", Warning, "Who has handed a piece of work over may go on writing to it."),
     // The form.
     ("unknown_field", Error, "A key that blueprints do not have."),
     ("missing_field", Error, "A key that must be there is not."),

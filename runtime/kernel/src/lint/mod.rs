@@ -13,6 +13,7 @@ mod document;
 mod fields;
 mod flow;
 mod form;
+mod handoff;
 mod inner;
 mod invariants;
 mod names;
@@ -275,6 +276,7 @@ impl<'a> Check<'a> {
             self.conditions();
             self.flow();
             self.workflow();
+            self.handoff();
             self.fields();
             self.costs();
             self.shifts();

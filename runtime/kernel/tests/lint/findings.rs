@@ -195,6 +195,9 @@ descripton: Keeps notes.
 const GROUPED: (&str, &str) = ("  writer:\n    agent: llm", "  writer:\n    group: team\n    agent: llm");
 /// Has a rule wait for a signal.
 const GO: (&str, &str) = ("trigger: start, run: extractor", "trigger: {signal: go}, run: extractor");
+/// Has somebody hand claims over, and somebody who may have them.
+const DESK: (&str, &str) = (EXTRACTOR, "  extractor:\n    agent: builtin:handoff\n    with: {tasks: /claims}");
+const IN_AGENTS: (&str, &str) = ("  writer:\n    agent: llm", "  writer:\n    group: agents\n    agent: llm");
 /// A worker, to be changed.
 const EXTRACTOR: &str = "  extractor:\n    agent: llm";
 
@@ -330,6 +333,7 @@ const FIXTURES: &[Fixture] = &[
             "nodes:\n  extractor: {output_mapping: {found: text}}\n  writer: {output_mapping: {written: text}}\n",
         )],
     ),
+    change("handoff_unguarded", &[DESK, IN_AGENTS]),
     flow("undeclared_worker", &[("flow.yaml", "nodes:\n  writer: {agent_id: writr}\n  scribe: {}\n")]),
     flow("bad_condition", &[("flow.yaml", "nodes:\n  writer: {when: state.x > 0}\n")]),
     flow("not_boolean", &[("flow.yaml", "nodes:\n  writer: {when: data.x + 1}\n")]),
@@ -948,6 +952,20 @@ fn findings_read_like_a_compilers() {
 fn found(changes: &'static [(&'static str, &'static str)]) -> Vec<(&'static str, String)> {
     let findings = Fixture { code: "none", changes, fragments: &[] }.findings();
     findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect()
+}
+
+#[test]
+fn who_may_write_only_to_what_is_still_its_own_hands_it_over_for_good() {
+    const STATUS: &str = "      - {path: /claims/*/status}";
+    const GUARDED: &str = "      - {path: /claims/*/status, where: {of: /claims/*, expr: self.text == worker}}";
+    let unguarded = vec![("handoff_unguarded", "/workers/writer/writes/1".to_owned())];
+    assert_eq!(found(&[DESK, IN_AGENTS]), unguarded);
+    assert_eq!(found(&[DESK, IN_AGENTS, (STATUS, "      - {path: /claims/*, ops: [replace]}")]), unguarded);
+    // Who is in no group of agents has nothing to hand over, and who adds a piece changes none.
+    assert_eq!(found(&[DESK]), []);
+    assert_eq!(found(&[IN_AGENTS]), []);
+    assert_eq!(found(&[DESK, IN_AGENTS, (STATUS, "      - {path: /claims/-, ops: [add]}")]), []);
+    assert_eq!(found(&[DESK, IN_AGENTS, (STATUS, GUARDED)]), []);
 }
 
 #[test]
