@@ -1,6 +1,6 @@
 //! What rules want when something has happened (SPEC section 6).
 //!
-//! [`wanted`] turns an occasion into wishes, [`still_wants`] asks again when the delay of one is over, and [`may_wake`]
+//! [`wanted`] turns an occasion into wishes, `still_wants` asks again when the delay of one is over, and [`may_wake`]
 //! tells beforehand whom a rule would wake. Nothing here changes anything: a wish becomes a `scheduled` record, and with
 //! that an invocation in the queue ([`crate::scheduler`]).
 
