@@ -263,7 +263,7 @@ pub fn entropy(votes: &[&Vote]) -> Result<f64, BadVote> {
     let bits =
         (0..5).map(|wanted| votes.iter().filter(|vote| class(vote) == wanted).count()).filter(|count| *count > 0);
     let share = |count: usize| float(count) / float(votes.len());
-    Ok(bits.map(|count| -share(count) * share(count).log2()).sum::<f64>().max(0.0))
+    Ok(bits.map(|count| share(count) * share(count).recip().log2()).sum())
 }
 
 /// Whether critics agree: scores deviate by less than 2, and at least the share `threshold` (0 to 1) of them passed it, or
