@@ -1,4 +1,4 @@
-//! Who goes on writing to a piece of work that is handed over (W54).
+//! Who goes on writing to a piece of work that is handed over (W54). The rules of the handoff itself are in `crate::handoff`.
 
 use super::Check;
 use crate::blueprint::{AgentKind, GrantOp};
@@ -6,8 +6,9 @@ use crate::pattern::Pattern;
 
 /// The role that hands work over.
 const ROLE: &str = "handoff";
-/// Where pieces of work stand, and who works on them, unless the role is told otherwise.
+/// Where pieces of work stand unless the role is told otherwise in its `with` (docs/handoff.md).
 const TASKS: &str = "/tasks";
+/// The group of those who work on them.
 const AGENTS: &str = "agents";
 
 impl Check<'_> {
