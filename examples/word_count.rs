@@ -55,7 +55,7 @@ impl Agent for Counting {
                 }
                 other => {
                     let message = format!("nobody sits in the seat {other}");
-                    return Err(Failure { code: FailureCode::NotConfigured, message, usage: None });
+                    return Err(Failure { code: FailureCode::NotConfigured, message, usage: None, deferral: None });
                 }
             };
             Ok(Reply { text: Value::Array(patch).to_string(), usage: None, written: None })

@@ -225,7 +225,7 @@ fn came_to_nothing(inner: &InnerBoard, message: String, usage: Option<Usage>) ->
         Some(failed) => {
             Ok(Reply { text: border::patch_of_failure(failed, &message).to_string(), usage, written: None })
         }
-        None => Err(Failure { code: FailureCode::Crashed, message, usage }),
+        None => Err(Failure { code: FailureCode::Crashed, message, usage, deferral: None }),
     }
 }
 

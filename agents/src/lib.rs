@@ -50,7 +50,7 @@ pub mod workspace;
 
 /// A failure of which nothing is known to have been spent.
 fn failure(code: FailureCode, message: impl Into<String>) -> Failure {
-    Failure { code, message: message.into(), usage: None }
+    Failure { code, message: message.into(), usage: None, deferral: None }
 }
 
 /// One line of at most `max` characters: control characters (terminal escapes among them) and runs of white space

@@ -52,7 +52,12 @@ impl Agent for Agents {
 }
 
 async fn answer(board: Option<(&'static dyn Scenario, Value)>, call: &Call, mut random: Random) -> Answer {
-    let failure = |message: &str| Failure { code: FailureCode::Crashed, message: message.to_owned(), usage: None };
+    let failure = |message: &str| Failure {
+        code: FailureCode::Crashed,
+        message: message.to_owned(),
+        usage: None,
+        deferral: None,
+    };
     let Some((scenario, document)) = board else { return Err(failure("the board is not run here")) };
     let worker = call.worker.as_str();
     let ops = scenario.answer(worker, scenario::woken(&call.prompt.user), &document);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::board::ReplyBody;
+use patchboard_kernel::deferral::Deferral;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Token, WorkerName};
@@ -85,6 +86,8 @@ pub struct Failure {
     pub message: String,
     /// What the failed call cost, if known.
     pub usage: Option<Usage>,
+    /// Set where the provider did not take the request, and may take the same one later.
+    pub deferral: Option<Deferral>,
 }
 
 /// The answer to a call.

@@ -596,7 +596,7 @@ impl BoardHandle {
     /// # Errors
     /// As [`BoardHandle::propose`].
     pub async fn fail(&self, invocation: InvocationId, attempt: u32, failure: Failure) -> Result<bool, RuntimeError> {
-        let Failure { code, message, usage } = failure;
+        let Failure { code, message, usage, deferral: _ } = failure;
         let decided = self.published.ask(Input::AgentFailed { invocation, attempt, code, message, usage }).await?;
         Ok(decided.recorded)
     }

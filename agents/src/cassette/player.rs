@@ -205,9 +205,12 @@ impl Player {
                 let said = Reply { text: reply.text.clone(), usage: entry.usage, written: None };
                 Ok(blackboard::made(call, said))
             }
-            (None, Some(failure)) => {
-                Err(Failure { code: failure.code, message: failure.message.clone(), usage: entry.usage })
-            }
+            (None, Some(failure)) => Err(Failure {
+                code: failure.code,
+                message: failure.message.clone(),
+                usage: entry.usage,
+                deferral: None,
+            }),
             (None, None) => {
                 let message = format!("the answer of worker {} to this view was erased from the recording", key.worker);
                 Err(failure(FailureCode::CassetteMiss, message))

@@ -267,7 +267,9 @@ impl Chat {
         };
         let usage = completion.usage.unwrap_or_else(|| estimated(messages, &completion));
         completion.usage = Some(usage);
-        let fail = |code, message: &str| Err(Failure { code, message: self.masked(message), usage: Some(usage) });
+        let fail = |code, message: &str| {
+            Err(Failure { code, message: self.masked(message), usage: Some(usage), deferral: None })
+        };
         let limit = task.reply_tokens();
         match &completion.end {
             End::Length => fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens")),

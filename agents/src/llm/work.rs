@@ -82,7 +82,12 @@ impl Chat {
             asking.map_err(|_| late())?.map_err(|failure| Failure { usage: failure.usage.or(usage), ..failure })?;
         }
         // The last call returns what comes of it.
-        Err(Failure { code: FailureCode::Empty, message: "the model was not asked".to_owned(), usage: None })
+        Err(Failure {
+            code: FailureCode::Empty,
+            message: "the model was not asked".to_owned(),
+            usage: None,
+            deferral: None,
+        })
     }
 }
 

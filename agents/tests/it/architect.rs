@@ -58,7 +58,7 @@ fn ok(text: impl Into<String>) -> Answer {
 }
 
 fn fail(code: FailureCode) -> Answer {
-    Err(Failure { code, message: "no".into(), usage: None })
+    Err(Failure { code, message: "no".into(), usage: None, deferral: None })
 }
 
 /// What comes of these answers, and the prompts they were given to; the last answer repeats.

@@ -30,7 +30,7 @@ impl Agent for Echo {
             tokio::time::sleep(Duration::from_millis(first.parse().unwrap_or(0))).await;
             let usage = Some(Usage { prompt: 5, ..Usage::default() });
             match rest {
-                "fail" => Err(Failure { code: FailureCode::Refused, message: "no".into(), usage }),
+                "fail" => Err(Failure { code: FailureCode::Refused, message: "no".into(), usage, deferral: None }),
                 _ => Ok(Reply { text: format!("{shown}/{}", call.occurrence), usage, written: None }),
             }
         })
@@ -431,7 +431,7 @@ struct Poor;
 
 impl Toolbox for Poor {
     fn open<'a>(&'a self, _: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>> {
-        let no = Failure { code: FailureCode::BudgetExhausted, message: "no".into(), usage: None };
+        let no = Failure { code: FailureCode::BudgetExhausted, message: "no".into(), usage: None, deferral: None };
         let bench = Bench { budgets: [Err(no)].into(), ..Bench::default() };
         Box::pin(std::future::ready(Ok(Some(Box::new(bench) as Box<dyn Tools>))))
     }

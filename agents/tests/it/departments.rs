@@ -142,7 +142,12 @@ fn voice(call: &Call) -> Answer {
         "classify" => {
             let words = text("/request/text").expect("there are words");
             if words.contains("Unclear") {
-                return Err(Failure { code: FailureCode::Unreachable, message: "no model".to_owned(), usage: None });
+                return Err(Failure {
+                    code: FailureCode::Unreachable,
+                    message: "no model".to_owned(),
+                    usage: None,
+                    deferral: None,
+                });
             }
             // A department hears what is for it.
             let own = call.shown.plan().blueprint.name.clone();
@@ -159,7 +164,12 @@ fn voice(call: &Call) -> Answer {
         "responder" => {
             // Silent whenever it is woken by what has happened; not when it is asked why nothing was said.
             if text("/turn/text").as_deref() == Some("Silence") && call.shown.woken_at().is_some() {
-                return Err(Failure { code: FailureCode::Unreachable, message: "no model".to_owned(), usage: None });
+                return Err(Failure {
+                    code: FailureCode::Unreachable,
+                    message: "no model".to_owned(),
+                    usage: None,
+                    deferral: None,
+                });
             }
             let last = (0..8).rev().find_map(|index| shown(call, &format!("/results/{index}/text")));
             say("/replies/-", &json!({"text": last.unwrap_or_else(|| json!("nobody"))}))
@@ -185,7 +195,8 @@ impl Agent for Losing {
         let is_lost = call.worker.as_str() == "notes" && shown(call, "/turn/text") == Some(json!("Lose this"));
         match is_lost {
             true => {
-                let lost = Failure { code: FailureCode::Crashed, message: "lost".to_owned(), usage: None };
+                let lost =
+                    Failure { code: FailureCode::Crashed, message: "lost".to_owned(), usage: None, deferral: None };
                 Box::pin(std::future::ready(Err(lost)))
             }
             false => self.0.call(call),

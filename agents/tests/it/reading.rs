@@ -250,7 +250,7 @@ async fn agents_are_forgotten_with_their_attempts_and_when_there_are_too_many_an
 
     // Those of an attempt that is over go, and the next attempt knows that there was one.
     let mut author = seat(1, Some("agent-7"));
-    let failure = Failure { code: FailureCode::Crashed, message: "it fell".to_owned(), usage: None };
+    let failure = Failure { code: FailureCode::Crashed, message: "it fell".to_owned(), usage: None, deferral: None };
     shop.board.fail(author.of.invocation, author.of.attempt, failure).await.expect("the board listens");
     let begun = std::time::Instant::now();
     while !shop.board.snapshot().attempts.contains(&(author.of.invocation, author.of.attempt + 1)) {

@@ -225,7 +225,7 @@ async fn the_last_call_is_made_without_tools() {
 
 #[tokio::test]
 async fn an_attempt_ends_where_the_board_lets_it_make_no_further_call() {
-    let no = Failure { code: FailureCode::BudgetExhausted, message: "no".into(), usage: None };
+    let no = Failure { code: FailureCode::BudgetExhausted, message: "no".into(), usage: None, deferral: None };
     let mut bench = Bench { budgets: [Ok(()), Err(no)].into(), ..Bench::default() };
     let (answer, sent) = work(vec![uses(&[("a", "echo", "{}")])], &working(9), &mut bench, keep).await;
     let failure = answer.expect_err("it ends");

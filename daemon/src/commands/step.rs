@@ -293,7 +293,7 @@ async fn ask(
     agent.ended(&call.board);
     Ok(answered.unwrap_or_else(|_| {
         let message = format!("it did not answer within {} ms", call.timeout.as_millis());
-        Err(agent::Failure { code: FailureCode::Timeout, message, usage: None })
+        Err(agent::Failure { code: FailureCode::Timeout, message, usage: None, deferral: None })
     }))
 }
 

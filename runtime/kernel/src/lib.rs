@@ -33,6 +33,7 @@ pub mod breaker;
 pub mod canonical;
 pub mod contract;
 pub mod cron;
+pub mod deferral;
 pub mod denials;
 pub mod department;
 pub mod digest;

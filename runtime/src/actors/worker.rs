@@ -132,7 +132,9 @@ impl State {
                 usage: reply.usage,
                 reply: reply.into_body(),
             }),
-            Err(Failure { code, message, usage }) => Input::AgentFailed { invocation, attempt, code, message, usage },
+            Err(Failure { code, message, usage, deferral: _ }) => {
+                Input::AgentFailed { invocation, attempt, code, message, usage }
+            }
         };
         // If the kernel has ended, the supervisor starts everything afresh.
         drop(self.kernel.cast(kernel::Message::Decide { input, asker: None }));
@@ -156,7 +158,7 @@ fn run(
         let _task = Task(task.abort_handle());
         let answer = task.await.unwrap_or_else(|error| {
             let message = if error.is_panic() { "the agent panicked" } else { "the agent's task was ended" };
-            Err(Failure { code: FailureCode::Crashed, message: message.to_owned(), usage: None })
+            Err(Failure { code: FailureCode::Crashed, message: message.to_owned(), usage: None, deferral: None })
         });
         drop(myself.cast(Message::Answered(order, call, answer)));
     });

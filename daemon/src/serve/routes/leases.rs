@@ -329,7 +329,7 @@ pub(crate) async fn fail(
     let handle = remote(&daemon, &board, &worker).await?;
     // Only who holds a lease may end its attempt.
     held(&daemon, &board, &worker, invocation, attempt)?;
-    let failure = Failure { code: failed.code, message, usage: failed.usage.map(Spent::usage) };
+    let failure = Failure { code: failed.code, message, usage: failed.usage.map(Spent::usage), deferral: None };
     let has_counted = handle.fail(invocation, attempt, failure).await?;
     daemon.leases.close(&board, &worker, invocation, attempt);
     if !has_counted {

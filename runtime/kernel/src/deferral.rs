@@ -1,0 +1,53 @@
+//! Why a provider did not take a request, and when it may be asked again.
+//!
+//! A deferred request is no failure: it uses up no attempt and moves no breaker. The provider's words are the shell's to
+//! read; the kernel is given the reason and a time.
+
+use serde::{Deserialize, Serialize};
+
+use crate::rejection::coded;
+
+coded! {
+    /// Why a provider did not take a request; stable, part of the journal format.
+    DeferralReason {
+        /// Too many requests or tokens in a span of time.
+        RateLimited = "rate_limited",
+        /// The provider cannot serve now: status 408, 409, 425, 498 or 5xx, or an overload inside another answer.
+        Overloaded = "overloaded",
+        /// The server is loading the model.
+        ModelLoading = "model_loading",
+        /// No connection, no name, or a connection that broke before a byte came.
+        Unreachable = "unreachable",
+        /// No byte came within the call's time, while the model answered nobody else either.
+        NoAnswer = "no_answer",
+        /// The key is missing, wrong or expired: status 401.
+        KeyRefused = "key_refused",
+        /// Nothing is left to pay with: status 402, or a quota that is used up.
+        PaymentRequired = "payment_required",
+        /// The account may not use the model: status 403.
+        AccessDenied = "access_denied",
+        /// The server has no such model: status 404.
+        ModelNotFound = "model_not_found",
+    }
+}
+
+impl DeferralReason {
+    /// Whether waiting mends nothing: an operator must.
+    pub const fn needs_operator(self) -> bool {
+        match self {
+            Self::RateLimited | Self::Overloaded | Self::ModelLoading | Self::Unreachable | Self::NoAnswer => false,
+            Self::KeyRefused | Self::PaymentRequired | Self::AccessDenied | Self::ModelNotFound => true,
+        }
+    }
+}
+
+/// A request that a provider did not take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deferral {
+    /// Why.
+    pub reason: DeferralReason,
+    /// Milliseconds that the provider asks to wait; none if it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+}
