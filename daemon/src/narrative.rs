@@ -10,7 +10,7 @@ use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{RuleName, WorkerName};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::record::{Author, Body, NoOp, Record, Resource, Trigger};
+use patchboard_kernel::record::{Author, Body, NoOp, Raised, Record, Resource, Retried, Steered, Trigger};
 use serde_json::Value;
 
 use crate::blueprint_file::plural;
@@ -81,6 +81,14 @@ pub(crate) fn of(body: &Body) -> String {
             invoked.attempt,
             invoked.base
         ),
+        Body::Deferred(deferred) => format!(
+            "{} waits for its provider until {}: {}: {}",
+            author(&deferred.by),
+            moment(deferred.not_before),
+            deferred.reason,
+            short(&deferred.message, 2 * SHOWN)
+        ),
+        Body::Retried(retried) => retry(retried),
         Body::Continued(continued) => {
             format!("{} asks its model again{}", author(&continued.by), cost(&continued.by))
         }
@@ -175,6 +183,9 @@ pub(crate) fn of(body: &Body) -> String {
             budget.needed,
             budget.left
         ),
+        Body::Paused(Steered { cause: Some(cause), .. }) => {
+            format!("dispatch is paused ({cause}): `patchboard resume BOARD` tries again")
+        }
         Body::Paused(_) => "no more invocations are dispatched".to_owned(),
         Body::Resumed(_) => "invocations are dispatched again".to_owned(),
         Body::Tick(_) => "something was due".to_owned(),
@@ -298,6 +309,26 @@ fn name(name: &str) -> String {
     short(name, 40)
 }
 
+/// What an operator takes up again.
+fn retry(retried: &Retried) -> String {
+    let what = match (&retried.invocation, &retried.worker) {
+        (Some(invocation), _) => format!("invocation #{invocation}"),
+        (None, Some(worker)) => format!("what {} had given up", name(worker.as_str())),
+        (None, None) => "what was given up".to_owned(),
+    };
+    let Raised { tokens, wall_ms, commits } = retried.limits;
+    let limits = [
+        tokens.map(|tokens| format!("{} tokens", grouped(tokens))),
+        wall_ms.map(|wall_ms| format!("{} s of running time", grouped(wall_ms / 1000))),
+        commits.map(|commits| format!("{} commits", grouped(commits))),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    match limits.as_slice() {
+        [] => format!("{what} is queued again"),
+        raised => format!("{what} is queued again; the board may use {}", raised.join(", ")),
+    }
+}
+
 const fn change(change: Change) -> &'static str {
     match change {
         Change::Reduced => "is shown less",
@@ -318,6 +349,7 @@ const fn reason(reason: Reason) -> &'static str {
         Reason::Cooldown => "the cooldown is over",
         Reason::ProbeCommitted => "the probe was committed",
         Reason::ProbeFailed => "the probe failed",
+        Reason::Retried => "an operator retries",
     }
 }
 

@@ -72,6 +72,7 @@ impl Totals {
                 self.failed += 1;
                 self.last_failure = Some((failed.code, failed.message.clone()));
             }
+            Body::Deferred(deferred) => self.spend(deferred.by.usage),
             Body::Late(late) => self.spend(late.usage),
             Body::Created(created) => {
                 if let Some(architect) = &created.architect {
@@ -90,6 +91,7 @@ impl Totals {
             | Body::Breaker(_)
             | Body::Budget(_)
             | Body::Paused(_)
+            | Body::Retried(_)
             | Body::Resumed(_)
             | Body::Tick(_)
             | Body::Signal(_)
@@ -198,6 +200,7 @@ pub(crate) const fn author(body: &Body) -> Option<&Author> {
         Body::Approval(approval) => Some(&approval.by),
         Body::Rejected(rejected) => Some(&rejected.by),
         Body::Failed(failed) => Some(&failed.by),
+        Body::Deferred(deferred) => Some(&deferred.by),
         Body::Created(_)
         | Body::Epoch(_)
         | Body::Scheduled(_)
@@ -210,6 +213,7 @@ pub(crate) const fn author(body: &Body) -> Option<&Author> {
         | Body::Breaker(_)
         | Body::Budget(_)
         | Body::Paused(_)
+        | Body::Retried(_)
         | Body::Resumed(_)
         | Body::Tick(_)
         | Body::Signal(_)
@@ -225,6 +229,8 @@ const fn is_told(kind: Kind) -> bool {
         Kind::Created
         | Kind::Epoch
         | Kind::Invoked
+        | Kind::Deferred
+        | Kind::Retried
         | Kind::Committed
         | Kind::NoOp
         | Kind::Expanded
@@ -253,6 +259,7 @@ fn mark(kind: Kind) -> String {
         Kind::Rejected | Kind::Failed | Kind::Late => word.red().to_string(),
         Kind::Approval
         | Kind::Answer
+        | Kind::Deferred
         | Kind::Breaker
         | Kind::Budget
         | Kind::Reserved
@@ -265,6 +272,7 @@ fn mark(kind: Kind) -> String {
         | Kind::Continued
         | Kind::NoOp
         | Kind::Expanded
+        | Kind::Retried
         | Kind::Paused
         | Kind::Resumed
         | Kind::Tick

@@ -1,10 +1,13 @@
 //! What fills a worker's seat, as the runtime sees it.
 
+use std::any::Any;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use patchboard_kernel::admission::{Admission, Waiting};
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::board::ReplyBody;
 use patchboard_kernel::deferral::Deferral;
@@ -46,6 +49,8 @@ pub struct Call {
     pub occurrence: u32,
     /// The time it has.
     pub timeout: Duration,
+    /// The permission to make it, of a language model's worker.
+    pub permit: Option<Permit>,
 }
 
 impl Call {
@@ -90,6 +95,40 @@ pub struct Failure {
     pub deferral: Option<Deferral>,
 }
 
+/// A permission to make a call. When its last clone is dropped, the call is over.
+#[derive(Clone)]
+pub struct Permit {
+    /// Where the call goes to.
+    pub admission: Admission,
+    /// What the agent keeps with it.
+    pub guard: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Permit {
+    /// A permission that no gate gave.
+    pub const fn ungated() -> Self {
+        Self { admission: Admission { model: None }, guard: None }
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("admission", &self.admission).finish_non_exhaustive()
+    }
+}
+
+/// Waits for a permission; none: the provider was away for as long as the operator's patience lasts. Dropping it gives
+/// the wait up.
+pub type Admitting = Pin<Box<dyn Future<Output = Option<Permit>> + Send>>;
+
+/// Whether a call may be made.
+pub enum Admitted {
+    /// Now.
+    Now(Permit),
+    /// Later.
+    Later(Admitting),
+}
+
 /// The answer to a call.
 pub type Answer = Result<Reply, Failure>;
 
@@ -97,6 +136,12 @@ pub type Answer = Result<Reply, Failure>;
 pub trait Agent: Send + Sync + 'static {
     /// Answers one call. Dropping the future cancels the call.
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
+    /// Asks whether a call of a language model may be made. Must not block.
+    fn admit(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
+        let _ = (board, waiting);
+        Admitted::Now(Permit::ungated())
+    }
 
     /// Told once, before any call, who runs the boards.
     fn started(&self, runtime: &WeakRuntime) {

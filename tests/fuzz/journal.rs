@@ -7,6 +7,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use patchboard_kernel::admission;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Proposal, ReplyBody};
 use patchboard_kernel::canonical;
@@ -159,7 +160,7 @@ fn check_forged(bytes: &mut Bytes<'_>) {
         // A board that was recovered goes on, or refuses to.
         let at = board.wake_at().unwrap_or(Timestamp(2_000_000));
         let _ = board.step(at, Input::Tick);
-        let _ = board.step(at, Input::TakeOver { epoch: board.epoch().saturating_add(1), writer: "next".to_owned() });
+        let _ = board.step(at, Input::take_over(board.epoch().saturating_add(1), "next".to_owned()));
     }
 }
 
@@ -446,6 +447,7 @@ pub(crate) fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
         at: now,
     };
     let (mut board, mut step) = Board::create(genesis, &Own).expect("the request fits");
+    board.admit(now, &mut step, &mut admission::open);
     let mut records = Vec::new();
     let mut calls: Vec<(InvocationId, u32, WorkerName)> = Vec::new();
     loop {
@@ -453,7 +455,7 @@ pub(crate) fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
         for effect in step.effects {
             match effect {
                 Effect::Call { invocation, attempt, worker, .. } => calls.push((invocation, attempt, worker)),
-                Effect::Cancel { .. } | Effect::WakeAt(_) | Effect::Ended(_) => {}
+                Effect::Await(_) | Effect::Cancel { .. } | Effect::WakeAt(_) | Effect::Ended(_) => {}
             }
         }
         if bytes.is_empty() || records.len() > RECORDS_MAX {
@@ -461,7 +463,7 @@ pub(crate) fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
         }
         now = now.plus_ms(*bytes.pick(&[0, 1, 500, 12_000, 40_000]));
         let input = input(&board, &mut calls, bytes);
-        step = board.step(now, input);
+        step = board.step_ungated(now, input);
     }
 }
 
@@ -522,7 +524,7 @@ fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes:
             if bytes.below(2) == 0 {
                 calls.clear();
             }
-            Input::TakeOver { epoch: board.epoch() + 1, writer: "another".to_owned() }
+            Input::take_over(board.epoch() + 1, "another".to_owned())
         }
         18 if bytes.below(8) == 0 => Input::Cancel,
         _ => match board.pending().first_key_value() {

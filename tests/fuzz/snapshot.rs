@@ -198,7 +198,7 @@ fn next(board: &Board) -> Vec<Input> {
         let (code, message) = (FailureCode::Timeout, "too late".to_owned());
         inputs.push(Input::AgentFailed { invocation, attempt, code, message, usage: None });
     }
-    inputs.push(Input::TakeOver { epoch: board.epoch().saturating_add(1), writer: "next".to_owned() });
+    inputs.push(Input::take_over(board.epoch().saturating_add(1), "next".to_owned()));
     inputs.push(Input::Signal { name: "more".to_owned(), value: json!(1), token: None });
     inputs.push(Input::Tick);
     inputs

@@ -94,6 +94,7 @@ fn forge(body: &mut Body) -> bool {
             };
         }
         Body::Invoked(invoked) => invoked.view = Digest([9; 32]),
+        Body::Deferred(deferred) => deferred.by.base = deferred.by.base.next(),
         Body::Reserved(reserved) => reserved.decisions += 1,
         Body::Skipped(skipped) => skipped.message.push('!'),
         Body::Breaker(moved) => {
@@ -108,6 +109,7 @@ fn forge(body: &mut Body) -> bool {
         | Body::Epoch(_)
         | Body::Late(_)
         | Body::Paused(_)
+        | Body::Retried(_)
         | Body::Resumed(_)
         | Body::Tick(_)
         | Body::Signal(_)

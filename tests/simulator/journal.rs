@@ -105,7 +105,7 @@ impl Journal {
                 Effect::Ended(ended) => {
                     assert_eq!(self.ended, Some(*ended), "SEED={seed}: an end that is not durable");
                 }
-                Effect::Cancel { .. } | Effect::WakeAt(_) => {}
+                Effect::Await(_) | Effect::Cancel { .. } | Effect::WakeAt(_) => {}
             }
         }
     }

@@ -245,9 +245,7 @@ impl Model {
     fn happened(&mut self, record: &Record, body: &Body, step: &Step, board: &Board) {
         let (seed, seq) = (self.seed, record.seq);
         let moment = (record.at, self.circuit.decisions());
-        let waits_for_persons = !self.asked.is_empty() && self.calls.is_asking();
-        let rests = self.schedule.has_times() && self.calls.is_asking() && !self.calls.is_queued(|_| true);
-        self.ends.passes(record.at, body, waits_for_persons || rests);
+        self.ends.passes(record.at, body, !self.calls.is_calling());
         if self.is_usual {
             let kept = if let Body::Reserved(reserved) = body { Some(reserved) } else { None };
             self.calls.compare_kept(kept, moment);
@@ -373,6 +371,8 @@ impl Model {
             }
             Body::Skipped(skipped) => self.schedule.skipped(skipped.rule.as_ref().map(ToString::to_string)),
             Body::Reserved(reserved) => self.calls.keeps(reserved, moment),
+            // The gate of the simulator lets every call through, and no provider is away.
+            Body::Deferred(_) | Body::Retried(_) => panic!("SEED={seed}: {body:?}"),
             Body::Paused(_) => self.ends.paused(true),
             Body::Resumed(_) => self.ends.paused(false),
             Body::Epoch(_) => self.calls.taken_over(),

@@ -1,6 +1,7 @@
 //! Small cases exhaustively: every order of four proposals from three workers, of the replies to four calls, and of calls
 //! and replies, with a crash at every place in each; judged by the model and the invariants after every step.
 
+use patchboard_kernel::admission;
 use patchboard_kernel::blueprint::{Blueprint, Freshness};
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
@@ -65,14 +66,15 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
     blueprint.rules.clear();
     blueprint.done = None;
     blueprint.state.initial = initial();
-    let (mut board, first) = Board::create(genesis(blueprint), &Own).expect("the request fits");
+    let (mut board, mut first) = Board::create(genesis(blueprint), &Own).expect("the request fits");
+    board.admit(Timestamp(0), &mut first, &mut admission::open);
     let mut invariants = Invariants::new(0, &board);
     let mut model = Model::new(0, &board, Timestamp(0));
     model.after_step(None, &first, &board);
     let mut records: Vec<Record> = first.records.clone();
     let mut outcomes = Vec::new();
     let mut take = |board: &mut Board, input: Input, invariants: &mut Invariants| -> Step {
-        let step = board.step(Timestamp(1), input.clone());
+        let step = board.step_ungated(Timestamp(1), input.clone());
         invariants.after_step(Some(&input), &step, board);
         model.after_step(Some(&input), &step, board);
         records.extend(step.records.iter().cloned());
@@ -84,7 +86,7 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
     };
     for (place, index) in order.iter().enumerate() {
         if crash == Some(place) {
-            take(&mut board, Input::TakeOver { epoch: 1, writer: "next".into() }, &mut invariants);
+            take(&mut board, Input::take_over(1, "next".into()), &mut invariants);
         }
         let (worker, patch) = proposals()[*index].clone();
         let from = From::Direct { token: None, base: None };
@@ -199,7 +201,7 @@ impl Called {
 
     fn give(&mut self, at: Timestamp, input: Input) {
         self.now = at;
-        let step = self.board.step(at, input.clone());
+        let step = self.board.step_ungated(at, input.clone());
         self.invariants.after_step(Some(&input), &step, &self.board);
         self.model.after_step(Some(&input), &step, &self.board);
         self.records.extend(step.records);
@@ -220,7 +222,7 @@ impl Called {
         self.invariants.same(&self.board, &recovered);
         self.board = recovered;
         if crash != Crash::Unnoticed {
-            self.give(self.now, Input::TakeOver { epoch: self.board.epoch() + 1, writer: "next".into() });
+            self.give(self.now, Input::take_over(self.board.epoch() + 1, "next".into()));
         }
     }
 

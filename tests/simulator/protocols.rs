@@ -17,6 +17,7 @@ use std::time::Duration;
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_faults::random::Random;
+use patchboard_kernel::admission;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
@@ -115,7 +116,8 @@ fn play(protocol: &Protocol, world: World, seed: u64) -> Play<'_> {
         salt: Salt([2; 32]),
         at: Timestamp(0),
     };
-    let (board, first) = Board::create(genesis, &protocol.plans).expect("the request fits");
+    let (mut board, mut first) = Board::create(genesis, &protocol.plans).expect("the request fits");
+    board.admit(Timestamp(0), &mut first, &mut admission::open);
     let mut play = Play {
         protocol,
         environment: Environment::of_process(),
@@ -140,7 +142,18 @@ impl Play<'_> {
         self.records.extend(step.records);
         for effect in step.effects {
             match effect {
-                Effect::Call { invocation, attempt, worker, view, prompt, shown, parent, timeout_ms, occurrence } => {
+                Effect::Call {
+                    invocation,
+                    attempt,
+                    worker,
+                    view,
+                    prompt,
+                    shown,
+                    parent,
+                    timeout_ms,
+                    occurrence,
+                    ..
+                } => {
                     let call = Call {
                         board: BoardId::from("protocol"),
                         parent,
@@ -154,17 +167,18 @@ impl Play<'_> {
                         shown,
                         occurrence,
                         timeout: Duration::from_millis(timeout_ms),
+                        permit: None,
                     };
                     self.calls.insert((invocation, attempt), call);
                 }
                 Effect::Cancel { invocation, .. } => self.calls.retain(|(calling, _), _| *calling != invocation),
-                Effect::WakeAt(_) | Effect::Ended(_) => {}
+                Effect::Await(_) | Effect::WakeAt(_) | Effect::Ended(_) => {}
             }
         }
     }
 
     fn give(&mut self, input: Input) {
-        let step = self.board.step(self.now, input);
+        let step = self.board.step_ungated(self.now, input);
         self.take(step);
     }
 
@@ -272,7 +286,7 @@ impl Play<'_> {
         self.calls.clear();
         self.crashes += 1;
         let epoch = self.board.epoch() + 1;
-        self.give(Input::TakeOver { epoch, writer: format!("{epoch}") });
+        self.give(Input::take_over(epoch, format!("{epoch}")));
     }
 
     /// The board as it was after its first record.

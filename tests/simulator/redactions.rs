@@ -146,7 +146,7 @@ fn went_on(mut board: Board) -> Vec<String> {
     let at = |ms: i64| Timestamp(1 << 40).plus_ms(ms.unsigned_abs());
     let epoch = board.epoch() + 1;
     let inputs = [
-        Input::TakeOver { epoch, writer: "next".into() },
+        Input::take_over(epoch, "next".into()),
         Input::Resume { token: None },
         Input::Signal { name: "more".into(), value: Value::Null, token: None },
         Input::Tick,

@@ -424,7 +424,7 @@ impl Simulation {
         self.stored.same(&recovered, self.world.records());
         self.world.replace(recovered);
         let epoch = self.world.board().epoch() + 1;
-        self.give(Input::TakeOver { epoch, writer: format!("writer-{epoch}") });
+        self.give(Input::take_over(epoch, format!("writer-{epoch}")));
     }
 
     /// Stores the board now and then, and lets the journal name what was stored a while ago.

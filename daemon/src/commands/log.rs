@@ -98,6 +98,7 @@ fn show(record: &Record, output: Output) -> Result<(), Failure> {
         Kind::Rejected | Kind::Failed | Kind::Late => padded.red().to_string(),
         Kind::Approval
         | Kind::Answer
+        | Kind::Deferred
         | Kind::Breaker
         | Kind::Budget
         | Kind::Reserved
@@ -112,6 +113,7 @@ fn show(record: &Record, output: Output) -> Result<(), Failure> {
         | Kind::Expanded
         | Kind::Paused
         | Kind::Resumed
+        | Kind::Retried
         | Kind::Tick
         | Kind::Signal
         | Kind::Snapshot => padded,

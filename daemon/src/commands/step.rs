@@ -211,6 +211,7 @@ impl Moment {
             shown: rehearsal.shown.clone(),
             occurrence: rehearsal.occurrence,
             timeout: Duration::from_millis(rehearsal.timeout_ms),
+            permit: None,
         }
     }
 }

@@ -346,6 +346,7 @@ const fn is_custom(body: &Body) -> bool {
         Body::NoOp(no_op) => no_op.pass.is_some(),
         Body::Rejected(_)
         | Body::Failed(_)
+        | Body::Deferred(_)
         | Body::Late(_)
         | Body::Skipped(_)
         | Body::Approval(_)
@@ -354,6 +355,7 @@ const fn is_custom(body: &Body) -> bool {
         | Body::Budget(_)
         | Body::Paused(_)
         | Body::Resumed(_)
+        | Body::Retried(_)
         | Body::Signal(_) => true,
         Body::Created(_)
         | Body::Epoch(_)

@@ -9,6 +9,7 @@ mod counting;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::{End, Kind};
 use patchboard_runtime::observer::Restarted;
@@ -38,6 +39,7 @@ pub(crate) struct Metrics {
     rejections: IntCounterVec,
     no_ops: IntCounter,
     failures: IntCounterVec,
+    deferrals: IntCounterVec,
     late: IntCounterVec,
     duplicates: IntCounter,
     records: IntCounterVec,
@@ -86,6 +88,11 @@ impl Metrics {
                 "patchboard_failures_total",
                 "Attempts of invocations that ended without a proposal, by code.",
                 &["code"],
+            ),
+            deferrals: counters(
+                "patchboard_deferrals_total",
+                "Attempts whose request the provider did not take, by reason.",
+                &["reason"],
             ),
             late: counters(
                 "patchboard_late_total",
@@ -152,6 +159,7 @@ impl Metrics {
     /// Where all values of a label are known, their series begin with 0, so that a rate sees the first event.
     fn begin_with_zeros(&self) {
         FailureCode::ALL.iter().for_each(|code| drop(self.failures.with_label_values(&[code.as_str()])));
+        DeferralReason::ALL.iter().for_each(|reason| drop(self.deferrals.with_label_values(&[reason.as_str()])));
         Kind::ALL.iter().for_each(|kind| drop(self.records.with_label_values(&[kind.as_str()])));
         End::ALL.iter().for_each(|end| drop(self.boards_ended.with_label_values(&[end.as_str()])));
         Restarted::ALL.iter().for_each(|what| drop(self.restarts.with_label_values(&[what.as_str()])));
@@ -193,6 +201,7 @@ impl Metrics {
             Box::new(self.rejections.clone()),
             Box::new(self.no_ops.clone()),
             Box::new(self.failures.clone()),
+            Box::new(self.deferrals.clone()),
             Box::new(self.late.clone()),
             Box::new(self.duplicates.clone()),
             Box::new(self.records.clone()),

@@ -6,8 +6,9 @@
 //! the journal writes waits, and nothing of a step is let out before its records are durable. How long the journal takes, and
 //! whether it refuses, is for whoever watches to say; where nobody does, it takes no time and refuses nothing.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use patchboard_kernel::admission::{Admission, Waiting};
 use patchboard_kernel::board::{Board, BoardError, Effect, Genesis, Input, Outcome, Step};
 use patchboard_kernel::id::{InvocationId, Seq, Timestamp, WorkerName};
 use patchboard_kernel::owner::{Append, Owner};
@@ -60,8 +61,22 @@ impl Fate {
     pub const AT_ONCE: Self = Self { after_ms: 0, is_written: true, is_refused: false };
 }
 
+/// What the gate says of a call that needs admission.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Passage {
+    /// It may be made now.
+    Now(Admission),
+    /// It may be made in so many milliseconds.
+    After(u64),
+}
+
 /// Who answers a board, and who watches it.
 pub trait Others {
+    /// What the gate says of a call; by default every call may be made now.
+    fn admits(&mut self, _at: Timestamp, _call: &Waiting) -> Passage {
+        Passage::Now(Admission::default())
+    }
+
     /// What comes of a call: nothing, one answer, or several.
     fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery>;
 
@@ -99,6 +114,8 @@ pub struct World {
     sent: u64,
     /// What has come while the journal was waited for.
     inbox: VecDeque<Input>,
+    /// Calls that the gate lets through later.
+    waiting: BTreeSet<(InvocationId, u32)>,
     /// What is durable.
     records: Vec<Record>,
     writing: Option<Writing>,
@@ -121,7 +138,9 @@ impl World {
     /// As [`Board::create`].
     pub fn new(genesis: Genesis, plans: &dyn Plans, others: &mut impl Others) -> Result<Self, BoardError> {
         let now = genesis.at;
-        let (board, step) = Board::create(genesis, plans)?;
+        let (mut board, mut step) = Board::create(genesis, plans)?;
+        let (mut waiting, mut later) = (BTreeSet::new(), Vec::new());
+        board.admit(now, &mut step, &mut |call| passage(call, now, &mut waiting, &mut later, others));
         let (id, epoch) = (board.id().clone(), board.epoch());
         let append = Append { board: id, epoch, expected: None, records: step.records.clone(), blobs: Vec::new() };
         let mut world = Self {
@@ -131,12 +150,14 @@ impl World {
             due: BTreeMap::new(),
             sent: 0,
             inbox: VecDeque::new(),
+            waiting,
             records: Vec::new(),
             writing: None,
             has_failed: false,
         };
         world.write(&append, others);
         others.stepped(now, None, &step, world.board());
+        later.into_iter().for_each(|delivery| world.send(delivery));
         world.release(&step, others);
         Ok(world)
     }
@@ -235,6 +256,7 @@ impl World {
     /// Puts another board in this one's place, made from its journal, or from a snapshot.
     pub fn replace(&mut self, board: Board) {
         self.owner = Owner::new(board);
+        self.waiting.clear();
         self.has_failed = false;
     }
 
@@ -244,6 +266,7 @@ impl World {
     pub fn die(&mut self, loses: bool, is_written: bool, others: &mut impl Others) {
         self.alarm = None;
         self.inbox.clear();
+        self.waiting.clear();
         if loses {
             self.due.clear();
         }
@@ -266,7 +289,13 @@ impl World {
     fn decide(&mut self, input: Input, others: &mut impl Others) -> Option<Outcome> {
         let at = self.now;
         others.taken(at, &input);
-        let decided = self.owner.decide(at, input.clone());
+        if let Input::Admit { invocation, attempt, .. } = &input {
+            self.waiting.remove(&(*invocation, *attempt));
+        }
+        let (waiting, mut later) = (&mut self.waiting, Vec::new());
+        let mut gate = |call: &Waiting| passage(call, at, waiting, &mut later, others);
+        let decided = self.owner.decide_with(at, input.clone(), &mut gate);
+        later.into_iter().for_each(|delivery| self.send(delivery));
         if let Some(released) = &decided.released {
             if decided.append.is_none() {
                 others.stepped(at, Some(&input), released, self.owner.board());
@@ -331,8 +360,36 @@ impl World {
                 Effect::Cancel { .. } => {}
                 Effect::WakeAt(at) => self.alarm = Some(*at),
                 Effect::Ended(_) => self.alarm = None,
+                Effect::Await(named) => {
+                    let is_named =
+                        |key: &(InvocationId, u32)| named.iter().any(|call| (call.invocation, call.attempt) == *key);
+                    self.waiting.retain(is_named);
+                }
             }
         }
         deliveries.into_iter().for_each(|delivery| self.send(delivery));
+    }
+}
+
+/// Asks the gate for a call, unless it lets that through later already.
+fn passage(
+    call: &Waiting,
+    at: Timestamp,
+    waiting: &mut BTreeSet<(InvocationId, u32)>,
+    later: &mut Vec<Delivery>,
+    others: &mut impl Others,
+) -> Option<Admission> {
+    let (invocation, attempt) = (call.invocation, call.attempt);
+    if waiting.contains(&(invocation, attempt)) {
+        return None;
+    }
+    match others.admits(at, call) {
+        Passage::Now(admission) => Some(admission),
+        Passage::After(after_ms) => {
+            waiting.insert((invocation, attempt));
+            let admission = Admission::default();
+            later.push(Delivery { after_ms, input: Input::Admit { invocation, attempt, admission } });
+            None
+        }
     }
 }

@@ -61,6 +61,8 @@ coded! {
         ProbeCommitted = "probe_committed",
         /// The probe failed.
         ProbeFailed = "probe_failed",
+        /// An operator takes up again what was given up.
+        Retried = "retried",
     }
 }
 
@@ -188,6 +190,12 @@ impl Breaker {
     /// Outcomes so far, of the whole board.
     pub const fn decisions(&self) -> u64 {
         self.decisions
+    }
+
+    /// The branches that are stopped.
+    pub fn stopped(&self) -> impl Iterator<Item = &Branch> {
+        let stopped = self.branches.iter().filter(|(_, track)| matches!(track.position, Position::Open { .. }));
+        stopped.map(|(branch, _)| branch)
     }
 
     /// Whether any branch is stopped.

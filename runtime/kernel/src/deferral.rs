@@ -47,7 +47,23 @@ impl DeferralReason {
 pub struct Deferral {
     /// Why.
     pub reason: DeferralReason,
-    /// Milliseconds that the provider asks to wait; none if it does not say.
+    /// Milliseconds to wait before the request may be repeated; none if the provider does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
+    /// Milliseconds after the first of an unbroken series of deferrals at which the board is paused; none: the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience_ms: Option<u64>,
 }
+
+impl Deferral {
+    /// A deferral of which no more is known than why.
+    pub const fn new(reason: DeferralReason) -> Self {
+        Self { reason, wait_ms: None, patience_ms: None }
+    }
+}
+
+/// The wait where neither the provider nor a gate says one, in milliseconds.
+pub const WAIT_MS: u64 = 1000;
+
+/// The patience where no model says one, in milliseconds: a day.
+pub const PATIENCE_MS: u64 = 24 * 60 * 60 * 1000;

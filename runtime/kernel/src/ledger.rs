@@ -158,11 +158,17 @@ impl Ledger {
         self.architect = Some(account);
     }
 
-    /// Whether a call of a branch that needs so many tokens can be afforded.
+    /// Whether a call of a branch that needs so many tokens can be afforded, where the board may take `board_tokens` in all.
     ///
     /// # Errors
     /// The first budget that does not suffice.
-    pub fn afford(&self, blueprint: &Blueprint, branch: &Branch, needed: u64) -> Result<(), Shortfall> {
+    pub fn afford(
+        &self,
+        blueprint: &Blueprint,
+        board_tokens: u64,
+        branch: &Branch,
+        needed: u64,
+    ) -> Result<(), Shortfall> {
         let account = self.workers.get(&branch.worker).copied().unwrap_or_default();
         let own = blueprint.workers.get(&branch.worker).and_then(|worker| worker.limits.tokens);
         let rule = branch.rule.as_ref().and_then(|name| blueprint.rules.iter().find(|rule| rule.name == *name));
@@ -170,7 +176,7 @@ impl Ledger {
         let budgets = [
             (Resource::BranchTokens, rule.and_then(|rule| rule.limits.tokens), of_branch),
             (Resource::WorkerTokens, own, account),
-            (Resource::BoardTokens, Some(blueprint.limits.tokens), self.board),
+            (Resource::BoardTokens, Some(board_tokens), self.board),
         ];
         for (resource, limit, account) in budgets {
             let Some(limit) = limit else { continue };
@@ -191,6 +197,7 @@ impl Ledger {
     pub fn afford_after(
         &self,
         blueprint: &Blueprint,
+        board_tokens: u64,
         branch: &Branch,
         reserved: u64,
         usage: Option<Usage>,
@@ -198,7 +205,7 @@ impl Ledger {
     ) -> Result<(), Shortfall> {
         let mut settled = self.clone();
         settled.settle(branch, reserved, usage, 0);
-        settled.afford(blueprint, branch, needed)
+        settled.afford(blueprint, board_tokens, branch, needed)
     }
 
     /// Sets tokens aside for a call that is about to be made.

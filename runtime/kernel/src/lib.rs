@@ -26,6 +26,7 @@
 //! * [`denials`]: refusals counted; [`planted`]: bugs that tests switch on.
 //! * [`shown`], [`form`]: what an agent may look at beside the text of its view, and the JSON Schema of its reply.
 
+pub mod admission;
 pub mod blueprint;
 pub mod board;
 pub mod border;

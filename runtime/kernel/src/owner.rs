@@ -4,6 +4,7 @@
 //! done with what is let out. The kernel actor of the runtime and the boards on a virtual clock go through here, so what
 //! the simulator finds out about it holds for both.
 
+use crate::admission::{Admission, Waiting};
 use crate::board::{Blob, Board, Input, Step};
 use crate::digest::Digest;
 use crate::id::{BoardId, Seq, Timestamp};
@@ -57,15 +58,29 @@ impl Owner {
         self.waiting.as_ref()
     }
 
-    /// Gives the board an input.
+    /// Gives the board an input. The calls that it names wait for admission.
     ///
     /// # Panics
     /// If the journal has not answered for the last one, or has refused it: the board is ahead of the journal then, and
     /// another is to be made from it.
     pub fn decide(&mut self, at: Timestamp, input: Input) -> Decided {
+        self.decide_with(at, input, &mut |_| None)
+    }
+
+    /// Gives the board an input, and with it the calls that the gate admits at once: one append for all of it.
+    ///
+    /// # Panics
+    /// As [`Owner::decide`].
+    pub fn decide_with(
+        &mut self,
+        at: Timestamp,
+        input: Input,
+        gate: &mut dyn FnMut(&Waiting) -> Option<Admission>,
+    ) -> Decided {
         assert!(self.waiting.is_none(), "a board takes no input while it is ahead of its journal");
         let expected = Some(self.board.head());
         let mut step = self.board.step(at, input);
+        self.board.admit(at, &mut step, gate);
         if step.records.is_empty() {
             return Decided { append: None, released: Some(step) };
         }

@@ -20,7 +20,10 @@ use crate::id::{Seq, Timestamp};
 pub use body::*;
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 9;
+pub const FORMAT: u32 = 10;
+
+/// The first format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
+pub(crate) const ADMISSION: u32 = 10;
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";

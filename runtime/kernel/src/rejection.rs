@@ -132,6 +132,10 @@ coded! {
         IndexOutOfRange = "index_out_of_range",
         /// The candidate is larger or deeper than the board allows.
         ResultTooLarge = "result_too_large",
+        /// There is no such invocation to take up again, and no limit is raised.
+        NothingGivenUp = "nothing_given_up",
+        /// The board would stop again at once: a limit is reached.
+        LimitReached = "limit_reached",
         /// As much as may wait of what such signals bring waits already.
         BacklogFull = "backlog_full",
 

@@ -4,16 +4,17 @@
 //! the records (proposals, failures, ticks, signals), steps a fresh board with them, and compares every byte of what
 //! comes out: state digests, view hashes, schedules, breaker moves, rejections, digests of snapshots.
 
+use crate::admission::Admission;
 use crate::blueprint::Blueprint;
 use std::collections::BTreeMap;
 use std::slice;
 
-use crate::board::{Board, BoardError, From, Genesis, Input, Proposal, ReplyBody};
+use crate::board::{Board, BoardError, From, Genesis, Input, NotTaken, Proposal, ReplyBody};
 use crate::digest::Digest;
 use crate::id::{Seq, Version};
 use crate::pipeline::Reply;
 use crate::plan::{Own, Plan};
-use crate::record::{self, ADMINISTRATOR, Attempt, Author, Body, End, Kind, Record};
+use crate::record::{self, ADMINISTRATOR, Attempt, Author, Body, Budget, End, Epoch, Invoked, Kind, Record, Steered};
 use crate::rejection::Code;
 use crate::snapshot::LAYOUT;
 use crate::state::State;
@@ -104,7 +105,7 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
             false => foreign_batch(&records[replayed..])?,
         };
         if foreign.is_empty() {
-            let input = input(next, &snapshots, board.plan())?;
+            let input = input(next, &snapshots, &board)?;
             derived = board.step(next.at, input).records;
             if derived.is_empty() {
                 return Err(differs(next.seq, format!("nothing would have been recorded, but {} was", next.kind)));
@@ -295,8 +296,15 @@ fn begins(records: &[Record], index: usize) -> bool {
         _ => false,
     };
     let record = &records[index];
+    if record.kind == Kind::Invoked {
+        return matches!(record.body(), Ok(Body::Invoked(Invoked { admitted: Some(_), .. })));
+    }
     let Some(before) = index.checked_sub(1) else { return true };
-    let follows = records[before].kind == Kind::Answer || (record.kind == Kind::Rejected && is_expired(record));
+    // Patience ends with a deferral, or with time.
+    let is_held = matches!(record.body(), Ok(Body::Paused(Steered { cause: Some(_), .. })))
+        && matches!(records[before].kind, Kind::Deferred | Kind::Tick);
+    let follows =
+        is_held || records[before].kind == Kind::Answer || (record.kind == Kind::Rejected && is_expired(record));
     !follows && begins_step(record.kind)
 }
 
@@ -305,6 +313,7 @@ const fn begins_step(kind: Kind) -> bool {
     match kind {
         Kind::Created
         | Kind::Epoch
+        | Kind::Deferred
         | Kind::Continued
         | Kind::Committed
         | Kind::NoOp
@@ -315,6 +324,7 @@ const fn begins_step(kind: Kind) -> bool {
         | Kind::Late
         | Kind::Paused
         | Kind::Resumed
+        | Kind::Retried
         | Kind::Tick
         | Kind::Signal
         | Kind::Snapshot
@@ -331,7 +341,8 @@ const fn begins_step(kind: Kind) -> bool {
 }
 
 /// The input that a record answers.
-fn input(record: &Record, snapshots: &Snapshots, plan: &Plan) -> Result<Input, Difference> {
+fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input, Difference> {
+    let plan: &Plan = board.plan();
     let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
     Ok(match body {
         Body::Committed(record::Committed { by: Author { edit: Some(_), .. }, written, .. }) => {
@@ -372,6 +383,35 @@ fn input(record: &Record, snapshots: &Snapshots, plan: &Plan) -> Result<Input, D
             let reply = ReplyBody::Text(late.reply);
             Input::Propose(Proposal { from, worker: late.worker, reply, usage: late.usage })
         }
+        Body::Invoked(Invoked { invocation, attempt, admitted: Some(admission), .. }) => {
+            Input::Admit { invocation, attempt, admission }
+        }
+        // A call that was admitted and could not be afforded.
+        Body::Budget(Budget { invocation: Some(invocation), .. }) => {
+            let waiting = board.awaiting_admission();
+            let attempt = waiting.iter().find(|waiting| waiting.invocation == invocation);
+            let attempt = attempt
+                .map(|waiting| waiting.attempt)
+                .ok_or_else(|| differs(record.seq, format!("invocation {invocation} waits for no admission")))?;
+            Input::Admit { invocation, attempt, admission: Admission::default() }
+        }
+        Body::Deferred(deferred) => {
+            let attempt = attempt_of(record, deferred.by.attempt)?;
+            let since = board.scheduler().open().get(&attempt.invocation);
+            let since = since.and_then(|open| open.deferrals.as_ref()?.since).unwrap_or(record.at);
+            Input::Defer {
+                invocation: attempt.invocation,
+                attempt: attempt.number,
+                usage: deferred.by.usage,
+                not_taken: NotTaken {
+                    reason: deferred.reason,
+                    wait_ms: deferred.not_before.ms_since(record.at),
+                    patience_ms: deferred.patience.ms_since(since),
+                    message: deferred.message,
+                },
+            }
+        }
+        Body::Retried(retried) => Input::Retry(retried),
         Body::Continued(continued) => go_on(record, continued.by, continued.reserved)?,
         Body::Failed(record::Failed { by, needed: Some(needed), .. }) => go_on(record, by, needed)?,
         Body::Failed(failed) => {
@@ -384,7 +424,7 @@ fn input(record: &Record, snapshots: &Snapshots, plan: &Plan) -> Result<Input, D
                 usage: failed.by.usage,
             }
         }
-        Body::Epoch(epoch) => Input::TakeOver { epoch: epoch.epoch, writer: epoch.writer },
+        Body::Epoch(Epoch { epoch, writer, format }) => Input::TakeOver { epoch, writer, format },
         Body::Answer(record::Answer { of, by, digest, agrees, reason, text }) => {
             Input::Answer { of, by, digest, agrees, reason, text }
         }
@@ -392,6 +432,7 @@ fn input(record: &Record, snapshots: &Snapshots, plan: &Plan) -> Result<Input, D
             let reply = Reply { patch, intent, expand, written, clarify, pass: None };
             propose(reply.judged_body(plan, &by), by)
         }
+        Body::Paused(Steered { cause: Some(_), .. }) => Input::Unavailable,
         Body::Paused(steered) => Input::Pause { token: steered.token },
         Body::Resumed(steered) => Input::Resume { token: steered.token },
         Body::Tick(_) => Input::Tick,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::breaker::Branch;
+use crate::deferral::DeferralReason;
 use crate::digest::Digest;
 use crate::freshness::Basis;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
@@ -127,6 +128,51 @@ pub struct Open {
     pub since: Timestamp,
     /// When it times out.
     pub deadline: Timestamp,
+    /// What its provider did not take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deferrals: Option<Deferrals>,
+}
+
+impl Open {
+    /// Whether it waits for its provider.
+    pub fn waits_for_provider(&self) -> bool {
+        self.deferrals.as_ref().is_some_and(|deferrals| deferrals.waiting.is_some())
+    }
+
+    /// Whether it holds a place of its board: a person or a provider may take long.
+    fn holds_place(&self) -> bool {
+        self.asked.is_none() && !self.waits_for_provider()
+    }
+
+    /// Attempts so far that count against the limit of its worker.
+    pub fn counted_attempts(&self) -> u32 {
+        let deferred = self.deferrals.as_ref().map_or(0, |deferrals| deferrals.count);
+        self.attempt.saturating_sub(self.lost).saturating_sub(self.conflicts).saturating_sub(deferred)
+    }
+}
+
+/// Requests of an invocation that its provider did not take.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deferrals {
+    /// How many.
+    pub count: u32,
+    /// When the first of an unbroken series was; none once the provider has answered.
+    pub since: Option<Timestamp>,
+    /// Set while the invocation waits.
+    pub waiting: Option<ProviderWait>,
+}
+
+/// An invocation's wait for its provider.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderWait {
+    /// Why the provider did not take the request.
+    pub reason: DeferralReason,
+    /// When it may be asked again, at the earliest.
+    pub not_before: Timestamp,
+    /// When the board is paused if the provider takes no request until then.
+    pub patience: Timestamp,
 }
 
 /// Queue and open invocations of one board.
@@ -272,42 +318,93 @@ impl Scheduler {
         self.attempts.get(worker).copied().unwrap_or(0)
     }
 
-    /// What to dispatch next: first attempts that are due again, then the queue's first whose branch is admitted,
+    /// The calls that may be made once a gate admits them: attempts that are due again, then the queue in its order; for
+    /// each model at most as many as the board may have under way.
+    pub fn awaiting_admission(&self, limits: &Places<'_>, eligible: &Eligible<'_>) -> Vec<Next> {
+        let mut by_model: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+        let mut has_room = |worker: &WorkerName| {
+            let waiting = by_model.entry((eligible.model)(worker)).or_default();
+            *waiting += 1;
+            *waiting <= limits.concurrency as usize
+        };
+        let (is_calling_full, is_full) = (self.is_calling_full(limits), self.is_full(limits));
+        let is_free = |worker: &WorkerName, full: bool| !full || limits.exempt.contains(worker);
+        let again = self.open.values().filter(|open| {
+            let worker = &open.queued.branch.worker;
+            (eligible.is_gated)(worker)
+                && !open.calling
+                && open.asked.is_none()
+                && !(eligible.waits)(open)
+                && is_free(worker, is_calling_full)
+        });
+        let again = again.map(|open| Next { queued: open.queued.clone(), attempt: open.attempt.saturating_add(1) });
+        let first = self.queue.iter().filter(|queued| {
+            let worker = &queued.branch.worker;
+            (eligible.is_gated)(worker) && is_free(worker, is_full) && (eligible.admits)(&queued.branch)
+        });
+        let first = first.map(|queued| Next { queued: queued.clone(), attempt: 1 });
+        again.chain(first).filter(|next| has_room(&next.queued.branch.worker)).collect()
+    }
+
+    /// Whether as many calls are under way as may be. One that waited for a person has left its place, and others may be
+    /// in all of them.
+    fn is_calling_full(&self, limits: &Places<'_>) -> bool {
+        self.open.values().filter(|open| open.calling && limits.counts(open)).count() >= limits.concurrency as usize
+    }
+
+    /// Whether invocations under way hold all places.
+    fn is_full(&self, limits: &Places<'_>) -> bool {
+        self.open.values().filter(|open| open.holds_place() && limits.counts(open)).count()
+            >= limits.concurrency as usize
+    }
+
+    /// What to dispatch next of what needs no admission: first attempts that are due again, then the queue's first whose branch is admitted,
     /// while fewer than `concurrency` are under way of those that take a place; who is exempt is never kept waiting for one. What waits for a reservation of others to end is passed over.
-    pub fn next(
-        &self,
-        concurrency: u32,
-        exempt: &BTreeSet<WorkerName>,
-        waits: impl Fn(&Open) -> bool,
-        admits: impl Fn(&Branch) -> bool,
-    ) -> Option<Next> {
-        let concurrency =
-            concurrency + u32::from(planted::is(Bug::OneCallMore)) - u32::from(planted::is(Bug::OneCallLess));
-        // One that waited for a person has left its place, and others may be in all of them.
-        let placed = |open: &&Open| !exempt.contains(&open.queued.branch.worker);
-        let is_calling_full =
-            self.open.values().filter(placed).filter(|open| open.calling).count() >= concurrency as usize;
-        let may_call = |open: &&Open| !(is_calling_full && placed(open));
-        let is_due = |open: &&Open| !open.calling && open.asked.is_none() && !waits(open);
-        let again = self.open.values().filter(may_call).find(is_due);
+    pub fn next(&self, limits: &Places<'_>, eligible: &Eligible<'_>) -> Option<Next> {
+        let is_calling_full = self.is_calling_full(limits);
+        let may_call = |open: &&Open| !(is_calling_full && limits.counts(open));
+        let is_due = |open: &&Open| !open.calling && open.asked.is_none() && !(eligible.waits)(open);
+        let is_free = |open: &&Open| !(eligible.is_gated)(&open.queued.branch.worker);
+        let again = self.open.values().filter(is_free).filter(may_call).find(is_due);
         if let Some(open) = again {
             return Some(Next { queued: open.queued.clone(), attempt: open.attempt.saturating_add(1) });
         }
-        // Persons take their time: what waits for one leaves its place to others.
-        let is_full =
-            self.open.values().filter(placed).filter(|open| open.asked.is_none()).count() >= concurrency as usize;
-        if is_full && exempt.is_empty() {
+        let is_full = self.is_full(limits);
+        if is_full && limits.exempt.is_empty() {
             return None;
         }
-        let may_begin = |branch: &Branch| (!is_full || exempt.contains(&branch.worker)) && admits(branch);
+        let may_begin = |branch: &Branch| {
+            !(eligible.is_gated)(&branch.worker)
+                && (!is_full || limits.exempt.contains(&branch.worker))
+                && (eligible.admits)(branch)
+        };
         let mut admitted = self.queue.iter().filter(|queued| may_begin(&queued.branch));
         let first = if planted::is(Bug::LastComeFirst) { admitted.next_back()? } else { admitted.next()? };
         Some(Next { queued: first.clone(), attempt: 1 })
     }
 
-    /// How many invocations of a worker hold a place: those that wait for a person have left theirs.
+    /// How many invocations of a worker hold a place: those that wait for a person or a provider have left theirs.
     pub fn under_way(&self, worker: &WorkerName) -> usize {
-        self.open.values().filter(|open| open.queued.branch.worker == *worker && open.asked.is_none()).count()
+        self.open.values().filter(|open| open.queued.branch.worker == *worker && open.holds_place()).count()
+    }
+
+    /// Whether any call is under way.
+    pub fn is_calling(&self) -> bool {
+        self.open.values().any(|open| open.calling)
+    }
+
+    /// When the first wait for a provider has lasted too long.
+    pub fn patience(&self) -> Option<Timestamp> {
+        let waits = self.open.values().filter_map(|open| open.deferrals.as_ref()?.waiting.as_ref());
+        waits.map(|wait| wait.patience).min()
+    }
+
+    /// The first wait for a provider that has lasted too long.
+    pub fn impatient(&self, now: Timestamp) -> Option<&Open> {
+        let is_over = |wait: &ProviderWait| wait.patience <= now;
+        self.open
+            .values()
+            .find(|open| open.deferrals.as_ref().and_then(|deferrals| deferrals.waiting.as_ref()).is_some_and(is_over))
     }
 
     /// Of every invocation that is under way, queued, or waits for a time.
@@ -344,10 +441,18 @@ impl Scheduler {
     }
 
     /// Applies a `scheduled` record: of what goes into the queue at once, or when it is due.
-    pub(crate) fn enqueue(&mut self, plan: &Plan, queued: Queued, is_after: bool, due: Option<Timestamp>) {
+    /// `is_counted`: whether it counts against the invocations of its worker.
+    pub(crate) fn enqueue(
+        &mut self,
+        plan: &Plan,
+        queued: Queued,
+        is_after: bool,
+        is_counted: bool,
+        due: Option<Timestamp>,
+    ) {
         self.last = queued.invocation;
         // What goes on in another invocation was counted when it began.
-        if queued.expansion.is_none() {
+        if is_counted && queued.expansion.is_none() {
             let scheduled = self.scheduled.entry(queued.branch.worker.clone()).or_default();
             *scheduled = scheduled.saturating_add(1);
         }
@@ -378,11 +483,14 @@ impl Scheduler {
 
     /// Applies an `invoked` record; none if it names no invocation that could be invoked.
     pub(crate) fn begin(&mut self, invoked: &Invoked, at: Timestamp, basis: Arc<Basis>) -> Option<&Open> {
-        let (queued, lost, conflicts) = match self.open.get(&invoked.invocation) {
-            Some(open) => (open.queued.clone(), open.lost, open.conflicts),
+        let (queued, lost, conflicts, deferrals) = match self.open.get(&invoked.invocation) {
+            Some(open) => {
+                let deferrals = open.deferrals.clone().map(|deferrals| Deferrals { waiting: None, ..deferrals });
+                (open.queued.clone(), open.lost, open.conflicts, deferrals)
+            }
             None => {
                 let place = self.queue.iter().position(|queued| queued.invocation == invoked.invocation)?;
-                (self.queue.remove(place)?, 0, 0)
+                (self.queue.remove(place)?, 0, 0, None)
             }
         };
         if queued.branch.worker != invoked.worker {
@@ -404,6 +512,7 @@ impl Scheduler {
             reserved: invoked.reserved,
             since: at,
             deadline: invoked.deadline,
+            deferrals,
         };
         self.open.insert(invoked.invocation, open);
         self.open.get(&invoked.invocation)
@@ -426,6 +535,27 @@ impl Scheduler {
     pub(crate) fn end_attempt(&mut self, invocation: InvocationId) {
         if let Some(open) = self.open.get_mut(&invocation) {
             (open.calling, open.asked) = (false, None);
+            if let Some(deferrals) = &mut open.deferrals {
+                deferrals.since = None;
+            }
+        }
+    }
+
+    /// Ends the current attempt as deferred: the invocation waits for its provider.
+    pub(crate) fn defer(&mut self, invocation: InvocationId, at: Timestamp, wait: ProviderWait) {
+        self.unmake_attempt(invocation);
+        if let Some(open) = self.open.get_mut(&invocation) {
+            (open.calling, open.asked) = (false, None);
+            let (count, since) = open.deferrals.as_ref().map_or((0, None), |before| (before.count, before.since));
+            let (count, since) = (count.saturating_add(1), since.or(Some(at)));
+            open.deferrals = Some(Deferrals { count, since, waiting: Some(wait) });
+        }
+    }
+
+    /// Lets every invocation that waits for its provider ask it again at once, with patience anew.
+    pub(crate) fn stop_waiting(&mut self) {
+        for deferrals in self.open.values_mut().filter_map(|open| open.deferrals.as_mut()) {
+            (deferrals.since, deferrals.waiting) = (None, None);
         }
     }
 
@@ -484,10 +614,39 @@ impl Scheduler {
         Some(open)
     }
 
-    /// Empties queue and open invocations; returns the latter.
-    pub(crate) fn clear(&mut self) -> Vec<Open> {
-        self.queue.clear();
-        self.delayed.clear();
-        std::mem::take(&mut self.open).into_values().collect()
+    /// Empties queue and open invocations; returns both.
+    pub(crate) fn clear(&mut self) -> (Vec<Open>, Vec<Queued>) {
+        let queued = self.queue.drain(..).chain(self.delayed.drain(..).map(|delayed| delayed.queued)).collect();
+        (std::mem::take(&mut self.open).into_values().collect(), queued)
     }
+}
+
+/// How many places a board has, and which workers take none.
+pub struct Places<'a> {
+    concurrency: u32,
+    exempt: &'a BTreeSet<WorkerName>,
+}
+
+impl<'a> Places<'a> {
+    /// Places for so many calls; the calls of `exempt` workers take none.
+    pub fn new(concurrency: u32, exempt: &'a BTreeSet<WorkerName>) -> Self {
+        let planted = u32::from(planted::is(Bug::OneCallMore));
+        Self { concurrency: concurrency + planted - u32::from(planted::is(Bug::OneCallLess)), exempt }
+    }
+
+    fn counts(&self, open: &Open) -> bool {
+        !self.exempt.contains(&open.queued.branch.worker)
+    }
+}
+
+/// Which invocations may be dispatched, beside the places.
+pub struct Eligible<'a> {
+    /// Whether the next attempt of an open invocation has to wait.
+    pub waits: &'a dyn Fn(&Open) -> bool,
+    /// Whether a queued invocation of the branch may begin.
+    pub admits: &'a dyn Fn(&Branch) -> bool,
+    /// Whether the calls of a worker need admission.
+    pub is_gated: &'a dyn Fn(&WorkerName) -> bool,
+    /// The operator's name of a worker's model; none: the default.
+    pub model: &'a dyn Fn(&WorkerName) -> Option<&'a str>,
 }

@@ -203,7 +203,7 @@ fn waiting_takes_no_place_and_no_running_time_and_survives_a_crash() {
     assert_eq!(played.board.pending().len(), 2);
     let running = played.board.running_ms();
     played.now += 9_000;
-    played.give(Input::TakeOver { epoch: 1, writer: "again".into() });
+    played.give(Input::take_over(1, "again".into()));
     assert_eq!((played.count(Kind::Failed), played.board.pending().len()), (0, 2), "no call was lost");
     assert!(played.board.running_ms() <= running + 1, "only people were waited for");
     let of = question(&played);

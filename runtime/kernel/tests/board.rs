@@ -176,7 +176,7 @@ fn what_has_ended_does_not_end_again() {
         "limits": {"commits": 1},
     }));
     played.answer(append(), None);
-    played.give(Input::TakeOver { epoch: 1, writer: "next".into() });
+    played.give(Input::take_over(1, "next".into()));
     assert_eq!(played.board.ended().map(|ended| ended.end), Some(End::Done));
     assert_eq!(played.count(Kind::Ended), 1);
     played.holds();
@@ -446,8 +446,9 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
     let account = *board.ledger().architect().expect("an account");
     assert_eq!((account.calls, account.spent, account), (2, 1700, *board.ledger().board()));
 
-    records
-        .extend(board.step(Timestamp(1), Input::Signal { name: "go".into(), value: Value::Null, token: None }).records);
+    records.extend(
+        board.step_ungated(Timestamp(1), Input::Signal { name: "go".into(), value: Value::Null, token: None }).records,
+    );
     let short = records.iter().any(|record| record.kind == Kind::Budget);
     assert!(short, "1,300 tokens are left, and a call may take more");
     let recovered = Board::recover(&records).expect("a board");

@@ -175,10 +175,10 @@ fn a_repeated_question_is_the_same_and_a_crash_forgets_neither_question_nor_answ
     assert!(matches!(played.answer(which(), None), Outcome::Duplicate(_)));
     played.calls.insert(0, first);
     assert_eq!(refused(&played.answer(json!({"clarify": {"question": "Why?"}}), None)).1, Code::TokenConflict);
-    played.give(Input::TakeOver { epoch: 1, writer: "again".into() });
+    played.give(Input::take_over(1, "again".into()));
     assert_eq!((played.count(Kind::Failed), played.board.pending().len()), (0, 1), "no call was lost");
     answer(&mut played, true, Some("office"));
-    played.give(Input::TakeOver { epoch: 2, writer: "again".into() });
+    played.give(Input::take_over(2, "again".into()));
     assert!(played.view().contains("household says: office"), "{}", played.view());
     played.holds();
 }

@@ -185,7 +185,7 @@ fn a_lost_attempt_loses_its_last_call_only() {
     let mut played = shop(json!({}));
     go_on(&mut played, spent(30, 3), 500);
     let mut recovered = Board::recover(&played.records).expect("the journal is enough");
-    let step = recovered.step(Timestamp(9), Input::TakeOver { epoch: 1, writer: "next".into() });
+    let step = recovered.step(Timestamp(9), Input::take_over(1, "next".into()));
     played.keep(&step);
     played.board = recovered;
     assert_eq!((failed(&played).code, account(&played).spent), (FailureCode::Lost, 533));

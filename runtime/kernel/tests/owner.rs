@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use patchboard_kernel::admission::Admission;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Effect, Genesis, Input};
 use patchboard_kernel::digest::Salt;
@@ -37,7 +38,11 @@ fn go() -> Input {
 fn what_a_step_made_is_let_out_when_its_records_are_durable() {
     let mut owner = owner();
     let head = owner.board().head();
-    let Decided { append: Some(append), released: None } = owner.decide(NOW, go()) else { panic!("it is recorded") };
+    let Decided { append: Some(append), released: None } =
+        owner.decide_with(NOW, go(), &mut |_| Some(Admission::default()))
+    else {
+        panic!("it is recorded")
+    };
     assert_eq!((append.expected, append.epoch), (Some(head), 0));
     assert!(append.records.iter().any(|record| record.kind == Kind::Invoked));
     let step = owner.appended::<()>(Ok(())).expect("it was appended");

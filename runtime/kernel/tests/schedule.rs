@@ -70,7 +70,7 @@ fn what_was_missed_is_made_up_for_once() {
     tick_at(&mut played, 10 * MINUTE + 5);
     assert_eq!(due(&played), [MINUTE]);
     played.answer(step(), None);
-    played.give(Input::TakeOver { epoch: 1, writer: "again".into() });
+    played.give(Input::take_over(1, "again".into()));
     assert_eq!(played.board.wake_at(), Some(Timestamp(11 * MINUTE)));
     // A pause lets nothing fire, and its end makes up for it.
     played.give(Input::Pause { token: None });

@@ -6,6 +6,7 @@
 //! If an append fails, the board in memory is ahead of the journal and is dropped with the actor; its supervisor makes
 //! another one from the journal.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,7 +18,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::probe::Probe;
-use super::{Context, Durable, breaker, scheduler};
+use super::{CallKey, Context, Durable, breaker, scheduler};
+use crate::agent::{Admitted, Admitting, Permit};
 use crate::journal::{Journal, JournalError, Swept};
 use crate::keeping::{self, Due, Keeping, Taken};
 use crate::observer;
@@ -31,6 +33,8 @@ pub(crate) enum Message {
     Begin { beginning: Beginning, scheduler: ActorRef<scheduler::Message>, breaker: ActorRef<breaker::Message> },
     /// Something happens to the board.
     Decide { input: Input, asker: Option<Asker> },
+    /// The gate admits a call that waited, or the operator's patience is over.
+    Admitted { key: CallKey, permit: Option<Permit> },
     /// It is this board's turn to store or to sweep snapshots.
     Turn(OwnedSemaphorePermit),
     /// A snapshot is stored, or could not be.
@@ -44,6 +48,7 @@ impl Message {
         match self {
             Self::Begin { .. } => "begin",
             Self::Decide { .. } => "decide",
+            Self::Admitted { .. } => "admitted",
             Self::Turn(_) => "turn",
             Self::Taken(_) => "taken",
             Self::Swept(_) => "swept",
@@ -86,6 +91,8 @@ pub(crate) struct State {
 }
 
 struct Running {
+    /// Calls that wait for admission.
+    waiting: BTreeSet<CallKey>,
     owner: Owner,
     keeping: Keeping,
     scheduler: ActorRef<scheduler::Message>,
@@ -126,6 +133,7 @@ impl Actor for KernelActor {
                 }
                 turn = Some(given);
             }
+            Message::Admitted { key, permit } => state.admitted(key, permit).await?,
             Message::Decide { input, asker } => {
                 let decided = state.decide(input).await;
                 let failure = decided.as_ref().err().cloned();
@@ -156,9 +164,11 @@ impl State {
         match beginning {
             Beginning::Created(board, effects) => {
                 let (owner, keeping) = (Owner::new(*board), Keeping::new(policy));
-                let running = self.running.insert(Running { owner, keeping, scheduler, breaker });
-                running.hand_on(effects);
+                let (waiting, permits) = (BTreeSet::new(), BTreeMap::new());
+                let running = self.running.insert(Running { waiting, owner, keeping, scheduler, breaker });
+                running.hand_on(effects, permits);
                 self.published.running();
+                self.ask_gate().await?;
             }
             Beginning::Recover { is_held: _ } | Beginning::MeltDown => {
                 // What became durable just before a crash was shown to nobody. Its readers see that the next record's
@@ -167,12 +177,12 @@ impl State {
                 let keeping = Keeping::of_recovered(policy, &recovered);
                 let owner = Owner::new(recovered.board);
                 let epoch = owner.board().epoch() + 1;
-                self.running = Some(Running { owner, keeping, scheduler, breaker });
+                self.running = Some(Running { waiting: BTreeSet::new(), owner, keeping, scheduler, breaker });
                 let writer = self.context.options.ids.writer();
                 if is_held {
                     self.decide(Input::Pause { token: None }).await?;
                 }
-                self.decide(Input::TakeOver { epoch, writer }).await?;
+                self.decide(Input::take_over(epoch, writer)).await?;
                 if melts {
                     self.decide(Input::Meltdown).await?;
                 }
@@ -182,7 +192,53 @@ impl State {
         Ok(())
     }
 
+    /// Asks the gate for the calls that the board was made with.
+    async fn ask_gate(&mut self) -> Result<(), RuntimeError> {
+        let named = self.running.as_ref().map(|running| running.owner.board().awaiting_admission());
+        for call in named.unwrap_or_default() {
+            let Some(running) = &mut self.running else { return Ok(()) };
+            let key = (call.invocation, call.attempt);
+            // What follows from one admission asks for the others.
+            if running.waiting.contains(&key) || !running.owner.board().awaiting_admission().contains(&call) {
+                continue;
+            }
+            match self.context.options.agent.admit(self.published.board(), &call) {
+                Admitted::Now(permit) => self.admitted(key, Some(permit)).await?,
+                Admitted::Later(admitting) => {
+                    running.waiting.insert(key);
+                    drop(running.scheduler.cast(scheduler::Message::Wait(vec![(key, admitting)])));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A call was admitted, or cannot be. What is not wanted any more goes back with its permission.
+    async fn admitted(&mut self, key: CallKey, permit: Option<Permit>) -> Result<(), RuntimeError> {
+        if let Some(running) = &mut self.running {
+            running.waiting.remove(&key);
+        }
+        let (invocation, attempt) = key;
+        match permit {
+            Some(permit) => {
+                let admission = permit.admission.clone();
+                let permits = BTreeMap::from([(key, permit)]);
+                self.decide_with(Input::Admit { invocation, attempt, admission }, permits).await?;
+            }
+            None => drop(self.decide(Input::Unavailable).await?),
+        }
+        Ok(())
+    }
+
     async fn decide(&mut self, input: Input) -> Result<Decided, RuntimeError> {
+        self.decide_with(input, BTreeMap::new()).await
+    }
+
+    async fn decide_with(
+        &mut self,
+        input: Input,
+        mut permits: BTreeMap<CallKey, Permit>,
+    ) -> Result<Decided, RuntimeError> {
         let Some(running) = &mut self.running else {
             // It cannot be: addresses are given out after `Begin` was sent.
             return Err(RuntimeError::Interrupted(self.published.board().clone()));
@@ -190,7 +246,26 @@ impl State {
         let began = Instant::now();
         let is_tick = matches!(input, Input::Tick);
         let answered = answered(&input);
-        let decided = running.owner.decide(self.context.options.clock.now(), input);
+        let (agent, board) = (&self.context.options.agent, self.published.board());
+        let (waiting, mut later) = (&mut running.waiting, Vec::new());
+        let decided = running.owner.decide_with(self.context.options.clock.now(), input, &mut |call| {
+            let key = (call.invocation, call.attempt);
+            if waiting.contains(&key) {
+                return None;
+            }
+            match agent.admit(board, call) {
+                Admitted::Now(permit) => {
+                    let admission = permit.admission.clone();
+                    permits.insert(key, permit);
+                    Some(admission)
+                }
+                Admitted::Later(admitting) => {
+                    waiting.insert(key);
+                    later.push((key, admitting));
+                    None
+                }
+            }
+        });
         let recorded = decided.append.is_some();
         let mut step = match decided.append {
             Some(append) => {
@@ -225,7 +300,8 @@ impl State {
         {
             step.effects.push(Effect::WakeAt(at));
         }
-        running.hand_on(step.effects);
+        running.wait(&step.effects, later);
+        running.hand_on(step.effects, permits);
         Ok(Decided { outcome: step.outcome, recorded })
     }
 }
@@ -330,12 +406,24 @@ impl Running {
         free
     }
 
+    /// Hands on the calls that wait for admission; those that a step does not name any more are given up.
+    fn wait(&mut self, effects: &[Effect], later: Vec<(CallKey, Admitting)>) {
+        for effect in effects {
+            if let Effect::Await(named) = effect {
+                self.waiting.retain(|key| named.iter().any(|call| (call.invocation, call.attempt) == *key));
+            }
+        }
+        if !later.is_empty() {
+            drop(self.scheduler.cast(scheduler::Message::Wait(later)));
+        }
+    }
+
     /// Lets the other actors do what is to be done. If one of them has ended, its supervisor knows already.
-    fn hand_on(&self, effects: Vec<Effect>) {
+    fn hand_on(&self, effects: Vec<Effect>, permits: BTreeMap<CallKey, Permit>) {
         if effects.is_empty() {
             return;
         }
-        let durable = Arc::new(Durable { seq: self.owner.board().head().0, effects });
+        let durable = Arc::new(Durable { seq: self.owner.board().head().0, effects, permits });
         drop(self.breaker.cast(breaker::Message::Durable(Arc::clone(&durable))));
         drop(self.scheduler.cast(scheduler::Message::Durable(durable)));
     }
@@ -357,9 +445,13 @@ fn tell(durable: &observer::Durable<'_>) {
 fn answered(input: &Input) -> Option<Token> {
     match input {
         Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, .. })
-        | Input::AgentFailed { invocation, attempt, .. } => Some(Token::of(*invocation, *attempt)),
+        | Input::AgentFailed { invocation, attempt, .. }
+        | Input::Defer { invocation, attempt, .. } => Some(Token::of(*invocation, *attempt)),
         Input::Propose(_)
         | Input::Continue { .. }
+        | Input::Admit { .. }
+        | Input::Unavailable
+        | Input::Retry(_)
         | Input::Tick
         | Input::Signal { .. }
         | Input::Answer { .. }

@@ -28,15 +28,17 @@ pub(crate) mod scheduler;
 pub(crate) mod worker;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::board::Effect;
-use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq};
 use ractor::ActorCell;
 use tokio::sync::Semaphore;
 
+use crate::agent::Permit;
 use crate::journal::group::GroupCommit;
 use crate::observer::Observer;
 use crate::plans::SharedPlans;
@@ -88,7 +90,12 @@ pub(crate) struct Durable {
     /// The board's last record.
     pub(crate) seq: Seq,
     pub(crate) effects: Vec<Effect>,
+    /// The permissions of its calls.
+    pub(crate) permits: BTreeMap<CallKey, Permit>,
 }
+
+/// An attempt of an invocation.
+pub(crate) type CallKey = (InvocationId, u32);
 
 impl Durable {
     /// The effects, each with its place among all effects of the board.

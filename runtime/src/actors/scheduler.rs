@@ -11,11 +11,13 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinHandle;
 
 use super::probe::Probe;
-use super::{Durable, kernel, worker};
-use crate::agent::Call;
+use super::{CallKey, Durable, kernel, worker};
+use crate::agent::{Admitting, Call, Permit};
 use crate::clock::Clock;
 
 pub(crate) enum Message {
+    /// Calls that the gate does not admit at once.
+    Wait(Vec<(CallKey, Admitting)>),
     /// A step is durable.
     Durable(Arc<Durable>),
 }
@@ -35,7 +37,9 @@ pub(crate) struct State {
     clock: Arc<dyn Clock>,
     kernel: ActorRef<kernel::Message>,
     seats: BTreeMap<WorkerName, Seat>,
-    alarm: Option<Alarm>,
+    alarm: Option<Task>,
+    /// Calls that wait for admission.
+    waiting: BTreeMap<CallKey, Task>,
 }
 
 struct Seat {
@@ -44,10 +48,10 @@ struct Seat {
     actor: ActorRef<worker::Message>,
 }
 
-/// Rings once, unless it is replaced or dropped before.
-struct Alarm(JoinHandle<()>);
+/// Ends when it is dropped.
+struct Task(JoinHandle<()>);
 
-impl Drop for Alarm {
+impl Drop for Task {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -70,9 +74,12 @@ impl Actor for SchedulerActor {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        state.probe.at("scheduler", "durable");
         match message {
-            Message::Durable(durable) => state.deliver(&durable),
+            Message::Wait(calls) => state.wait(calls),
+            Message::Durable(durable) => {
+                state.probe.at("scheduler", "durable");
+                state.deliver(&durable);
+            }
         }
         Ok(())
     }
@@ -86,13 +93,36 @@ impl State {
             (name, Seat { model, actor })
         };
         let seats = workers.into_iter().map(seat).collect();
-        Self { probe, board, clock, kernel, seats, alarm: None }
+        Self { probe, board, clock, kernel, seats, alarm: None, waiting: BTreeMap::new() }
+    }
+
+    /// Waits for each admission in a task of its own, and brings it to the kernel.
+    fn wait(&mut self, calls: Vec<(CallKey, Admitting)>) {
+        for (key, admitting) in calls {
+            let kernel = self.kernel.clone();
+            let task = tokio::spawn(async move {
+                let permit = admitting.await;
+                drop(kernel.cast(kernel::Message::Admitted { key, permit }));
+            });
+            self.waiting.insert(key, Task(task));
+        }
     }
 
     fn deliver(&mut self, durable: &Durable) {
         for (order, effect) in durable.ordered() {
             match effect {
-                Effect::Call { invocation, attempt, worker, view, prompt, shown, parent, timeout_ms, occurrence } => {
+                Effect::Call {
+                    invocation,
+                    attempt,
+                    worker,
+                    view,
+                    prompt,
+                    shown,
+                    parent,
+                    timeout_ms,
+                    occurrence,
+                    admitted,
+                } => {
                     let Some(seat) = self.seats.get(worker) else { continue };
                     let call = Call {
                         board: self.board.clone(),
@@ -101,28 +131,39 @@ impl State {
                         attempt: *attempt,
                         token: Token::of(*invocation, *attempt),
                         worker: worker.clone(),
-                        model: seat.model.clone(),
+                        model: admitted
+                            .as_ref()
+                            .and_then(|admitted| admitted.model.clone())
+                            .or_else(|| seat.model.clone()),
                         view_hash: *view,
                         prompt: Arc::clone(prompt),
                         shown: Arc::clone(shown),
                         occurrence: *occurrence,
                         timeout: Duration::from_millis(*timeout_ms),
+                        permit: admitted.as_ref().map(|_| {
+                            let permit = durable.permits.get(&(*invocation, *attempt)).cloned();
+                            permit.unwrap_or_else(Permit::ungated)
+                        }),
                     };
                     // If the worker's actor has ended, the supervisor starts everything afresh.
                     drop(seat.actor.cast(worker::Message::Call(order, Box::new(call))));
                 }
                 Effect::WakeAt(at) => self.alarm = Some(self.alarm_at(*at)),
                 Effect::Ended(_) => self.alarm = None,
+                Effect::Await(named) => {
+                    let is_named = |key: &CallKey| named.iter().any(|call| (call.invocation, call.attempt) == *key);
+                    self.waiting.retain(|key, task| is_named(key) && !task.0.is_finished());
+                }
                 Effect::Cancel { .. } => {}
             }
         }
     }
 
-    fn alarm_at(&self, at: Timestamp) -> Alarm {
+    fn alarm_at(&self, at: Timestamp) -> Task {
         // At least a moment, so that a clock that disagrees with tokio's cannot make this a busy loop.
         let pause = Duration::from_millis(at.ms_since(self.clock.now()).max(1));
         let kernel = self.kernel.clone();
-        Alarm(tokio::spawn(async move {
+        Task(tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             drop(kernel.cast(kernel::Message::Decide { input: Input::Tick, asker: None }));
         }))

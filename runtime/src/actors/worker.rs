@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use patchboard_kernel::board::{From, Input, Proposal};
+use patchboard_kernel::board::{From, Input, NotTaken, Proposal};
+use patchboard_kernel::deferral::{Deferral, PATIENCE_MS, WAIT_MS};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::InvocationId;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -132,6 +133,13 @@ impl State {
                 usage: reply.usage,
                 reply: reply.into_body(),
             }),
+            // Only calls that need admission can wait for it again.
+            Err(Failure { message, usage, deferral: Some(deferral), .. }) if call.permit.is_some() => {
+                let Deferral { reason, wait_ms, patience_ms } = deferral;
+                let (wait_ms, patience_ms) = (wait_ms.unwrap_or(WAIT_MS), patience_ms.unwrap_or(PATIENCE_MS));
+                let not_taken = NotTaken { reason, wait_ms, patience_ms, message };
+                Input::Defer { invocation, attempt, usage, not_taken }
+            }
             Err(Failure { code, message, usage, deferral: _ }) => {
                 Input::AgentFailed { invocation, attempt, code, message, usage }
             }

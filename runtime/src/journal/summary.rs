@@ -95,10 +95,11 @@ impl BoardSummary {
                 self.version = header()?.version.ok_or_else(|| lacks("version"))?;
                 self.woken();
             }
-            Kind::Signal => self.woken(),
+            Kind::Signal | Kind::Retried => self.woken(),
             Kind::Ended => self.ended = Some(header()?.end.ok_or_else(|| lacks("end"))?),
             Kind::Scheduled
             | Kind::Invoked
+            | Kind::Deferred
             | Kind::Continued
             | Kind::NoOp
             | Kind::Expanded

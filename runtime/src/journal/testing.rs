@@ -53,7 +53,7 @@ impl Writer {
     /// Takes the board over.
     pub(crate) fn taken_over(&mut self, writer: &str) -> Batch {
         self.epoch += 1;
-        self.batch(vec![Body::Epoch(Epoch { epoch: self.epoch, writer: writer.to_owned() })])
+        self.batch(vec![Body::Epoch(Epoch { epoch: self.epoch, writer: writer.to_owned(), format: None })])
     }
 
     /// An attempt with this view, and a prompt around it.
@@ -76,6 +76,7 @@ impl Writer {
             deadline: Timestamp(0),
             reads: vec!["/a".to_owned()],
             members: Vec::new(),
+            admitted: None,
         };
         let mut batch = self.batch(vec![Body::Invoked(invoked)]);
         batch.blobs = [view, &prompt].map(|text| Blob { hash: sha256(text.as_bytes()), text: Arc::from(text) }).into();

@@ -77,7 +77,7 @@ impl Case {
 
     fn step(&mut self, input: Input) -> Step {
         self.now = self.now.plus_ms(1);
-        let step = self.board.step(self.now, input);
+        let step = self.board.step_ungated(self.now, input);
         for effect in &step.effects {
             if let Effect::Call { invocation, attempt, worker, .. } = effect {
                 self.calls.insert(worker.to_string(), (*invocation, *attempt));

@@ -270,7 +270,7 @@ impl Driver {
             eprintln!("{} {worker} {patch}", self.now.0);
         }
         let findings = self.oracle.judge(&question);
-        let step = self.board.step(self.now, input);
+        let step = self.board.step_ungated(self.now, input);
         let outcome: &Outcome = step.outcome.as_ref().expect("a proposal has an outcome");
         let decision =
             check::Decision { seed: self.seed, question: &question, findings: &findings, outcome, step: &step };
@@ -282,7 +282,7 @@ impl Driver {
         if self.trace {
             eprintln!("{} {input:?}", self.now.0);
         }
-        let step = self.board.step(self.now, input);
+        let step = self.board.step_ungated(self.now, input);
         self.settle(step);
     }
 
@@ -309,7 +309,7 @@ impl Driver {
                     let patch = patches::patch(&mut self.random, document, &|place| seat.may_read(place));
                     self.pending.push(Pending { invocation, attempt, worker, patch, is_late: false });
                 }
-                Effect::Cancel { .. } | Effect::Ended(_) => {}
+                Effect::Await(_) | Effect::Cancel { .. } | Effect::Ended(_) => {}
                 Effect::WakeAt(at) => self.alarm = Some(at),
             }
         }

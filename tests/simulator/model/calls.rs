@@ -37,6 +37,8 @@ struct Limits {
     is_exempt: bool,
     /// What its program knows is lost with the process.
     is_lost_at_once: bool,
+    /// Whether its calls need admission.
+    is_gated: bool,
 }
 
 /// An invocation that is under way.
@@ -73,6 +75,7 @@ impl Calls {
                 attempts: number(&worker["limits"]["attempts"]),
                 conflicts: number(&worker["limits"]["conflicts"]),
                 is_exempt: worker["limits"]["exempt"] == true,
+                is_gated: worker["agent"] == "llm",
                 is_lost_at_once: worker["agent"] == "command" && worker["restart"] == "fail",
             };
             (name.clone(), limits)
@@ -103,9 +106,9 @@ impl Calls {
         self.open.is_empty()
     }
 
-    /// Whatever is under way waits for persons.
-    pub(super) fn is_asking(&self) -> bool {
-        self.open.values().all(|open| open.asked.is_some())
+    /// Whether any call is under way.
+    pub(super) fn is_calling(&self) -> bool {
+        self.open.values().any(|open| open.is_calling)
     }
 
     pub(super) fn is_queued(&self, may: impl Fn(&Branch) -> bool) -> bool {
@@ -126,7 +129,13 @@ impl Calls {
     pub(super) fn called(&mut self, invoked: &Invoked, base: usize, now: Moment, admits: impl Fn(&Branch) -> bool) {
         let (seed, invocation) = (self.seed, invoked.invocation);
         let is_before = |other: InvocationId| other < invocation || !self.open.contains_key(&invocation);
-        let passed_over = self.again(now).find(|other| is_before(*other) && self.may_call(&self.open[other].branch));
+        // Calls that need admission come after those that need none.
+        let is_gated = self.is_gated(invoked.worker.as_str());
+        let goes_before = |branch: &Branch| is_gated || !self.is_gated(&branch.1);
+        let passed_over = self.again(now).find(|other| {
+            let branch = &self.open[other].branch;
+            is_before(*other) && self.may_call(branch) && self.is_gated(&branch.1) == is_gated
+        });
         assert_eq!(passed_over, None, "SEED={seed}: {invocation} was called before one that was due again");
         let attempt = match self.open.get(&invocation) {
             Some(open) => {
@@ -138,8 +147,10 @@ impl Calls {
                 open.attempt + 1
             }
             None => {
-                let may_go = |branch: &Branch| self.may_begin(branch) && admits(branch);
-                let first = self.queue.iter().find(|(_, branch)| may_go(branch)).map(|(first, _)| *first);
+                let may_go = |branch: &Branch| self.may_begin(branch) && admits(branch) && goes_before(branch);
+                let mut may_go_now = self.queue.iter().filter(|(_, branch)| may_go(branch));
+                let ungated = may_go_now.clone().find(|(_, branch)| !self.is_gated(&branch.1));
+                let first = ungated.or_else(|| may_go_now.next()).map(|(first, _)| *first);
                 assert_eq!(first, Some(invocation), "SEED={seed}: {invocation} went before its turn");
                 1
             }
@@ -325,6 +336,10 @@ impl Calls {
             let kept = self.kept_from(own, now).find(|kept| overlap(kept, place));
             assert_eq!(kept, None, "SEED={}: {place} was written and kept for somebody else", self.seed);
         }
+    }
+
+    fn is_gated(&self, worker: &str) -> bool {
+        self.limits[worker].is_gated
     }
 
     /// What is under way and has taken one of the places.

@@ -320,6 +320,8 @@ fn cause(reason: Reason) -> Cause {
         Reason::Crashes => Cause::Crashes,
         Reason::Cycles => Cause::Cycles,
         Reason::Budget => Cause::Budget,
-        Reason::Cooldown | Reason::ProbeCommitted | Reason::ProbeFailed => panic!("{reason} has no action"),
+        Reason::Cooldown | Reason::ProbeCommitted | Reason::ProbeFailed | Reason::Retried => {
+            panic!("{reason} has no action")
+        }
     }
 }

@@ -57,7 +57,7 @@ impl Ends {
         }
     }
 
-    /// Time runs while there is something to be done by others than persons and clocks.
+    /// Time runs while a call is under way.
     pub(super) fn passes(&mut self, at: Timestamp, body: &Body, waits: bool) {
         let runs = !self.is_paused && self.ended.is_none() && !waits;
         if runs && !matches!(body, Body::Epoch(_)) {

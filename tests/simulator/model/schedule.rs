@@ -77,11 +77,6 @@ impl Schedule {
         }
     }
 
-    /// Whether a time is waited for.
-    pub(super) const fn has_times(&self) -> bool {
-        self.minute.is_some() || self.has_delayed()
-    }
-
     pub(super) const fn has_delayed(&self) -> bool {
         !self.delayed.is_empty()
     }

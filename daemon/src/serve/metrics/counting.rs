@@ -106,6 +106,7 @@ impl Counting {
             | Kind::Expanded
             | Kind::Rejected
             | Kind::Failed
+            | Kind::Deferred
             | Kind::Late
             | Kind::Approval
             | Kind::Breaker
@@ -118,6 +119,7 @@ impl Counting {
             | Kind::Budget
             | Kind::Paused
             | Kind::Resumed
+            | Kind::Retried
             | Kind::Tick
             | Kind::Signal
             | Kind::Snapshot
@@ -135,6 +137,7 @@ impl Counting {
             Kind::NoOp => metrics.no_ops.inc(),
             Kind::Rejected => metrics.rejections.with_label_values(&[header.stage.unwrap_or_default(), code]).inc(),
             Kind::Failed => metrics.failures.with_label_values(&[code]).inc(),
+            Kind::Deferred => metrics.deferrals.with_label_values(&[header.reason.unwrap_or_default()]).inc(),
             Kind::Late => {
                 metrics.late.with_label_values(&[code]).inc();
                 return self.spent(Component::Late, header.usage);

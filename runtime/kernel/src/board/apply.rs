@@ -16,10 +16,14 @@ use crate::ledger::Usage;
 use crate::pipeline::{self, Made};
 use crate::planted::{self, Bug};
 use crate::record::{
-    self, Author, Body, Committed, Continued, Erasure, Expanded, NoOp, Rejected, Resource, Skipped, Trigger,
+    self, Author, Body, Committed, Continued, Deferred, Erasure, Expanded, NoOp, Raised, Rejected, Resource, Skipped,
+    Trigger,
 };
 use crate::rejection::{Code, Stage};
-use crate::scheduler::{Answered, Expansion, Open, Queued};
+use crate::scheduler::{Answered, Expansion, Open, ProviderWait, Queued};
+
+/// Invocations that were given up that a board keeps; the oldest go first.
+const GIVEN_UP_MAX: usize = 1024;
 
 /// What is known of a record beside what it says.
 #[derive(Default)]
@@ -52,6 +56,7 @@ impl Board {
                     return Err(format!("epoch {} does not follow {}", epoch.epoch, self.epoch));
                 }
                 self.epoch = epoch.epoch;
+                self.format = epoch.format.unwrap_or(self.format);
             }
             Body::Scheduled(scheduled) => {
                 if scheduled.invocation != self.scheduler.next_id() {
@@ -73,7 +78,18 @@ impl Board {
                 let trigger = scheduled.trigger.clone();
                 let is_after = trigger == Trigger::After;
                 let invocation = scheduled.invocation;
+                let is_counted = scheduled.retries.is_none();
+                let taken_up = match scheduled.retries {
+                    None => None,
+                    Some(retries) => {
+                        let place = self.given_up.iter().position(|queued| queued.invocation == retries);
+                        let before = place.and_then(|place| self.given_up.remove(place));
+                        let before = before.ok_or_else(|| format!("invocation {retries} was not given up"))?;
+                        Some(Queued { invocation, cause: seq, ..before })
+                    }
+                };
                 let queued = match scheduled.follows {
+                    None if taken_up.is_some() => taken_up.ok_or("it was just looked at")?,
                     None => Queued { invocation, branch, cause: seq, trigger, value, expansion: Expansion::default() },
                     Some(follows) => {
                         let before = self.scheduler.take_continued(follows);
@@ -84,7 +100,7 @@ impl Board {
                         Queued { invocation, cause: seq, expansion, ..before }
                     }
                 };
-                self.scheduler.enqueue(&self.plan, queued, is_after, scheduled.due);
+                self.scheduler.enqueue(&self.plan, queued, is_after, is_counted, scheduled.due);
             }
             Body::Invoked(invoked) => {
                 let (reads, members) = (pointers(&invoked.reads)?, pointers(&invoked.members)?);
@@ -94,6 +110,7 @@ impl Board {
                 self.ledger.reserve(&branch, invoked.reserved);
                 self.breaker.dispatched(&branch, invoked.invocation);
             }
+            Body::Deferred(deferred) => self.apply_deferral(at, deferred)?,
             Body::Continued(continued) => self.apply_continuation(at, continued)?,
             Body::Committed(committed) => self.apply_commit(seq, at, committed, beside)?,
             Body::NoOp(no_op) => {
@@ -200,12 +217,26 @@ impl Board {
                     self.abandon(invocation, at);
                 }
             }
-            Body::Paused(_) => {
+            Body::Paused(steered) => {
                 self.paused = true;
+                self.pause_cause = steered.cause;
                 self.remember_request(seq, at, body, beside.reply);
             }
             Body::Resumed(_) => {
-                self.paused = false;
+                (self.paused, self.pause_cause) = (false, None);
+                self.scheduler.stop_waiting();
+                self.remember_request(seq, at, body, beside.reply);
+            }
+            Body::Retried(retried) => {
+                let (before, now) = (self.raised, retried.limits);
+                self.raised = Raised {
+                    tokens: before.tokens.max(now.tokens),
+                    wall_ms: before.wall_ms.max(now.wall_ms),
+                    commits: before.commits.max(now.commits),
+                };
+                (self.ended, self.short, self.gave_up) = (None, false, false);
+                (self.paused, self.pause_cause) = (false, None);
+                self.scheduler.stop_waiting();
                 self.remember_request(seq, at, body, beside.reply);
             }
             Body::Signal(signal) => {
@@ -223,9 +254,12 @@ impl Board {
             Body::Ended(ended) => {
                 // What waits for a breaker when a board stands still goes on waiting.
                 if ended.is_final() {
-                    for open in self.scheduler.clear() {
+                    let (open, queued) = self.scheduler.clear();
+                    for open in open {
                         self.settle(&open, None, at);
+                        self.give_up(open.queued);
                     }
+                    queued.into_iter().for_each(|queued| self.give_up(queued));
                 }
                 self.ended = Some(*ended);
             }
@@ -259,12 +293,29 @@ impl Board {
     /// Recorded time runs while the board does: not while it is paused or ended, or waits for nothing but persons or a
     /// schedule, and not while nobody owned it.
     fn pass_time(&mut self, at: Timestamp, body: &Body) {
-        let waits = self.waits_for_persons() || self.scheduler.rests();
-        let is_spent = !self.paused && self.ended.is_none() && !waits;
+        let is_spent = match self.format >= record::ADMISSION {
+            true => self.ended.is_none() && self.is_at_work(),
+            false => {
+                let waits = self.waits_for_persons() || self.scheduler.rests();
+                !self.paused && self.ended.is_none() && !waits
+            }
+        };
         if is_spent && !matches!(body, Body::Epoch(_)) {
             self.running_ms = self.running_ms.saturating_add(at.ms_since(self.last_at));
         }
         self.last_at = self.last_at.max(at);
+    }
+
+    fn apply_deferral(&mut self, at: Timestamp, deferred: &Deferred) -> Result<(), String> {
+        let not_under_way = "it defers an attempt that is not under way";
+        let attempt = deferred.by.attempt.as_ref().ok_or(not_under_way)?;
+        let open = self.scheduler.open().get(&attempt.invocation);
+        let open = open.filter(|open| open.calling && open.attempt == attempt.number).ok_or(not_under_way)?.clone();
+        // The last request was not taken: it cost nothing.
+        self.settle(&open, Some(deferred.by.usage.unwrap_or_default()), at);
+        let Deferred { reason, not_before, patience, .. } = *deferred;
+        self.scheduler.defer(attempt.invocation, at, ProviderWait { reason, not_before, patience });
+        Ok(())
     }
 
     fn apply_continuation(&mut self, at: Timestamp, continued: &Continued) -> Result<(), String> {
@@ -379,7 +430,9 @@ impl Board {
             Finish::AttemptOnly => self.scheduler.end_attempt(attempt.invocation),
             Finish::GivenUp => {
                 self.gave_up = true;
-                self.scheduler.close(attempt.invocation, false);
+                if let Some(open) = self.scheduler.close(attempt.invocation, false) {
+                    self.give_up(open.queued);
+                }
             }
             Finish::Completed => drop(self.scheduler.close(attempt.invocation, true)),
             Finish::Asked(question) => self.scheduler.ask(attempt.invocation, question),
@@ -395,9 +448,21 @@ impl Board {
 
     /// Closes an invocation whose outcome nobody will know.
     fn abandon(&mut self, invocation: InvocationId, at: Timestamp) {
+        if let Some(queued) = self.scheduler.queue().iter().find(|queued| queued.invocation == invocation) {
+            self.give_up(queued.clone());
+        }
         if let Some(open) = self.scheduler.close(invocation, false) {
             self.settle(&open, None, at);
+            self.give_up(open.queued);
         }
+    }
+
+    /// Keeps an invocation that was given up, so that an operator can take it up again.
+    fn give_up(&mut self, queued: Queued) {
+        if self.given_up.len() >= GIVEN_UP_MAX {
+            self.given_up.pop_front();
+        }
+        self.given_up.push_back(queued);
     }
 
     fn settle(&mut self, open: &Open, usage: Option<Usage>, at: Timestamp) {
@@ -428,7 +493,7 @@ pub(crate) fn reply_digest(hasher: &Hasher, body: &Body) -> Option<Digest> {
         Body::Approval(it) if it.clarify.is_some() => Some(it.digest),
         Body::Approval(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
         Body::Rejected(it) => Some(text(it.written.as_ref().unwrap_or(&it.reply))),
-        Body::Signal(_) | Body::Paused(_) | Body::Resumed(_) => Some(request_digest(hasher, body)),
+        Body::Signal(_) | Body::Paused(_) | Body::Resumed(_) | Body::Retried(_) => Some(request_digest(hasher, body)),
         _ => None,
     }
 }
@@ -475,6 +540,7 @@ pub(super) fn request_token(body: &Body) -> Option<Token> {
     let token = match body {
         Body::Signal(signal) => signal.token.as_ref(),
         Body::Paused(steered) | Body::Resumed(steered) => steered.token.as_ref(),
+        Body::Retried(retried) => retried.token.as_ref(),
         _ => None,
     };
     token.map(|token| outside(&WorkerName::from(""), token))
@@ -484,6 +550,11 @@ pub(super) fn request_token(body: &Body) -> Option<Token> {
 pub(super) fn request_digest(hasher: &Hasher, body: &Body) -> Digest {
     match body {
         Body::Signal(signal) => hasher.commitment(0, &signal.name, &signal.value),
+        Body::Retried(retried) => {
+            let asked = record::Retried { token: None, ..retried.clone() };
+            let asked = serde_json::to_value(asked).expect("names and numbers are JSON");
+            hasher.commitment(2, body.kind().as_str(), &asked)
+        }
         // A number of its own, so that no signal of that name is one.
         other => hasher.commitment(1, other.kind().as_str(), &Value::Null),
     }

@@ -7,6 +7,8 @@ mod calls;
 mod dispatch;
 mod files;
 mod outside;
+mod provider;
+mod retry;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,6 +36,8 @@ use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Open;
 use crate::state::State;
 use crate::wish::Occasion;
+
+pub use provider::NotTaken;
 
 impl Board {
     /// The only way anything of a board changes. `at` is now; recorded time never goes back.
@@ -88,10 +92,16 @@ impl Draft<'_> {
             Input::Continue { invocation, attempt, usage, reserve } => {
                 self.another_call(invocation, attempt, usage, reserve);
             }
+            Input::Admit { invocation, attempt, admission } => self.admit(invocation, attempt, admission),
+            Input::Defer { invocation, attempt, usage, not_taken } => {
+                self.defer(invocation, attempt, usage, not_taken);
+            }
+            Input::Unavailable => self.unavailable(),
+            Input::Retry(retried) => self.retry(retried),
             Input::Tick => self.tick(),
             Input::Signal { name, value, token } => self.signal(Signal { name, value, token }),
-            Input::Pause { token } => self.steer(Body::Paused(Steered { token }), !self.board.paused),
-            Input::Resume { token } => self.steer(Body::Resumed(Steered { token }), self.board.paused),
+            Input::Pause { token } => self.steer(Body::Paused(Steered { token, cause: None }), !self.board.paused),
+            Input::Resume { token } => self.steer(Body::Resumed(Steered { token, cause: None }), self.board.paused),
             Input::Answer { of, by, digest, agrees, reason, text } => {
                 self.answer(Answer { of, by, digest, agrees, reason, text });
             }
@@ -102,7 +112,7 @@ impl Draft<'_> {
             Input::Amend { path, value } => self.amend(path, value),
             Input::Edit(edit) => self.edit(edit),
             Input::Redact(redacted) => drop(self.push(Body::Redacted(redacted))),
-            Input::TakeOver { epoch, writer } => self.take_over(epoch, writer),
+            Input::TakeOver { epoch, writer, format } => self.take_over(epoch, writer, format),
         }
     }
 
@@ -383,7 +393,7 @@ impl Draft<'_> {
                     Reason::Crashes => Cause::Crashes,
                     Reason::Cycles => Cause::Cycles,
                     Reason::Budget => Cause::Budget,
-                    Reason::Cooldown | Reason::ProbeCommitted | Reason::ProbeFailed => Cause::Breaker,
+                    Reason::Cooldown | Reason::ProbeCommitted | Reason::ProbeFailed | Reason::Retried => Cause::Breaker,
                 };
                 self.ending = self.ending.or(Some(Ended { end: End::Stopped, cause }));
             }
@@ -400,7 +410,7 @@ impl Draft<'_> {
         let Some(open) = self.board.scheduler.open().get(&invocation) else { return false };
         let limits = &self.board.plan.seats[&open.queued.branch.worker].worker.limits;
         let attempts = limits.attempts + u32::from(planted::is(Bug::OneAttemptMore));
-        open.attempt.saturating_sub(open.lost).saturating_sub(open.conflicts) >= attempts
+        open.counted_attempts() >= attempts
     }
 
     /// Whether an invocation is given up with one more refusal because others had been faster.

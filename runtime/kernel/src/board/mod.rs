@@ -11,6 +11,7 @@
 //! * `apply.rs`: what each record does to the board, live and in recovery;
 //! * `snapshot.rs`: a whole board as stored parts, and back.
 
+mod admission;
 mod apply;
 mod commits;
 mod decide;
@@ -39,17 +40,18 @@ use crate::ledger::Ledger;
 use crate::pipeline::{self, retell};
 use crate::plan::{Own, Plan, Plans};
 use crate::planted::{self, Bug};
-use crate::record::{Architect, Body, Created, Ended, Parent, Record};
-use crate::scheduler::Scheduler;
+use crate::record::{Architect, Body, Created, Ended, Parent, PauseCause, Raised, Record};
+use crate::scheduler::{Open, Queued, Scheduler};
 use crate::shown::Shown;
 use crate::state::State;
 use crate::view::{self, View};
 
 pub use crate::pipeline::ReplyBody;
+pub use admission::BoardLimits;
 pub(crate) use apply::reply_digest;
 pub use rehearsal::Rehearsal;
 pub use snapshot::Stored;
-pub use types::{Blob, BoardError, Effect, From, Genesis, Input, Outcome, Pending, Proposal, Step, Verdict};
+pub use types::{Blob, BoardError, Effect, From, Genesis, Input, NotTaken, Outcome, Pending, Proposal, Step, Verdict};
 
 use apply::Beside;
 use commits::Commits;
@@ -72,8 +74,16 @@ pub struct Board {
     /// Seq and hash of the last record.
     head: (Seq, Digest),
     epoch: u64,
+    /// The journal format whose rules are in force.
+    format: u32,
     paused: bool,
+    /// Why the kernel paused it, if it did.
+    pause_cause: Option<PauseCause>,
     ended: Option<Ended>,
+    /// Limits that an operator has raised.
+    raised: Raised,
+    /// Invocations that were given up, oldest first; bounded.
+    given_up: VecDeque<Queued>,
     scheduler: Scheduler,
     breaker: Breaker,
     ledger: Ledger,
@@ -151,7 +161,7 @@ impl Board {
         };
         let parent = created.parent.clone();
         let record = Record::seal(crate::record::GENESIS, Seq(0), at, &Body::Created(Box::new(created)), &hasher);
-        let mut made = Self { parent, ..Self::new(board, plan, hasher, state, &record, architect.as_ref()) };
+        let mut made = Self { parent, ..Self::new(format, board, plan, hasher, state, &record, architect.as_ref()) };
         let mut step = Step::default();
         step.records.push(record);
         made.start(at, &mut step);
@@ -216,11 +226,13 @@ impl Board {
             return Err(bad("the initial state is not the one it names".to_owned()));
         }
         let opaque_until = erasure.map_or(Seq(0), |erasure| erasure.by);
-        let board = Self::new(created.board, plan, hasher, state, record, created.architect.as_ref());
+        let format = created.format;
+        let board = Self::new(format, created.board, plan, hasher, state, record, created.architect.as_ref());
         Ok(Self { parent: created.parent, opaque_until, is_exact, ..board })
     }
 
     fn new(
+        format: u32,
         id: BoardId,
         plan: Arc<Plan>,
         hasher: Hasher,
@@ -242,8 +254,12 @@ impl Board {
             state,
             head: (created.seq, created.hash),
             epoch: 0,
+            format,
             paused: false,
+            pause_cause: None,
             ended: None,
+            raised: Raised::default(),
+            given_up: VecDeque::new(),
             scheduler,
             breaker: Breaker::default(),
             ledger,
@@ -319,6 +335,21 @@ impl Board {
         self.paused
     }
 
+    /// Why the kernel paused it, if it did.
+    pub const fn pause_cause(&self) -> Option<PauseCause> {
+        self.pause_cause
+    }
+
+    /// The journal format whose rules are in force.
+    pub const fn format(&self) -> u32 {
+        self.format
+    }
+
+    /// Invocations that were given up and can be taken up again, oldest first; at most 1,024.
+    pub const fn given_up(&self) -> &VecDeque<Queued> {
+        &self.given_up
+    }
+
     /// Queue and open invocations.
     pub const fn scheduler(&self) -> &Scheduler {
         &self.scheduler
@@ -354,13 +385,22 @@ impl Board {
         if self.ended.is_some() {
             return None;
         }
-        let left = self.plan.blueprint.limits.wall.as_ms().saturating_sub(self.running_ms);
+        let left = self.limits().wall_ms.saturating_sub(self.running_ms);
         let wall = self.is_at_work().then(|| self.last_at.plus_ms(left));
         let expiry = self.pending.values().map(|question| question.expires);
         let freed = self.waits_until().filter(|_| !self.paused);
         let due = self.scheduler.due(&self.plan).map(|(_, due)| due).min().filter(|_| !self.paused);
         let delayed = self.scheduler.delayed().first().map(|delayed| delayed.due).filter(|_| !self.paused);
-        self.scheduler.deadline().into_iter().chain(wall).chain(expiry).chain(freed).chain(due).chain(delayed).min()
+        self.scheduler
+            .deadline()
+            .into_iter()
+            .chain(wall)
+            .chain(expiry)
+            .chain(freed)
+            .chain(due)
+            .chain(delayed)
+            .chain(self.patience())
+            .min()
     }
 
     /// Proposals that wait for persons, by the record that put them.
@@ -375,11 +415,6 @@ impl Board {
             && self.scheduler.open().values().all(|open| open.asked.is_some())
     }
 
-    /// Whether an invocation is under way for which time counts: not one that waits for a person.
-    fn is_at_work(&self) -> bool {
-        !self.paused && self.scheduler.open().values().any(|open| open.asked.is_none())
-    }
-
     /// The questions whose time is over.
     fn expired(&self, now: Timestamp) -> Vec<Seq> {
         self.pending.iter().filter(|(_, question)| question.expires <= now).map(|(seq, _)| *seq).collect()
@@ -387,7 +422,8 @@ impl Board {
 
     /// When the first reservation ends, by time, that an attempt waits for.
     fn waits_until(&self) -> Option<Timestamp> {
-        let waiting = self.scheduler.open().values().filter(|open| !open.calling && open.asked.is_none());
+        let waits = |open: &&Open| !open.calling && open.asked.is_none() && !open.waits_for_provider();
+        let waiting = self.scheduler.open().values().filter(waits);
         waiting.filter_map(|open| self.reservations.until(&open.awaits, open.queued.invocation)).min()
     }
 

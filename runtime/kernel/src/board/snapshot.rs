@@ -20,8 +20,8 @@ use crate::freshness::{Basis, Reservations};
 use crate::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
 use crate::ledger::Ledger;
 use crate::plan::{Plan, Plans};
-use crate::record::{Body, Ended, Parent, Record};
-use crate::scheduler::Scheduler;
+use crate::record::{ADMISSION, Body, Ended, Parent, PauseCause, Raised, Record};
+use crate::scheduler::{Queued, Scheduler};
 use crate::snapshot::{LAYOUT, Part, SnapshotError, optional, pairs};
 use crate::state::State;
 use crate::tree::{At, Edit, Mark, Node, Reader, Writer};
@@ -77,6 +77,22 @@ struct Rest {
     signal: Option<Value>,
     last_at: Timestamp,
     running_ms: u64,
+    /// Of boards since the format that has admission; snapshots of older boards stay what they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since_admission: Option<SinceAdmission>,
+}
+
+/// What boards have since format 10.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SinceAdmission {
+    format: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pause_cause: Option<PauseCause>,
+    #[serde(default, skip_serializing_if = "Raised::is_none")]
+    raised: Raised,
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    given_up: VecDeque<Queued>,
 }
 
 /// See [`crate::snapshot`]. The values are read by the tree.
@@ -105,8 +121,12 @@ impl Board {
             is_exact: _,
             state,
             epoch,
+            format,
             paused,
+            pause_cause,
             ended,
+            raised,
+            given_up,
             scheduler,
             breaker,
             ledger,
@@ -153,6 +173,12 @@ impl Board {
             signal: signal.clone(),
             last_at: *last_at,
             running_ms: *running_ms,
+            since_admission: (*format >= ADMISSION).then(|| SinceAdmission {
+                format: *format,
+                pause_cause: *pause_cause,
+                raised: *raised,
+                given_up: given_up.clone(),
+            }),
         };
         (trees, rest)
     }
@@ -275,7 +301,25 @@ impl Board {
             signal,
             last_at,
             running_ms,
+            since_admission,
         } = rest;
+        let created_format = match created.body() {
+            Ok(Body::Created(created)) => created.format,
+            _ => return Err(unreadable("a journal begins with created")),
+        };
+        let SinceAdmission { format, pause_cause, raised, given_up } = match since_admission {
+            Some(since) => since,
+            // It does not keep what was given up; the records say.
+            None if gave_up || ended.is_some() => {
+                return Err(unreadable("it was stored before boards kept what was given up"));
+            }
+            None => SinceAdmission {
+                format: created_format,
+                pause_cause: None,
+                raised: Raised::default(),
+                given_up: VecDeque::new(),
+            },
+        };
         // No board comes near: what is counted on from here does not overflow.
         let counted = [head.0.0, epoch, scheduler.next_id().0, running_ms, last_at.0.unsigned_abs(), files.floor];
         if counted.into_iter().any(|number| number > COUNTED_MAX) {
@@ -313,8 +357,12 @@ impl Board {
             state,
             head,
             epoch,
+            format,
             paused,
+            pause_cause,
             ended,
+            raised,
+            given_up,
             scheduler,
             breaker,
             ledger,

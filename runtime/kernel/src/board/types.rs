@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::admission::{Admission, Waiting};
 use crate::blueprint::Blueprint;
 use crate::digest::{Digest, Salt};
 use crate::failure::FailureCode;
@@ -13,9 +14,11 @@ use crate::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerNam
 use crate::ledger::Usage;
 use crate::mode::Mode;
 use crate::pipeline::{Clarify, ReplyBody};
-use crate::record::{Architect, Author, Ended, Parent, Record, Redacted};
+use crate::record::{Architect, Author, Ended, FORMAT, Parent, Record, Redacted, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::shown::Shown;
+
+pub use super::decide::NotTaken;
 use crate::view::Prompt;
 
 /// What a new board is made of.
@@ -68,6 +71,30 @@ pub enum Input {
         /// Tokens that the next one may take.
         reserve: u64,
     },
+    /// The gate lets a call through that waited for admission. If the call is not wanted any more, nothing is recorded.
+    Admit {
+        /// The invocation.
+        invocation: InvocationId,
+        /// The attempt to make.
+        attempt: u32,
+        /// Where to.
+        admission: Admission,
+    },
+    /// The provider did not take the request of an attempt.
+    Defer {
+        /// The invocation.
+        invocation: InvocationId,
+        /// Which attempt of it.
+        attempt: u32,
+        /// What calls of the attempt cost before, if known.
+        usage: Option<Usage>,
+        /// Why, and for how long.
+        not_taken: NotTaken,
+    },
+    /// No call that waits could be admitted for as long as patience lasts.
+    Unavailable,
+    /// An operator takes up again what was given up, or raises limits.
+    Retry(Retried),
     /// Time has passed.
     Tick,
     /// A signal, or somebody asking for a manual rule by its name.
@@ -134,7 +161,16 @@ pub enum Input {
         epoch: u64,
         /// The new owner's random name.
         writer: String,
+        /// The journal format that the new owner writes; none: as before.
+        format: Option<u32>,
     },
+}
+
+impl Input {
+    /// A take-over by this version, which writes its own journal format from then on.
+    pub const fn take_over(epoch: u64, writer: String) -> Self {
+        Self::TakeOver { epoch, writer, format: Some(FORMAT) }
+    }
 }
 
 /// A patch and where it comes from.
@@ -303,6 +339,22 @@ pub struct Step {
     pub outcome: Option<Outcome>,
 }
 
+impl Step {
+    /// Adds a step that follows at once, so that both are made durable together.
+    pub(super) fn add(&mut self, next: Self) {
+        let Self { records, blobs, effects, outcome: _ } = next;
+        let replaces = |before: &Effect| match before {
+            Effect::Await(_) => effects.iter().any(|effect| matches!(effect, Effect::Await(_))),
+            Effect::WakeAt(_) => effects.iter().any(|effect| matches!(effect, Effect::WakeAt(_))),
+            Effect::Call { .. } | Effect::Cancel { .. } | Effect::Ended(_) => false,
+        };
+        self.effects.retain(|effect| !replaces(effect));
+        self.effects.extend(effects);
+        self.records.extend(records);
+        self.blobs.extend(blobs);
+    }
+}
+
 /// A text stored by its SHA-256.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Blob {
@@ -335,7 +387,11 @@ pub enum Effect {
         timeout_ms: u64,
         /// How many attempts the worker had before this one on this board, without those that reached nobody.
         occurrence: u32,
+        /// Where the call was admitted to, if it needed admission.
+        admitted: Option<Admission>,
     },
+    /// Ask the gate to admit these calls, and no others: what was named before and is not named now is not wanted any more.
+    Await(Vec<Waiting>),
     /// Stop a call that is under way; its answer will be refused.
     Cancel {
         /// The invocation.

@@ -29,6 +29,8 @@ coded! {
         Scheduled = "scheduled",
         /// An attempt of an invocation is about to be made.
         Invoked = "invoked",
+        /// The provider did not take an attempt's request; the invocation waits.
+        Deferred = "deferred",
         /// An attempt's call was answered, and it makes another one.
         Continued = "continued",
         /// A proposal was committed.
@@ -59,6 +61,8 @@ coded! {
         Paused = "paused",
         /// Dispatching goes on.
         Resumed = "resumed",
+        /// An operator takes up again what was given up, or raises limits.
+        Retried = "retried",
         /// Time passed, and something was due.
         Tick = "tick",
         /// A signal arrived.
@@ -84,6 +88,8 @@ pub enum Body {
     Scheduled(Scheduled),
     /// See [`Invoked`].
     Invoked(Invoked),
+    /// See [`Deferred`].
+    Deferred(Deferred),
     /// See [`Continued`].
     Continued(Continued),
     /// See [`Committed`].
@@ -114,6 +120,8 @@ pub enum Body {
     Paused(Steered),
     /// Dispatching goes on.
     Resumed(Steered),
+    /// See [`Retried`].
+    Retried(Retried),
     /// Time passed, and something was due.
     Tick(Empty),
     /// See [`Signal`].
@@ -134,6 +142,7 @@ impl Body {
             Self::Epoch(_) => Kind::Epoch,
             Self::Scheduled(_) => Kind::Scheduled,
             Self::Invoked(_) => Kind::Invoked,
+            Self::Deferred(_) => Kind::Deferred,
             Self::Continued(_) => Kind::Continued,
             Self::Committed(_) => Kind::Committed,
             Self::NoOp(_) => Kind::NoOp,
@@ -149,6 +158,7 @@ impl Body {
             Self::Budget(_) => Kind::Budget,
             Self::Paused(_) => Kind::Paused,
             Self::Resumed(_) => Kind::Resumed,
+            Self::Retried(_) => Kind::Retried,
             Self::Tick(_) => Kind::Tick,
             Self::Signal(_) => Kind::Signal,
             Self::Snapshot(_) => Kind::Snapshot,
@@ -204,6 +214,7 @@ impl Body {
                 let written = it.written.iter().map(|written| ("written", json(written)));
                 [("rejection", json(&it.rejection)), ("reply", json(&it.reply))].into_iter().chain(written).collect()
             }
+            Self::Deferred(it) => vec![("message", json(&it.message))],
             Self::Failed(it) => vec![("message", json(&it.message))],
             Self::Late(it) => vec![("reply", json(&it.reply))],
             Self::Reserved(it) => vec![("places", json(&it.places))],
@@ -216,6 +227,7 @@ impl Body {
             | Self::Budget(_)
             | Self::Paused(_)
             | Self::Resumed(_)
+            | Self::Retried(_)
             | Self::Tick(_)
             | Self::Snapshot(_)
             | Self::Ended(_) => Vec::new(),

@@ -30,6 +30,8 @@ fn bodies() -> Vec<Body> {
         json!({"kind": "invoked", "invocation": 7, "attempt": 2, "worker": "writer", "cause": 5, "base": 3, "budget": 4000,
             "unit": "tokens", "tokenizer": "chars/4", "compiler": 2, "feedback": [4], "view": digest, "prompt": digest, "reserved": 9,
             "deadline": 1000, "reads": [format!("/{SECRET}")], "members": [format!("/{SECRET}")]}),
+        json!({"kind": "deferred", "by": author(), "reason": "rate_limited", "not_before": 1000, "patience": 2000,
+            "message": SECRET}),
         json!({"kind": "continued", "by": author(), "reserved": 9}),
         json!({"kind": "committed", "by": author(), "version": 4, "state": digest, "patch": patch, "intent": SECRET,
             "expand": [format!("/{SECRET}")]}),
@@ -51,6 +53,7 @@ fn bodies() -> Vec<Body> {
             "needed": 5, "left": 4}),
         json!({"kind": "paused"}),
         json!({"kind": "resumed"}),
+        json!({"kind": "retried", "worker": "writer", "invocation": 7, "limits": {"tokens": 9}, "token": "t"}),
         json!({"kind": "tick"}),
         json!({"kind": "signal", "name": "s", "value": {"a": SECRET}}),
         json!({"kind": "snapshot", "of": 3, "layout": 1, "digest": digest}),
@@ -88,5 +91,5 @@ fn what_people_wrote_is_in_the_payload_only() {
         assert!(payload.keys().all(|field| !header.contains_key(field)), "{}", record.header);
         with_values += usize::from(record.payload.contains(SECRET));
     }
-    assert_eq!(with_values, 15);
+    assert_eq!(with_values, 16);
 }

@@ -178,7 +178,7 @@ impl<'a> Rewriting<'a> {
                 let is_there = is_asked || self.is_about(&late.reply);
                 self.texts(&mut values, is_there);
             }
-            Body::Failed(_) | Body::Skipped(_) => self.texts(&mut values, is_asked),
+            Body::Failed(_) | Body::Deferred(_) | Body::Skipped(_) => self.texts(&mut values, is_asked),
             Body::Answer(answer) => {
                 self.texts(&mut values, is_asked);
                 if values != unchanged {
@@ -190,7 +190,8 @@ impl<'a> Rewriting<'a> {
                 if let Some(path) = values.get_mut("trigger").and_then(|trigger| trigger.get_mut("path")) {
                     self.rename(path);
                 }
-                let is_told = scheduled.follows.is_some_and(|follows| self.told.contains(&follows));
+                let before = scheduled.follows.or(scheduled.retries);
+                let is_told = before.is_some_and(|before| self.told.contains(&before));
                 let is_signalled =
                     matches!(&scheduled.trigger, Trigger::Signal { seq, .. } if self.touched.contains(seq));
                 if is_told {
@@ -222,6 +223,7 @@ impl<'a> Rewriting<'a> {
             | Body::Budget(_)
             | Body::Paused(_)
             | Body::Resumed(_)
+            | Body::Retried(_)
             | Body::Tick(_)
             | Body::Snapshot(_)
             | Body::Ended(_) => {}

@@ -85,6 +85,7 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
         shown: Arc::new(shown),
         occurrence: 0,
         timeout: Duration::from_secs(60),
+        permit: None,
     };
     Message::Call(order(seq), Box::new(call))
 }

@@ -21,7 +21,8 @@ impl Draft<'_> {
         let (usage, needed) = (usage.map(Usage::bounded), bounded(reserve));
         let (branch, by) = (open.queued.branch.clone(), author(open, usage));
         let (ledger, blueprint) = (&self.board.ledger, &self.board.plan.blueprint);
-        let Err(short) = ledger.afford_after(blueprint, &branch, open.reserved, usage, needed) else {
+        let tokens = self.board.limits().tokens;
+        let Err(short) = ledger.afford_after(blueprint, tokens, &branch, open.reserved, usage, needed) else {
             let seq = self.push(Body::Continued(Continued { by, reserved: needed }));
             self.step.outcome = Some(Outcome::Continued { seq });
             return self.go_on();

@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Draft;
+use crate::admission::Admission;
 use crate::blueprint::{Action, AgentKind, EDITS_MAX, Freshness, Unit};
 use crate::board::rehearsal::Compiled;
 use crate::board::{Blob, Effect};
 use crate::breaker::{Branch, Reason};
 use crate::expr::Allowance;
-use crate::id::{InvocationId, RuleName, Timestamp, WorkerName};
+use crate::id::{InvocationId, RuleName, Timestamp};
 use crate::invariant;
 use crate::planted::{self, Bug};
 use crate::record::{Body, Budget, Cause, End, Ended, Invoked, Resource, Scheduled, Skipped, Trigger};
-use crate::scheduler::{self, Delayed, Next, Open};
+use crate::scheduler::{self, Delayed, Next};
 use crate::shown::Shown;
 use crate::tree::{At, Node, Since};
 use crate::view;
@@ -84,6 +85,7 @@ impl Draft<'_> {
                 rule,
                 worker,
                 follows: None,
+                retries: None,
                 trigger,
                 due,
                 expand: Vec::new(),
@@ -111,7 +113,8 @@ impl Draft<'_> {
         let scheduler::Queued { invocation: follows, branch: Branch { rule, worker }, trigger, expansion, .. } = asked;
         let (invocation, expand) = (self.board.scheduler.next_id(), expansion.and(expand));
         let follows = Some(follows);
-        self.push(Body::Scheduled(Scheduled { invocation, rule, worker, follows, trigger, due: None, expand }));
+        let body = Scheduled { invocation, rule, worker, follows, retries: None, trigger, due: None, expand };
+        self.push(Body::Scheduled(body));
     }
 
     pub(super) fn run_short(
@@ -166,15 +169,16 @@ impl Draft<'_> {
         if self.board.ended.is_some() && self.ending.is_none() {
             return;
         }
-        let limits = &self.board.plan.blueprint.limits;
+        let limits = self.board.limits();
+        let edits_max = self.board.plan.blueprint.limits.edits.unwrap_or(EDITS_MAX);
         let (version, edits) = (self.board.version().0, self.board.files.edits);
         if self.ending.is_none() && (version.saturating_sub(edits) >= limits.commits || version >= COMMITS_MAX) {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Commits });
         }
-        if self.ending.is_none() && edits >= limits.edits.unwrap_or(EDITS_MAX) {
+        if self.ending.is_none() && edits >= edits_max {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Edits });
         }
-        if self.ending.is_none() && self.board.running_ms >= limits.wall.as_ms() {
+        if self.ending.is_none() && self.board.running_ms >= limits.wall_ms {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Wall });
         }
         self.dispatch_all();
@@ -192,27 +196,14 @@ impl Draft<'_> {
         if let Some(at) = self.board.wake_at() {
             self.step.effects.push(Effect::WakeAt(at));
         }
+        self.name_waiting();
     }
 
     /// Starts what may start.
     fn dispatch_all(&mut self) {
         while self.ending.is_none() && !self.board.paused {
-            let board = &*self.board;
-            let concurrency = board.plan.blueprint.concurrency;
-            let is_full = |worker: &WorkerName, used: usize| {
-                let limit = board.plan.seats.get(worker).and_then(|seat| seat.worker.limits.at_once());
-                limit.is_some_and(|limit| used >= limit as usize)
-            };
-            let is_held_up = |open: &Open| board.reservations.until(&open.awaits, open.queued.invocation).is_some();
-            let waits = |open: &Open| {
-                let worker = &open.queued.branch.worker;
-                (is_held_up(open) && !planted::is(Bug::Haste)) || is_full(worker, board.scheduler.calling(worker))
-            };
-            let admits = |branch: &Branch| {
-                board.breaker.admits(branch) && !is_full(&branch.worker, board.scheduler.under_way(&branch.worker))
-            };
-            let Some(next) = board.scheduler.next(concurrency, &board.plan.exempt, waits, admits) else { break };
-            if !self.dispatch(next) {
+            let Some(next) = self.board.next() else { break };
+            if !self.dispatch(next, None) {
                 break;
             }
         }
@@ -241,7 +232,7 @@ impl Draft<'_> {
         let is_idle = is_idle || (planted::is(Bug::Impatience) && board.waits_for_persons());
         let idle = board.ended.is_none() && !board.paused && is_idle;
         let waits = !board.scheduler.delayed().is_empty() || board.scheduler.due(&board.plan).next().is_some();
-        if !idle || board.plan.rules.is_empty() || waits {
+        if !idle || board.plan.rules.is_empty() || waits || !board.awaiting().is_empty() {
             return None;
         }
         // Whatever is queued now waits for a breaker, and without outcomes no cooldown passes.
@@ -257,7 +248,7 @@ impl Draft<'_> {
     }
 
     /// Starts an attempt; false if it has to wait for what calls under way will leave of the budgets.
-    pub(super) fn dispatch(&mut self, next: Next) -> bool {
+    pub(super) fn dispatch(&mut self, next: Next, admitted: Option<Admission>) -> bool {
         let Next { queued, attempt } = next;
         let branch = queued.branch.clone();
         let board = &*self.board;
@@ -268,7 +259,7 @@ impl Draft<'_> {
             AgentKind::Llm => prompt.estimated_tokens() + u64::from(worker.limits.reply_tokens),
             _ => 0,
         };
-        match board.ledger.afford(&board.plan.blueprint, &branch, reserved) {
+        match board.ledger.afford(&board.plan.blueprint, board.limits().tokens, &branch, reserved) {
             Ok(()) => {}
             // Once the calls under way are settled there may be enough: nothing is decided before.
             Err(short) if short.may_be_freed => return false,
@@ -300,6 +291,7 @@ impl Draft<'_> {
                 Freshness::Members => view.members.clone(),
                 Freshness::None | Freshness::Target | Freshness::Reads => Vec::new(),
             },
+            admitted: admitted.clone(),
         };
         self.step.blobs.push(Blob { hash: invoked.view, text: view.text.into() });
         self.step.blobs.push(Blob { hash: invoked.prompt, text: prompt.to_json().into() });
@@ -323,6 +315,7 @@ impl Draft<'_> {
             parent: self.board.parent.clone(),
             timeout_ms,
             occurrence,
+            admitted,
         });
         true
     }

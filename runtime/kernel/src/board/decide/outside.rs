@@ -31,7 +31,7 @@ impl Draft<'_> {
         let overdue = self.board.scheduler.overdue(self.at);
         let expired = self.board.expired(self.at);
         let running = self.board.running_ms.saturating_add(self.at.ms_since(self.board.last_at));
-        let wall_is_over = self.board.is_at_work() && running >= self.board.plan.blueprint.limits.wall.as_ms();
+        let wall_is_over = self.board.is_at_work() && running >= self.board.limits().wall_ms;
         let is_freed = !self.board.paused && self.board.waits_until().is_some_and(|until| until <= self.at);
         let due: BTreeMap<RuleName, Timestamp> = match self.board.paused {
             true => BTreeMap::new(),
@@ -45,7 +45,9 @@ impl Draft<'_> {
             false => self.board.scheduler.ripe(self.at).to_vec(),
         };
         let has_come = !due.is_empty() || !ripe.is_empty();
-        let is_due = !overdue.is_empty() || !expired.is_empty() || has_come || wall_is_over || is_freed;
+        let patience_is_over = self.board.patience().is_some_and(|patience| patience <= self.at);
+        let is_due =
+            patience_is_over || !overdue.is_empty() || !expired.is_empty() || has_come || wall_is_over || is_freed;
         if self.board.ended.is_some() || !is_due {
             return;
         }
@@ -63,6 +65,9 @@ impl Draft<'_> {
         }
         for question in expired {
             self.expire(question);
+        }
+        if patience_is_over {
+            self.hold();
         }
         self.ask_again(ripe);
         if !due.is_empty() {
@@ -189,11 +194,12 @@ impl Draft<'_> {
         self.go_on();
     }
 
-    pub(super) fn take_over(&mut self, epoch: u64, writer: String) {
+    pub(super) fn take_over(&mut self, epoch: u64, writer: String, format: Option<u32>) {
         if epoch <= self.board.epoch {
             return;
         }
-        self.push(Body::Epoch(Epoch { epoch, writer }));
+        let format = format.filter(|format| *format > self.board.format);
+        self.push(Body::Epoch(Epoch { epoch, writer, format }));
         let mut lost: Vec<_> = self.board.scheduler.open().values().filter(|open| open.calling).cloned().collect();
         if planted::is(Bug::LossOverlooked) && lost.len() > 1 {
             lost.pop();

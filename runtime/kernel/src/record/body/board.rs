@@ -13,6 +13,7 @@ use crate::id::{BoardId, InvocationId, RuleName, Seq, Token, WorkerName};
 use crate::ledger::Usage;
 use crate::mode::Mode;
 use crate::rejection::coded;
+use crate::scheduler::Queued;
 
 /// A body that says no more than its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -26,6 +27,71 @@ pub struct Steered {
     /// The caller's token, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
+    /// Why the kernel paused the board; none where a caller did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<PauseCause>,
+}
+
+coded! {
+    /// Why the kernel pauses a board.
+    PauseCause {
+        /// A provider took no request until patience ended, or an operator must mend something first. The `deferred`
+        /// record before says more.
+        ProviderUnavailable = "provider_unavailable",
+    }
+}
+
+/// An operator takes up again what was given up, or raises limits of the board. Its invocations are queued by `scheduled`
+/// records after it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retried {
+    /// Only invocations of this worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerName>,
+    /// Only this invocation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invocation: Option<InvocationId>,
+    /// Limits of the board from now on.
+    #[serde(default, skip_serializing_if = "Raised::is_none")]
+    pub limits: Raised,
+    /// The caller's token, if it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
+}
+
+impl Retried {
+    /// Whether an invocation that was given up is meant.
+    pub(crate) fn chooses(&self, queued: &Queued) -> bool {
+        self.covers(&queued.branch) && self.invocation.is_none_or(|invocation| queued.invocation == invocation)
+    }
+
+    /// Whether invocations of a branch may be meant.
+    pub(crate) fn covers(&self, branch: &breaker::Branch) -> bool {
+        self.worker.as_ref().is_none_or(|worker| branch.worker == *worker)
+    }
+}
+
+/// Limits of a board that an operator has raised; those of its blueprint where none are named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Raised {
+    /// Tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Running time, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_ms: Option<u64>,
+    /// Commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commits: Option<u64>,
+}
+
+impl Raised {
+    /// Whether no limit is raised.
+    pub const fn is_none(&self) -> bool {
+        self.tokens.is_none() && self.wall_ms.is_none() && self.commits.is_none()
+    }
 }
 
 /// The board came to be.
@@ -111,6 +177,9 @@ pub struct Epoch {
     pub epoch: u64,
     /// The owner's random name.
     pub writer: String,
+    /// The format of the records from here on, where that is later than before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<u32>,
 }
 
 /// A breaker moved.

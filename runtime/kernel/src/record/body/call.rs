@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::Author;
+use crate::admission::Admission;
 use crate::blueprint::{EventOp, Unit};
 use crate::breaker;
+use crate::deferral::DeferralReason;
 use crate::digest::Digest;
 use crate::failure::FailureCode;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
@@ -75,6 +77,9 @@ pub struct Scheduled {
     /// The invocation whose trigger it has once more, because that asked to be shown more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<InvocationId>,
+    /// The invocation that was given up, whose trigger it has once more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<InvocationId>,
     /// Why.
     #[serde(skip_serializing)]
     pub trigger: Trigger,
@@ -120,6 +125,9 @@ pub struct Invoked {
     pub reserved: u64,
     /// When the attempt times out.
     pub deadline: Timestamp,
+    /// Where the call was admitted to, of a language model's worker since format 10. Such a record begins its step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<Admission>,
     /// The read set: JSON Pointers whose whole values the view showed.
     #[serde(skip_serializing)]
     pub reads: Vec<String>,
@@ -127,6 +135,24 @@ pub struct Invoked {
     /// freshness is `members`.
     #[serde(default, skip_serializing)]
     pub members: Vec<String>,
+}
+
+/// The provider did not take an attempt's request. The invocation waits, and is invoked again later; the attempt is not
+/// counted.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deferred {
+    /// The attempt, and the cost of its calls before.
+    pub by: Author,
+    /// Why.
+    pub reason: DeferralReason,
+    /// When the provider may be asked again, at the earliest.
+    pub not_before: Timestamp,
+    /// When the board is paused if the provider takes no request until then.
+    pub patience: Timestamp,
+    /// For people.
+    #[serde(skip_serializing)]
+    pub message: String,
 }
 
 /// An attempt's call was answered, and it makes another one: its agent has used tools, and goes on with what they gave.

@@ -1,0 +1,41 @@
+//! Which calls wait to be made, and where a call was admitted to.
+//!
+//! A call of a language model is dispatched in two moves. The board names the calls that may be made
+//! ([`Effect::Await`](crate::board::Effect::Await)) and records nothing. When the shell's gate lets one through
+//! ([`Input::Admit`](crate::board::Input::Admit)), the board compiles the view of the state as it is then and records
+//! `invoked`. So a call that waits for its provider takes no place, no reservation and no time of its own.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{InvocationId, Timestamp, WorkerName};
+
+/// Where a call was admitted to.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Admission {
+    /// The operator's name of the model; none where no gate chose one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// A call that may be made once the gate admits it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    /// The invocation.
+    pub invocation: InvocationId,
+    /// The attempt to make, from 1.
+    pub attempt: u32,
+    /// The worker.
+    pub worker: WorkerName,
+    /// The operator's name of the preferred model; none: the default.
+    pub model: Option<String>,
+    /// Tokens that the call may take, estimated.
+    pub tokens: u64,
+    /// When the provider said, or the gate chose, that the request may be repeated; none for a first request.
+    pub not_before: Option<Timestamp>,
+}
+
+/// A gate that lets every call through.
+pub fn open(_: &Waiting) -> Option<Admission> {
+    Some(Admission::default())
+}

@@ -1,0 +1,152 @@
+//! Which calls of a board wait for admission ([`crate::admission`]).
+
+use std::collections::BTreeSet;
+
+use super::{Board, Effect, Input, Step};
+use crate::admission::{self, Admission, Waiting};
+use crate::blueprint::AgentKind;
+use crate::breaker::Branch;
+use crate::id::{Timestamp, WorkerName};
+use crate::planted::{self, Bug};
+use crate::record::{ADMISSION, Raised};
+use crate::scheduler::{Eligible, Next, Open, Places};
+
+/// Limits of a board in force: those of its blueprint, or what an operator has raised them to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BoardLimits {
+    /// Commits, without edits of files.
+    pub commits: u64,
+    /// Tokens.
+    pub tokens: u64,
+    /// Running time, in milliseconds.
+    pub wall_ms: u64,
+}
+
+impl BoardLimits {
+    /// The same where these are higher.
+    #[must_use]
+    pub fn raised_by(self, raised: Raised) -> Self {
+        let Raised { tokens, wall_ms, commits } = raised;
+        Self {
+            commits: self.commits.max(commits.unwrap_or(0)),
+            tokens: self.tokens.max(tokens.unwrap_or(0)),
+            wall_ms: self.wall_ms.max(wall_ms.unwrap_or(0)),
+        }
+    }
+}
+
+impl Board {
+    /// The limits in force.
+    pub fn limits(&self) -> BoardLimits {
+        let limits = &self.plan.blueprint.limits;
+        let of_blueprint = BoardLimits { commits: limits.commits, tokens: limits.tokens, wall_ms: limits.wall.as_ms() };
+        of_blueprint.raised_by(self.raised)
+    }
+
+    /// Whether calls of a worker need admission: those of language models, since the format that has it.
+    pub(super) fn is_gated(&self, worker: &WorkerName) -> bool {
+        self.format >= ADMISSION && self.plan.seats.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Llm)
+    }
+
+    /// The calls that may be made once a gate admits them, in the order in which to ask.
+    pub fn awaiting_admission(&self) -> Vec<Waiting> {
+        if self.paused || self.ended.is_some() {
+            return Vec::new();
+        }
+        let waiting = |next: Next| {
+            let branch = &next.queued.branch;
+            let seat = &self.plan.seats[&branch.worker].worker;
+            let before = self.scheduler.open().get(&next.queued.invocation);
+            let reserved = before.map(|open| open.reserved).filter(|reserved| *reserved > 0);
+            let estimated = u64::from(seat.view.budget / 4).saturating_add(u64::from(seat.limits.reply_tokens));
+            let wait = before.and_then(|open| open.deferrals.as_ref()?.waiting.as_ref());
+            Waiting {
+                invocation: next.queued.invocation,
+                attempt: next.attempt,
+                worker: branch.worker.clone(),
+                model: self.plan.blueprint.model_of(&branch.worker).map(str::to_owned),
+                tokens: reserved.unwrap_or(estimated),
+                not_before: wait.map(|wait| wait.not_before),
+            }
+        };
+        self.awaiting().into_iter().map(waiting).collect()
+    }
+
+    /// Lets a gate answer for the calls that a step names, as far as it can at once, and adds to the step what comes of
+    /// that. The gate is asked once for each call. What it admits is an input like any other, and may not be wanted any
+    /// more when its turn comes: then the step has no [`Effect::Call`] for it.
+    pub fn admit(&mut self, at: Timestamp, step: &mut Step, gate: &mut dyn FnMut(&Waiting) -> Option<Admission>) {
+        let mut asked = BTreeSet::new();
+        loop {
+            let named = step.effects.iter().rev().find_map(|effect| match effect {
+                Effect::Await(waiting) => Some(waiting),
+                _ => None,
+            });
+            let admitted = named.into_iter().flatten().find_map(|waiting| {
+                let is_new = asked.insert((waiting.invocation, waiting.attempt));
+                let admission = is_new.then(|| gate(waiting)).flatten()?;
+                Some(Input::Admit { invocation: waiting.invocation, attempt: waiting.attempt, admission })
+            });
+            let Some(admitted) = admitted else { return };
+            step.add(self.step(at, admitted));
+        }
+    }
+
+    /// A step after which every call that may be made is made at once: for boards that no gate stands before.
+    pub fn step_ungated(&mut self, at: Timestamp, input: Input) -> Step {
+        let mut step = self.step(at, input);
+        self.admit(at, &mut step, &mut admission::open);
+        step
+    }
+
+    /// See [`Board::awaiting_admission`].
+    pub(super) fn awaiting(&self) -> Vec<Next> {
+        if !self.plan.seats.keys().any(|worker| self.is_gated(worker)) {
+            return Vec::new();
+        }
+        self.with_eligible(|places, eligible| self.scheduler.awaiting_admission(places, eligible))
+    }
+
+    /// What to dispatch next without admission.
+    pub(super) fn next(&self) -> Option<Next> {
+        self.with_eligible(|places, eligible| self.scheduler.next(places, eligible))
+    }
+
+    fn with_eligible<T>(&self, choose: impl FnOnce(&Places<'_>, &Eligible<'_>) -> T) -> T {
+        let is_full = |worker: &WorkerName, used: usize| {
+            let limit = self.plan.seats.get(worker).and_then(|seat| seat.worker.limits.at_once());
+            limit.is_some_and(|limit| used >= limit as usize)
+        };
+        let is_held_up = |open: &Open| self.reservations.until(&open.awaits, open.queued.invocation).is_some();
+        let waits = |open: &Open| {
+            let worker = &open.queued.branch.worker;
+            (is_held_up(open) && !planted::is(Bug::Haste)) || is_full(worker, self.scheduler.calling(worker))
+        };
+        let admits = |branch: &Branch| {
+            self.breaker.admits(branch) && !is_full(&branch.worker, self.scheduler.under_way(&branch.worker))
+        };
+        choose(
+            &Places::new(self.plan.blueprint.concurrency, &self.plan.exempt),
+            &Eligible {
+                waits: &waits,
+                admits: &admits,
+                is_gated: &|worker| self.is_gated(worker),
+                model: &|worker| self.plan.blueprint.model_of(worker),
+            },
+        )
+    }
+
+    /// Whether the board's running time passes: while a call is under way, since the format that has admission; before,
+    /// while there was anything to do.
+    pub(super) fn is_at_work(&self) -> bool {
+        match self.format >= ADMISSION {
+            true => !self.paused && self.scheduler.is_calling(),
+            false => !self.paused && self.scheduler.open().values().any(|open| open.asked.is_none()),
+        }
+    }
+
+    /// When the board is paused because a provider takes no request.
+    pub(super) fn patience(&self) -> Option<Timestamp> {
+        self.scheduler.patience().filter(|_| !self.paused)
+    }
+}

@@ -1,0 +1,80 @@
+//! Calls that wait for a provider: their admission, a request that was not taken, and the end of patience.
+
+use super::{Draft, author};
+use crate::admission::Admission;
+use crate::board::Effect;
+use crate::deferral::DeferralReason;
+use crate::id::InvocationId;
+use crate::ledger::Usage;
+use crate::record::{Body, Deferred, PauseCause, Steered};
+
+/// The longest wait that is recorded, in milliseconds: a year.
+const WAIT_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1000;
+
+/// What a provider did not take, as the shell reports it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotTaken {
+    /// Why.
+    pub reason: DeferralReason,
+    /// Milliseconds to wait before the provider may be asked again.
+    pub wait_ms: u64,
+    /// Milliseconds after the first of an unbroken series of deferrals at which the board is paused.
+    pub patience_ms: u64,
+    /// For people.
+    pub message: String,
+}
+
+impl Draft<'_> {
+    /// Makes a call that the gate admits, if it is still wanted; else nothing is recorded.
+    pub(super) fn admit(&mut self, invocation: InvocationId, attempt: u32, admission: Admission) {
+        if self.board.ended.is_some() || self.board.paused {
+            return;
+        }
+        let next = self.board.awaiting().into_iter();
+        let next = next.filter(|next| next.queued.invocation == invocation && next.attempt == attempt).next();
+        let before = self.step.records.len();
+        if let Some(next) = next {
+            self.dispatch(next, Some(admission));
+        }
+        if self.step.records.len() > before {
+            self.go_on();
+        }
+    }
+
+    pub(super) fn defer(&mut self, invocation: InvocationId, attempt: u32, usage: Option<Usage>, not_taken: NotTaken) {
+        let open = self.board.scheduler.open().get(&invocation);
+        let Some(open) = open.filter(|open| open.calling && open.attempt == attempt) else { return };
+        let NotTaken { reason, wait_ms, patience_ms, message } = not_taken;
+        let since = open.deferrals.as_ref().and_then(|deferrals| deferrals.since).unwrap_or(self.at);
+        let not_before = self.at.plus_ms(wait_ms.min(WAIT_MAX_MS));
+        let patience = since.plus_ms(patience_ms.min(WAIT_MAX_MS));
+        let by = author(open, usage.map(Usage::bounded));
+        self.push(Body::Deferred(Deferred { by, reason, not_before, patience, message }));
+        if reason.needs_operator() || not_before > patience {
+            self.hold();
+        }
+        self.go_on();
+    }
+
+    /// No call of the board could be admitted for as long as patience lasts, or its model needs an operator.
+    pub(super) fn unavailable(&mut self) {
+        if self.board.ended.is_none() && !self.board.paused && !self.board.awaiting().is_empty() {
+            self.hold();
+            self.go_on();
+        }
+    }
+
+    /// Pauses the board until an operator resumes it.
+    pub(super) fn hold(&mut self) {
+        if !self.board.paused {
+            self.push(Body::Paused(Steered { token: None, cause: Some(PauseCause::ProviderUnavailable) }));
+        }
+    }
+
+    /// Names the calls that wait for admission, in place of those named before.
+    pub(super) fn name_waiting(&mut self) {
+        if self.board.plan.seats.keys().any(|worker| self.board.is_gated(worker)) {
+            self.step.effects.push(Effect::Await(self.board.awaiting_admission()));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What an operator takes up again: invocations that were given up, and limits that were reached.
+
+use super::{Draft, Move};
+use crate::board::{BoardLimits, Outcome};
+use crate::breaker::{Change, Reason};
+use crate::record::{Body, Cause, Ended, Retried, Scheduled};
+use crate::rejection::{Code, Rejection, Stage, Violation};
+use crate::scheduler::Queued;
+
+impl Draft<'_> {
+    /// Queues what was given up again, with its trigger, on a board that has not come to a good end.
+    pub(super) fn retry(&mut self, retried: Retried) {
+        let body = Body::Retried(retried.clone());
+        if self.is_repeated(&body) {
+            return;
+        }
+        let chosen: Vec<Queued> =
+            self.board.given_up.iter().filter(|queued| retried.chooses(queued)).cloned().collect();
+        if let Some(why) = self.retry_refusal(&retried, chosen.len()) {
+            self.step.outcome = Some(Outcome::Refused(Rejection::new(Stage::Application, vec![why])));
+            return;
+        }
+        self.push(body);
+        let stopped: Vec<_> = self.board.breaker.stopped().filter(|branch| retried.covers(branch)).cloned().collect();
+        for branch in stopped {
+            self.trip(&branch, Move { reason: Reason::Retried, action: None, change: Change::HalfOpened });
+        }
+        for queued in chosen {
+            let Queued { invocation, branch, trigger, expansion, .. } = queued;
+            self.awaited.extend(branch.rule.iter().flat_map(|rule| self.board.plan.waiting_for(rule)));
+            self.push(Body::Scheduled(Scheduled {
+                invocation: self.board.scheduler.next_id(),
+                rule: branch.rule,
+                worker: branch.worker,
+                follows: None,
+                retries: Some(invocation),
+                trigger,
+                due: None,
+                expand: expansion.places,
+            }));
+        }
+        self.go_on();
+    }
+
+    fn retry_refusal(&self, retried: &Retried, chosen: usize) -> Option<Violation> {
+        let board = &*self.board;
+        let refused = |code, message: String| Some(Violation::new(code, "", message));
+        match board.ended {
+            Some(Ended { cause: Cause::Done, .. }) => {
+                return refused(Code::BoardNotRunning, "the board is done".into());
+            }
+            Some(Ended { cause: Cause::Cancelled, .. }) => {
+                return refused(Code::BoardNotRunning, "the board was cancelled".into());
+            }
+            _ => {}
+        }
+        let limits = board.limits();
+        let raised = limits.raised_by(retried.limits);
+        let BoardLimits { commits, tokens, wall_ms } = raised;
+        let made = board.version().0.saturating_sub(board.files.edits);
+        if made >= commits {
+            return refused(
+                Code::LimitReached,
+                format!("{made} of {commits} commits are made: raise the limit of commits"),
+            );
+        }
+        if board.running_ms >= wall_ms {
+            let (ran, wall) = (board.running_ms.div_ceil(1000), wall_ms / 1000);
+            return refused(
+                Code::LimitReached,
+                format!("the board ran {ran} of {wall} s: raise the limit of running time"),
+            );
+        }
+        let spent = board.ledger.board().committed();
+        if spent >= tokens {
+            return refused(
+                Code::LimitReached,
+                format!("{spent} of {tokens} tokens are spent: raise the limit of tokens"),
+            );
+        }
+        if chosen == 0 && raised == limits {
+            let message = match (&retried.worker, retried.invocation) {
+                (_, Some(invocation)) => format!("invocation {invocation} was not given up"),
+                (Some(worker), None) => format!("no invocation of worker {worker} was given up"),
+                (None, None) => "no invocation was given up, and no limit is raised".to_owned(),
+            };
+            return refused(Code::NothingGivenUp, message);
+        }
+        None
+    }
+}
