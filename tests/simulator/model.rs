@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, Step};
 use patchboard_kernel::breaker::Change;
+use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Seq, Timestamp};
 use patchboard_kernel::record::{Author, Body, Kind, Record, Resource, Skipped};
 use patchboard_kernel::rejection::Stage;
@@ -371,10 +372,17 @@ impl Model {
             }
             Body::Skipped(skipped) => self.schedule.skipped(skipped.rule.as_ref().map(ToString::to_string)),
             Body::Reserved(reserved) => self.calls.keeps(reserved, moment),
-            // The gate of the simulator lets every call through, and no provider is away.
-            Body::Deferred(_) | Body::Retried(_) => panic!("SEED={seed}: {body:?}"),
+            Body::Deferred(deferred) => {
+                self.ledger.failed(&deferred.by, FailureCode::Unreachable);
+                self.calls.deferred(&deferred.by);
+            }
+            // What operators take up again is tried in the kernel's own tests.
+            Body::Retried(_) => panic!("SEED={seed}: {body:?}"),
             Body::Paused(_) => self.ends.paused(true),
-            Body::Resumed(_) => self.ends.paused(false),
+            Body::Resumed(_) => {
+                self.ends.paused(false);
+                self.calls.resumed();
+            }
             Body::Epoch(_) => self.calls.taken_over(),
             Body::Answer(answer) if answer.text.is_some() => {
                 let invocation = self.asked.remove(&answer.of).flatten();

@@ -6,14 +6,15 @@ use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 use std::sync::Once;
 
-use patchboard_faults::world::{Call, Delivery, Fate, Others, World};
+use patchboard_faults::world::{Call, Delivery, Fate, Others, Passage, World};
+use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::board::{Board, Input, Step};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::owner::Append;
 
 use super::checks::Checks;
 use super::plans::Shared;
-use super::world::{Simulation, genesis};
+use super::world::{Simulation, gate, genesis};
 
 /// Runs of a board that looking for the shortest trace may take.
 const RUNS_MAX: usize = 250;
@@ -163,6 +164,10 @@ struct Replay {
 }
 
 impl Others for Replay {
+    fn admits(&mut self, at: Timestamp, call: &Waiting) -> Passage {
+        gate(at, call)
+    }
+
     fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
         self.checks.called(&call, board);
         Vec::new()

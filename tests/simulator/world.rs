@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use patchboard_faults::random::Random;
-use patchboard_faults::world::{Call, Delivery, Fate, Others, World};
-use patchboard_kernel::blueprint::{Action, Backlog, Blueprint, Streak};
-use patchboard_kernel::board::{Board, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
+use patchboard_faults::world::{Call, Delivery, Fate, Others, Passage, World};
+use patchboard_kernel::admission::{Admission, Waiting};
+use patchboard_kernel::blueprint::{Action, AgentKind, Backlog, Blueprint, Streak};
+use patchboard_kernel::board::{Board, From, Genesis, Input, NotTaken, Outcome, Proposal, ReplyBody, Step};
+use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::{Digest, Salt};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, WorkerName};
@@ -50,6 +52,8 @@ struct Workers {
     loops: Random,
     /// What tells how often they pass; its own for the same reason.
     passing: Random,
+    /// What tells how often their providers take no request; its own for the same reason.
+    provider: Random,
     /// Whether they mean well: they err seldom, and do what is to be done next.
     is_careful: bool,
     mood: Mood,
@@ -304,7 +308,9 @@ impl Simulation {
         let meter = Random::new(seed ^ 0x3e7e);
         let loops = Random::new(seed ^ 0x1009);
         let passing = Random::new(seed ^ 0x9a56);
-        let mut workers = Workers { random, meter, loops, passing, is_careful, mood, trace, checks, disk, history };
+        let provider = Random::new(seed ^ 0x9e1d);
+        let mut workers =
+            Workers { random, meter, loops, passing, provider, is_careful, mood, trace, checks, disk, history };
         let world = World::new(genesis, &Own, &mut workers).expect("the request fits");
         Self { seed, world, workers, stored: Stored::new(seed), restores: false, stirs_left: STIRS_MAX }
     }
@@ -447,7 +453,19 @@ impl Simulation {
     }
 }
 
+/// What the gate says of a call: that it may be made, once its provider may be asked again.
+pub(super) fn gate(at: Timestamp, call: &Waiting) -> Passage {
+    match call.not_before.filter(|not_before| *not_before > at) {
+        Some(not_before) => Passage::After(not_before.ms_since(at)),
+        None => Passage::Now(Admission::default()),
+    }
+}
+
 impl Others for Workers {
+    fn admits(&mut self, at: Timestamp, call: &Waiting) -> Passage {
+        gate(at, call)
+    }
+
     fn taken(&mut self, at: Timestamp, input: &Input) {
         self.history.borrow_mut().push(Event::Given(at, input.clone(), Fate::AT_ONCE));
         if self.trace {
@@ -513,6 +531,11 @@ impl Others for Workers {
             let usage = self.usage();
             Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, worker, reply, usage })
         };
+        let is_gated = call.shown.seat().worker.agent == AgentKind::Llm;
+        if is_gated && self.provider.percent(if self.is_careful { 3 } else { 10 }) {
+            let input = Input::Defer { invocation, attempt, usage: None, not_taken: self.not_taken() };
+            return self.sent(after_ms, input, None);
+        }
         let again = self.random.percent(10).then(|| self.random.below(15_000));
         let mut deliveries = self.goes_on(invocation, attempt, after_ms);
         deliveries.extend(self.sent(after_ms, input, again));
@@ -558,6 +581,14 @@ impl Workers {
     fn errs(&mut self, percent: u64) -> bool {
         let errs = self.random.percent(percent);
         errs && (!self.is_careful || self.random.percent(10))
+    }
+
+    /// Why a provider takes no request, and for how long: mostly seconds, sometimes longer than patience lasts.
+    fn not_taken(&mut self) -> NotTaken {
+        let reason = *self.provider.pick(DeferralReason::ALL);
+        let wait_ms = if self.provider.percent(10) { 86_400_000 } else { self.provider.below(40_000) };
+        let patience_ms = *self.provider.pick(&[5_000, 60_000, 86_400_000]);
+        NotTaken { reason, wait_ms, patience_ms, message: "slow down".to_owned() }
     }
 
     /// What a provider says that a call took, where it says anything.

@@ -54,6 +54,10 @@ pub(super) struct Open {
     conflicts: u64,
     /// Where its last attempt met what is kept for others.
     met_kept: Vec<String>,
+    /// How many attempts the provider did not take.
+    deferred: u64,
+    /// Whether it waits for its provider.
+    waits: bool,
 }
 
 /// Places that are kept for an invocation.
@@ -134,7 +138,8 @@ impl Calls {
         let goes_before = |branch: &Branch| is_gated || !self.is_gated(&branch.1);
         let passed_over = self.again(now).find(|other| {
             let branch = &self.open[other].branch;
-            is_before(*other) && self.may_call(branch) && self.is_gated(&branch.1) == is_gated
+            let waits = self.open[other].waits;
+            is_before(*other) && !waits && self.may_call(branch) && self.is_gated(&branch.1) == is_gated
         });
         assert_eq!(passed_over, None, "SEED={seed}: {invocation} was called before one that was due again");
         let attempt = match self.open.get(&invocation) {
@@ -156,15 +161,30 @@ impl Calls {
             }
         };
         assert_eq!(attempt, invoked.attempt, "SEED={seed}: attempts of {invocation} have gaps");
-        let (lost, conflicts) = self.open.get(&invocation).map_or((0, 0), |open| (open.lost, open.conflicts));
+        let before = self.open.get(&invocation);
+        let (lost, conflicts) = before.map_or((0, 0), |open| (open.lost, open.conflicts));
+        let deferred = before.map_or(0, |open| open.deferred);
         let branch = match self.open.remove(&invocation) {
             Some(open) => open.branch,
             None => self.unqueue(invocation).expect("it is the first"),
         };
         assert_eq!(branch.1, invoked.worker.as_str(), "SEED={seed}: {invocation} is another worker's");
         let (worker, reads) = (invoked.worker.clone(), invoked.reads.clone());
-        let (is_calling, asked, met_kept) = (true, None, Vec::new());
-        let open = Open { branch, worker, attempt, base, reads, is_calling, asked, lost, conflicts, met_kept };
+        let (is_calling, asked, met_kept, waits) = (true, None, Vec::new(), false);
+        let open = Open {
+            branch,
+            worker,
+            attempt,
+            base,
+            reads,
+            is_calling,
+            asked,
+            lost,
+            conflicts,
+            deferred,
+            waits,
+            met_kept,
+        };
         self.open.insert(invocation, open);
     }
 
@@ -256,6 +276,21 @@ impl Calls {
         };
         assert_eq!(is_final, is_last, "SEED={seed}: whether {invocation} has another attempt after {code}");
         self.answered(by, is_last)
+    }
+
+    /// The provider did not take the request of an attempt, which does not count.
+    pub(super) fn deferred(&mut self, by: &Author) {
+        let seed = self.seed;
+        drop(self.answered(by, false));
+        let open = by.attempt.as_ref().and_then(|attempt| self.open.get_mut(&attempt.invocation));
+        let open = open.unwrap_or_else(|| panic!("SEED={seed}: a call is deferred that is not under way"));
+        assert!(self.limits[&open.branch.1].is_gated, "SEED={seed}: a call is deferred that needs no admission");
+        (open.deferred, open.waits) = (open.deferred + 1, true);
+    }
+
+    /// An operator has the providers asked again.
+    pub(super) fn resumed(&mut self) {
+        self.open.values_mut().for_each(|open| open.waits = false);
     }
 
     /// What was proposed is put to a person.
@@ -365,9 +400,9 @@ impl Calls {
     /// Whether one more invocation of it may begin: who waits for a person has left a place.
     fn may_begin(&self, branch: &Branch) -> bool {
         match self.own(branch) {
-            Some(mut own) => own.all(|open| open.asked.is_some()),
+            Some(mut own) => own.all(|open| open.asked.is_some() || open.waits),
             None => {
-                let taken = self.placed().filter(|open| open.asked.is_none()).count();
+                let taken = self.placed().filter(|open| open.asked.is_none() && !open.waits).count();
                 taken < self.concurrency && self.may_call(branch)
             }
         }
@@ -392,8 +427,13 @@ impl Calls {
         if !is_at_work {
             return;
         }
-        let first = self.queue.iter().find(|(_, branch)| self.may_begin(branch) && admits(branch));
-        let mut again = self.again(now).map(|invocation| (invocation, &self.open[&invocation].branch));
+        // No more calls of a model wait for it than there are places.
+        let waiting = self.open.values().filter(|open| open.waits).count();
+        let may_ask = |branch: &Branch| !self.is_gated(&branch.1) || waiting < self.concurrency;
+        let may_begin = |branch: &Branch| may_ask(branch) && self.may_begin(branch) && admits(branch);
+        let first = self.queue.iter().find(|(_, branch)| may_begin(branch));
+        let again = self.again(now).filter(|invocation| !self.open[invocation].waits);
+        let mut again = again.map(|invocation| (invocation, &self.open[&invocation].branch));
         let again = again.find(|(_, branch)| self.may_call(branch));
         let Some((invocation, branch)) = again.or(first.map(|(invocation, branch)| (*invocation, branch))) else {
             return;
@@ -418,6 +458,6 @@ fn overlap(one: &str, other: &str) -> bool {
 impl Open {
     /// Neither what was lost nor what others were faster at counts.
     fn has_used_up(&self, limits: &Limits) -> bool {
-        u64::from(self.attempt) - self.lost - self.conflicts >= limits.attempts
+        u64::from(self.attempt) - self.lost - self.conflicts - self.deferred >= limits.attempts
     }
 }
