@@ -15,7 +15,7 @@ const MARGIN: f64 = 0.9;
 const REST: f64 = 0.25;
 
 /// Bounds of the factor that a further refusal applies.
-const DECREASE: (f64, f64) = (0.3, 0.9);
+const DECREASE: (f64, f64) = (0.5, 0.9);
 
 /// Factor of one increase.
 const INCREASE: f64 = 1.1;
@@ -136,7 +136,7 @@ impl Pace {
         let before = self.taken.iter().rev().skip_while(|at| **at > refused_at);
         let spans = before.zip(1_u32..).map(|(at, count)| {
             let span = refused_at.saturating_sub(*at).as_secs_f64();
-            (f64::from(count) + REST) / (1.0 + span)
+            (f64::from(count) + if count > 1 { REST } else { 0.0 }) / (1.0 + span)
         });
         spans.fold(0.0, f64::max)
     }

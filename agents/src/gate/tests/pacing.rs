@@ -25,7 +25,7 @@ fn bucket(rate: f64, burst: f64, retry_after: Option<u64>) -> impl FnMut(&Sent) 
 }
 
 /// Seconds that one board with 40 items and 8 calls at once takes; one call, which makes the items, goes before.
-fn fan_out(rate: f64, burst: f64, retry_after: Option<u64>, split: Duration, seed: u64) -> (f64, usize) {
+fn fan_out(rate: f64, burst: f64, retry_after: Option<u64>, split: Duration, seed: u64) -> f64 {
     let is_first = Cell::new(true);
     let mut limited = bucket(rate, burst, retry_after);
     let mut world = World::new(vec![plain("m")], seed, |sent| match limited(sent) {
@@ -38,8 +38,7 @@ fn fan_out(rate: f64, burst: f64, retry_after: Option<u64>, split: Duration, see
     world.run(1_000_000);
     assert_eq!(world.done.len(), 41, "every item is done");
     assert!(world.lost.is_empty());
-    let refused = world.sent.len() - 41;
-    (world.now.as_secs_f64(), refused)
+    world.now.as_secs_f64()
 }
 
 #[test]
@@ -49,7 +48,7 @@ fn a_fan_out_meets_the_goals_at_four_and_two_requests_a_second() {
             for split in [1, 20, 100, 300, 600, 900, 1500, 5000] {
                 for seed in 0..5 {
                     let split = millis(split);
-                    let (took, _) = fan_out(rate, rate, Some(retry_after), split, seed);
+                    let took = fan_out(rate, rate, Some(retry_after), split, seed);
                     let took = took - split.as_secs_f64();
                     let most = 1.3 * (40.0 / rate + retry_after as f64);
                     assert!(took <= most, "rate {rate}, Retry-After {retry_after}, split {split:?}: {took} > {most}");
@@ -65,9 +64,8 @@ fn every_rate_is_found_and_nothing_is_lost() {
         for retry_after in [None, Some(1), Some(2), Some(25)] {
             for seconds in [1.0, 0.5, 2.0, 5.0, 20.0] {
                 let burst = f64::max(rate * seconds, 1.0);
-                let (took, refused) = fan_out(rate, burst, retry_after, millis(20), 1);
+                let took = fan_out(rate, burst, retry_after, millis(20), 1);
                 let ideal = 40.0 / rate;
-                println!("{rate:5} burst {burst:6} {retry_after:?}: {took:6.1} of {ideal:6.1}, {refused} refused");
                 let wait = retry_after.unwrap_or(2) as f64;
                 // Where the bucket does not hold one second of the rate, each halving of the pace costs a round.
                 let most =
@@ -80,15 +78,15 @@ fn every_rate_is_found_and_nothing_is_lost() {
 
 #[test]
 fn a_long_run_uses_most_of_the_rate_with_few_refusals() {
-    for rate in [0.5, 2.0, 4.0, 20.0] {
+    for rate in [0.5, 2.0, 4.0, 20.0, 50.0] {
         for retry_after in [Some(1), Some(2), Some(25)] {
             let mut world = World::new(vec![plain("m")], 3, bucket(rate, rate.max(1.0), retry_after));
-            let items = (rate * 3600.0) as usize;
+            let items = (rate * 3600.0).min(20_000.0) as usize;
+            let ideal = items as f64 / rate;
             world.board(0, items, 40);
             world.run(10_000_000);
             let (took, refused) = (world.now.as_secs_f64(), world.sent.len() - items);
-            println!("{rate} {retry_after:?}: {took} of 3600, {refused} refused");
-            assert!(took < 1.25 * 3600.0, "rate {rate}, Retry-After {retry_after:?}: {took}");
+            assert!(took < 1.25 * ideal, "rate {rate}, Retry-After {retry_after:?}: {took}");
             assert!(refused < items / 20 + 50, "rate {rate}, Retry-After {retry_after:?}: {refused} of {items}");
         }
     }
