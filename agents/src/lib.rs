@@ -10,6 +10,7 @@
 //! * `builtin`: the coordination roles of this project.
 //! * [`departments`]: the roles of a department that need no model, and its rows.
 //! * [`config`]: `patchboard.toml`, flags and environment: which models and programs the operator offers.
+//! * [`gate`]: admission of calls to models, one bulkhead per endpoint and model.
 //! * `handoff`: the role that takes handoffs further.
 //! * [`inner`]: boards inside boards.
 //! * [`lease`]: calls that processes outside lease and answer.
@@ -34,6 +35,7 @@ pub mod cassette;
 pub mod command;
 pub mod config;
 pub mod departments;
+pub mod gate;
 mod handoff;
 pub mod inner;
 pub mod lease;

@@ -1,0 +1,330 @@
+//! Admission of calls to models: one bulkhead per endpoint and model, shared by all boards of a process.
+//!
+//! A call asks [`Gate::admit`] before it is sent. The gate answers now or later, and the [`Permit`] reports back: bytes
+//! came, or the provider did not take the request. While a model is away, one call probes and the others wait, queued
+//! per board and served in turns; afterwards the calls in flight double from one. Rate limits are kept by the operator's
+//! numbers, and after a refusal by a pace that the provider sustains.
+//!
+//! The decisions are in `core` and below, pure and without a clock. This file owns the lock, the clock and the timer:
+//! one for the whole gate, running only while requests wait.
+
+mod core;
+mod model;
+mod pace;
+mod queue;
+mod quota;
+mod route;
+#[cfg(test)]
+mod tests;
+mod types;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use patchboard_kernel::deferral::DeferralReason;
+use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+use self::core::{Admitted, Core, Jitter};
+use self::types::Ticket;
+pub use self::types::{Change, Endpoint, Limits, ModelKey, ModelState, Outage, Refusal, Request, Transition, Verdict};
+
+/// Transitions that a slow subscriber may be behind before it misses some.
+const TRANSITIONS_MAX: usize = 256;
+
+/// Gate in front of all models of a process. Clones share one state.
+#[derive(Clone)]
+pub struct Gate {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    state: Mutex<State>,
+    /// Wakes the timer task.
+    changed: Arc<Notify>,
+    transitions: broadcast::Sender<Transition>,
+    begin: Instant,
+}
+
+struct State {
+    core: Core,
+    senders: BTreeMap<Ticket, oneshot::Sender<Permit>>,
+    is_timer_running: bool,
+    /// Time that the timer task sleeps until.
+    timer_at: Option<Duration>,
+}
+
+/// Answer to a request for admission.
+#[derive(Debug)]
+pub enum Admission {
+    /// The call may be sent.
+    Now(Permit),
+    /// The call waits for its turn.
+    Later(Waiting),
+}
+
+/// Right to one call. The call is over when the permit is dropped.
+#[must_use]
+pub struct Permit {
+    inner: Arc<Inner>,
+    ticket: Ticket,
+    endpoint: Arc<Endpoint>,
+    position: usize,
+}
+
+/// Future of a permit. Dropping it withdraws the request.
+#[must_use]
+pub struct Waiting {
+    inner: Arc<Inner>,
+    ticket: Ticket,
+    permit: oneshot::Receiver<Permit>,
+}
+
+impl Gate {
+    /// Builds a gate that knows no models yet.
+    pub fn new() -> Self {
+        Self::with_jitter(Box::new(random))
+    }
+
+    fn with_jitter(jitter: Jitter) -> Self {
+        let state =
+            State { core: Core::new(jitter), senders: BTreeMap::new(), is_timer_running: false, timer_at: None };
+        let inner = Inner {
+            state: Mutex::new(state),
+            changed: Arc::new(Notify::new()),
+            transitions: broadcast::Sender::new(TRANSITIONS_MAX),
+            begin: Instant::now(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Asks for admission of one call. The answer is immediate if the model is available, no request waits for it and
+    /// its limits allow one more call.
+    pub fn admit(&self, request: Request) -> Admission {
+        let inner = &self.inner;
+        let (own, waiting) = inner.change(|state, now| {
+            let ticket = state.core.ask(now, request);
+            let effects = state.core.take_effects();
+            let (own, others): (Vec<_>, Vec<_>) =
+                effects.admitted.into_iter().partition(|admitted| admitted.ticket == ticket);
+            let waiting = own.is_empty().then(|| {
+                let (sender, permit) = oneshot::channel();
+                state.senders.insert(ticket, sender);
+                Waiting { inner: Arc::clone(inner), ticket, permit }
+            });
+            ((own, waiting), others, effects.transitions)
+        });
+        match waiting {
+            Some(waiting) => Admission::Later(waiting),
+            None => {
+                let own = own.into_iter().next().expect("a request that does not wait is admitted");
+                Admission::Now(inner.permit(own))
+            }
+        }
+    }
+
+    /// Closes a model for a while, as a journal says after a restart.
+    pub fn hold(&self, key: &ModelKey, reason: DeferralReason, wait: Duration) {
+        self.inner.event(|core, now| core.hold(now, key, reason, wait));
+    }
+
+    /// Reports on every model that was used lately.
+    pub fn state(&self) -> Vec<ModelState> {
+        self.inner.event(Core::state)
+    }
+
+    /// Subscribes to outages and returns of models. A subscriber that falls behind misses the oldest ones.
+    pub fn subscribe(&self) -> broadcast::Receiver<Transition> {
+        self.inner.transitions.subscribe()
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").finish_non_exhaustive()
+    }
+}
+
+impl Permit {
+    /// Model that the call is to be sent to.
+    pub fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+
+    /// Index of the model within the chain: 0 is the preferred one, `n` the fallback `n - 1`.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Reports that bytes of an answer came: the model works, whatever the answer says.
+    pub fn answered(&self) {
+        self.inner.event(|core, now| core.answered(now, self.ticket));
+    }
+
+    /// Reports that the provider did not take the request. A call that was answered before is charged.
+    pub fn refused(&self, refusal: Refusal) -> Verdict {
+        self.inner.event(|core, now| core.refused(now, self.ticket, &refusal))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.inner.event(|core, now| core.finished(now, self.ticket));
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let endpoint = &self.endpoint;
+        f.debug_struct("Permit").field("key", &endpoint.key).field("position", &self.position).finish_non_exhaustive()
+    }
+}
+
+impl Future for Waiting {
+    type Output = Permit;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Permit> {
+        if let Poll::Ready(permit) = Pin::new(&mut self.permit).poll(context) {
+            return Poll::Ready(permit.expect("the gate keeps the sender until it sends the permit"));
+        }
+        self.inner.ensure_timer();
+        Poll::Pending
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // A permit that is on its way already is dropped with the receiver.
+        self.inner.change(|state, now| {
+            if state.senders.remove(&self.ticket).is_some() {
+                state.core.cancel(now, self.ticket);
+            }
+            let effects = state.core.take_effects();
+            ((), effects.admitted, effects.transitions)
+        });
+    }
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiting").finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn permit(self: &Arc<Self>, Admitted { ticket, endpoint, position }: Admitted) -> Permit {
+        Permit { inner: Arc::clone(self), ticket, endpoint, position }
+    }
+
+    /// Hands an event to the core and carries out its consequences.
+    fn event<T>(self: &Arc<Self>, event: impl FnOnce(&mut Core, Duration) -> T) -> T {
+        self.change(|state, now| {
+            let value = event(&mut state.core, now);
+            let effects = state.core.take_effects();
+            (value, effects.admitted, effects.transitions)
+        })
+    }
+
+    fn change<T>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut State, Duration) -> (T, Vec<Admitted>, Vec<Transition>),
+    ) -> T {
+        let (value, deliveries) = {
+            let mut state = self.lock();
+            let now = self.begin.elapsed();
+            let (value, admitted, transitions) = change(&mut state, now);
+            let deliveries: Vec<_> = admitted
+                .into_iter()
+                .filter_map(|admitted| Some((state.senders.remove(&admitted.ticket)?, admitted)))
+                .collect();
+            // Sent under the lock, so that they arrive in order; sending does not block.
+            for transition in transitions {
+                // Fails only if there is no subscriber.
+                drop(self.transitions.send(transition));
+            }
+            let wake_at = state.core.wake_at();
+            let is_earlier = wake_at.is_some_and(|at| state.timer_at.is_none_or(|timer_at| at < timer_at));
+            if state.is_timer_running && (is_earlier || !state.core.has_waiters()) {
+                self.changed.notify_one();
+            }
+            (value, deliveries)
+        };
+        // A permit that finds no receiver is dropped, which takes the lock.
+        for (sender, admitted) in deliveries {
+            drop(sender.send(self.permit(admitted)));
+        }
+        value
+    }
+
+    fn ensure_timer(self: &Arc<Self>) {
+        let mut state = self.lock();
+        if !state.is_timer_running {
+            state.is_timer_running = true;
+            state.timer_at = None;
+            tokio::spawn(run_timer(TimerGuard(Arc::downgrade(self)), Arc::clone(&self.changed)));
+        }
+    }
+
+    /// Does what is due. Returns the time of the next call; none, and no timer, if no request waits.
+    fn tick(self: &Arc<Self>) -> Option<Option<Instant>> {
+        self.event(Core::advance);
+        let mut state = self.lock();
+        if !state.core.has_waiters() {
+            state.is_timer_running = false;
+            return None;
+        }
+        state.timer_at = state.core.wake_at();
+        Some(state.timer_at.map(|at| self.begin + at))
+    }
+}
+
+/// Marks the timer as stopped if its runtime ends before the gate does.
+struct TimerGuard(Weak<Inner>);
+
+impl Drop for TimerGuard {
+    fn drop(&mut self) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.lock().is_timer_running = false;
+        }
+    }
+}
+
+async fn run_timer(mut guard: TimerGuard, changed: Arc<Notify>) {
+    loop {
+        let Some(inner) = guard.0.upgrade() else { return };
+        let Some(wake_at) = inner.tick() else {
+            // `tick` said so already, and the next timer may run by now.
+            guard.0 = Weak::new();
+            return;
+        };
+        drop(inner);
+        match wake_at {
+            Some(at) => tokio::select! {
+                () = sleep_until(at) => {}
+                () = changed.notified() => {}
+            },
+            None => changed.notified().await,
+        }
+    }
+}
+
+/// Random number from 0 to 1.
+fn random() -> f64 {
+    // Without randomness there is no jitter, which is no reason to fail.
+    getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
+}

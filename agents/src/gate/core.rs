@@ -1,0 +1,357 @@
+//! Decisions of the gate: events with their time in, admissions and transitions out.
+//!
+//! Pure: time is an argument, jitter an injected function. Every operation ends with the queues served as far as
+//! possible; [`Core::wake_at`] is the one time at which [`Core::advance`] must be called if nothing happens before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::id::BoardId;
+
+use super::model::{Call, Model, jittered};
+use super::route::{Candidate, choose};
+use super::types::{Endpoint, ModelKey, ModelState, Outage, Refusal, Request, Ticket, Transition, Verdict};
+
+/// Interval at which idle models are looked for.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Source of jitter: numbers from 0 to 1.
+pub(super) type Jitter = Box<dyn FnMut() -> f64 + Send>;
+
+/// Consequences of events, for the shell to carry out.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    pub(super) admitted: Vec<Admitted>,
+    pub(super) transitions: Vec<Transition>,
+}
+
+/// Request that may be sent now.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) ticket: Ticket,
+    pub(super) endpoint: Arc<Endpoint>,
+    /// Index within the chain; 0 is the preferred model.
+    pub(super) position: usize,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    board: BoardId,
+    chain: Vec<Arc<Endpoint>>,
+    tokens: u64,
+    prompt: Digest,
+    /// Index of the model whose queue it waits in.
+    position: usize,
+}
+
+impl Waiter {
+    fn key(&self) -> &ModelKey {
+        &self.chain[self.position].key
+    }
+
+    /// Time that it waits for its model while others could serve it.
+    fn fallback_after(&self) -> Option<Duration> {
+        (self.chain.len() > 1).then(|| self.chain[self.position].fallback_after)
+    }
+}
+
+/// State of all models, waiting requests and calls in flight.
+pub(super) struct Core {
+    now: Duration,
+    jitter: Jitter,
+    next_ticket: u64,
+    models: BTreeMap<ModelKey, Model>,
+    waiters: BTreeMap<Ticket, Waiter>,
+    /// Waiting requests that have fallbacks.
+    movable: BTreeSet<Ticket>,
+    calls: BTreeMap<Ticket, (ModelKey, Call)>,
+    swept_at: Duration,
+    effects: Effects,
+}
+
+impl Core {
+    pub(super) fn new(jitter: Jitter) -> Self {
+        Self {
+            now: Duration::ZERO,
+            jitter,
+            next_ticket: 0,
+            models: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            movable: BTreeSet::new(),
+            calls: BTreeMap::new(),
+            swept_at: Duration::ZERO,
+            effects: Effects::default(),
+        }
+    }
+
+    /// Asks for admission; the ticket is among the admitted ones, or waits.
+    pub(super) fn ask(&mut self, now: Duration, request: Request) -> Ticket {
+        self.advance(now);
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        let Request { board, endpoint, mut fallbacks, tokens, prompt } = request;
+        fallbacks.insert(0, endpoint);
+        let mut waiter = Waiter { board, chain: fallbacks, tokens, prompt, position: 0 };
+        waiter.position = self.route(&waiter);
+        if waiter.chain.len() > 1 {
+            self.movable.insert(ticket);
+        }
+        let key = waiter.key().clone();
+        self.enqueue(ticket, &waiter);
+        self.waiters.insert(ticket, waiter);
+        self.serve(&key);
+        ticket
+    }
+
+    /// Withdraws a waiting request.
+    pub(super) fn cancel(&mut self, now: Duration, ticket: Ticket) {
+        self.set_time(now);
+        let Some(waiter) = self.waiters.remove(&ticket) else { return };
+        self.movable.remove(&ticket);
+        if let Some(model) = self.models.get_mut(waiter.key()) {
+            model.queue.remove(&waiter.board, ticket, waiter.fallback_after());
+        }
+        self.serve(waiter.key());
+    }
+
+    /// Records that bytes came for a call.
+    pub(super) fn answered(&mut self, now: Duration, ticket: Ticket) {
+        self.set_time(now);
+        let Some((key, call)) = self.calls.get_mut(&ticket) else { return };
+        if call.is_answered || call.is_refused {
+            return;
+        }
+        call.is_answered = true;
+        let (key, call) = (key.clone(), *call);
+        let Some(model) = self.models.get_mut(&key) else { return };
+        if let Some(change) = model.answered(self.now, &call) {
+            self.effects.transitions.push(Transition { key: key.clone(), change });
+            self.reroute(|_| true);
+        }
+        self.serve(&key);
+    }
+
+    /// Records that the provider did not take a call.
+    pub(super) fn refused(&mut self, now: Duration, ticket: Ticket, refusal: &Refusal) -> Verdict {
+        self.set_time(now);
+        let Some((key, call)) = self.calls.get_mut(&ticket) else { return Verdict::Charged };
+        if call.is_answered || call.is_refused {
+            return Verdict::Charged;
+        }
+        call.is_refused = true;
+        let (key, call) = (key.clone(), *call);
+        let Some(model) = self.models.get_mut(&key) else { return Verdict::Charged };
+        let verdict = if model.is_own_failure(&call, refusal) {
+            model.charged(ticket, &call, refusal.is_ambiguous);
+            Verdict::Charged
+        } else {
+            let (at, change) = model.deferred(self.now, &call, refusal, (self.jitter)());
+            if change.is_some() || refusal.reason.needs_operator() {
+                self.reroute(|waiter| waiter.key() == &key);
+            }
+            self.effects.transitions.extend(change.map(|change| Transition { key: key.clone(), change }));
+            Verdict::Deferred { not_before: at.saturating_sub(self.now) }
+        };
+        self.serve(&key);
+        verdict
+    }
+
+    /// Records the end of a call, however it ended.
+    pub(super) fn finished(&mut self, now: Duration, ticket: Ticket) {
+        self.set_time(now);
+        let Some((key, call)) = self.calls.remove(&ticket) else { return };
+        if let Some(model) = self.models.get_mut(&key) {
+            model.finished(self.now, ticket, &call);
+        }
+        self.serve(&key);
+    }
+
+    /// Closes a model for a while, as a journal says after a restart.
+    pub(super) fn hold(&mut self, now: Duration, key: &ModelKey, reason: DeferralReason, wait: Duration) {
+        self.advance(now);
+        let wait = jittered(wait.min(Duration::from_secs(24 * 60 * 60)), (self.jitter)());
+        let model = self.models.entry(key.clone()).or_insert_with(|| Model::new(self.now));
+        if model.absence(self.now).is_some_and(|absence| absence.until >= self.now + wait) {
+            return;
+        }
+        if let Some(change) = model.begin_outage(self.now, reason, wait) {
+            self.effects.transitions.push(Transition { key: key.clone(), change });
+            self.reroute(|waiter| waiter.key() == key);
+        }
+        self.serve(key);
+    }
+
+    /// Does what is due.
+    pub(super) fn advance(&mut self, now: Duration) {
+        self.set_time(now);
+        let now = self.now;
+        if self.swept_at + SWEEP <= now {
+            self.swept_at = now;
+            self.models.retain(|_, model| !model.is_idle(now));
+        }
+        if !self.movable.is_empty() {
+            self.move_waiters();
+        }
+        let due = self.models.iter().filter(|(_, model)| model.retry_at.is_some_and(|at| at <= now));
+        for key in due.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.serve(&key);
+        }
+    }
+
+    /// Takes the consequences of the events so far.
+    pub(super) fn take_effects(&mut self) -> Effects {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Time of the next [`Self::advance`].
+    pub(super) fn wake_at(&self) -> Option<Duration> {
+        self.models.values().filter_map(|model| self.wake_of(model)).min()
+    }
+
+    pub(super) fn has_waiters(&self) -> bool {
+        !self.waiters.is_empty()
+    }
+
+    /// Reports on every model.
+    pub(super) fn state(&mut self, now: Duration) -> Vec<ModelState> {
+        self.advance(now);
+        let now = self.now;
+        let outage = |model: &Model| {
+            let (absence, (reason, is_probed)) = (model.absence(now)?, model.outage()?);
+            let next_try = (!is_probed).then(|| absence.until.saturating_sub(now));
+            Some(Outage { reason, lasts: now.saturating_sub(absence.since), next_try })
+        };
+        let states = self.models.iter().map(|(key, model)| ModelState {
+            key: key.clone(),
+            outage: outage(model),
+            waiting: model.queue.len(),
+            in_flight: model.in_flight(),
+            pace: model.pace(),
+            deferred: model.deferred_counts().clone(),
+        });
+        states.collect()
+    }
+
+    /// Clocks may stand still; a step back counts as that.
+    fn set_time(&mut self, now: Duration) {
+        self.now = self.now.max(now);
+    }
+
+    fn wake_of(&self, model: &Model) -> Option<Duration> {
+        let retry_at = model.retry_at.filter(|_| !model.queue.is_empty());
+        let absence = model.absence(self.now);
+        let fallback_at = absence.and_then(|absence| {
+            let elapsed = model.rerouted_at.saturating_sub(absence.since);
+            Some(absence.since.saturating_add(model.queue.next_fallback(elapsed)?))
+        });
+        // A request that waits elsewhere may have to probe.
+        let probe_at = absence.map(|absence| absence.until).filter(|at| *at > self.now && !self.movable.is_empty());
+        [retry_at, fallback_at, probe_at].into_iter().flatten().min()
+    }
+
+    fn route(&self, waiter: &Waiter) -> usize {
+        let candidate = |endpoint: &Arc<Endpoint>| {
+            let model = self.models.get(&endpoint.key);
+            Candidate {
+                absence: model.and_then(|model| model.absence(self.now)),
+                has_refused: model.is_some_and(|model| model.has_refused(&waiter.prompt)),
+                fallback_after: endpoint.fallback_after,
+            }
+        };
+        let chain: Vec<Candidate> = waiter.chain.iter().map(candidate).collect();
+        choose(self.now, &chain)
+    }
+
+    fn enqueue(&mut self, ticket: Ticket, waiter: &Waiter) {
+        let endpoint = &waiter.chain[waiter.position];
+        let model = self.models.entry(endpoint.key.clone()).or_insert_with(|| Model::new(self.now));
+        model.limit(self.now, endpoint.limits);
+        model.queue.push(&waiter.board, ticket, waiter.fallback_after());
+    }
+
+    /// Moves waiting requests to other models of their chains where a fallback or a probe is due.
+    fn move_waiters(&mut self) {
+        let now = self.now;
+        let mut overdue = BTreeSet::new();
+        let mut unprobed = Vec::new();
+        for (key, model) in &mut self.models {
+            let Some(absence) = model.absence(now) else { continue };
+            let elapsed = model.rerouted_at.saturating_sub(absence.since);
+            if model.queue.next_fallback(elapsed).is_some_and(|after| absence.since.saturating_add(after) <= now) {
+                model.rerouted_at = now;
+                overdue.insert(key.clone());
+            }
+            if absence.wants_probe {
+                unprobed.push(key.clone());
+            }
+        }
+        for key in &unprobed {
+            let is_preferred = |waiter: &Waiter| waiter.chain[..waiter.position].iter().any(|one| one.key == *key);
+            // Each is routed as if it had just asked; the first that arrives is the probe.
+            let found = self.movable.iter().find(|ticket| {
+                let waiter = self.waiters.get(ticket);
+                waiter.is_some_and(|waiter| is_preferred(waiter) && waiter.chain[self.route(waiter)].key == *key)
+            });
+            if let Some(ticket) = found.copied() {
+                self.relocate(BTreeSet::from([ticket]));
+            }
+        }
+        if !overdue.is_empty() {
+            self.reroute(|waiter| overdue.contains(waiter.key()));
+        }
+    }
+
+    /// Routes waiting requests with fallbacks again.
+    fn reroute(&mut self, is_concerned: impl Fn(&Waiter) -> bool) {
+        let concerned = self.movable.iter().copied();
+        let concerned = concerned.filter(|ticket| self.waiters.get(ticket).is_some_and(&is_concerned)).collect();
+        self.relocate(concerned);
+    }
+
+    fn relocate(&mut self, tickets: BTreeSet<Ticket>) {
+        let mut touched = BTreeSet::new();
+        for ticket in tickets {
+            let Some(mut waiter) = self.waiters.remove(&ticket) else { continue };
+            let position = self.route(&waiter);
+            if position != waiter.position {
+                if let Some(model) = self.models.get_mut(waiter.key()) {
+                    model.queue.remove(&waiter.board, ticket, waiter.fallback_after());
+                }
+                touched.insert(waiter.key().clone());
+                waiter.position = position;
+                self.enqueue(ticket, &waiter);
+                touched.insert(waiter.key().clone());
+            }
+            self.waiters.insert(ticket, waiter);
+        }
+        for key in touched {
+            self.serve(&key);
+        }
+    }
+
+    /// Admits waiting requests of a model as long as it takes them.
+    fn serve(&mut self, key: &ModelKey) {
+        let Some(model) = self.models.get_mut(key) else { return };
+        model.retry_at = None;
+        while let Some(ticket) = model.queue.peek() {
+            let waiter = self.waiters.get(&ticket).expect("a queued request waits");
+            match model.admit(self.now, ticket, waiter.tokens, waiter.prompt) {
+                Ok(call) => {
+                    model.queue.serve(&waiter.board, ticket, waiter.fallback_after());
+                    let (endpoint, position) = (Arc::clone(&waiter.chain[waiter.position]), waiter.position);
+                    self.calls.insert(ticket, (key.clone(), call));
+                    self.waiters.remove(&ticket);
+                    self.movable.remove(&ticket);
+                    self.effects.admitted.push(Admitted { ticket, endpoint, position });
+                }
+                Err(later) => {
+                    model.retry_at = later;
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Bulkhead of one model: its phase, its limits, and what refusals and answers do to them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::digest::Digest;
+
+use super::pace::Pace;
+use super::queue::Queue;
+use super::quota::Quota;
+use super::route::Absence;
+use super::types::{Change, Limits, Refusal, Ticket};
+
+/// Bounds of the waits that the gate chooses itself.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// Bounds of the waits that providers ask for.
+const ASKED_MIN: Duration = Duration::from_millis(50);
+const ASKED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Part by which a wait that a provider asked for is lengthened at most.
+const ASKED_JITTER: f64 = 0.02;
+
+/// Least calls in flight at which the slow start ends where no concurrency is configured.
+const SLOW_START_MIN: u32 = 128;
+
+/// Prompts of which a model remembers that it refused them.
+const REFUSED_PROMPTS_MAX: usize = 64;
+
+/// Time after its last use at which a model is forgotten.
+const IDLE: Duration = Duration::from_secs(10 * 60);
+
+/// Call in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    /// Number of the admission, from 1.
+    pub(super) number: u64,
+    pub(super) sent_at: Duration,
+    pub(super) prompt: Digest,
+    /// Answers of the model until the call was sent.
+    pub(super) answers_before: u64,
+    pub(super) is_answered: bool,
+    pub(super) is_refused: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Open,
+    Away {
+        reason: DeferralReason,
+        since: Duration,
+        until: Duration,
+        probe: Option<Ticket>,
+    },
+    /// Slow start. A call admitted after `doubled_at` doubles the calls allowed.
+    Returning {
+        allowed: u32,
+        doubled_at: u64,
+    },
+}
+
+/// Time of the next attempt to admit; none if only the end of a call makes one possible.
+pub(super) type Later = Option<Duration>;
+
+/// Bulkhead of one model.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) queue: Queue,
+    /// Next attempt to serve the queue.
+    pub(super) retry_at: Later,
+    /// Time up to which fallbacks of waiting requests were considered.
+    pub(super) rerouted_at: Duration,
+    phase: Phase,
+    limits: Limits,
+    requests: Option<Quota>,
+    tokens: Option<Quota>,
+    /// Whether the quota of requests is taken for the next call already.
+    request_is_paid: bool,
+    pace: Pace,
+    in_flight: u32,
+    /// Calls in flight that were admitted since the latest outage began.
+    fresh: u32,
+    admissions: u64,
+    /// Admissions before the latest outage or probe was refused: calls up to this number say nothing new.
+    stale: u64,
+    answers: u64,
+    /// Refusals in a row, those of one burst counted once.
+    strikes: u32,
+    /// Up to two different prompts that were refused since the last answer.
+    suspects: [Option<Digest>; 2],
+    refused_prompts: VecDeque<Digest>,
+    deferred: BTreeMap<DeferralReason, u64>,
+    used_at: Duration,
+}
+
+impl Model {
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            queue: Queue::default(),
+            retry_at: None,
+            rerouted_at: now,
+            phase: Phase::Open,
+            limits: Limits::default(),
+            requests: None,
+            tokens: None,
+            request_is_paid: false,
+            pace: Pace::default(),
+            in_flight: 0,
+            fresh: 0,
+            admissions: 0,
+            stale: 0,
+            answers: 0,
+            strikes: 0,
+            suspects: [None; 2],
+            refused_prompts: VecDeque::new(),
+            deferred: BTreeMap::new(),
+            used_at: now,
+        }
+    }
+
+    /// Applies limits; the strictest of all that were given holds.
+    pub(super) fn limit(&mut self, now: Duration, limits: Limits) {
+        self.used_at = now;
+        let strictest = |old: Option<NonZeroU32>, new: Option<NonZeroU32>| match (old, new) {
+            (Some(old), Some(new)) => Some(old.min(new)),
+            (old, new) => old.or(new),
+        };
+        let limits = Limits {
+            concurrency: strictest(self.limits.concurrency, limits.concurrency),
+            requests_per_minute: strictest(self.limits.requests_per_minute, limits.requests_per_minute),
+            tokens_per_minute: strictest(self.limits.tokens_per_minute, limits.tokens_per_minute),
+        };
+        if limits.requests_per_minute != self.limits.requests_per_minute {
+            self.requests = limits.requests_per_minute.map(|allowance| Quota::per_minute(allowance, now));
+        }
+        if limits.tokens_per_minute != self.limits.tokens_per_minute {
+            self.tokens = limits.tokens_per_minute.map(|allowance| Quota::per_minute(allowance, now));
+        }
+        self.limits = limits;
+    }
+
+    /// Admits a call if everything allows it.
+    pub(super) fn admit(&mut self, now: Duration, ticket: Ticket, tokens: u64, prompt: Digest) -> Result<Call, Later> {
+        if self.limits.concurrency.is_some_and(|most| self.in_flight >= most.get()) {
+            return Err(None);
+        }
+        match self.phase {
+            Phase::Away { probe: Some(_), .. } => return Err(None),
+            Phase::Away { until, .. } if now < until => return Err(Some(until)),
+            Phase::Returning { allowed, .. } if self.fresh >= allowed => return Err(None),
+            Phase::Open | Phase::Away { .. } | Phase::Returning { .. } => {}
+        }
+        if let Some(at) = self.pace.next_at().filter(|at| now < *at) {
+            return Err(Some(at));
+        }
+        // The quotas come last because a check takes from them. One request is like another, its tokens are not.
+        if let Some(requests) = self.requests.as_mut().filter(|_| !self.request_is_paid) {
+            requests.take(now, 1).map_err(Some)?;
+            self.request_is_paid = true;
+        }
+        if let Some(quota) = &mut self.tokens {
+            quota.take(now, tokens).map_err(Some)?;
+        }
+        self.request_is_paid = false;
+        if let Phase::Away { probe, .. } = &mut self.phase {
+            *probe = Some(ticket);
+        }
+        self.used_at = now;
+        self.admissions += 1;
+        self.in_flight += 1;
+        self.fresh += 1;
+        self.pace.sent(now);
+        Ok(Call {
+            number: self.admissions,
+            sent_at: now,
+            prompt,
+            answers_before: self.answers,
+            is_answered: false,
+            is_refused: false,
+        })
+    }
+
+    /// Records that bytes came.
+    pub(super) fn answered(&mut self, now: Duration, call: &Call) -> Option<Change> {
+        self.used_at = now;
+        self.answers += 1;
+        self.suspects = [None; 2];
+        self.refused_prompts.retain(|prompt| *prompt != call.prompt);
+        let is_fresh = call.number > self.stale;
+        match &mut self.phase {
+            Phase::Away { reason, since, .. } if is_fresh || *reason == DeferralReason::NoAnswer => {
+                let after = now.saturating_sub(*since);
+                self.strikes = 0;
+                self.pace.resume(now);
+                self.phase = Phase::Returning { allowed: 2, doubled_at: self.admissions };
+                self.end_slow_start();
+                Some(Change::Back { after })
+            }
+            Phase::Returning { allowed, doubled_at } if call.number > *doubled_at => {
+                *allowed = allowed.saturating_mul(2);
+                *doubled_at = self.admissions;
+                self.end_slow_start();
+                None
+            }
+            Phase::Open | Phase::Away { .. } | Phase::Returning { .. } => None,
+        }
+    }
+
+    fn end_slow_start(&mut self) {
+        let Phase::Returning { allowed, .. } = self.phase else { return };
+        let has_room_for_all = || self.queue.len() + self.fresh as usize <= allowed as usize;
+        let is_over = match self.limits.concurrency {
+            Some(most) => allowed >= most.get(),
+            None => allowed >= SLOW_START_MIN && has_room_for_all(),
+        };
+        if is_over {
+            self.phase = Phase::Open;
+        }
+    }
+
+    /// Whether a refusal is the request's own failure.
+    pub(super) fn is_own_failure(&mut self, call: &Call, refusal: &Refusal) -> bool {
+        if refusal.reason == DeferralReason::NoAnswer {
+            return self.answers > call.answers_before;
+        }
+        let is_confirmed = call.number <= self.stale
+            || matches!(self.phase, Phase::Away { .. })
+            || self.suspects.iter().flatten().any(|prompt| *prompt != call.prompt);
+        refusal.is_ambiguous && !is_confirmed
+    }
+
+    /// Records a refusal that is the request's own failure.
+    pub(super) fn charged(&mut self, ticket: Ticket, call: &Call, is_suspect: bool) {
+        if is_suspect {
+            self.suspect(call.prompt);
+        }
+        self.forget_probe(ticket);
+        if !self.refused_prompts.contains(&call.prompt) {
+            if self.refused_prompts.len() == REFUSED_PROMPTS_MAX {
+                self.refused_prompts.pop_front();
+            }
+            self.refused_prompts.push_back(call.prompt);
+        }
+    }
+
+    /// Records a refusal that is the model's: the time of the next attempt, and whether the model is away now.
+    pub(super) fn deferred(
+        &mut self,
+        now: Duration,
+        call: &Call,
+        refusal: &Refusal,
+        jitter: f64,
+    ) -> (Duration, Option<Change>) {
+        self.used_at = now;
+        self.suspect(call.prompt);
+        *self.deferred.entry(refusal.reason).or_default() += 1;
+        self.pace.not_taken(call.sent_at);
+        let is_fresh = call.number > self.stale;
+        let asked = refusal.wait.map(|wait| jittered(wait.clamp(ASKED_MIN, ASKED_MAX), jitter));
+        if is_fresh {
+            self.strikes = self.strikes.saturating_add(1);
+        }
+        let wait = match asked {
+            // A wait below the gate's own is believed once in a row, so that zero is no invitation to a loop.
+            Some(asked) if asked >= WAIT_MIN || self.strikes <= 1 => asked,
+            Some(_) | None => backoff(self.strikes, jitter),
+        };
+        if refusal.reason == DeferralReason::RateLimited && (is_fresh || self.outage().is_some()) {
+            self.pace.limited(call.sent_at, wait);
+        }
+        if is_fresh {
+            let change = self.begin_outage(now, refusal.reason, wait);
+            return (now + wait, change);
+        }
+        // The call was sent before the outage began: its refusal is a part of it, and old news once the model is back.
+        match &mut self.phase {
+            Phase::Away { until, probe: None, .. } => {
+                *until = (*until).max(asked.map_or(now, |asked| now + asked));
+                (*until, None)
+            }
+            Phase::Open | Phase::Away { .. } | Phase::Returning { .. } => (now, None),
+        }
+    }
+
+    /// Closes the model for a while.
+    pub(super) fn begin_outage(&mut self, now: Duration, reason: DeferralReason, wait: Duration) -> Option<Change> {
+        self.stale = self.admissions;
+        self.fresh = 0;
+        let begun = match self.phase {
+            Phase::Away { since, .. } => Some(since),
+            Phase::Open | Phase::Returning { .. } => None,
+        };
+        if begun.is_none() {
+            self.rerouted_at = now;
+        }
+        let until = now + wait;
+        self.phase = Phase::Away { reason, since: begun.unwrap_or(now), until, probe: None };
+        begun.is_none().then_some(Change::Away { reason, next_try: wait })
+    }
+
+    /// Records the end of a call.
+    pub(super) fn finished(&mut self, now: Duration, ticket: Ticket, call: &Call) {
+        self.used_at = now;
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if call.number > self.stale {
+            self.fresh = self.fresh.saturating_sub(1);
+        }
+        self.forget_probe(ticket);
+    }
+
+    fn forget_probe(&mut self, ticket: Ticket) {
+        if let Phase::Away { probe, .. } = &mut self.phase
+            && *probe == Some(ticket)
+        {
+            *probe = None;
+        }
+    }
+
+    fn suspect(&mut self, prompt: Digest) {
+        match &mut self.suspects {
+            [first @ None, _] => *first = Some(prompt),
+            [Some(first), second @ None] if *first != prompt => *second = Some(prompt),
+            _ => {}
+        }
+    }
+
+    /// Absence of the model, for the choice within a chain.
+    pub(super) fn absence(&self, now: Duration) -> Option<Absence> {
+        let Phase::Away { reason, since, until, probe } = self.phase else { return None };
+        let has_room = self.limits.concurrency.is_none_or(|most| self.in_flight < most.get());
+        let wants_probe = until <= now && probe.is_none() && has_room && self.queue.is_empty();
+        Some(Absence { since, until, wants_probe, needs_operator: reason.needs_operator() })
+    }
+
+    /// Reason of the outage, and whether a probe is in flight.
+    pub(super) fn outage(&self) -> Option<(DeferralReason, bool)> {
+        match self.phase {
+            Phase::Away { reason, probe, .. } => Some((reason, probe.is_some())),
+            Phase::Open | Phase::Returning { .. } => None,
+        }
+    }
+
+    pub(super) fn has_refused(&self, prompt: &Digest) -> bool {
+        self.refused_prompts.contains(prompt)
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub(super) fn pace(&self) -> Option<f64> {
+        self.pace.rate()
+    }
+
+    pub(super) fn deferred_counts(&self) -> &BTreeMap<DeferralReason, u64> {
+        &self.deferred
+    }
+
+    /// Whether nothing would be lost if the model were forgotten.
+    pub(super) fn is_idle(&self, now: Duration) -> bool {
+        let idle_at = match self.phase {
+            Phase::Away { until, .. } => self.used_at.max(until) + IDLE,
+            Phase::Open | Phase::Returning { .. } => self.used_at + IDLE,
+        };
+        self.in_flight == 0 && self.queue.is_empty() && idle_at <= now
+    }
+}
+
+/// Wait that a provider asked for, never shortened.
+pub(super) fn jittered(wait: Duration, jitter: f64) -> Duration {
+    wait + wait.mul_f64(ASKED_JITTER * jitter.clamp(0.0, 1.0))
+}
+
+/// Wait after so many refusals in a row: doubles each time, and the upper half of it is random.
+pub(super) fn backoff(strikes: u32, jitter: f64) -> Duration {
+    let most = WAIT_MIN.saturating_mul(2_u32.saturating_pow(strikes.max(1))).min(WAIT_MAX);
+    most.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0)).clamp(WAIT_MIN, WAIT_MAX)
+}

@@ -1,0 +1,159 @@
+//! Pace of requests that a provider sustains, learnt from its rate-limit refusals.
+//!
+//! The provider is taken for a token bucket that holds one second of its rate. The requests that it took before the
+//! first refusal then give its rate. Requests are spaced evenly at that pace, never in bursts. Each
+//! further refusal lowers the pace by what the bucket can have added to it; the pace rises after a long time without
+//! refusals, and the longer a refusal costs, the longer that time is.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Part of the estimated rate that is used.
+const MARGIN: f64 = 0.9;
+
+/// Part of a request that the bucket is taken to have held at a refusal, where it held between none and one.
+const REST: f64 = 0.25;
+
+/// Bounds of the factor that a further refusal applies.
+const DECREASE: (f64, f64) = (0.5, 0.9);
+
+/// Factor of one increase.
+const INCREASE: f64 = 1.1;
+
+/// Part of the last refused pace up to which the pace rises at full speed, and how much slower it rises above.
+const CAUTION: f64 = 0.95;
+const CAUTION_SLOWDOWN: u32 = 4;
+
+/// Least time without refusals before an increase, and the same in multiples of the wait that a refusal cost.
+const CALM_MIN: Duration = Duration::from_secs(10);
+const CALM_WAITS: u32 = 8;
+
+/// Requests that an increase requires: an idle model proves nothing.
+const CALM_REQUESTS: u32 = 5;
+
+/// Requests per second below and above which no pace is kept.
+const RATE: (f64, f64) = (1.0 / 600.0, 1000.0);
+
+/// Time and number of requests that an estimate looks back on.
+const HISTORY: Duration = Duration::from_secs(30);
+const HISTORY_MAX: usize = 1024;
+
+/// Idle time after which the pace is forgotten.
+const FORGET: Duration = Duration::from_secs(600);
+
+/// Pace of one model.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    rate: Option<f64>,
+    /// Estimated requests that the provider takes at once.
+    burst: f64,
+    /// Requests per second at the last refusal.
+    refused_rate: Option<f64>,
+    /// Times of the latest requests that were not refused, oldest first.
+    taken: VecDeque<Duration>,
+    last: Option<Duration>,
+    /// Time of the latest request that was refused and is not drawn into the estimate yet.
+    refused_at: Option<Duration>,
+    /// Same of the estimate before.
+    estimated_at: Option<Duration>,
+    /// Requests since then that were not refused, the ones after `refused_at` apart.
+    taken_since: u32,
+    /// Wait that the last refusal cost.
+    wait: Duration,
+    calm_requests: u32,
+    raise_at: Duration,
+}
+
+impl Pace {
+    /// Requests per second, if limited.
+    pub(super) fn rate(&self) -> Option<f64> {
+        self.rate
+    }
+
+    /// Earliest time of the next request.
+    pub(super) fn next_at(&self) -> Option<Duration> {
+        Some(self.last? + Duration::from_secs_f64(1.0 / self.rate?))
+    }
+
+    /// Records that a request is sent.
+    pub(super) fn sent(&mut self, now: Duration) {
+        if self.last.is_some_and(|last| now.saturating_sub(last) > FORGET) {
+            *self = Self::default();
+        }
+        self.last = Some(now);
+        while self.taken.len() >= HISTORY_MAX || self.taken.front().is_some_and(|at| *at + HISTORY < now) {
+            self.taken.pop_front();
+        }
+        self.taken.push_back(now);
+        self.taken_since = self.taken_since.saturating_add(1);
+        self.calm_requests = self.calm_requests.saturating_add(1);
+        self.rise(now);
+    }
+
+    /// Records that a request sent at that time was not taken.
+    pub(super) fn not_taken(&mut self, sent_at: Duration) {
+        if let Some(index) = self.taken.iter().rposition(|at| *at == sent_at) {
+            self.taken.remove(index);
+        }
+        self.taken_since = self.taken_since.saturating_sub(1);
+    }
+
+    /// Records that a request sent at that time hit the rate limit, after [`Self::not_taken`].
+    pub(super) fn limited(&mut self, sent_at: Duration, wait: Duration) {
+        self.wait = if self.refused_at.is_some() { self.wait.max(wait) } else { wait };
+        self.refused_at = self.refused_at.max(Some(sent_at));
+    }
+
+    /// Draws the refusals into the pace, once a request is taken again: by then, earlier requests are refused or taken.
+    pub(super) fn resume(&mut self, now: Duration) {
+        let Some(refused_at) = self.refused_at.take() else { return };
+        let after = self.taken.iter().rev().take_while(|at| **at > refused_at).count();
+        let before = self.taken_since.saturating_sub(u32::try_from(after).unwrap_or(u32::MAX));
+        match (self.rate, self.estimated_at) {
+            (Some(rate), Some(since)) => {
+                let count = f64::from(before);
+                let factor = MARGIN * (1.0 - self.burst / count.max(self.burst));
+                let sustained = count / (refused_at.saturating_sub(since)).as_secs_f64().max(1.0);
+                let next = rate * factor.clamp(DECREASE.0, DECREASE.1);
+                self.refused_rate = Some(rate);
+                self.rate = Some(next.max(MARGIN * sustained).min(rate * DECREASE.1).max(RATE.0));
+            }
+            _ => {
+                let rate = self.first_estimate(refused_at);
+                self.burst = rate.max(1.0);
+                self.rate = (rate > 0.0).then_some((rate * MARGIN).clamp(RATE.0, RATE.1));
+            }
+        }
+        self.estimated_at = Some(refused_at);
+        self.taken.drain(..self.taken.len() - after);
+        self.taken_since = u32::try_from(after).unwrap_or(u32::MAX);
+        self.calm_requests = 0;
+        self.raise_at = now + self.calm();
+    }
+
+    /// Rate of a bucket of one second that takes the recorded requests and not one more, with [`REST`] left over.
+    fn first_estimate(&self, refused_at: Duration) -> f64 {
+        let before = self.taken.iter().rev().skip_while(|at| **at > refused_at);
+        let spans = before.zip(1_u32..).map(|(at, count)| {
+            let span = refused_at.saturating_sub(*at).as_secs_f64();
+            (f64::from(count) + if count > 1 { REST } else { 0.0 }) / (1.0 + span)
+        });
+        spans.fold(0.0, f64::max)
+    }
+
+    fn rise(&mut self, now: Duration) {
+        let Some(rate) = self.rate else { return };
+        if self.refused_at.is_some() || now < self.raise_at || self.calm_requests < CALM_REQUESTS {
+            return;
+        }
+        let next = rate * INCREASE;
+        self.rate = (next <= RATE.1).then_some(next);
+        self.calm_requests = 0;
+        let is_near = self.refused_rate.is_some_and(|refused| next * INCREASE > refused * CAUTION);
+        self.raise_at = now + self.calm() * if is_near { CAUTION_SLOWDOWN } else { 1 };
+    }
+
+    fn calm(&self) -> Duration {
+        self.wait.saturating_mul(CALM_WAITS).max(CALM_MIN)
+    }
+}

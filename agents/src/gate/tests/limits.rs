@@ -1,0 +1,93 @@
+//! Limits that the operator sets.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::super::quota::Quota;
+use super::super::types::Limits;
+use super::world::{Reply, World};
+use super::{admitted, ask, at_most, core, endpoint, millis, request, secs};
+
+#[test]
+fn concurrency_holds_across_boards() {
+    let limits = Limits { concurrency: at_most(3), ..Limits::default() };
+    let mut world = World::new(vec![endpoint("m", limits)], 1, |_| Reply::Answer(secs(1)));
+    for board in 0..4 {
+        world.board(board * 100, 10, 10);
+    }
+    world.run(10_000);
+    assert_eq!(world.done.len(), 40);
+    assert_eq!(world.sent.iter().map(|sent| sent.in_flight).max(), Some(3));
+    assert!(world.now < secs(15), "{:?}", world.now);
+}
+
+#[test]
+fn no_minute_exceeds_the_allowance_by_more_than_the_burst() {
+    for allowance in [1, 10, 60, 100, 600] {
+        let limits = Limits { requests_per_minute: at_most(allowance), ..Limits::default() };
+        let mut world = World::new(vec![endpoint("m", limits)], 1, |_| Reply::Answer(millis(10)));
+        let items = allowance as usize * 3;
+        world.board(0, items, 50);
+        world.run(1_000_000);
+        assert_eq!(world.done.len(), items);
+        let most = allowance as usize + (allowance as usize).div_ceil(20) + 1;
+        for (index, sent) in world.sent.iter().enumerate() {
+            let within = world.sent[index..].iter().take_while(|other| other.at < sent.at + secs(60)).count();
+            assert!(within <= most, "{allowance} a minute: {within} from {:?}", sent.at);
+        }
+        assert!(world.now <= secs(181), "{allowance} a minute: {:?}", world.now);
+    }
+}
+
+#[test]
+fn tokens_are_counted_and_a_request_above_the_allowance_goes_alone() {
+    let mut quota = Quota::per_minute(at_most(600).expect("not zero"), Duration::ZERO);
+    let mut now = Duration::ZERO;
+    let mut taken_at = Vec::new();
+    for tokens in [10_000, 1, 300, 30, u64::MAX, 0, 1] {
+        while let Err(at) = quota.take(now, tokens) {
+            assert!(at > now, "the next attempt lies ahead");
+            now = at;
+        }
+        taken_at.push(now.as_secs());
+    }
+    // 600 count of 10,000, at 10 a second, 30 of them at once.
+    assert_eq!(taken_at, [0, 57, 60, 90, 93, 150, 150]);
+}
+
+#[test]
+fn a_large_request_does_not_starve_and_does_not_take_from_requests_twice() {
+    let limits = Limits { requests_per_minute: at_most(20), tokens_per_minute: at_most(6000), ..Limits::default() };
+    let model = endpoint("m", limits);
+    let mut core = core();
+    let mut sent = BTreeMap::new();
+    let mut names = BTreeMap::new();
+    for (board, tokens) in [("a", 6000), ("b", 6000), ("c", 10), ("d", 10)] {
+        let (ticket, is_admitted) = {
+            let request = super::Request { tokens, ..request(board, 1, &model) };
+            ask(&mut core, Duration::ZERO, request)
+        };
+        names.insert(ticket, board);
+        if is_admitted {
+            sent.insert(board, 0);
+        }
+    }
+    while let Some(at) = core.wake_at() {
+        core.advance(at);
+        for ticket in admitted(&mut core) {
+            sent.insert(names[&ticket], at.as_secs());
+        }
+    }
+    assert_eq!(sent["a"], 0);
+    assert!((59..=61).contains(&sent["b"]), "{sent:?}");
+    assert!((114..=121).contains(&sent["c"]) && (114..=124).contains(&sent["d"]), "{sent:?}");
+}
+
+#[test]
+fn the_strictest_limits_of_one_key_hold() {
+    let mut core = core();
+    let loose = endpoint("m", Limits { concurrency: at_most(5), ..Limits::default() });
+    let strict = endpoint("m", Limits { concurrency: at_most(1), ..Limits::default() });
+    assert!(ask(&mut core, secs(0), request("a", 1, &strict)).1);
+    assert!(!ask(&mut core, secs(0), request("a", 2, &loose)).1);
+}
