@@ -202,6 +202,13 @@ impl Occurrences {
         Key { worker: worker.clone(), view, occurrence }
     }
 
+    /// Takes back a call, if it is the newest of its worker with its view.
+    fn take_back(&mut self, key: &Key) {
+        if self.coming(&key.worker, key.view).occurrence == key.occurrence.saturating_add(1) {
+            self.0.insert((key.worker.clone(), key.view), key.occurrence);
+        }
+    }
+
     /// Counts a call.
     fn count(&mut self, key: &Key) {
         self.0.insert((key.worker.clone(), key.view), key.occurrence.saturating_add(1));

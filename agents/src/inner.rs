@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use patchboard_kernel::admission;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, InnerBoard};
 use patchboard_kernel::board::BoardError;
 use patchboard_kernel::border;
@@ -24,7 +25,7 @@ use patchboard_kernel::id::{BoardId, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{End, Ended, Parent};
-use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
+use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure, Reply};
 use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::runtime::{BoardHandle, Founding, Runtime, RuntimeError, WeakRuntime};
 use patchboard_runtime::snapshot::Snapshot;
@@ -235,6 +236,10 @@ impl Agent for Inner {
             AgentKind::Board => Box::pin(self.answer(call)),
             _ => self.others.call(call),
         }
+    }
+
+    fn admit(&self, board: &BoardId, waiting: &admission::Waiting) -> Admitted {
+        self.others.admit(board, waiting)
     }
 
     fn started(&self, runtime: &WeakRuntime) {

@@ -3,6 +3,8 @@
 //! Owns the choice by the seat's kind and the operator's configuration, and the words that tell an operator what is
 //! missing. [`Seats::check`] says them before a run; at a call they come as a failure with the code `not_configured`.
 
+mod admission;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -11,10 +13,11 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Restart, Worker};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Timestamp, WorkerName};
-use patchboard_runtime::agent::{Agent, Answer, Call, Failure};
+use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure};
 use patchboard_runtime::clock::{Clock, SystemClock};
 use secrecy::SecretString;
 use tracing::Instrument as _;
@@ -23,6 +26,7 @@ use crate::builtin::{self, Means};
 use crate::command::Runner;
 use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Environment, Model, Program, operator_models};
 use crate::departments::storage::Storage;
+use crate::gate::Gate;
 use crate::lease::Leases;
 use crate::llm::Chat;
 use crate::llm::embeddings::Embedder;
@@ -54,6 +58,7 @@ pub struct Seats {
     workspaces: Arc<Workspaces>,
     toolbox: Arc<dyn Toolbox>,
     means: Arc<Means>,
+    gate: Gate,
 }
 
 /// Whether programs written in a blueprint may be run (SPEC section 11).
@@ -118,6 +123,7 @@ impl Seats {
             toolbox: Arc::new(desk),
             workspaces,
             means: Arc::new(Means { storage: Storage::nowhere(), clock: Arc::new(SystemClock), embedder }),
+            gate: Gate::new(),
         }
     }
 
@@ -141,6 +147,11 @@ impl Seats {
         let storage = Storage::copy_before(data_dir, moment);
         let (clock, embedder) = (Arc::new(Standing(moment)), self.means.embedder.clone());
         Self { means: Arc::new(Means { storage, clock, embedder }), ..self }
+    }
+
+    /// The gate in front of the models.
+    pub const fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     /// What seats have tools from that do something with files.
@@ -328,8 +339,12 @@ impl Agent for Seats {
             let answer = async { self.pass_on(call, self.tools(call).await?).await };
             let answer = answer.instrument(span.clone()).await;
             telemetry::ended(&span, answer.as_ref().map(|reply| reply.usage));
-            answer.map(|reply| blackboard::made(call, reply))
+            admission::report(call, answer).map(|reply| blackboard::made(call, reply))
         })
+    }
+
+    fn admit(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
+        self.ask_gate(board, waiting)
     }
 
     fn ended(&self, board: &BoardId) {

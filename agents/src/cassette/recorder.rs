@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::id::{BoardId, Token};
-use patchboard_runtime::agent::{Agent, Answer, Call};
+use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure};
 use serde::Serialize;
 
 use super::{CassetteError, Entry, FORMAT, Header, Key, Notes, Occurrences, Player, RecordedFailure, RecordedReply};
@@ -112,11 +113,22 @@ impl Recorder {
 }
 
 impl Agent for Recorder {
+    fn admit(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
+        self.agent.admit(board, waiting)
+    }
+
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         Box::pin(async move {
             let key = self.tape().occurrences.of(call);
             let mut pending = Pending { recorder: self, call, key: Some(key) };
             let answer = self.agent.call(call).await;
+            // A request that the provider did not take is no call of the recording.
+            if let Err(Failure { deferral: Some(_), .. }) = &answer
+                && call.permit.is_some()
+            {
+                pending.forget();
+                return answer;
+            }
             self.notes.gate().pass(call).await;
             pending.write(Some(&answer));
             answer
@@ -141,6 +153,13 @@ struct Pending<'a> {
 }
 
 impl Pending<'_> {
+    /// Takes the call back, so that the next one with its view has its number.
+    fn forget(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.recorder.tape().occurrences.take_back(&key);
+        }
+    }
+
     fn write(&mut self, answer: Option<&Answer>) {
         let Some(Key { worker, view, occurrence }) = self.key.take() else { return };
         let usage = match answer {

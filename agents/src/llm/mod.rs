@@ -28,6 +28,7 @@ use std::time::Duration;
 use async_openai::Client;
 use async_openai::error::OpenAIError;
 use backon::{ExponentialBuilder, Retryable as _};
+use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
@@ -186,7 +187,7 @@ impl Chat {
     ) -> Result<Said, Failure> {
         loop {
             let request = self.request(task, messages, offered);
-            match self.insist(&request, deadline).await {
+            match self.insist(task, &request, deadline).await {
                 Err(failure) if self.refused.learn(&failure, &request) => {
                     let learnt = self.masked(&failure.to_string());
                     tracing::info!(model = %self.model.model, %learnt, "a parameter was refused and is left out now");
@@ -196,7 +197,7 @@ impl Chat {
                     let message = format!("the server takes no tools, which the seat's files need: {said}");
                     return Err(crate::failure(FailureCode::Refused, message));
                 }
-                Err(failure) => return Err(self.name(&failure)),
+                Err(failure) => return Err(self.name(task, &failure)),
                 Ok(answer) => {
                     telemetry::responded(&Span::current(), &answer);
                     let completion = self.read(task, messages, &answer)?;
@@ -235,10 +236,15 @@ impl Chat {
         request
     }
 
-    /// Sends the request until it is answered, cannot be, or may not be sent again.
-    async fn insist(&self, request: &Request<'_>, deadline: Instant) -> Result<Value, HttpFailure> {
+    /// Sends the request until it is answered, cannot be, or may not be sent again. A worker's call is sent once: its board
+    /// waits for the provider.
+    async fn insist(&self, task: Task<'_>, request: &Request<'_>, deadline: Instant) -> Result<Value, HttpFailure> {
+        let tries = match task {
+            Task::Call(call) if call.permit.is_some() => 1,
+            Task::Call(_) | Task::Asked(_) => self.model.max_tries,
+        };
         (|| self.send(request))
-            .retry(pauses(self.model.max_tries))
+            .retry(pauses(tries))
             .sleep(tokio::time::sleep)
             .when(|failure| is_passing(failure) && !refuses_tools(failure, request))
             .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
@@ -285,12 +291,14 @@ impl Chat {
     }
 
     /// What an exchange that came to nothing is called.
-    fn name(&self, error: &HttpFailure) -> Failure {
+    fn name(&self, task: Task<'_>, error: &HttpFailure) -> Failure {
         let asked = match error {
             HttpFailure::Status { retry_after: Some(wait), .. } => format!(" (asks to wait {} s)", wait.as_secs()),
             _ => String::new(),
         };
-        failure(code_of(error), self.masked(&error.to_string()) + &asked)
+        let is_deferred = matches!(task, Task::Call(call) if call.permit.is_some());
+        let deferral = is_deferred.then(|| deferral_of(error)).flatten();
+        Failure { deferral, ..failure(code_of(error), self.masked(&error.to_string()) + &asked) }
     }
 
     /// One line of bounded length without anything secret in it.
@@ -373,6 +381,30 @@ fn code_of(error: &HttpFailure) -> FailureCode {
         HttpFailure::Status { status: 500.., .. } => FailureCode::Unreachable,
         HttpFailure::Status { .. } => FailureCode::Refused,
     }
+}
+
+/// Why a provider did not take a request, if it may take the same one later.
+fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
+    use DeferralReason as R;
+    let (reason, wait, is_ambiguous) = match error {
+        HttpFailure::Connect(_) => (R::Unreachable, None, false),
+        HttpFailure::Broken(_) | HttpFailure::Form(_) => return None,
+        HttpFailure::Status { status, retry_after, body } => {
+            let reason = match status {
+                401 => R::KeyRefused,
+                402 => R::PaymentRequired,
+                429 if is_quota(body) => R::PaymentRequired,
+                429 => R::RateLimited,
+                408 | 409 | 425 | 498 => R::Overloaded,
+                503 if body.to_ascii_lowercase().contains("loading") => R::ModelLoading,
+                500.. => R::Overloaded,
+                _ => return None,
+            };
+            (reason, *retry_after, *status == 500)
+        }
+    };
+    let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    Some(Deferral { wait_ms, is_ambiguous, ..Deferral::new(reason) })
 }
 
 /// The waits between so many tries.

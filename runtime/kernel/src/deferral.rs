@@ -53,12 +53,15 @@ pub struct Deferral {
     /// Milliseconds after the first of an unbroken series of deferrals at which the board is paused; none: the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience_ms: Option<u64>,
+    /// Whether the request itself may be what failed: status 500.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_ambiguous: bool,
 }
 
 impl Deferral {
     /// A deferral of which no more is known than why.
     pub const fn new(reason: DeferralReason) -> Self {
-        Self { reason, wait_ms: None, patience_ms: None }
+        Self { reason, wait_ms: None, patience_ms: None, is_ambiguous: false }
     }
 }
 

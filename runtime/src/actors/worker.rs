@@ -135,7 +135,7 @@ impl State {
             }),
             // Only calls that need admission can wait for it again.
             Err(Failure { message, usage, deferral: Some(deferral), .. }) if call.permit.is_some() => {
-                let Deferral { reason, wait_ms, patience_ms } = deferral;
+                let Deferral { reason, wait_ms, patience_ms, is_ambiguous: _ } = deferral;
                 let (wait_ms, patience_ms) = (wait_ms.unwrap_or(WAIT_MS), patience_ms.unwrap_or(PATIENCE_MS));
                 let not_taken = NotTaken { reason, wait_ms, patience_ms, message };
                 Input::Defer { invocation, attempt, usage, not_taken }

@@ -329,7 +329,7 @@ fn idle_models_are_forgotten() {
 
 #[test]
 fn a_refusal_is_read_from_a_deferral() {
-    let deferral = Deferral { reason: RateLimited, wait_ms: Some(1500) };
+    let deferral = Deferral { wait_ms: Some(1500), ..Deferral::new(RateLimited) };
     let expected = Refusal { reason: RateLimited, wait: Some(millis(1500)), is_ambiguous: true };
     assert_eq!(Refusal::new(deferral, true), expected);
 }
