@@ -269,7 +269,7 @@ impl Model {
             Some(_) | None => backoff(self.strikes, jitter),
         };
         if refusal.reason == DeferralReason::RateLimited && (is_fresh || self.outage().is_some()) {
-            self.pace.limited(call.sent_at, wait);
+            self.pace.limited(call.sent_at, now, wait);
         }
         if is_fresh {
             let change = self.begin_outage(now, refusal.reason, wait);

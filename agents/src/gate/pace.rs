@@ -54,6 +54,8 @@ pub(super) struct Pace {
     last: Option<Duration>,
     /// Time of the latest request that was refused and is not drawn into the estimate yet.
     refused_at: Option<Duration>,
+    /// Time at which its refusal came: requests sent until then met the same bucket.
+    heard_at: Duration,
     /// Same of the estimate before.
     estimated_at: Option<Duration>,
     /// Requests since then that were not refused, the ones after `refused_at` apart.
@@ -99,7 +101,8 @@ impl Pace {
     }
 
     /// Records that a request sent at that time hit the rate limit, after [`Self::not_taken`].
-    pub(super) fn limited(&mut self, sent_at: Duration, wait: Duration) {
+    pub(super) fn limited(&mut self, sent_at: Duration, now: Duration, wait: Duration) {
+        self.heard_at = now;
         self.wait = if self.refused_at.is_some() { self.wait.max(wait) } else { wait };
         self.refused_at = self.refused_at.max(Some(sent_at));
     }
@@ -107,7 +110,7 @@ impl Pace {
     /// Draws the refusals into the pace, once a request is taken again: by then, earlier requests are refused or taken.
     pub(super) fn resume(&mut self, now: Duration) {
         let Some(refused_at) = self.refused_at.take() else { return };
-        let after = self.taken.iter().rev().take_while(|at| **at > refused_at).count();
+        let after = self.taken.iter().rev().take_while(|at| **at > self.heard_at).count();
         let before = self.taken_since.saturating_sub(u32::try_from(after).unwrap_or(u32::MAX));
         match (self.rate, self.estimated_at) {
             (Some(rate), Some(since)) => {
@@ -133,7 +136,7 @@ impl Pace {
 
     /// Rate of a bucket of one second that takes the recorded requests and not one more, with [`REST`] left over.
     fn first_estimate(&self, refused_at: Duration) -> f64 {
-        let before = self.taken.iter().rev().skip_while(|at| **at > refused_at);
+        let before = self.taken.iter().rev().skip_while(|at| **at > self.heard_at);
         let spans = before.zip(1_u32..).map(|(at, count)| {
             let span = refused_at.saturating_sub(*at).as_secs_f64();
             (f64::from(count) + if count > 1 { REST } else { 0.0 }) / (1.0 + span)
