@@ -8,7 +8,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
     answer, architect, boards, check, cost, denials, doctor, edits, export, faults, graph, inbox, kernel, log, mcp,
-    redact, replay, resume, room, run, signal, state, step, storage, token, vacuum, verify, view, why, workflow,
+    redact, replay, resume, retry, room, run, signal, state, step, storage, token, vacuum, verify, view, why, workflow,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -86,6 +86,7 @@ pub(crate) enum Command {
     Workflow(workflow::Arguments),
     Boards(boards::Arguments),
     Resume(resume::Arguments),
+    Retry(retry::Arguments),
     Signal(signal::Arguments),
     Serve(serve::Arguments),
     Doctor(doctor::Arguments),

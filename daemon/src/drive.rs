@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use jsonptr::PointerBuf;
 use patchboard_kernel::board::{BoardError, Pending};
+use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::FILES;
 use patchboard_kernel::id::{BoardId, Seq, Version};
 use patchboard_kernel::mode::Mode;
@@ -100,6 +101,8 @@ enum Stop {
     Paused,
     /// Nothing but persons is waited for.
     Waiting,
+    /// A provider is away for longer than patience lasts, or needs an operator.
+    Unavailable,
 }
 
 /// Shows the board's progress until it ends or the user interrupts, then its result on stdout.
@@ -115,7 +118,7 @@ pub(crate) async fn to_the_end(
 ) -> Outcome {
     let mut progress = Progress::new(output, told_after);
     let mut records = board.subscribe(None);
-    let stop = follow(&board, &mut records, &mut progress).await;
+    let stop = follow(&board, &mut records, &mut progress, seating).await;
     if stop.is_ok() {
         catch_up(&board, &mut records, &mut progress).await;
     }
@@ -123,8 +126,10 @@ pub(crate) async fn to_the_end(
     let snapshot = board.snapshot();
     runtime.shutdown().await;
     seating.finish(output)?;
-    let last_failure = progress.totals.last_failure.as_ref();
-    if let Some(advice) = last_failure.and_then(|(code, message)| seating.advice(*code, message)) {
+    let totals = &progress.totals;
+    let last_failure = totals.last_failure.as_ref().map(|(code, message)| (*code, message.as_str()));
+    let last_failure = last_failure.or_else(|| Some((FailureCode::Refused, totals.last_refusal.as_deref()?)));
+    if let Some(advice) = last_failure.and_then(|(code, message)| seating.advice(code, message)) {
         output.complaint(&format!("help: {advice}"));
     }
     let came_to = |ended| CameTo {
@@ -142,6 +147,11 @@ pub(crate) async fn to_the_end(
         Ok(Stop::Ended(ended)) => came_to(Some(ended)).tell(output),
         Ok(Stop::Waiting) => {
             output.note(&format!("answered elsewhere? go on with: {again}"));
+            came_to(None).tell(output)
+        }
+        Ok(Stop::Unavailable) => {
+            let advice = "the model's provider takes no requests: mend what the last `deferred` line names, then go on";
+            output.note(&format!("{advice} with: {again}"));
             came_to(None).tell(output)
         }
         Ok(Stop::Paused) => {
@@ -198,6 +208,8 @@ pub(crate) fn failure(error: RuntimeError) -> Failure {
         RuntimeError::BadSignal { violations, .. } => Failure::refused(error.code(), &error)
             .help("give the signal a value that `signals` of the blueprint allows")
             .detail("violations", json!(violations)),
+        RuntimeError::CannotRetry { .. } => Failure::refused(error.code(), &error)
+            .help("`patchboard log BOARD` shows what was given up; --tokens, --wall and --commits raise limits"),
         RuntimeError::BacklogFull { .. } => {
             Failure::refused(error.code(), &error).help("say it again when something of what waits is done")
         }
@@ -212,7 +224,13 @@ pub(crate) fn failure(error: RuntimeError) -> Failure {
     }
 }
 
-async fn follow(board: &BoardHandle, records: &mut Subscription, progress: &mut Progress) -> Result<Stop, Failure> {
+async fn follow(
+    board: &BoardHandle,
+    records: &mut Subscription,
+    progress: &mut Progress,
+    seating: &Seating,
+) -> Result<Stop, Failure> {
+    let mut outages = seating.outages();
     let ended = board.ended();
     tokio::pin!(ended);
     let mut interrupts = Interrupts::new()?;
@@ -224,6 +242,9 @@ async fn follow(board: &BoardHandle, records: &mut Subscription, progress: &mut 
         let is_over = snapshot.pending.values().any(|question| question.expires <= now);
         if !pausing && snapshot.waits_for_persons && !is_over {
             return Ok(Stop::Waiting);
+        }
+        if snapshot.pause_cause.is_some() && snapshot.open == snapshot.provider_waits.len() + snapshot.pending.len() {
+            return Ok(Stop::Unavailable);
         }
         tokio::select! {
             biased;
@@ -239,6 +260,7 @@ async fn follow(board: &BoardHandle, records: &mut Subscription, progress: &mut 
                 }
                 progress.say(&format!("pausing: {open} under way are waited for; interrupt again to give them up"));
             }
+            news = outages.next() => progress.outage(&news),
             record = records.next() => match record {
                 Some(Ok(record)) => {
                     progress.record(&record);

@@ -27,6 +27,7 @@ mod logging;
 mod narrative;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod outages;
 mod output;
 mod progress;
 mod provenance;
@@ -80,6 +81,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Room(arguments) => block_on(commands::room::run(arguments, data_dir, output)),
         Command::Workflow(arguments) => commands::workflow::run(arguments, output),
         Command::Boards(arguments) => commands::boards::run(arguments, data_dir, output),
+        Command::Retry(arguments) => block_on(commands::retry::run(arguments, data_dir, config, output)),
         Command::Resume(arguments) => block_on(commands::resume::run(arguments, data_dir, config, output)),
         Command::Signal(arguments) => block_on(commands::signal::run(arguments, data_dir, config, output)),
         Command::Approve(arguments) => block_on(arguments.run(data_dir, config, output)),

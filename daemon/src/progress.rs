@@ -16,6 +16,7 @@ use patchboard_kernel::record::{Author, Body, Kind, Record};
 use serde_json::{Value, json};
 
 use crate::narrative::{self, grouped};
+use crate::outages::News;
 use crate::output::{Output, short};
 
 /// How often the line that moves is drawn anew.
@@ -32,6 +33,8 @@ pub(crate) struct Totals {
     pub(crate) failed: u64,
     /// How the last of them failed.
     pub(crate) last_failure: Option<(FailureCode, String)>,
+    /// What the provider said that an operator must mend, the last time.
+    pub(crate) last_refusal: Option<String>,
     /// What the calls cost, as far as it was recorded.
     pub(crate) usage: Usage,
     /// Calls that were made.
@@ -72,7 +75,11 @@ impl Totals {
                 self.failed += 1;
                 self.last_failure = Some((failed.code, failed.message.clone()));
             }
-            Body::Deferred(deferred) => self.spend(deferred.by.usage),
+            Body::Deferred(deferred) => {
+                if deferred.reason.needs_operator() {
+                    self.last_refusal = Some(deferred.message.clone());
+                }
+            }
             Body::Late(late) => self.spend(late.usage),
             Body::Created(created) => {
                 if let Some(architect) = &created.architect {
@@ -118,6 +125,8 @@ pub(crate) struct Progress {
     /// The sum of everything seen.
     pub(crate) totals: Totals,
     working: BTreeMap<InvocationId, WorkerName>,
+    /// The models that are away.
+    away: String,
 }
 
 impl Progress {
@@ -132,7 +141,15 @@ impl Progress {
             bar.enable_steady_tick(TICK);
             bar
         });
-        Self { output, bar, told_after, last: None, totals: Totals::default(), working: BTreeMap::new() }
+        Self {
+            output,
+            bar,
+            told_after,
+            last: None,
+            totals: Totals::default(),
+            working: BTreeMap::new(),
+            away: String::new(),
+        }
     }
 
     /// Takes a record into account and tells of it.
@@ -143,6 +160,17 @@ impl Progress {
         self.follow_work(&body);
         if self.told_after.is_none_or(|after| record.seq > after) && is_told(body.kind()) {
             self.say(&format!("{} {}", mark(body.kind()), narrative::of(&body)));
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_message(self.status());
+        }
+    }
+
+    /// Takes news of a model into account.
+    pub(crate) fn outage(&mut self, news: &News) {
+        match news {
+            News::Changed(sentence) => self.say(sentence),
+            News::Line(line) => self.away.clone_from(line),
         }
         if let Some(bar) = &self.bar {
             bar.set_message(self.status());
@@ -180,9 +208,10 @@ impl Progress {
 
     fn status(&self) -> String {
         let names: Vec<String> = self.working.values().map(|worker| short(worker.as_str(), 24)).collect();
+        let away = if self.away.is_empty() { String::new() } else { format!("{} · ", self.away) };
         let who = if names.is_empty() { "waiting".to_owned() } else { names.join(", ") };
         format!(
-            "{who} · {} committed, {} refused, {} failed · {} tokens",
+            "{away}{who} · {} committed, {} refused, {} failed · {} tokens",
             self.totals.commits,
             self.totals.rejected,
             self.totals.failed,

@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args};
 use patchboard_agents::cassette::{CassetteError, Notes, Player, Recorder};
 use patchboard_agents::config::{Config, Directory, Environment, Flags};
 use patchboard_agents::departments::storage::Storage;
+use patchboard_agents::gate::Gate;
 use patchboard_agents::inner::Inner;
 use patchboard_agents::seats::{Inline, Problem, Seats};
 use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
@@ -23,6 +24,7 @@ use serde_json::json;
 use crate::blueprint_file::plural;
 use crate::drafting::try_writing;
 use crate::failure::Failure;
+use crate::outages::Outages;
 use crate::output::{Output, one_line};
 use crate::progress::author;
 use crate::reader::{Reader, storage};
@@ -95,6 +97,8 @@ pub(crate) struct Seating {
     pub(crate) salt: Option<Salt>,
     /// Whether the model that a flag addresses is sent no key.
     sends_no_key: bool,
+    /// The gate in front of the models; none where a recording is played.
+    gate: Option<Gate>,
     player: Option<Arc<Player>>,
     recorder: Option<(Arc<Recorder>, PathBuf)>,
 }
@@ -232,6 +236,7 @@ impl SeatArguments {
                 workspaces,
                 salt: Some(player.salt()),
                 sends_no_key: false,
+                gate: None,
                 player: Some(player),
                 recorder: None,
             });
@@ -253,6 +258,7 @@ impl SeatArguments {
             }
             None => seats,
         };
+        let gate = seats.gate().clone();
         let agent: Arc<dyn Agent> = Arc::new(seats);
         let taking_up = Mutex::new(Some(workspaces.taking_up()));
         let Some(path) = &self.record else {
@@ -262,6 +268,7 @@ impl SeatArguments {
                 taking_up,
                 salt: None,
                 sends_no_key,
+                gate: Some(gate),
                 player: None,
                 recorder: None,
             });
@@ -278,6 +285,7 @@ impl SeatArguments {
             taking_up,
             salt: None,
             sends_no_key,
+            gate: Some(gate),
             player: None,
             recorder: Some((recorder, path.clone())),
         })
@@ -323,6 +331,11 @@ impl Seating {
     pub(crate) fn advice(&self, code: FailureCode, message: &str) -> Option<&'static str> {
         let is_denied = code == FailureCode::Refused && (message.starts_with("401 ") || message.starts_with("403 "));
         (self.sends_no_key && is_denied).then_some("no key was sent; give --api-key-env")
+    }
+
+    /// Watches the models of the run.
+    pub(crate) fn outages(&self) -> Outages {
+        Outages::new(self.gate.clone())
     }
 
     /// Ends a recording, and says what became of it or of the one that was played.

@@ -14,7 +14,7 @@ use patchboard_kernel::files::Edit;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{Answer, Architect, Body, End, Ended, Parent};
+use patchboard_kernel::record::{Answer, Architect, Body, End, Ended, Parent, Retried};
 use patchboard_kernel::rejection::{Code, Stage, Violation};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
@@ -169,6 +169,16 @@ pub enum RuntimeError {
         /// What waits, and where.
         message: String,
     },
+    /// A board takes nothing up again; nothing was recorded.
+    #[error("board {board} cannot retry: {message}")]
+    CannotRetry {
+        /// The board.
+        board: BoardId,
+        /// Stable name of the reason.
+        code: Code,
+        /// Why.
+        message: String,
+    },
     /// The board has ended, so the request changes nothing.
     #[error("board {0} has ended")]
     Over(BoardId),
@@ -197,6 +207,8 @@ impl RuntimeError {
             Self::Board(BoardError::BadBlueprint(_)) => "bad_blueprint",
             Self::Board(BoardError::BadRecord { .. }) => "bad_record",
             Self::BacklogFull { .. } => "backlog_full",
+            Self::CannotRetry { code: Code::BoardNotRunning, .. } => "board_over",
+            Self::CannotRetry { code, .. } => code.as_str(),
             Self::AlreadyRunning(_) => "already_running",
             Self::Closed(_) => "board_closed",
             Self::Over(_) => "board_over",
@@ -653,6 +665,28 @@ impl BoardHandle {
     /// As [`BoardHandle::signal`].
     pub async fn resume(&self, token: Option<Token>) -> Result<Heard, RuntimeError> {
         self.steer(Input::Resume { token }).await
+    }
+
+    /// Queues again what the board gave up, with its trigger, and raises limits. Answers once it is durable; with a token a
+    /// repetition is answered like the first.
+    ///
+    /// # Errors
+    /// [`RuntimeError::CannotRetry`], and then nothing is recorded; [`RuntimeError::TokenConflict`]; as
+    /// [`BoardHandle::propose`].
+    pub async fn retry(&self, retried: Retried) -> Result<Heard, RuntimeError> {
+        let decided = self.published.ask(Input::Retry(retried)).await?;
+        match decided.outcome {
+            Some(Outcome::Duplicate(_)) => Ok(Heard::Before),
+            Some(Outcome::Refused(rejection)) if rejection.code == Code::TokenConflict => {
+                Err(RuntimeError::TokenConflict(self.id().clone()))
+            }
+            Some(Outcome::Refused(rejection)) => {
+                let code = rejection.code;
+                let message = rejection.violations.into_iter().next().map(|first| first.message).unwrap_or_default();
+                Err(RuntimeError::CannotRetry { board: self.id().clone(), code, message })
+            }
+            _ => Ok(Heard::Now),
+        }
     }
 
     /// Ends the board. One that was cancelled before stays so.

@@ -9,7 +9,8 @@ use patchboard_kernel::breaker::Position;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{Ended, Record};
+use patchboard_kernel::record::{Ended, PauseCause, Record};
+use patchboard_kernel::scheduler::ProviderWait;
 use patchboard_kernel::state::State;
 
 use crate::journal::Head;
@@ -39,6 +40,12 @@ pub struct Snapshot {
     pub ended: Option<Ended>,
     /// Whether dispatching is suspended.
     pub paused: bool,
+    /// Why the kernel paused it, if it did.
+    pub pause_cause: Option<PauseCause>,
+    /// Waits of its invocations for providers.
+    pub provider_waits: Arc<[ProviderWait]>,
+    /// Calls that wait for admission, those included.
+    pub awaiting: usize,
     /// When the next tick is due.
     pub wake_at: Option<Timestamp>,
     /// Invocations under way, those that wait for persons included.
@@ -67,6 +74,7 @@ impl Snapshot {
         let (seq, hash) = board.head();
         let count =
             |is: fn(Position) -> bool| board.breaker().positions().filter(|(_, position)| is(*position)).count();
+        let waits = board.scheduler().open().values().filter_map(|open| open.deferrals.as_ref()?.waiting.as_ref());
         Self {
             board: board.id().clone(),
             blueprint: Arc::clone(board.blueprint()),
@@ -79,6 +87,9 @@ impl Snapshot {
             at: last.map(|record| record.at).unwrap_or_default(),
             ended: board.ended(),
             paused: board.is_paused(),
+            pause_cause: board.pause_cause(),
+            provider_waits: waits.cloned().collect(),
+            awaiting: board.awaiting_admission().len(),
             wake_at: board.wake_at(),
             open: board.scheduler().open().len(),
             attempts: board.scheduler().open().iter().map(|(invocation, open)| (*invocation, open.attempt)).collect(),

@@ -18,6 +18,7 @@ pub(crate) mod mcp;
 pub(crate) mod redact;
 pub(crate) mod replay;
 pub(crate) mod resume;
+pub(crate) mod retry;
 pub(crate) mod room;
 pub(crate) mod run;
 pub(crate) mod signal;

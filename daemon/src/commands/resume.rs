@@ -4,6 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 
+use patchboard_kernel::record::End;
+
 use crate::cli::BoardArgument;
 use crate::drive::{self, CameTo, TakeUp};
 use crate::failure::Outcome;
@@ -42,6 +44,9 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         let (version, totals) = (recovered.version(), Totals::of(&records));
         let (state, head) = (recovered.state(), summary.head);
         let pending = recovered.pending();
+        if !recovered.given_up().is_empty() && !matches!(ended.end, End::Done | End::Cancelled) {
+            output.note(&format!("to queue again what was given up: patchboard retry {}", summary.id));
+        }
         return CameTo {
             board: &summary.id,
             mode: &recovered.plan().mode,

@@ -251,6 +251,7 @@ impl From<RuntimeError> for Problem {
             }
             RuntimeError::Interrupted(_) => problem.help("repeat the request with the same Idempotency-Key"),
             RuntimeError::BacklogFull { .. } => problem.help("say it again when something of what waits is done"),
+            RuntimeError::CannotRetry { .. } => problem.help("`limits` raises tokens, wall and commits"),
             RuntimeError::Over(_) => problem.help("a board that has ended for good is read only"),
             _ => problem,
         }
@@ -270,6 +271,7 @@ const fn status_of(error: &RuntimeError) -> StatusCode {
         | RuntimeError::BadSignal { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         RuntimeError::BacklogFull { .. } => StatusCode::TOO_MANY_REQUESTS,
         RuntimeError::AlreadyRunning(_)
+        | RuntimeError::CannotRetry { .. }
         | RuntimeError::Over(_)
         | RuntimeError::TokenConflict(_)
         | RuntimeError::Journal(JournalError::Owned { .. } | JournalError::Fenced { .. }) => StatusCode::CONFLICT,

@@ -88,6 +88,7 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("DELETE", "/v1/tokens/{id}", "", ADMINISTER),
     ("POST", "/v1/boards/{board}/pause", "", ACT),
     ("POST", "/v1/boards/{board}/resume", "", ACT),
+    ("POST", "/v1/boards/{board}/retry", "{}", ACT),
     ("POST", "/v1/boards/{board}/cancel", "", ACT),
     // The board has ended now.
     ("POST", "/v1/boards/{board}/archive", "", ADMINISTER),

@@ -171,6 +171,7 @@ const fn may_pass(cause: &RuntimeError) -> bool {
         | RuntimeError::Over(_)
         | RuntimeError::BadSignal { .. }
         | RuntimeError::BacklogFull { .. }
+        | RuntimeError::CannotRetry { .. }
         | RuntimeError::TokenConflict(_)
         | RuntimeError::Start(_) => false,
     }

@@ -7,8 +7,9 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
-use patchboard_kernel::id::BoardId;
-use patchboard_kernel::record::{End, Ended};
+use patchboard_kernel::blueprint::Duration;
+use patchboard_kernel::id::{BoardId, InvocationId, WorkerName};
+use patchboard_kernel::record::{End, Ended, PauseCause, Raised, Retried};
 use patchboard_runtime::journal::BoardSummary;
 use patchboard_runtime::runtime::Heard;
 use patchboard_runtime::snapshot::Snapshot;
@@ -34,7 +35,7 @@ pub(crate) struct BoardInfo {
     /// `running`, `paused`, `waiting` for a person, or how it ended: `done`, `quiescent`, `stopped`, `failed`,
     /// `cancelled`.
     status: &'static str,
-    /// Why it ended.
+    /// Why it ended, or why the kernel paused it: `provider_unavailable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
     /// Commits so far.
@@ -75,6 +76,35 @@ pub(crate) struct LiveInfo {
     questions: usize,
     /// Tokens spent.
     tokens: u64,
+    /// The first wait for a provider, if the board waits for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<ProviderInfo>,
+}
+
+/// A wait for a provider that does not take requests.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ProviderInfo {
+    /// Why: a code of docs/codes.md, like `rate_limited`.
+    reason: &'static str,
+    /// When the provider may be asked again, at the earliest, in milliseconds since 1970.
+    not_before: i64,
+    /// When the board is paused if the provider takes no request until then, in milliseconds since 1970.
+    patience: i64,
+    /// Invocations that wait.
+    waiting: usize,
+}
+
+impl ProviderInfo {
+    fn of(snapshot: &Snapshot) -> Option<Self> {
+        let waits = &snapshot.provider_waits;
+        let first = waits.iter().min_by_key(|wait| wait.not_before)?;
+        Some(Self {
+            reason: first.reason.as_str(),
+            not_before: first.not_before.0,
+            patience: first.patience.0,
+            waiting: waits.len(),
+        })
+    }
 }
 
 impl BoardInfo {
@@ -104,7 +134,8 @@ impl BoardInfo {
     /// The picture is younger than what was listed.
     fn live(&mut self, snapshot: &Snapshot) {
         self.status = status(snapshot);
-        self.cause = snapshot.ended.map(|ended| ended.cause.to_string());
+        let paused = snapshot.pause_cause.map(|cause: PauseCause| cause.to_string());
+        self.cause = snapshot.ended.map(|ended| ended.cause.to_string()).or(paused);
         self.version = snapshot.version.0;
         self.head = HeadInfo { seq: snapshot.head.seq.0, hash: snapshot.head.hash.to_string() };
         self.epoch = snapshot.epoch;
@@ -113,6 +144,7 @@ impl BoardInfo {
             queued: snapshot.queued,
             questions: snapshot.pending.len(),
             tokens: snapshot.tokens,
+            provider: ProviderInfo::of(snapshot),
         });
     }
 }
@@ -257,6 +289,57 @@ pub(crate) async fn resume(
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Act(board.clone()))?;
     let heard = daemon.open(&board).await?.resume(key.token(&caller)).await?;
+    steered(&daemon, &board, heard)
+}
+
+/// What is taken up again, and with which limits.
+#[derive(Deserialize, ToSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RetryRequest {
+    /// Only invocations of this worker.
+    worker: Option<String>,
+    /// Only this invocation.
+    invocation: Option<u64>,
+    /// Limits of the board to raise.
+    limits: RaisedLimits,
+}
+
+/// Limits of a board to raise; one that is no higher than the limit in force changes nothing.
+#[derive(Serialize, Deserialize, ToSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RaisedLimits {
+    /// Tokens.
+    tokens: Option<u64>,
+    /// Running time, like `2h`.
+    #[schema(value_type = Option<String>)]
+    wall: Option<Duration>,
+    /// Commits.
+    commits: Option<u64>,
+}
+
+/// Queue again what a board gave up
+///
+/// Invocations whose attempts are used up are queued with their triggers, and stopped branches get one try. 409 with
+/// `nothing_given_up`, `limit_reached`, or `board_over` for a board that is done or cancelled.
+#[utoipa::path(post, path = "/v1/boards/{board}/retry", tag = "boards", request_body = RetryRequest,
+    params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
+    responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
+pub(crate) async fn retry(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    BoardPath(board): BoardPath,
+    key: Key,
+    Body(request): Body<RetryRequest>,
+) -> Answered<impl IntoResponse> {
+    caller.needs(&Need::Act(board.clone()))?;
+    let RetryRequest { worker, invocation, limits: RaisedLimits { tokens, wall, commits } } = request;
+    let retried = Retried {
+        worker: worker.as_deref().map(WorkerName::from),
+        invocation: invocation.map(InvocationId),
+        limits: Raised { tokens, wall_ms: wall.map(Duration::as_ms), commits },
+        token: key.token(&caller),
+    };
+    let heard = daemon.open(&board).await?.retry(retried).await?;
     steered(&daemon, &board, heard)
 }
 

@@ -96,6 +96,7 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(boards::show, storage::delete))
         .routes(routes!(boards::pause))
         .routes(routes!(boards::resume))
+        .routes(routes!(boards::retry))
         .routes(routes!(boards::cancel))
         .routes(routes!(history::state))
         .routes(routes!(history::view))

@@ -13,7 +13,7 @@ use crate::scheduler::{Eligible, Next, Open, Places};
 
 /// Limits of a board in force: those of its blueprint, or what an operator has raised them to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BoardLimits {
+pub struct LimitsInForce {
     /// Commits, without edits of files.
     pub commits: u64,
     /// Tokens.
@@ -22,7 +22,7 @@ pub struct BoardLimits {
     pub wall_ms: u64,
 }
 
-impl BoardLimits {
+impl LimitsInForce {
     /// The same where these are higher.
     #[must_use]
     pub fn raised_by(self, raised: Raised) -> Self {
@@ -37,9 +37,10 @@ impl BoardLimits {
 
 impl Board {
     /// The limits in force.
-    pub fn limits(&self) -> BoardLimits {
+    pub fn limits(&self) -> LimitsInForce {
         let limits = &self.plan.blueprint.limits;
-        let of_blueprint = BoardLimits { commits: limits.commits, tokens: limits.tokens, wall_ms: limits.wall.as_ms() };
+        let of_blueprint =
+            LimitsInForce { commits: limits.commits, tokens: limits.tokens, wall_ms: limits.wall.as_ms() };
         of_blueprint.raised_by(self.raised)
     }
 

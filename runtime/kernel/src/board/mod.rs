@@ -47,7 +47,7 @@ use crate::state::State;
 use crate::view::{self, View};
 
 pub use crate::pipeline::ReplyBody;
-pub use admission::BoardLimits;
+pub use admission::LimitsInForce;
 pub(crate) use apply::reply_digest;
 pub use rehearsal::Rehearsal;
 pub use snapshot::Stored;

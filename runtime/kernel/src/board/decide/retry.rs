@@ -1,7 +1,7 @@
 //! What an operator takes up again: invocations that were given up, and limits that were reached.
 
 use super::{Draft, Move};
-use crate::board::{BoardLimits, Outcome};
+use crate::board::{LimitsInForce, Outcome};
 use crate::breaker::{Change, Reason};
 use crate::record::{Body, Cause, Ended, Retried, Scheduled};
 use crate::rejection::{Code, Rejection, Stage, Violation};
@@ -56,7 +56,7 @@ impl Draft<'_> {
         }
         let limits = board.limits();
         let raised = limits.raised_by(retried.limits);
-        let BoardLimits { commits, tokens, wall_ms } = raised;
+        let LimitsInForce { commits, tokens, wall_ms } = raised;
         let made = board.version().0.saturating_sub(board.files.edits);
         if made >= commits {
             return refused(

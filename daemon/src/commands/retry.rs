@@ -1,0 +1,97 @@
+//! `patchboard retry`: takes up again what a board has given up.
+
+use std::path::Path;
+
+use clap::Args;
+use patchboard_kernel::blueprint::Duration;
+use patchboard_kernel::id::{InvocationId, WorkerName};
+use patchboard_kernel::record::{Raised, Retried};
+
+use crate::cli::BoardArgument;
+use crate::drive::{self, TakeUp};
+use crate::failure::Outcome;
+use crate::output::Output;
+use crate::reader::Reader;
+use crate::seating::SeatArguments;
+
+/// Queue again what a board gave up, and run it to completion
+///
+/// Invocations whose attempts are used up are queued again with their triggers, stopped branches get one try, and limits
+/// that are named are raised. Works on boards that stalled or were stopped by a breaker or a limit; a board that is done,
+/// cancelled or archived stays as it is. Progress, result and exit codes are those of `patchboard run`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard retry last
+  patchboard retry last --worker mapper
+  patchboard retry 0199c0de --tokens 500000 --wall 2h")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    board: BoardArgument,
+    #[command(flatten)]
+    what: What,
+    /// Only record it; `patchboard resume` lets the board work on it
+    #[arg(long)]
+    no_run: bool,
+    #[command(flatten)]
+    seats: SeatArguments,
+}
+
+/// What is taken up again, and with which limits.
+#[derive(Args, Debug)]
+struct What {
+    /// Only invocations of this worker
+    #[arg(long, value_name = "W")]
+    worker: Option<String>,
+    /// Only this invocation: its number, as `patchboard log` shows it after `#`
+    #[arg(long, value_name = "N", conflicts_with = "worker")]
+    invocation: Option<u64>,
+    /// Raise the board's limit of tokens to N
+    #[arg(long, value_name = "N")]
+    tokens: Option<u64>,
+    /// Raise the board's limit of running time, like 2h
+    #[arg(long, value_name = "TIME")]
+    wall: Option<Duration>,
+    /// Raise the board's limit of commits to N
+    #[arg(long, value_name = "N")]
+    commits: Option<u64>,
+}
+
+impl What {
+    fn retried(&self) -> Retried {
+        let limits = Raised { tokens: self.tokens, wall_ms: self.wall.map(Duration::as_ms), commits: self.commits };
+        Retried {
+            worker: self.worker.as_deref().map(WorkerName::from),
+            invocation: self.invocation.map(InvocationId),
+            limits,
+            token: None,
+        }
+    }
+}
+
+pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    let reader = Reader::open(data_dir)?;
+    let summary = reader.find(&arguments.board.board)?;
+    let records = reader.records_to_go_on(&summary)?;
+    let blueprint = reader.board(&summary, None)?.blueprint().as_ref().clone();
+    drop(reader);
+    let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
+    seating.goes_on(&records, data_dir, &summary.id)?;
+    let how = if arguments.no_run { TakeUp::Paused } else { TakeUp::Plainly };
+    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
+    if let Err(error) = board.retry(arguments.what.retried()).await {
+        runtime.shutdown().await;
+        return Err(drive::failure(error));
+    }
+    if arguments.no_run {
+        let paused = board.pause(None).await.map_err(drive::failure);
+        runtime.shutdown().await;
+        paused?;
+        output
+            .line(&format!("retry recorded on board {}; go on with: patchboard resume {}", summary.id, summary.id))?;
+        return Ok(crate::failure::Exit::Done);
+    }
+    let again = format!("patchboard resume {}{}", summary.id, arguments.seats.repeated());
+    output.note(&format!("board {}", summary.id));
+    drive::to_the_end(runtime, board, Some(summary.head.seq), &again, &seating, output).await
+}

@@ -1,0 +1,97 @@
+//! Outages of models, as a run tells of them: one line that is kept up to date on a terminal, a line at begin and end
+//! elsewhere.
+
+use std::time::Duration;
+
+use patchboard_agents::gate::{Change, Gate, ModelState, Transition};
+use patchboard_kernel::deferral::DeferralReason;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, Interval, interval_at};
+
+use crate::blueprint_file::plural;
+
+/// Time between two updates of the line.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// News of models.
+pub(crate) enum News {
+    /// A model began to be away, or is back.
+    Changed(String),
+    /// The line as it is now; empty if no model is away.
+    Line(String),
+}
+
+/// Watches the models of a run.
+pub(crate) struct Outages {
+    watched: Option<(Gate, Receiver<Transition>)>,
+    ticks: Interval,
+}
+
+impl Outages {
+    /// Watches a gate; without one there is never any news.
+    pub(crate) fn new(gate: Option<Gate>) -> Self {
+        let watched = gate.map(|gate| {
+            let transitions = gate.subscribe();
+            (gate, transitions)
+        });
+        Self { watched, ticks: interval_at(Instant::now() + EVERY, EVERY) }
+    }
+
+    /// The next news. Cancel safe.
+    pub(crate) async fn next(&mut self) -> News {
+        loop {
+            let Some((gate, transitions)) = &mut self.watched else { return std::future::pending().await };
+            let changed = tokio::select! {
+                changed = transitions.recv() => changed,
+                _ = self.ticks.tick() => return News::Line(line(&gate.state())),
+            };
+            match changed {
+                Ok(transition) => return News::Changed(sentence(&transition)),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => self.watched = None,
+            }
+        }
+    }
+}
+
+/// A transition in words.
+pub(crate) fn sentence(transition: &Transition) -> String {
+    let model = transition.key.model();
+    match transition.change {
+        Change::Away { reason, next_try } => {
+            format!("model {model} {}: next try in {} s", is(reason), next_try.as_secs_f64().ceil())
+        }
+        Change::Back { after } => format!("model {model} answers again, after {} s", after.as_secs()),
+    }
+}
+
+/// The models that are away, with the calls that wait for them.
+fn line(models: &[ModelState]) -> String {
+    let away = models.iter().filter_map(|model| {
+        let outage = model.outage.as_ref()?;
+        let next_try = match outage.next_try {
+            Some(next_try) => format!("next try in {} s", next_try.as_secs_f64().ceil()),
+            None => "trying now".to_owned(),
+        };
+        let waiting = plural(model.waiting, "call");
+        let wait = if model.waiting == 1 { "waits" } else { "wait" };
+        Some(format!("model {} {}: {next_try}, {waiting} {wait}", model.key.model(), is(outage.reason)))
+    });
+    away.collect::<Vec<_>>().join(" · ")
+}
+
+/// What a reason says of a model.
+const fn is(reason: DeferralReason) -> &'static str {
+    match reason {
+        DeferralReason::RateLimited => "is rate-limited",
+        DeferralReason::Overloaded => "is overloaded",
+        DeferralReason::ModelLoading => "is being loaded",
+        DeferralReason::Unreachable => "cannot be reached",
+        DeferralReason::NoAnswer => "does not answer",
+        DeferralReason::KeyRefused => "refuses the key",
+        DeferralReason::PaymentRequired => "asks for payment",
+        DeferralReason::AccessDenied => "denies access",
+        DeferralReason::ModelNotFound => "is not known to the server",
+    }
+}

@@ -1,0 +1,249 @@
+//! Calls that wait for their provider, and what operators take up again.
+
+mod played;
+
+use patchboard_kernel::admission::Admission;
+use patchboard_kernel::board::{Effect, Input, NotTaken, Outcome, Step};
+use patchboard_kernel::breaker::Position;
+use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{InvocationId, Timestamp};
+use patchboard_kernel::record::{Body, Cause, End, Kind, PauseCause, Raised, Retried};
+use patchboard_kernel::rejection::Code;
+use serde_json::{Value, json};
+
+use played::Played;
+
+const HOUR: u64 = 3_600_000;
+
+fn board(concurrency: u32, limits: Value) -> Played {
+    Played::new(json!({
+        "concurrency": concurrency,
+        "workers": {
+            "writer": {"agent": "llm", "reads": ["/list"], "writes": [{"path": "/list/-"}], "limits": {"attempts": 2}},
+            "other": {"agent": "llm", "model": "second", "reads": ["/list"], "writes": [{"path": "/list/-"}]},
+        },
+        "models": {"second": "second"},
+        "rules": [
+            {"name": "write", "trigger": {"signal": "go"}, "run": "writer"},
+            {"name": "help", "trigger": {"signal": "help"}, "run": "other"},
+        ],
+        "limits": limits,
+    }))
+}
+
+fn not_taken(reason: DeferralReason, wait_ms: u64) -> NotTaken {
+    NotTaken { reason, wait_ms, patience_ms: 24 * HOUR, message: "slow down".to_owned() }
+}
+
+/// Gives an input while the gate lets no call through.
+fn closed(played: &mut Played, at: i64, input: Input) -> Step {
+    played.now = at;
+    let step = played.board.step(Timestamp(at), input);
+    played.keep(&step);
+    step
+}
+
+fn defer(played: &mut Played, at: i64, not_taken: NotTaken) -> Step {
+    let (invocation, attempt, _) = played.calls.remove(0);
+    closed(played, at, Input::Defer { invocation, attempt, usage: None, not_taken })
+}
+
+fn admit(played: &mut Played, at: i64, invocation: u64, attempt: u32) -> Step {
+    let (invocation, admission) = (InvocationId(invocation), Admission { model: Some("elsewhere".to_owned()) });
+    closed(played, at, Input::Admit { invocation, attempt, admission })
+}
+
+fn fail(played: &mut Played) {
+    let (invocation, attempt, _) = played.calls.remove(0);
+    let (code, message) = (FailureCode::Protocol, "not JSON".to_owned());
+    played.give(Input::AgentFailed { invocation, attempt, code, message, usage: None });
+}
+
+fn retry(played: &mut Played, retried: Retried) -> Result<(), Code> {
+    match played.give(Input::Retry(retried)).outcome {
+        Some(Outcome::Refused(rejection)) => Err(rejection.code),
+        _ => Ok(()),
+    }
+}
+
+/// The calls that a step says wait for admission.
+fn awaiting(step: &Step) -> Vec<(u64, u32)> {
+    let named = step.effects.iter().rev().find_map(|effect| match effect {
+        Effect::Await(waiting) => Some(waiting.iter().map(|call| (call.invocation.0, call.attempt)).collect()),
+        _ => None,
+    });
+    named.unwrap_or_default()
+}
+
+#[test]
+fn a_deferred_attempt_is_not_counted_and_the_next_one_sees_the_state_as_it_is() {
+    let mut played = board(4, json!({}));
+    played.signal();
+    for round in 1..=6 {
+        let step = defer(&mut played, round * 1000, not_taken(DeferralReason::RateLimited, 500));
+        let attempt = u32::try_from(round).expect("few") + 1;
+        assert_eq!(awaiting(&step), [(1, attempt)]);
+        assert!(step.records.iter().all(|record| record.kind == Kind::Deferred), "{:?}", step.records);
+        let version = json!([{"op": "add", "path": "/list/-", "value": round}]);
+        played.direct("other", &version.to_string());
+        admit(&mut played, round * 1000 + 600, 1, attempt);
+        assert!(played.view().contains(&format!("{round}")), "{}", played.view());
+    }
+    assert_eq!(played.board.ledger().board().committed(), played.board.scheduler().open()[&InvocationId(1)].reserved);
+    // Both attempts that the worker has are left.
+    fail(&mut played);
+    assert_eq!(played.count(Kind::Ended), 0);
+    fail(&mut played);
+    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::GaveUp));
+    played.holds();
+}
+
+#[test]
+fn a_call_that_waits_takes_no_place_no_time_and_no_reservation() {
+    let mut played = board(1, json!({"wall": "60s"}));
+    played.signal();
+    defer(&mut played, 10, not_taken(DeferralReason::Overloaded, 2 * HOUR));
+    assert_eq!(played.board.ledger().board().reserved, 0);
+    // Another model's call goes on in the one place there is.
+    let help = Input::Signal { name: "help".into(), value: Value::Null, token: None };
+    let step = closed(&mut played, 20, help);
+    assert_eq!(awaiting(&step), [(1, 2), (2, 1)]);
+    admit(&mut played, 30, 2, 1);
+    assert_eq!(played.calls.len(), 1);
+    played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 1}]}), None);
+    // `answer` lets every call through: the first is made again, after hours in which no time of the board passed.
+    let ran = played.board.running_ms();
+    assert!(ran < 100, "{ran}");
+    played.holds();
+}
+
+#[test]
+fn calls_of_one_model_that_wait_are_as_many_as_places_and_hold_up_no_other() {
+    let mut played = board(2, json!({}));
+    let mut step = Step::default();
+    for at in 1..=5 {
+        let go = Input::Signal { name: "go".into(), value: Value::Null, token: None };
+        step = closed(&mut played, at, go);
+    }
+    assert_eq!(awaiting(&step), [(1, 1), (2, 1)]);
+    let help = Input::Signal { name: "help".into(), value: Value::Null, token: None };
+    assert_eq!(awaiting(&closed(&mut played, 6, help)), [(1, 1), (2, 1), (6, 1)]);
+    assert!(closed(&mut played, 7, Input::Tick).records.is_empty());
+    assert_eq!(played.count(Kind::Invoked), 0);
+}
+
+#[test]
+fn what_is_admitted_and_not_wanted_any_more_is_not_made() {
+    let mut played = board(1, json!({}));
+    let go = Input::Signal { name: "go".into(), value: Value::Null, token: None };
+    closed(&mut played, 1, go);
+    assert!(admit(&mut played, 2, 1, 2).records.is_empty(), "there is no second attempt yet");
+    assert!(admit(&mut played, 2, 7, 1).records.is_empty(), "there is no such invocation");
+    assert_eq!(admit(&mut played, 3, 1, 1).records.len(), 1);
+    assert!(admit(&mut played, 4, 1, 1).records.is_empty(), "it is under way");
+    let Some(Body::Invoked(invoked)) = played.bodies().last() else { panic!("it was invoked") };
+    assert_eq!(invoked.admitted.and_then(|admitted| admitted.model).as_deref(), Some("elsewhere"));
+    closed(&mut played, 5, Input::Pause { token: None });
+    assert!(played.board.awaiting_admission().is_empty());
+}
+
+#[test]
+fn what_an_operator_must_mend_pauses_the_board_and_so_does_the_end_of_patience() {
+    let mut played = board(1, json!({}));
+    played.signal();
+    let step = defer(&mut played, 10, not_taken(DeferralReason::KeyRefused, 1000));
+    assert_eq!(step.records.iter().map(|record| record.kind).collect::<Vec<_>>(), [Kind::Deferred, Kind::Paused]);
+    assert_eq!(played.board.pause_cause(), Some(PauseCause::ProviderUnavailable));
+    // It is tried again when the operator says so, and patience begins anew.
+    closed(&mut played, 25 * 3_600_000, Input::Resume { token: None });
+    assert_eq!(played.board.pause_cause(), None);
+    assert_eq!(played.board.awaiting_admission()[0].not_before, None);
+    admit(&mut played, 25 * 3_600_000, 1, 2);
+    let began = 25 * 3_600_000;
+    let patience = played.board.wake_at();
+    defer(&mut played, began + 5, not_taken(DeferralReason::Unreachable, 60_000));
+    assert_ne!(played.board.wake_at(), patience);
+    assert_eq!(played.board.wake_at(), Some(Timestamp(began + 5 + 24 * 3_600_000)));
+    closed(&mut played, began + 24 * 3_600_000, Input::Tick);
+    assert!(!played.board.is_paused());
+    closed(&mut played, began + 5 + 24 * 3_600_000, Input::Tick);
+    assert!(played.board.is_paused());
+    // No call was ever admitted: the shell says so.
+    let mut other = board(1, json!({}));
+    closed(&mut other, 1, Input::Signal { name: "go".into(), value: Value::Null, token: None });
+    closed(&mut other, 2, Input::Unavailable);
+    assert_eq!(other.board.pause_cause(), Some(PauseCause::ProviderUnavailable));
+    assert!(closed(&mut other, 3, Input::Unavailable).records.is_empty());
+    played.holds();
+    other.holds();
+}
+
+#[test]
+fn what_was_given_up_is_taken_up_again_with_its_trigger() {
+    let mut played = board(2, json!({}));
+    played.signal();
+    played.signal();
+    for _ in 0..4 {
+        fail(&mut played);
+    }
+    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::GaveUp));
+    assert_eq!(played.board.given_up().len(), 2);
+    let wrong = Retried { worker: Some("other".into()), ..Retried::default() };
+    assert_eq!(retry(&mut played, wrong), Err(Code::NothingGivenUp));
+    let one = Retried { invocation: Some(InvocationId(2)), token: Some("t".into()), ..Retried::default() };
+    assert_eq!(retry(&mut played, one.clone()), Ok(()));
+    assert_eq!((played.board.ended(), played.calls.len()), (None, 1));
+    assert!(matches!(played.give(Input::Retry(one)).outcome, Some(Outcome::Duplicate(_))));
+    let Some(Body::Scheduled(scheduled)) = played.bodies().filter(|body| body.kind() == Kind::Scheduled).last() else {
+        panic!("it was scheduled")
+    };
+    assert_eq!((scheduled.retries, scheduled.invocation), (Some(InvocationId(2)), InvocationId(3)));
+    played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 1}]}), None);
+    assert_eq!(played.board.given_up().len(), 1, "the other one is still there");
+    assert_eq!(retry(&mut played, Retried::default()), Ok(()));
+    assert_eq!(played.board.given_up().len(), 0);
+    played.holds();
+}
+
+#[test]
+fn limits_are_raised_and_honoured_and_branches_get_one_try() {
+    let mut played = board(1, json!({"commits": 1}));
+    played.signal();
+    played.signal();
+    played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 1}]}), None);
+    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Commits));
+    assert_eq!(retry(&mut played, Retried::default()), Err(Code::LimitReached));
+    let raised =
+        |commits| Retried { limits: Raised { commits: Some(commits), ..Raised::default() }, ..Retried::default() };
+    assert_eq!(retry(&mut played, raised(1)), Err(Code::LimitReached));
+    assert_eq!(retry(&mut played, raised(3)), Ok(()));
+    assert_eq!(played.board.limits().commits, 3);
+    played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 2}]}), None);
+    assert_eq!(played.board.version().0, 2);
+    played.holds();
+
+    // A stopped branch is half open after it.
+    let mut played = board(1, json!({}));
+    for _ in 0..2 {
+        played.signal();
+        played.answer(json!({"patch": []}), None);
+    }
+    played.signal();
+    let stopped = played.board.breaker().positions().any(|(_, position)| matches!(position, Position::Open { .. }));
+    assert!(stopped, "two proposals that change nothing stop a branch");
+    assert_eq!(played.board.ended().map(|ended| ended.end), Some(End::Stopped));
+    let more = Retried { limits: Raised { tokens: Some(10_000_000), ..Raised::default() }, ..Retried::default() };
+    assert_eq!(retry(&mut played, more), Ok(()));
+    assert_eq!(played.calls.len(), 1, "what waited for the breaker has its try");
+    played.holds();
+}
+
+#[test]
+fn a_board_that_is_done_or_cancelled_takes_nothing_up() {
+    let mut played = board(1, json!({}));
+    played.signal();
+    played.give(Input::Cancel);
+    assert_eq!(retry(&mut played, Retried::default()), Err(Code::BoardNotRunning));
+    played.holds();
+}
