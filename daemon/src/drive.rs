@@ -10,7 +10,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::FILES;
 use patchboard_kernel::id::{BoardId, Seq, Version};
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{End, Ended};
+use patchboard_kernel::record::{End, Ended, PauseCause};
 use patchboard_kernel::state::State;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
@@ -141,6 +141,7 @@ pub(crate) async fn to_the_end(
         has_files: snapshot.blueprint.workspace.is_some(),
         head: snapshot.head,
         totals: &progress.totals,
+        pause_cause: snapshot.pause_cause,
         pending: &snapshot.pending,
     };
     match stop {
@@ -185,6 +186,8 @@ pub(crate) struct CameTo<'a> {
     pub(crate) head: Head,
     /// What it took.
     pub(crate) totals: &'a Totals,
+    /// Why the kernel paused it, if it did.
+    pub(crate) pause_cause: Option<PauseCause>,
     /// What persons are asked.
     pub(crate) pending: &'a BTreeMap<Seq, Pending>,
 }
@@ -311,7 +314,7 @@ impl CameTo<'_> {
             "board": self.board,
             "mode": self.mode,
             "end": self.ended.map(|ended| ended.end),
-            "cause": self.ended.map(|ended| ended.cause),
+            "cause": self.cause(),
             "paused": self.ended.is_none() && self.pending.is_empty(),
             "questions": self.questions_json(),
             "version": self.version,
@@ -325,6 +328,12 @@ impl CameTo<'_> {
         })
     }
 
+    /// Why it ended, or why the kernel paused it.
+    fn cause(&self) -> Option<String> {
+        let ended = self.ended.map(|ended| ended.cause.to_string());
+        ended.or_else(|| self.pause_cause.map(|cause| cause.to_string()))
+    }
+
     fn questions_json(&self) -> Vec<Value> {
         self.pending.iter().map(|(seq, question)| question_json(*seq, question)).collect()
     }
@@ -332,6 +341,7 @@ impl CameTo<'_> {
     fn text(&self) -> String {
         let end = match (self.ended, self.pending.len()) {
             (Some(ended), _) => format!("{} ({})", ended.end, ended.cause),
+            (None, _) if self.pause_cause.is_some() => format!("paused ({})", self.cause().unwrap_or_default()),
             (None, 0) => "paused".to_owned(),
             (None, questions) => format!("waiting for {}", plural(questions, "answer")),
         };
@@ -343,12 +353,14 @@ impl CameTo<'_> {
             format!("failed   {calls}; last: {code}: {}\n", short(message, 200))
         });
         let failed = failed.unwrap_or_default();
+        let refused = self.totals.last_refusal.as_ref().filter(|_| self.pause_cause.is_some());
+        let refused = refused.map(|message| format!("provider {}\n", short(message, 200))).unwrap_or_default();
         let mode = if self.mode.is_default() { String::new() } else { format!("mode     {}\n", self.mode) };
         let questions = self.pending.iter().map(|(seq, question)| self.question(*seq, question)).collect::<String>();
         let (files, document) = self.document();
         format!(
             "board    {}\n{mode}end      {end}\n{questions}version  {}\ntokens   {sign}{total} ({prompt} in prompts, {completion} in \
-             replies)\n{failed}{files}{document}\n",
+             replies)\n{failed}{refused}{files}{document}\n",
             self.board, self.version
         )
     }

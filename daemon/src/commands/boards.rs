@@ -87,7 +87,7 @@ fn status(journal: &SqliteJournal, data_dir: &Path, board: &BoardSummary) -> Res
         for record in &records {
             match record.kind {
                 Kind::Paused => is_paused = true,
-                Kind::Resumed => is_paused = false,
+                Kind::Resumed | Kind::Retried => is_paused = false,
                 _ => {}
             }
         }

@@ -108,6 +108,9 @@ struct Retries {
 /// A call that was made.
 struct Asked {
     worker: WorkerName,
+    /// The format of its record.
+    format: u32,
+    view: Digest,
     prompt: Digest,
     reserved: u64,
     is_retry: bool,
@@ -163,24 +166,43 @@ impl Details {
         let mut details = Self::default();
         let mut asked: BTreeMap<(InvocationId, u32), Asked> = BTreeMap::new();
         let mut known: BTreeMap<Digest, PromptParts> = BTreeMap::new();
+        let mut uncounted: BTreeMap<InvocationId, u32> = BTreeMap::new();
+        let mut format = 0;
         for body in records.iter().filter_map(|record| record.body().ok()) {
             match &body {
                 Body::Created(created) => {
+                    format = created.format;
                     details.architect.clone_from(&created.architect);
                     details.drawn.clone_from(&created.drawn);
                     details.answered.add(created.architect.as_ref().map(|one| one.usage).unwrap_or_default());
+                }
+                Body::Epoch(epoch) => format = epoch.format.unwrap_or(format),
+                Body::Deferred(deferred) => {
+                    // The request was not taken: only calls before it cost something.
+                    let Some(attempt) = &deferred.by.attempt else { continue };
+                    asked.remove(&(attempt.invocation, attempt.number));
+                    *uncounted.entry(attempt.invocation).or_default() += 1;
+                    details.answered.add(deferred.by.usage.unwrap_or_default());
+                    continue;
                 }
                 Body::Invoked(invoked) => {
                     // The attempt before was lost, unless something came of it.
                     let before = asked.remove(&(invoked.invocation, invoked.attempt.saturating_sub(1)));
                     details.unanswered(before.as_ref());
                     let Invoked { worker, prompt, reserved, attempt, .. } = invoked;
-                    let is_retry = *attempt > 1;
+                    let is_retry = *attempt > 1 + uncounted.get(&invoked.invocation).copied().unwrap_or(0);
                     if is_retry {
                         details.retries.entry(worker.clone()).or_default().calls += 1;
                     }
-                    let now =
-                        Asked { worker: worker.clone(), prompt: *prompt, reserved: *reserved, is_retry, first: None };
+                    let now = Asked {
+                        worker: worker.clone(),
+                        format,
+                        prompt: *prompt,
+                        view: invoked.view,
+                        reserved: *reserved,
+                        is_retry,
+                        first: None,
+                    };
                     asked.insert((invoked.invocation, invoked.attempt), now);
                 }
                 Body::Ended(ended) if ended.is_final() => {
@@ -227,13 +249,15 @@ impl Details {
         if usage.prompt == 0 {
             return Ok(());
         }
-        let parts = match known.get(&call.prompt) {
+        // A view stands for its prompt: the static part is its worker's.
+        let parts = match known.get(&call.view) {
             Some(parts) => *parts,
             None => {
-                let text = reader.journal.blob(call.prompt).map_err(storage)?;
-                let read = text.and_then(|text| serde_json::from_str::<Prompt>(&text).ok());
+                let text = |hash| reader.journal.blob(hash).map_err(storage);
+                let (stored, view) = (text(call.prompt)?, text(call.view)?);
+                let read = stored.and_then(|stored| Prompt::of_stored(call.format, stored, view.unwrap_or_default()));
                 let parts = read.map_or_else(PromptParts::default, |prompt| prompt.parts());
-                *known.entry(call.prompt).or_insert(parts)
+                *known.entry(call.view).or_insert(parts)
             }
         };
         let first = usage.prompt.min(*call.first.get_or_insert(usage.prompt));

@@ -56,6 +56,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             has_files: recovered.blueprint().workspace.is_some(),
             head,
             totals: &totals,
+            pause_cause: None,
             pending,
         }
         .tell(output);

@@ -9,6 +9,7 @@ mod counting;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use patchboard_agents::gate::ModelState;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::{End, Kind};
@@ -55,7 +56,7 @@ pub(crate) struct Metrics {
 }
 
 /// What stands at one moment.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Picture {
     /// Boards by status.
     pub(crate) boards: Vec<(&'static str, usize)>,
@@ -71,6 +72,8 @@ pub(crate) struct Picture {
     pub(crate) open_branches: usize,
     /// Branches that get one try.
     pub(crate) half_open_branches: usize,
+    /// Models that were used lately.
+    pub(crate) models: Vec<ModelState>,
 }
 
 impl Metrics {
@@ -256,7 +259,25 @@ impl Picture {
         for (state, count) in [("open", self.open_branches), ("half_open", self.half_open_branches)] {
             branches.with_label_values(&[state]).set(number(count));
         }
-        vec![Box::new(boards), Box::new(invocations), Box::new(queue), Box::new(branches)]
+        let available = gauges(
+            "patchboard_model_available",
+            "Whether a model that was used lately takes requests: 1, or 0 while it is away.",
+            &["model"],
+        );
+        let waiting = gauges("patchboard_model_waiting_calls", "Calls that wait for a model.", &["model"]);
+        for model in &self.models {
+            let label = [model.key.model()];
+            available.with_label_values(&label).set(if model.outage.is_some() { 0.0 } else { 1.0 });
+            waiting.with_label_values(&label).set(number(model.waiting));
+        }
+        vec![
+            Box::new(boards),
+            Box::new(invocations),
+            Box::new(queue),
+            Box::new(branches),
+            Box::new(available),
+            Box::new(waiting),
+        ]
     }
 }
 

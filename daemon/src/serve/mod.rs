@@ -116,7 +116,11 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         if recovered.boards + recovered.failed > 0 {
             tracing::info!(boards = recovered.boards, failed = recovered.failed, "boards are taken up");
         }
-        tokio::join!(retention::keep(Arc::clone(&daemon), retention), daemon.lets_rest(settings.rest_after));
+        tokio::join!(
+            retention::keep(Arc::clone(&daemon), retention),
+            daemon.lets_rest(settings.rest_after),
+            daemon.tell_outages()
+        );
         Ok::<_, Failure>(())
     };
     tokio::select! {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use dashmap::DashMap;
 use patchboard_agents::departments::storage::Storage;
+use patchboard_agents::gate::{Change, ModelState};
 use patchboard_agents::inner::Inner;
 use patchboard_agents::lease::Leases;
 use patchboard_agents::seats::Seats;
@@ -29,6 +30,7 @@ use patchboard_runtime::redaction::{self, Redaction};
 use patchboard_runtime::runtime::{BoardHandle, Founding, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
 use serde_json::{Value, json};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -41,6 +43,7 @@ use super::tokens::Tokens;
 use crate::commands::{redact, storage as storage_command};
 use crate::drive::failure;
 use crate::failure::Failure;
+use crate::outages;
 use crate::reader::{Reader, storage};
 
 /// Boards that are recovered at the same time.
@@ -405,6 +408,29 @@ impl Daemon {
                     }
                     _ => {}
                 }
+            }
+        }
+    }
+
+    /// The models that were used lately: whether they are available, and how many calls wait for them.
+    pub(crate) fn models(&self) -> Vec<ModelState> {
+        self.seats.gate().state()
+    }
+
+    /// Warns when a model begins to be away, and informs when it is back. Never ends.
+    pub(crate) async fn tell_outages(&self) {
+        let mut transitions = self.seats.gate().subscribe();
+        loop {
+            match transitions.recv().await {
+                Ok(transition) => {
+                    let told = outages::sentence(&transition);
+                    match transition.change {
+                        Change::Away { .. } => tracing::warn!(url = transition.key.url(), "{told}"),
+                        Change::Back { .. } => tracing::info!(url = transition.key.url(), "{told}"),
+                    }
+                }
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return std::future::pending().await,
             }
         }
     }

@@ -19,6 +19,7 @@ mod interruption;
 mod kernel;
 mod modes;
 mod negotiation;
+mod outage;
 mod papers;
 mod readme;
 mod recorded;

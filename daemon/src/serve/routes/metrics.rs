@@ -28,7 +28,8 @@ pub(crate) async fn show(State(daemon): State<Arc<Daemon>>, caller: Caller) -> A
     let boards = daemon.ask(|reader| reader.journal.boards().map_err(storage)).await?;
     let running: BTreeMap<BoardId, Arc<Snapshot>> =
         daemon.running_boards().map(|board| (board.id().clone(), board.snapshot())).collect();
-    let picture = Picture { journal_queue: daemon.journal_queue(), ..picture(&boards, &running) };
+    let picture =
+        Picture { journal_queue: daemon.journal_queue(), models: daemon.models(), ..picture(&boards, &running) };
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], daemon.metrics.text(&picture)))
 }
 
@@ -54,5 +55,6 @@ fn picture(boards: &[BoardSummary], running: &BTreeMap<BoardId, Arc<Snapshot>>) 
         journal_queue: 0,
         open_branches: sum(|snapshot| snapshot.open_branches),
         half_open_branches: sum(|snapshot| snapshot.half_open_branches),
+        models: Vec::new(),
     }
 }

@@ -145,8 +145,18 @@ pub(crate) async fn alive() -> Json<Value> {
     Json(json!({"status": "alive"}))
 }
 
-/// Whether the boards are taken up and the journal can be read.
+/// Whether the boards are taken up and the journal can be read; and which models are away, for which boards wait.
 pub(crate) async fn ready(State(daemon): State<Arc<Daemon>>) -> Result<Json<Value>, Problem> {
     daemon.ready()?;
-    Ok(Json(json!({"status": "ready"})))
+    let away = daemon.models().into_iter().filter_map(|model| {
+        let outage = model.outage?;
+        let next_try_s = outage.next_try.map(|next_try| next_try.as_secs_f64().ceil());
+        let (name, reason) = (model.key.model().to_owned(), outage.reason);
+        Some(json!({"model": name, "reason": reason, "next_try_s": next_try_s, "waiting_calls": model.waiting}))
+    });
+    let away: Vec<Value> = away.collect();
+    Ok(Json(match away.is_empty() {
+        true => json!({"status": "ready"}),
+        false => json!({"status": "ready", "models_away": away}),
+    }))
 }

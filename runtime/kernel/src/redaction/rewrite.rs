@@ -18,7 +18,7 @@ use crate::digest::{Digest, Hasher, Salt};
 use crate::id::{InvocationId, Seq, WorkerName};
 use crate::pipeline;
 use crate::plan::Plan;
-use crate::record::{Approval, Body, Erasure, Expanded, NoOp, Record, Trigger};
+use crate::record::{ADMISSION, Approval, Body, Erasure, Expanded, NoOp, Record, Trigger};
 use crate::state::State;
 
 /// The most places outside those asked for that are held against what was proposed and refused.
@@ -48,6 +48,8 @@ pub(super) struct Rewriting<'a> {
     asking: BTreeMap<Seq, InvocationId>,
     /// Invocations of which something is erased that they asked a person, or were told.
     told: BTreeSet<InvocationId>,
+    /// The format of the records.
+    format: u32,
     done: Done,
 }
 
@@ -92,6 +94,7 @@ impl<'a> Rewriting<'a> {
             touched: BTreeSet::new(),
             asking: BTreeMap::new(),
             told: BTreeSet::new(),
+            format: 0,
             done: Done::default(),
         }
     }
@@ -110,6 +113,7 @@ impl<'a> Rewriting<'a> {
         let mut region = old.as_ref().and_then(|old| old.region);
         match &body {
             Body::Created(created) => {
+                self.format = created.format;
                 let blueprint = serde_json::from_value(created.blueprint.clone()).map_err(|error| error.to_string())?;
                 self.shadow.begin(&initial(&blueprint, &created.request));
                 self.created(&mut values);
@@ -209,7 +213,8 @@ impl<'a> Rewriting<'a> {
                     || invoked.feedback.iter().any(|seq| self.touched.contains(seq))
                     || self.exposed().contains(&invoked.worker);
                 self.text(invoked.view, is_shown, text);
-                self.text(invoked.prompt, is_shown, text);
+                // The static part shows nothing of the document.
+                self.text(invoked.prompt, is_shown && self.format < ADMISSION, text);
             }
             Body::Reserved(_) | Body::Redacted(_) => self.pointers(&mut values),
             Body::Signal(_) => {
@@ -217,8 +222,8 @@ impl<'a> Rewriting<'a> {
                     self.erase_where(value, &mut |scalar| is_asked || self.is_told(scalar));
                 }
             }
-            Body::Epoch(_)
-            | Body::Continued(_)
+            Body::Epoch(epoch) => self.format = epoch.format.unwrap_or(self.format),
+            Body::Continued(_)
             | Body::Breaker(_)
             | Body::Budget(_)
             | Body::Paused(_)

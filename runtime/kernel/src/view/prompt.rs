@@ -15,6 +15,7 @@ use crate::canonical;
 use crate::digest::{Digest, sha256};
 use crate::mode::Interface;
 use crate::pattern::{Pattern, PatternToken};
+use crate::record::ADMISSION;
 
 use super::{View, render, text};
 
@@ -87,7 +88,21 @@ impl Prompt {
         Self { system, user: view.text.clone() }
     }
 
-    /// As canonical JSON, the form in which it is stored.
+    /// The form in which it is stored beside its view: the part that is the same for every call, since format 10; before,
+    /// the whole as canonical JSON.
+    pub(crate) fn stored(&self, format: u32) -> String {
+        if format >= ADMISSION { self.system.clone() } else { self.to_json() }
+    }
+
+    /// Reads what is stored beside a view.
+    pub fn of_stored(format: u32, stored: String, view: String) -> Option<Self> {
+        match format >= ADMISSION {
+            true => Some(Self { system: stored, user: view }),
+            false => serde_json::from_str(&stored).ok(),
+        }
+    }
+
+    /// As canonical JSON.
     pub fn to_json(&self) -> String {
         canonical::to_string(&json!({"system": self.system, "user": self.user}))
     }

@@ -9,6 +9,7 @@ use crate::blueprint::{Action, AgentKind, EDITS_MAX, Freshness, Unit};
 use crate::board::rehearsal::Compiled;
 use crate::board::{Blob, Effect};
 use crate::breaker::{Branch, Reason};
+use crate::digest::sha256;
 use crate::expr::Allowance;
 use crate::id::{InvocationId, RuleName, Timestamp};
 use crate::invariant;
@@ -271,6 +272,7 @@ impl Draft<'_> {
         }
         let occurrence = board.scheduler.attempts_of(&branch.worker);
         let timeout_ms = worker.limits.timeout.as_ms();
+        let stored = prompt.stored(board.format);
         let invoked = Invoked {
             invocation: queued.invocation,
             attempt,
@@ -283,7 +285,7 @@ impl Draft<'_> {
             compiler: view::COMPILER,
             feedback,
             view: view.hash(),
-            prompt: prompt.hash(),
+            prompt: sha256(stored.as_bytes()),
             reserved,
             deadline: self.at.plus_ms(timeout_ms),
             reads: view.reads.clone(),
@@ -294,7 +296,7 @@ impl Draft<'_> {
             admitted: admitted.clone(),
         };
         self.step.blobs.push(Blob { hash: invoked.view, text: view.text.into() });
-        self.step.blobs.push(Blob { hash: invoked.prompt, text: prompt.to_json().into() });
+        self.step.blobs.push(Blob { hash: invoked.prompt, text: stored.into() });
         let hash = invoked.view;
         self.push(Body::Invoked(invoked));
         let basis = Arc::clone(&self.board.scheduler.open()[&queued.invocation].basis);

@@ -119,7 +119,8 @@ pub struct Invoked {
     pub feedback: Vec<Seq>,
     /// Hash of the view's text; the text is a blob.
     pub view: Digest,
-    /// Hash of the prompt; the prompt is a blob.
+    /// Hash of the prompt's static part, which is a blob: its agent was sent that and the view. Before format 10: of the
+    /// whole prompt.
     pub prompt: Digest,
     /// Tokens reserved for the call.
     pub reserved: u64,

@@ -1,0 +1,135 @@
+//! Runs whose model's provider is away, limited, or in need of an operator.
+
+#![cfg(unix)]
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use patchboard_endpoint::{Act, Endpoint};
+use serde_json::Value;
+
+use crate::sandbox::{Sandbox, notes_by};
+
+const REQUEST: &str = r#"{"topic":"x"}"#;
+
+fn note() -> Act {
+    Act::answer(r#"[{"op":"add","path":"/notes/-","value":{"text":"held","status":"draft"}}]"#, 10, 5)
+}
+
+fn sandbox(seat: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("llm.yaml", notes_by("llm", seat));
+    sandbox
+}
+
+fn run<'a>(url: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments = vec!["run", "llm.yaml", "--request", REQUEST, "--model-url", url, "--model", "m"];
+    arguments.extend(more);
+    arguments
+}
+
+fn kinds(sandbox: &Sandbox) -> Vec<String> {
+    let log = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    log.iter().map(|record| record["kind"].as_str().expect("a kind").to_owned()).collect()
+}
+
+fn count(kinds: &[String], kind: &str) -> usize {
+    kinds.iter().filter(|known| *known == kind).count()
+}
+
+#[test]
+fn a_passing_refusal_loses_no_attempt_and_no_time_of_the_board() {
+    for refusal in [
+        Act::Say(429, "retry-after: 1\r\n", r#"{"error":{"message":"Rate limit reached"}}"#.into()),
+        Act::Say(503, "", r#"{"error":{"code":503,"message":"Loading model"}}"#.into()),
+        Act::Say(529, "", "overloaded".into()),
+    ] {
+        let sandbox = sandbox("    limits: {attempts: 1}\n");
+        let endpoint = Endpoint::new(vec![refusal.clone(), note()]);
+        sandbox.run(&run(&endpoint.url, &[])).exits(0);
+        let kinds = kinds(&sandbox);
+        assert_eq!((count(&kinds, "deferred"), count(&kinds, "failed")), (1, 0), "{refusal:?}");
+        assert_eq!(endpoint.bodies().len(), 2, "{refusal:?}");
+        sandbox.run(&["replay", "last"]).exits(0);
+        sandbox.run(&["verify", "last"]).exits(0);
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_while_its_provider_is_away_goes_on_where_it_was() {
+    let sandbox = sandbox("");
+    let (is_back, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let endpoint = {
+        let (is_back, answered) = (Arc::clone(&is_back), Arc::clone(&answered));
+        Endpoint::serving(move |_| match is_back.load(Ordering::Relaxed) {
+            false => Act::Say(503, "", "away".into()),
+            true => {
+                answered.fetch_add(1, Ordering::Relaxed);
+                note()
+            }
+        })
+    };
+    let mut child = sandbox
+        .command(&run(&endpoint.url, &[]))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary can be run");
+    let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
+    let deferred = stderr.by_ref().map_while(Result::ok).filter(|line| line.contains("deferred"));
+    assert_eq!(deferred.take(2).count(), 2, "it waits for its provider");
+    child.kill().expect("it can be killed");
+    child.wait().expect("it ends");
+    is_back.store(true, Ordering::Relaxed);
+    let resume = ["resume", "last", "--model-url", &endpoint.url, "--model", "m", "--output", "json"];
+    let ended = sandbox.run(&resume).exits(0).json();
+    assert_eq!(ended["end"], "done");
+    let kinds = kinds(&sandbox);
+    assert_eq!(answered.load(Ordering::Relaxed), 1, "one call, one commit");
+    assert_eq!((count(&kinds, "failed"), count(&kinds, "epoch")), (0, 1));
+    assert!(sandbox.run(&["replay", "last"]).exits(0).stdout.contains("the same again"));
+}
+
+#[test]
+fn what_an_operator_must_mend_pauses_the_run_and_resume_tries_again() {
+    let sandbox = sandbox("");
+    let refused = Act::Say(401, "", r#"{"error":{"message":"Incorrect API key provided: sk-live-12345"}}"#.into());
+    let endpoint = Endpoint::new(vec![refused.clone(), refused, note()]);
+    let ran = sandbox.run(&run(&endpoint.url, &["--output", "json"])).exits(5);
+    assert_eq!(ran.json()["cause"], "provider_unavailable");
+    assert!(ran.stderr.contains("no key was sent") && ran.stderr.contains("patchboard resume"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("sk-live-12345"), "{}", ran.stderr);
+    let resume = ["resume", "last", "--model-url", &endpoint.url, "--model", "m", "--output", "json"];
+    sandbox.run(&resume).exits(5);
+    assert_eq!(sandbox.run(&resume).exits(0).json()["end"], "done");
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn what_was_given_up_is_taken_up_again_by_command() {
+    let sandbox = sandbox("    limits: {attempts: 1}\n");
+    let endpoint = Endpoint::new(vec![Act::answer("I would rather not", 10, 5), note()]);
+    let ran = sandbox.run(&run(&endpoint.url, &["--output", "json"])).exits(4);
+    assert_eq!(ran.json()["cause"], "gave_up");
+    let told = sandbox.run(&["resume", "last", "--model-url", &endpoint.url, "--model", "m"]).exits(4).stderr;
+    assert!(told.contains("patchboard retry"), "{told}");
+    let models = ["--model-url", &endpoint.url, "--model", "m", "--output", "json"];
+    let retry = |more: &[&'static str]| {
+        let mut arguments = vec!["retry", "last"];
+        arguments.extend(more);
+        arguments.extend(models);
+        sandbox.run(&arguments)
+    };
+    let wrong: Value =
+        serde_json::from_str(retry(&["--worker", "nobody"]).exits(2).stderr.lines().last().expect("a line"))
+            .unwrap_or_default();
+    assert_eq!(wrong["error"]["code"].as_str().or(wrong["code"].as_str()), Some("nothing_given_up"), "{wrong}");
+    assert_eq!(retry(&["--worker", "writer"]).exits(0).json()["end"], "done");
+    retry(&[]).exits(2);
+    let kinds = kinds(&sandbox);
+    assert_eq!(count(&kinds, "retried"), 1);
+    sandbox.run(&["replay", "last"]).exits(0);
+}
