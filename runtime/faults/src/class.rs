@@ -37,11 +37,17 @@ pub enum Class {
     AgentHang,
     /// A call that takes many times the tokens that were reserved for it.
     BudgetBurst,
+    /// A provider that takes no request for seconds, again and again.
+    RateLimited,
+    /// A provider that is away for minutes to hours.
+    ProviderOutage,
+    /// An answer of the provider that holds no reply: cut off, empty, or not in the form of its protocol.
+    ProviderGarbage,
 }
 
 impl Class {
     /// All classes, those of the seed first after the runs without a fault.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::NoFault,
         Self::InvalidJson,
         Self::BadPathOrType,
@@ -57,6 +63,9 @@ impl Class {
         Self::AgentCrash,
         Self::AgentHang,
         Self::BudgetBurst,
+        Self::RateLimited,
+        Self::ProviderOutage,
+        Self::ProviderGarbage,
     ];
 
     /// Its name on the command line and in results.
@@ -77,6 +86,9 @@ impl Class {
             Self::AgentCrash => "agent_crash",
             Self::AgentHang => "agent_hang",
             Self::BudgetBurst => "budget_burst",
+            Self::RateLimited => "rate_limited",
+            Self::ProviderOutage => "provider_outage",
+            Self::ProviderGarbage => "provider_garbage",
         }
     }
 
@@ -98,6 +110,9 @@ impl Class {
             Self::AgentCrash => "an agent that crashes",
             Self::AgentHang => "an agent that never answers",
             Self::BudgetBurst => "a call that takes many times the tokens that were reserved for it",
+            Self::RateLimited => "a provider that takes no request for seconds, again and again",
+            Self::ProviderOutage => "a provider that is away for minutes to hours",
+            Self::ProviderGarbage => "an answer of the provider that holds no reply",
         }
     }
 

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use patchboard_kernel::admission::{Admission, Waiting};
 use patchboard_kernel::blueprint::AgentKind;
-use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Board, From, Genesis, Input, NotTaken, Proposal, ReplyBody, Step};
+use patchboard_kernel::deferral::{DeferralReason, PATIENCE_MS};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
@@ -19,7 +21,7 @@ use crate::random::Random;
 use crate::scenario::{self, Scenario};
 use crate::system::System;
 use crate::verdict::{Facts, Verdict};
-use crate::world::{Call, Delivery, Others, World};
+use crate::world::{Call, Delivery, Others, Passage, World};
 use crate::{dialect, instructions, spoil};
 
 /// Steps of a board after which it counts as stuck.
@@ -236,6 +238,10 @@ impl<'a> Played<'a> {
         match self.class {
             Class::Cycle => is_same && (!self.has_company || is_woken_by_it),
             Class::AgentCrash | Class::AgentHang => is_same && self.is_lasting,
+            // A provider is away from everybody.
+            Class::RateLimited | Class::ProviderOutage => {
+                call.shown.seat().worker.agent == AgentKind::Llm && self.faults < DEFERRALS_MAX
+            }
             _ => false,
         }
     }
@@ -318,7 +324,9 @@ impl<'a> Played<'a> {
                 let (kind, deed) = instructions::obeyed(scenario, worker, document, ops, random);
                 (kind, vec![text(words(&deed), after_ms)])
             }
-            Class::AgentCrash => (lasting(self.is_lasting), vec![crash(call, after_ms)]),
+            Class::AgentCrash => {
+                (lasting(self.is_lasting), vec![fail(call, after_ms, FailureCode::Crashed, "it is gone")])
+            }
             Class::AgentHang => (lasting(self.is_lasting), Vec::new()),
             Class::BudgetBurst => {
                 let mut answer = text(honest, after_ms);
@@ -328,6 +336,23 @@ impl<'a> Played<'a> {
                     proposal.usage = Some(Usage { prompt: 1_000, completion, ..Usage::default() });
                 }
                 ("many_tokens", vec![answer])
+            }
+            Class::RateLimited => {
+                let wait_ms = 100 + random.below(60_000);
+                ("for_seconds", vec![defer(call, after_ms, DeferralReason::RateLimited, wait_ms)])
+            }
+            Class::ProviderOutage => {
+                let reasons = [DeferralReason::Unreachable, DeferralReason::Overloaded, DeferralReason::ModelLoading];
+                let wait_ms = 60_000 + random.below(OUTAGE_MAX_MS / u64::from(DEFERRALS_MAX));
+                ("for_hours", vec![defer(call, after_ms, *random.pick(&reasons), wait_ms)])
+            }
+            Class::ProviderGarbage => {
+                let (kind, code) = *random.pick(&[
+                    ("cut_off", FailureCode::Truncated),
+                    ("empty", FailureCode::Empty),
+                    ("no_protocol", FailureCode::Protocol),
+                ]);
+                (kind, vec![fail(call, after_ms, code, "no reply")])
             }
         };
         self.faults += 1;
@@ -343,6 +368,12 @@ const SLOW_MS: u64 = 5_000;
 
 /// In what time, one after the other, others commit beside a circle.
 const BESIDE_MS: u64 = 1_500;
+
+/// Requests that a provider does not take in a run.
+const DEFERRALS_MAX: u32 = 4;
+
+/// The longest that a provider is away in a run: less than patience lasts.
+const OUTAGE_MAX_MS: u64 = 20 * 60 * 60 * 1000;
 
 /// Circles by their length, from 2.
 const PERIODS: [&str; 5] = ["period_2", "period_3", "period_4", "period_5", "period_6"];
@@ -366,15 +397,25 @@ fn reply(call: &Call<'_>, text: String, after_ms: u64) -> Delivery {
     Delivery { after_ms, input: Input::Propose(Proposal { from, worker, reply: ReplyBody::Text(text), usage }) }
 }
 
-fn crash(call: &Call<'_>, after_ms: u64) -> Delivery {
-    let (invocation, attempt, code) = (call.invocation, call.attempt, FailureCode::Crashed);
-    Delivery {
-        after_ms,
-        input: Input::AgentFailed { invocation, attempt, code, message: "it is gone".into(), usage: None },
-    }
+fn fail(call: &Call<'_>, after_ms: u64, code: FailureCode, message: &str) -> Delivery {
+    let (invocation, attempt, message) = (call.invocation, call.attempt, message.to_owned());
+    Delivery { after_ms, input: Input::AgentFailed { invocation, attempt, code, message, usage: None } }
+}
+
+fn defer(call: &Call<'_>, after_ms: u64, reason: DeferralReason, wait_ms: u64) -> Delivery {
+    let (invocation, attempt) = (call.invocation, call.attempt);
+    let not_taken = NotTaken { reason, wait_ms, patience_ms: PATIENCE_MS, message: "not now".to_owned() };
+    Delivery { after_ms, input: Input::Defer { invocation, attempt, usage: None, not_taken } }
 }
 
 impl Others for Played<'_> {
+    fn admits(&mut self, at: Timestamp, call: &Waiting) -> Passage {
+        match call.not_before.filter(|not_before| *not_before > at) {
+            Some(not_before) => Passage::After(not_before.ms_since(at)),
+            None => Passage::Now(Admission::default()),
+        }
+    }
+
     fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {
         let document = board.state().root().to_value();
         let ops = self.scenario.answer(call.worker.as_str(), scenario::woken(&call.prompt.user), &document);

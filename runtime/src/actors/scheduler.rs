@@ -48,6 +48,16 @@ struct Seat {
     actor: ActorRef<worker::Message>,
 }
 
+/// The time that an agent has. One that waits for a provider has a little less than its board gives, so that it can still
+/// say that no byte came.
+fn time_of(timeout_ms: u64, is_admitted: bool) -> Duration {
+    let spare = if is_admitted { (timeout_ms / 20).min(SPARE_MAX_MS) } else { 0 };
+    Duration::from_millis(timeout_ms - spare)
+}
+
+/// The most that is kept back of a call's time, in milliseconds.
+const SPARE_MAX_MS: u64 = 500;
+
 /// Ends when it is dropped.
 struct Task(JoinHandle<()>);
 
@@ -139,7 +149,7 @@ impl State {
                         prompt: Arc::clone(prompt),
                         shown: Arc::clone(shown),
                         occurrence: *occurrence,
-                        timeout: Duration::from_millis(*timeout_ms),
+                        timeout: time_of(*timeout_ms, admitted.is_some()),
                         permit: admitted.as_ref().map(|_| {
                             let permit = durable.permits.get(&(*invocation, *attempt)).cloned();
                             permit.unwrap_or_else(Permit::ungated)

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use patchboard_kernel::admission;
 use patchboard_kernel::board::{Board, Genesis, Input};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
@@ -142,7 +143,8 @@ fn an_attempt_of_several_calls_is_one_invocation_and_spends_with_each() {
         salt: Salt::ZERO,
         at: Timestamp(0),
     };
-    let (mut board, first) = Board::create(genesis, &Own).expect("a board");
+    let (mut board, mut first) = Board::create(genesis, &Own).expect("a board");
+    board.admit(Timestamp(0), &mut first, &mut admission::open);
     let metrics = Arc::new(Metrics::new());
     let counting = Counting::new(Arc::clone(&metrics));
     let (invocation, attempt) = (InvocationId(1), 1);
