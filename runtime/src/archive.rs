@@ -105,18 +105,18 @@ pub fn archive(
     now: Timestamp,
 ) -> Result<PathBuf, ArchiveError> {
     let summary = ended(journal, board)?;
-    let path = path_of(directory, board);
-    let text = written(journal, &summary)?;
-    store(&path, &text).map_err(|source| ArchiveError::Io { path: path.display().to_string(), source })?;
-    // What is on the disk, not what was meant to be.
-    let contents = read(&path)?;
-    let is_whole =
-        contents.records.last().is_some_and(|last| (last.seq, last.hash) == (summary.head.seq, summary.head.hash));
-    if !is_whole || contents.board != *board {
-        return Err(damaged(&path, "it does not hold the board's last record"));
-    }
+    let path = stored(journal, directory, &summary)?;
     journal.remove(board, summary.head, Some(&path.display().to_string()), now)?;
     Ok(path)
+}
+
+/// Writes a board's archive and leaves the board in the journal. Unlike [`archive`], also of a board that has not ended.
+/// Blocks.
+///
+/// # Errors
+/// [`ArchiveError`].
+pub fn save(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Result<PathBuf, ArchiveError> {
+    stored(journal, directory, &found(journal, board)?)
 }
 
 /// Takes a board that has ended out of the journal for good. The caller holds the claim on it, and lets the file be written
@@ -143,8 +143,26 @@ pub async fn restore(journal: Arc<dyn Journal>, path: PathBuf) -> Result<BoardId
     Ok(board)
 }
 
+/// Writes the archive of a board, reads it back from the disk and compares its end with the journal's.
+fn stored(journal: &dyn Journal, directory: &Path, summary: &BoardSummary) -> Result<PathBuf, ArchiveError> {
+    let path = path_of(directory, &summary.id);
+    let text = written(journal, summary)?;
+    store(&path, &text).map_err(|source| ArchiveError::Io { path: path.display().to_string(), source })?;
+    let contents = read(&path)?;
+    let is_whole =
+        contents.records.last().is_some_and(|last| (last.seq, last.hash) == (summary.head.seq, summary.head.hash));
+    if !is_whole || contents.board != summary.id {
+        return Err(damaged(&path, "it does not hold the board's last record"));
+    }
+    Ok(path)
+}
+
+fn found(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, ArchiveError> {
+    Ok(journal.summary(board)?.ok_or_else(|| JournalError::NotFound(format!("board {board}")))?)
+}
+
 fn ended(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, ArchiveError> {
-    let summary = journal.summary(board)?.ok_or_else(|| JournalError::NotFound(format!("board {board}")))?;
+    let summary = found(journal, board)?;
     if summary.ended.is_none() { Err(ArchiveError::NotEnded(board.clone())) } else { Ok(summary) }
 }
 

@@ -5,6 +5,7 @@ mod codes;
 mod differential;
 mod faults;
 mod freshness;
+mod golden;
 mod json_schema_suite;
 mod sw4rm;
 mod syntax;

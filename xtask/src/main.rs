@@ -24,12 +24,17 @@ Commands:
   differential   Compare trees with values, validation of changes with that of the whole: --cases N (1000000), --seed S (1)
   evidence       Show in full what docs/workspace-evidence.md has the figures of, which takes long: [PART…] of decisions, sessions,
                  histories and libraries, --short as the suite plays them
+  golden         Play boards of the present journal format and write them to tests/golden/format-N, once and for ever; before a
+                 change of the format
   fuzz           Fuzz what is read from outside, instrumented: [TARGET…], --seconds N for each (60)
   help           Print this
 ";
 
 /// The name of the variable that lets the test of `docs/codes.md` write the file instead of comparing it.
 const WRITE_DOCS: &str = "PATCHBOARD_WRITE_DOCS";
+
+/// The name of the variable that lets the test of the golden journals keep what it plays.
+const WRITE_GOLDEN: &str = "PATCHBOARD_WRITE_GOLDEN";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +44,7 @@ fn main() -> ExitCode {
         ["codes"] => codes(),
         ["differential", options @ ..] => differential(options),
         ["evidence", options @ ..] => evidence::evidence(options, HELP),
+        ["golden"] => golden(),
         ["fuzz", options @ ..] => fuzz::fuzz(options, HELP),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
@@ -158,6 +164,25 @@ fn codes() -> ExitCode {
     match command.status() {
         Ok(status) if status.success() => {
             println!("docs/codes.md is up to date");
+            ExitCode::SUCCESS
+        }
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: cargo cannot be run: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes the golden journals of the present format. The test refuses to write over those that are there.
+fn golden() -> ExitCode {
+    let mut command = cargo();
+    let test = "golden::boards_of_the_present_format_can_be_kept_and_are_what_was_played";
+    command.args(["test", "--package", "patchboard-tests", "--test", "it", "--", "--exact", test]);
+    command.env(WRITE_GOLDEN, "1");
+    match command.status() {
+        Ok(status) if status.success() => {
+            println!("the journals of the present format are in tests/golden");
             ExitCode::SUCCESS
         }
         Ok(_) => ExitCode::FAILURE,

@@ -10,6 +10,7 @@ mod clipboard;
 mod crash;
 mod doctor;
 mod faults;
+mod golden;
 mod graph;
 mod handoff;
 mod history;

@@ -1,0 +1,358 @@
+//! Boards of other blueprints: ended in other ways, not ended, taken over, erased in part, and in other modes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use patchboard_agents::architect::{Brief, Terms, design};
+use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::board::{From, Proposal, ReplyBody};
+use patchboard_kernel::id::BoardId;
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::mode::{Component, Mode};
+use patchboard_kernel::redaction::Request;
+use patchboard_kernel::source::Source;
+use patchboard_runtime::agent::{Call, Reply};
+use patchboard_runtime::journal::Journal as _;
+use patchboard_runtime::keeping::SnapshotPolicy;
+use patchboard_runtime::redaction;
+use patchboard_runtime::runtime::Founding;
+use serde_json::{Value, json};
+
+use super::play::{House, Own, accepted, scripted, seated, until};
+
+/// A worker writes notes, another checks them; the first note is rejected.
+const NOTES: &str = r#"
+blueprint: 1
+name: notes
+request: {type: object, required: [topic], properties: {topic: {type: string}}}
+state:
+  schema:
+    type: object
+    additionalProperties: false
+    properties:
+      request: {}
+      answer: {type: string}
+      notes:
+        type: array
+        items:
+          type: object
+          required: [text, status]
+          additionalProperties: false
+          properties: {text: {type: string}, status: {enum: [draft, checked]}}
+  initial: {notes: []}
+workers:
+  boss: {agent: human}
+  writer:
+    agent: script
+    role: Write a note on the topic.
+    reads: [/request, /notes]
+    writes:
+      - {path: /notes/-, ops: [add], value: {properties: {status: {const: draft}}}}
+    script:
+      - [{op: add, path: /notes/-, value: {text: too early, status: checked}}]
+      - {patch: [{op: add, path: /notes/-, value: {text: "the year 1897, by A. Quisquilius", status: draft}}], intent: the topic}
+  checker:
+    agent: script
+    role: Check notes.
+    reads: [/notes]
+    writes: [{path: /notes/*/status, ops: [replace]}, {path: /answer, ops: [add, replace]}]
+    script:
+      - [{op: replace, path: /notes/0/status, value: checked}, {op: add, path: /answer, value: ok}]
+rules:
+  - {name: begin, trigger: start, run: writer}
+  - {name: check, trigger: {op: add, path: /notes/*}, run: checker}
+done: {when: has(state.answer)}
+"#;
+
+/// A worker that switches a lamp on and off without end.
+const LAMP: &str = r#"
+blueprint: 1
+name: lamp
+state:
+  schema: {type: object, properties: {request: {}, on: {type: boolean}}, additionalProperties: false}
+  initial: {on: false}
+workers:
+  switch:
+    agent: script
+    reads: [/on]
+    writes: [{path: /on, ops: [replace]}]
+    limits: {invocations: 100}
+    script: [[{op: replace, path: /on, value: true}]]
+  other:
+    agent: script
+    reads: [/on]
+    writes: [{path: /on, ops: [replace]}]
+    limits: {invocations: 100}
+    script: [[{op: replace, path: /on, value: false}]]
+rules:
+  - {name: begin, trigger: start, run: switch}
+  - {name: lit, trigger: {op: replace, path: /on}, when: value, run: other}
+  - {name: dark, trigger: {op: replace, path: /on}, when: "!value", run: switch}
+done: {when: "false"}
+"#;
+
+/// A worker that is asked once more later, one whose tokens do not suffice, and a rule without a truth value.
+const SHELF: &str = r#"
+blueprint: 1
+name: shelf
+state:
+  schema:
+    type: object
+    additionalProperties: false
+    properties:
+      request: {}
+      texts: {type: object, additionalProperties: {type: string}}
+      items: {type: array, items: {type: object}}
+  initial: {items: [], texts: {}}
+workers:
+  writer:
+    agent: llm
+    role: Add items.
+    reads: [/items, /texts/*]
+    view: {budget: 1000}
+    writes: [{path: /items/-, ops: [add]}, {path: /texts/*, ops: [add]}]
+  poor:
+    agent: llm
+    role: Add items.
+    reads: [/items]
+    writes: [{path: /items/-, ops: [add]}]
+    limits: {tokens: 10}
+rules:
+  - {name: begin, trigger: start, run: writer}
+  - {name: many, trigger: {op: add, path: /items/*}, when: value.count > 1, run: writer}
+  - {name: poor, trigger: {op: add, path: /items/*}, run: poor}
+  - {name: later, trigger: {op: add, path: /items/*}, delay: 5m, run: writer}
+done: {when: size(state.items) > 9}
+"#;
+
+/// The notes with other words in the blueprint.
+fn notes(changes: &[(&str, &str)]) -> Blueprint {
+    read(NOTES, changes)
+}
+
+fn read(text: &str, changes: &[(&str, &str)]) -> Blueprint {
+    let mut text = text.to_owned();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from:?} is not in the blueprint");
+        text = text.replace(from, to);
+    }
+    accepted(&Source::read("golden.yaml", &text).expect("it can be read"))
+}
+
+fn topic() -> Value {
+    json!({"topic": "A. Quisquilius"})
+}
+
+/// Stopped by a breaker.
+pub(super) async fn stopped(house: &House) {
+    house.play(scripted(), read(LAMP, &[]), Value::Null).await;
+}
+
+/// Nothing left to do, because a worker gave up.
+pub(super) async fn gave_up(house: &House) {
+    let fails = r#"      - {fail: crashed, message: exit code 1}
+      - {text: "no patch"}
+      - {fail: unreachable, message: "503 Service Unavailable"}
+"#;
+    let mut lines = NOTES.lines().filter(|line| line.contains("too early") || line.contains("Quisquilius"));
+    let (first, second) = (lines.next().expect("a reply"), lines.next().expect("a reply"));
+    house.play(scripted(), notes(&[(&format!("{first}\n{second}\n"), fails)]), topic()).await;
+}
+
+/// Waiting for a person's approval.
+pub(super) async fn waiting(house: &House) {
+    let asks = "{status: {const: draft}}}, approval: {by: boss}}";
+    let runtime = house.runtime(scripted()).await;
+    let blueprint = notes(&[("{status: {const: draft}}}}", asks)]);
+    let board = runtime.create(blueprint, topic(), None).await.expect("a board");
+    until(&board, |snapshot| snapshot.waits_for_persons).await;
+    runtime.shutdown().await;
+}
+
+/// Taken over by another process while a call was under way, paused and resumed there; done.
+pub(super) async fn taken_over(house: &House) {
+    let silent = |call: &Call, _: &Value| if call.worker.as_str() == "checker" { Own::Silent } else { Own::Product };
+    let before = house.runtime(seated(silent)).await;
+    let board = before.create(notes(&[]), topic(), None).await.expect("a board");
+    until(&board, |snapshot| snapshot.version.0 == 1 && snapshot.open == 1).await;
+    let checks = json!([{"op": "replace", "path": "/notes/0/status", "value": "checked"},
+        {"op": "add", "path": "/answer", "value": "ok"}]);
+    let checked = move |_: &Call, _: &Value| Own::Says(checks.to_string());
+    let after = house.runtime(seated(checked)).await;
+    let again = after.seize(board.id()).await.expect("it is taken over");
+    again.pause(Some("a pause".into())).await.expect("paused");
+    again.resume(Some("a pause is over".into())).await.expect("resumed");
+    again.ended().await.expect("it ends");
+    after.shutdown().await;
+    before.shutdown().await;
+}
+
+/// Driven by hand through what the other boards do not have: a second call of an attempt, a request to be shown more, a late
+/// answer, a rule without a truth value, an exhausted budget, a delay that is over. A call is under way at the end.
+pub(super) async fn by_hand(house: &House) {
+    let runtime = house.runtime(seated(|_, _| Own::Silent)).await;
+    let board = runtime.create(read(SHELF, &[]), Value::Null, None).await.expect("a board");
+    let usage = Some(Usage { prompt: 90, completion: 9, cached: 0, estimated: false });
+    let says = async |(invocation, attempt), text: Value| {
+        let (from, reply) = (From::Attempt { invocation, attempt }, ReplyBody::Text(text.to_string()));
+        board.propose(Proposal { from, worker: "writer".into(), reply, usage }).await.expect("answered")
+    };
+    let called = || async { until(&board, |snapshot| !snapshot.attempts.is_empty()).await.attempts[0] };
+    let (invocation, attempt) = called().await;
+    board.go_on(invocation, attempt, usage, 500).await.expect("answered");
+    let text = json!({"op": "add", "path": "/texts/long", "value": "word ".repeat(400)});
+    says((invocation, attempt), json!([text, {"op": "add", "path": "/items/-", "value": {"count": 2}}])).await;
+    let second = called().await;
+    says(second, json!({"patch": [], "expand": ["/texts/long"]})).await;
+    let third = called().await;
+    says(third, json!([{"op": "add", "path": "/items/-", "value": {"text": "without a count"}}])).await;
+    says(third, json!([{"op": "add", "path": "/items/-", "value": {"text": "too late"}}])).await;
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    called().await;
+    runtime.shutdown().await;
+}
+
+/// Done, with a text erased after the fact.
+pub(super) async fn redacted(house: &House) {
+    house.play(scripted(), notes(&[]), topic()).await;
+    erase(house, "redacted", "/notes/0/text", None, false).await;
+}
+
+/// The topic replaced and erased while a person was asked, and then approved; done.
+pub(super) async fn redacted_open(house: &House) {
+    waiting(house).await;
+    erase(house, "redacted-open", "/request/topic", Some(json!("another")), false).await;
+    let runtime = house.runtime(scripted()).await;
+    let board = runtime.resume(&"redacted-open".into()).await.expect("resumed");
+    until(&board, |snapshot| snapshot.waits_for_persons).await;
+    super::shipped::answer(&board, "").await;
+    board.ended().await.expect("it ends");
+    runtime.shutdown().await;
+}
+
+/// Done, with the topic and the salt erased.
+pub(super) async fn salt_destroyed(house: &House) {
+    house.play(scripted(), notes(&[]), topic()).await;
+    erase(house, "salt-destroyed", "/request/topic", None, true).await;
+}
+
+async fn erase(house: &House, board: &str, place: &str, replacement: Option<Value>, forget_salt: bool) {
+    let place = jsonptr::PointerBuf::parse(place).expect("a place");
+    let request =
+        Request { places: vec![place], records: Vec::new(), keep: false, everywhere: true, forget_salt, token: None };
+    let journal = Arc::new(house.journal.clone());
+    let board = BoardId::from(board);
+    let _claim = journal.claim(&board, true).expect("claimed");
+    redaction::redact(journal, board, request, replacement, house.now()).await.expect("erased");
+}
+
+/// Not ended: driven by proposals that nobody was called for, with snapshots, and resumed from one.
+pub(super) async fn snapshots(house: &House) {
+    let blueprint: Blueprint = serde_json::from_value(json!({
+        "blueprint": 1,
+        "name": "driven",
+        "state": {
+            "schema": {"type": "object", "properties": {"table": {"type": "object"}, "request": {}}},
+            "initial": {"table": {}},
+        },
+        "workers": {"walker": {
+            "agent": "script", "reads": ["/table"], "writes": [{"path": "/table/*", "ops": ["add", "replace", "remove"]}],
+        }},
+        "signals": {"look": {"type": "string"}},
+    }))
+    .expect("a blueprint");
+    let policy = SnapshotPolicy { records: 25, bytes: u64::MAX, waits: true };
+    let mut id = None;
+    for round in 0..3_u64 {
+        let runtime = house.runtime_keeping(scripted(), policy).await;
+        let board = match &id {
+            None => runtime.create(blueprint.clone(), Value::Null, None).await.expect("a board"),
+            Some(id) => runtime.resume(id).await.expect("resumed"),
+        };
+        for number in 0..20 {
+            let key = (7 * number + round) % 13;
+            let is_removed =
+                number % 5 == 4 && board.snapshot().state.root().to_value()["table"].get(format!("{key}")).is_some();
+            let patch = match is_removed {
+                true => json!([{"op": "remove", "path": format!("/table/{key}")}]),
+                false => {
+                    json!([{"op": "add", "path": format!("/table/{key}"), "value": {"round": round, "number": number}}])
+                }
+            };
+            let from = From::Direct { token: Some(format!("{round}.{number}").as_str().into()), base: None };
+            let reply = ReplyBody::Json(patch);
+            board.propose(Proposal { from, worker: "walker".into(), reply, usage: None }).await.expect("answered");
+        }
+        board.signal("look", json!("here"), None).await.expect("heard");
+        id = Some(board.id().clone());
+        runtime.shutdown().await;
+    }
+    assert!(!house.journal.snapshots(&id.expect("a board")).expect("read").is_empty(), "snapshots are kept");
+}
+
+/// A blueprint that a model wrote at the second attempt, and the board made of it; done.
+pub(super) async fn architect(house: &House) {
+    let written = |done: &str| {
+        json!({
+            "blueprint": 1,
+            "name": "answered",
+            "request": {"type": "object", "required": ["topic"], "properties": {"topic": {"type": "string"}}},
+            "state": {"schema": {"type": "object", "properties": {"answer": {"type": "string"}}}, "initial": {}},
+            "workers": {"writer": {
+                "agent": "llm", "role": "Write the answer.", "reads": ["/request"],
+                "writes": [{"path": "/answer", "ops": ["add"]}],
+            }},
+            "rules": [{"name": "begin", "trigger": "start", "run": "writer"}],
+            "done": {"when": done},
+        })
+    };
+    let mut answers = [written("has(state.answer"), written("has(state.answer)")].into_iter();
+    let ask = async |_: &_| {
+        let usage = Usage { prompt: 3000, completion: 200, cached: 0, estimated: false };
+        let text = answers.next().expect("two attempts are enough").to_string();
+        Ok(Reply { text, usage: Some(usage), written: None })
+    };
+    let brief = Brief { request: "Answer the topic.".to_owned(), input: Some(topic()), ..Brief::default() };
+    let made = design(&brief, &Terms::default(), ask, |_| {}).await.unwrap_or_else(|why| panic!("{why:?}"));
+    let founding = Founding { designed: Some(made.designed()), ..Founding::default() };
+    let answer = json!({"patch": [{"op": "add", "path": "/answer", "value": "In 1897."}]}).to_string();
+    house.play_as(seated(move |_, _| Own::Says(answer.clone())), made.blueprint, topic(), founding).await;
+}
+
+/// The notes without any part that can be left out; done.
+pub(super) async fn mode_ablated(house: &House) {
+    in_mode(house, Mode::without(Component::ALL.iter().copied())).await;
+}
+
+/// The notes as a blackboard of messages; done.
+pub(super) async fn mode_plain(house: &House) {
+    in_mode(house, Mode::Plain {}).await;
+}
+
+/// The notes as a blackboard of JSON; done.
+pub(super) async fn mode_structured(house: &House) {
+    in_mode(house, Mode::Structured {}).await;
+}
+
+async fn in_mode(house: &House, mode: Mode) {
+    let note = json!({"text": "first", "status": "draft"});
+    let text = match mode {
+        Mode::Plain {} => format!("A note.\nset /notes/-: {note}"),
+        Mode::Structured {} => json!({"/notes/-": note}).to_string(),
+        Mode::Patchboard { .. } => String::new(),
+    };
+    let writer = move |call: &Call, document: &Value| match call.worker.as_str() {
+        "writer" if text.is_empty() => {
+            let mut whole = document.clone();
+            whole["notes"] = json!([note]);
+            Own::Says(whole.to_string())
+        }
+        "writer" => Own::Says(text.clone()),
+        _ => Own::Product,
+    };
+    let mut blueprint = notes(&[]);
+    let seat = blueprint.workers.get_mut("writer").expect("a worker");
+    (seat.agent, seat.script) = (AgentKind::Llm, Vec::new());
+    let founding = Founding { mode, ..Founding::default() };
+    house.play_as(seated(writer), blueprint, topic(), founding).await;
+}

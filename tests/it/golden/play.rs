@@ -1,0 +1,246 @@
+//! A journal in a directory of its own, and runtimes on it: the machinery that plays golden boards.
+//!
+//! Boards are played by the product's runtime on a paused clock with given ids and salts, so that nothing in a journal depends
+//! on the moment or the machine. Only boards at a directory of files run on the machine's clock, as programs take real time.
+
+use std::future::{Future, pending};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use jsonptr::Pointer;
+use patchboard_agents::cassette::Player;
+use patchboard_agents::config::{Config, Environment};
+use patchboard_agents::inner::Inner;
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::digest::{Salt, sha256};
+use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::lint;
+use patchboard_kernel::source::{self, Source};
+use patchboard_kernel::tree::Node;
+use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
+use patchboard_runtime::clock::{Clock, VirtualClock};
+use patchboard_runtime::ids::Ids;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::keeping::SnapshotPolicy;
+use patchboard_runtime::runtime::{BoardHandle, Founding, Options, Runtime, WeakRuntime};
+use patchboard_runtime::snapshot::Snapshot;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The time at which the first board begins.
+const BEGIN: Timestamp = Timestamp(1_750_000_000_000);
+
+/// Looks at a board before its player gives up.
+const LOOKS_MAX: usize = 200_000;
+
+/// Given ids: boards by the name of the house, salts and writers by number.
+struct Given {
+    name: &'static str,
+    number: AtomicU64,
+}
+
+impl Ids for Given {
+    fn board(&self) -> BoardId {
+        BoardId::from(self.name)
+    }
+
+    fn salt(&self) -> Salt {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        Salt(sha256(format!("{} {number}", self.name).as_bytes()).0)
+    }
+
+    fn writer(&self) -> String {
+        format!("writer-{}", self.number.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A journal and the clock of all runtimes on it.
+pub(super) struct House {
+    _data: TempDir,
+    pub(super) journal: SqliteJournal,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+}
+
+impl House {
+    /// An empty journal whose board will have this name as its id.
+    pub(super) fn new(name: &'static str) -> Self {
+        let data = tempfile::tempdir().expect("a directory");
+        let journal = SqliteJournal::open(data.path()).expect("a journal");
+        let clock = Arc::new(VirtualClock::starting_at(BEGIN));
+        let ids = Arc::new(Given { name, number: AtomicU64::new(0) });
+        Self { _data: data, journal, clock, ids }
+    }
+
+    /// Starts a runtime whose seats are filled by `agent`.
+    pub(super) async fn runtime(&self, agent: Arc<dyn Agent>) -> Runtime {
+        self.runtime_keeping(agent, SnapshotPolicy::NEVER).await
+    }
+
+    /// Like [`House::runtime`], with snapshots.
+    pub(super) async fn runtime_keeping(&self, agent: Arc<dyn Agent>, snapshots: SnapshotPolicy) -> Runtime {
+        let mut options = Options::new(agent);
+        (options.clock, options.ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
+        options.snapshots = snapshots;
+        Runtime::start(Arc::new(self.journal.clone()), options).await.expect("a runtime")
+    }
+
+    /// Plays a board until it ends.
+    pub(super) async fn play(&self, agent: Arc<dyn Agent>, blueprint: Blueprint, request: Value) {
+        self.play_as(agent, blueprint, request, Founding::default()).await;
+    }
+
+    /// Like [`House::play`], founded in another way.
+    pub(super) async fn play_as(
+        &self,
+        agent: Arc<dyn Agent>,
+        blueprint: Blueprint,
+        request: Value,
+        founding: Founding,
+    ) {
+        let runtime = self.runtime(agent).await;
+        let board = runtime.create_with(blueprint, request, founding).await.expect("a board");
+        board.ended().await.expect("it ends");
+        runtime.shutdown().await;
+    }
+
+    /// The present moment of its clock.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+/// Waits until a board is in a state, and returns that state.
+pub(super) async fn until(board: &BoardHandle, is_so: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+    for _ in 0..LOOKS_MAX {
+        let snapshot = board.snapshot();
+        if is_so(&snapshot) {
+            return snapshot;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("{} never gets there: version {}", board.id(), board.snapshot().version);
+}
+
+/// The reply of a [`Player`]'s own function.
+pub(super) enum Own {
+    /// The text of a reply.
+    Says(String),
+    /// Nothing, for as long as the call lasts.
+    Silent,
+    /// The seat is filled by the product.
+    Product,
+}
+
+/// A function that answers calls, given the document of the board.
+type Answers = Box<dyn Fn(&Call, &Value) -> Own + Send + Sync>;
+
+/// Fills the seats that a function knows, and leaves the others to the product.
+struct Seated {
+    own: Answers,
+    others: Seats,
+    runtime: OnceLock<WeakRuntime>,
+}
+
+impl Agent for Seated {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        let runtime = self.runtime.get().and_then(WeakRuntime::upgrade).expect("it runs");
+        let snapshot = runtime.snapshot(&call.board).expect("it runs");
+        let document = snapshot.state.root().to_value();
+        match (self.own)(call, &document) {
+            Own::Says(text) => Box::pin(async move {
+                // No two answers come at the same time.
+                tokio::time::sleep(Duration::from_millis(100 + 17 * call.invocation.0 + u64::from(call.attempt))).await;
+                let usage = Usage { prompt: 700, completion: text.len() as u64, cached: 20, estimated: false };
+                Ok(Reply { text, usage: Some(usage), written: None })
+            }),
+            Own::Silent => Box::pin(pending()),
+            // Roles that go by a clock go by the board's.
+            Own::Product if matches!(call.seat().agent, AgentKind::Builtin(_)) => Box::pin(async move {
+                let seats = Seats::new(Config::default(), &Environment::of_process(), Inline::Refused);
+                seats.at(snapshot.at, Path::new("nowhere")).call(call).await
+            }),
+            Own::Product => self.others.call(call),
+        }
+    }
+
+    fn started(&self, runtime: &WeakRuntime) {
+        self.runtime.set(runtime.clone()).unwrap_or_else(|_| panic!("one runtime has it"));
+        self.others.started(runtime);
+    }
+}
+
+/// Seats that a function fills.
+pub(super) fn seated(own: impl Fn(&Call, &Value) -> Own + Send + Sync + 'static) -> Arc<dyn Agent> {
+    let others = Seats::new(Config::default(), &Environment::of_process(), Inline::Refused);
+    Arc::new(Inner::around(Arc::new(Seated { own: Box::new(own), others, runtime: OnceLock::new() })))
+}
+
+/// Seats of scripts and of the product's roles.
+pub(super) fn scripted() -> Arc<dyn Agent> {
+    seated(|_, _| Own::Product)
+}
+
+/// Answers from the recording of a shipped blueprint, and the salt that goes with it.
+pub(super) fn recorded(name: &str) -> (Arc<dyn Agent>, Founding) {
+    let player = Player::open(&blueprints().join(name).join("cassette.jsonl")).expect("it is shipped");
+    let founding = Founding { salt: Some(player.salt()), ..Founding::default() };
+    (Arc::new(Inner::around(Arc::new(player))), founding)
+}
+
+/// The request that is shipped beside a blueprint.
+pub(super) fn request_of(name: &str) -> Value {
+    let text = std::fs::read_to_string(blueprints().join(name).join("request.json")).expect("it is shipped");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// A shipped blueprint.
+pub(super) fn shipped(name: &str) -> Blueprint {
+    accepted(&source_of(name))
+}
+
+/// The text of a shipped blueprint as its source, with its fragments and departments.
+pub(super) fn source_of(name: &str) -> Source {
+    let text = std::fs::read_to_string(blueprints().join(name)).expect("it is shipped");
+    let source = Source::read(name, &text).expect("it can be read");
+    source::resolve(source, &mut Shipped).unwrap_or_else(|findings| panic!("{findings:?}"))
+}
+
+/// The blueprint of a source without errors.
+pub(super) fn accepted(source: &Source) -> Blueprint {
+    let report = lint::check(source);
+    report.blueprint.unwrap_or_else(|| panic!("{:?}", report.findings))
+}
+
+/// The files below the shipped blueprints.
+struct Shipped;
+
+impl source::Files for Shipped {
+    fn text(&mut self, name: &str) -> Result<String, String> {
+        std::fs::read_to_string(blueprints().join(name)).map_err(|error| error.to_string())
+    }
+
+    fn folders(&mut self, name: &str) -> Result<Vec<String>, String> {
+        let entries = std::fs::read_dir(blueprints().join(name)).map_err(|error| error.to_string())?;
+        let mut folders: Vec<String> =
+            entries.map(|entry| entry.expect("a folder").file_name().to_string_lossy().into_owned()).collect();
+        folders.sort();
+        Ok(folders)
+    }
+}
+
+/// The directory of the shipped blueprints.
+pub(super) fn blueprints() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../blueprints")
+}
+
+/// The value at a place as a call shows it; null if nothing is there.
+pub(super) fn shown(call: &Call, place: &str) -> Value {
+    let node = Pointer::parse(place).ok().and_then(|place| call.shown.value_at(place).ok().flatten());
+    node.map_or(Value::Null, Node::to_value)
+}
