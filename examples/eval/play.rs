@@ -10,17 +10,18 @@ use patchboard_agents::config::{Config, Environment, Model, Program};
 use patchboard_agents::llm::install_tls_provider;
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::lint;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::pipeline;
 use patchboard_kernel::plan::Plan;
-use patchboard_kernel::record::{Author, Body, Record};
+use patchboard_kernel::record::{Author, Body, Deferred, Record};
 use patchboard_kernel::source::Source;
 use patchboard_kernel::state::State;
 use patchboard_runtime::journal::Journal;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::runtime::{Founding, Options, Runtime};
+use patchboard_runtime::runtime::{BoardHandle, Founding, Options, Runtime};
 use serde_json::Value;
 
 use super::results::Attempt;
@@ -117,12 +118,13 @@ impl Player {
         let options = Options::new(Arc::new(seats));
         let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await?;
         let board = runtime.create_with(blueprint.clone(), request, founding).await?;
-        let end = match tokio::time::timeout(self.limit, board.ended()).await {
-            Ok(ended) => {
-                let ended = ended?;
-                (ended.end.to_string(), ended.cause.to_string())
-            }
-            Err(_) => {
+        let end = tokio::select! {
+            ended = tokio::time::timeout(self.limit, board.ended()) => ended.ok().transpose()?,
+            () = is_deaf(&board) => None,
+        };
+        let end = match end {
+            Some(ended) => (ended.end.to_string(), ended.cause.to_string()),
+            None => {
                 board.cancel().await?;
                 ("timeout".to_owned(), "timeout".to_owned())
             }
@@ -136,6 +138,25 @@ impl Player {
         let (board, state) = (snapshot.board.to_string(), snapshot.state.clone());
         Ok(Played { board, end, seconds, state, is_invalid, attempts, records })
     }
+}
+
+/// Requests that a server must not take, one after the other, to count as one that is not there.
+const DEAF: u32 = 2;
+
+/// Returns once the model's server has turned out not to be there: a board would wait for it for a day.
+async fn is_deaf(board: &BoardHandle) {
+    let (mut records, mut count) = (board.subscribe(None), 0);
+    while let Some(Ok(record)) = records.next().await {
+        match record.body() {
+            Ok(Body::Deferred(Deferred { reason: DeferralReason::Unreachable, .. })) => count += 1,
+            Ok(Body::Committed(_) | Body::Rejected(_) | Body::NoOp(_) | Body::Failed(_)) => count = 0,
+            _ => {}
+        }
+        if count >= DEAF {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 /// What there is where the architect came to nothing: what it cost, and no board.
@@ -196,6 +217,7 @@ fn attempts(blueprint: &Blueprint, records: &[Record]) -> Vec<Attempt> {
             Body::Approval(body) => (body.by, "awaiting_approval", None),
             Body::Rejected(body) => (body.by, "rejected", Some(format!("{}/{}", body.stage, body.code))),
             Body::Failed(body) => (body.by, "failed", Some(body.code.to_string())),
+            Body::Deferred(body) => (body.by, "deferred", Some(body.reason.to_string())),
             _ => return None,
         };
         let number = by.attempt.as_ref().filter(|_| is_llm(&by))?.number;

@@ -26,7 +26,7 @@ pub struct Attempt {
     pub worker: String,
     /// Which attempt of its invocation, from 1; those that a conflict or a lost process cost count.
     pub number: u32,
-    /// `committed`, `no_op`, `passed`, `expanded`, `rejected`, `failed` or `awaiting_approval`.
+    /// `committed`, `no_op`, `passed`, `expanded`, `rejected`, `failed`, `deferred` or `awaiting_approval`.
     pub outcome: String,
     /// Stage and code of a rejection, or the code of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,7 @@
 mod played;
 
 use patchboard_kernel::admission::Admission;
-use patchboard_kernel::board::{Effect, Input, NotTaken, Outcome, Step};
+use patchboard_kernel::board::{Effect, From, Input, NotTaken, Outcome, Proposal, ReplyBody, Step};
 use patchboard_kernel::breaker::Position;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
@@ -85,15 +85,17 @@ fn a_deferred_attempt_is_not_counted_and_the_next_one_sees_the_state_as_it_is() 
         let attempt = u32::try_from(round).expect("few") + 1;
         assert_eq!(awaiting(&step), [(1, attempt)]);
         assert!(step.records.iter().all(|record| record.kind == Kind::Deferred), "{:?}", step.records);
-        let version = json!([{"op": "add", "path": "/list/-", "value": round}]);
-        played.direct("other", &version.to_string());
+        let reply = ReplyBody::Json(json!([{"op": "add", "path": "/list/-", "value": round}]));
+        let from = From::Direct { token: None, base: None };
+        let proposal = Proposal { from, worker: "other".into(), reply, usage: None };
+        closed(&mut played, round * 1000 + 100, Input::Propose(proposal));
         admit(&mut played, round * 1000 + 600, 1, attempt);
         assert!(played.view().contains(&format!("{round}")), "{}", played.view());
     }
     assert_eq!(played.board.ledger().board().committed(), played.board.scheduler().open()[&InvocationId(1)].reserved);
     // Both attempts that the worker has are left.
     fail(&mut played);
-    assert_eq!(played.count(Kind::Ended), 0);
+    assert_eq!(played.board.ended(), None);
     fail(&mut played);
     assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::GaveUp));
     played.holds();
