@@ -7,6 +7,7 @@ use crate::deferral::DeferralReason;
 use crate::id::InvocationId;
 use crate::ledger::Usage;
 use crate::record::{Body, Deferred, PauseCause, Steered};
+use crate::scheduler::Next;
 
 /// The longest wait that is recorded, in milliseconds: a year.
 const WAIT_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1000;
@@ -30,8 +31,8 @@ impl Draft<'_> {
         if self.board.ended.is_some() || self.board.paused {
             return;
         }
-        let next = self.board.awaiting().into_iter();
-        let next = next.filter(|next| next.queued.invocation == invocation && next.attempt == attempt).next();
+        let is_meant = |next: &Next| next.queued.invocation == invocation && next.attempt == attempt;
+        let next = self.board.awaiting().into_iter().find(is_meant);
         let before = self.step.records.len();
         if let Some(next) = next {
             self.dispatch(next, Some(admission));
