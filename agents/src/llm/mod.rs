@@ -1,8 +1,8 @@
 //! Any OpenAI-compatible chat endpoint as an agent.
 //!
-//! Owns one attempt: the request, its bounded repetition, and what the outcome is called. Repeated inside one attempt
-//! are only requests that certainly or probably did no work: no connection, status 408, 429 or 5xx. The waits between
-//! them grow with jitter; a wait that the server asks for is obeyed if it is at most [`WAIT_MAX`] and ends before the
+//! Owns one attempt: the request, and what the outcome is called. A board's call is sent once: what a provider did not
+//! take is reported with a [`Deferral`], and the board waits. Others have nobody else who waits: their requests are
+//! repeated ([`again`]). The waits grow with jitter; a wait that the server asks for is obeyed if it ends before the
 //! call's time does, else the attempt ends at once. Does not decide about further attempts: the kernel does.
 //!
 //! A parameter that a server refuses by name with status 400 or 422 (the response format, `max_tokens`, the
@@ -14,6 +14,11 @@
 //!
 //! * [`schema`]: the form that replies are held to.
 //! * [`reply`]: reading answers.
+//! * [`unwrap`]: what stands around the JSON text of a reply.
+//! * [`envelope`]: bodies of answers, as servers encode them.
+//! * [`stream`]: answers that come as events.
+//! * [`reasons`]: why a provider did not answer.
+//! * [`waits`]: how long it asks to wait.
 //! * [`embeddings`]: texts as directions, from another endpoint.
 //! * [`probe`]: whether a server is there.
 //! * [`transport`]: requests, TLS, time limits.
@@ -25,8 +30,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_openai::Client;
-use async_openai::error::OpenAIError;
 use backon::{ExponentialBuilder, Retryable as _};
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::failure::FailureCode;
@@ -48,18 +51,20 @@ use crate::tools::Definition;
 use crate::{failure, one_line, telemetry};
 
 pub mod embeddings;
+mod envelope;
 pub mod probe;
+mod reasons;
 pub mod reply;
 mod request;
 pub mod schema;
 mod spoken;
+mod stream;
 pub mod transport;
+mod unwrap;
+mod waits;
 mod work;
 
 pub use self::transport::install_tls_provider;
-
-/// The longest wait that a server may ask for.
-pub const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// The first wait of our own, before jitter; each further one is twice as long, up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(500);
@@ -70,6 +75,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(8);
 /// Characters of a provider's message that are kept.
 const MESSAGE_MAX: usize = 300;
 
+/// Characters of a refused reply that its failure shows.
+const REFUSED_MAX: usize = 200;
+
 /// Seats whose derived forms a server has refused that are remembered; after these, schemas are given up altogether.
 const REFUSED_SEATS_MAX: usize = 256;
 
@@ -79,7 +87,8 @@ const SCHEMA_WORDS: [&str; 7] =
 
 /// A model behind a chat endpoint.
 pub struct Chat {
-    client: Client<transport::Endpoint>,
+    http: reqwest::Client,
+    endpoint: transport::Endpoint,
     model: Model,
     /// Texts that no message may show.
     secrets: Vec<SecretString>,
@@ -130,10 +139,11 @@ impl Chat {
     /// # Errors
     /// What is wrong with the key, a header or the machine's certificates; without values that may be secret.
     pub fn new(model: &Model, key: Option<SecretString>) -> Result<Self, String> {
-        let client = transport::connect(model, key.as_ref())?;
+        let endpoint = transport::Endpoint::new(model, key.as_ref())?;
+        let http = transport::client(&model.url)?;
         let headers = model.headers.values().map(|value| SecretString::from(value.as_str()));
         let secrets = key.into_iter().chain(headers).collect();
-        Ok(Self { client, model: model.clone(), secrets, refused: Refused::default() })
+        Ok(Self { http, endpoint, model: model.clone(), secrets, refused: Refused::default() })
     }
 
     /// Completes a prompt, with the repetitions and the forgiveness of a worker's call.
@@ -200,7 +210,7 @@ impl Chat {
                 Err(failure) => return Err(self.name(task, &failure)),
                 Ok(answer) => {
                     telemetry::responded(&Span::current(), &answer);
-                    let completion = self.read(task, messages, &answer)?;
+                    let completion = self.read(task, messages, &answer, !offered.is_empty())?;
                     return Ok(Said { completion, takes_answers: request.takes_answers() });
                 }
             }
@@ -243,62 +253,62 @@ impl Chat {
             Task::Call(call) if call.permit.is_some() => 1,
             Task::Call(_) | Task::Asked(_) => self.model.max_tries,
         };
-        (|| self.send(request))
-            .retry(pauses(tries))
-            .sleep(tokio::time::sleep)
-            .when(|failure| is_passing(failure) && !refuses_tools(failure, request))
-            .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
-            .notify(|failure, pause| {
-                let why = self.masked(&failure.to_string());
-                tracing::debug!(model = %self.model.model, %why, pause_ms = pause.as_millis(), "asking again");
-            })
-            .await
+        let body = serde_json::to_vec(request).map_err(|error| HttpFailure::Form(error.to_string()))?;
+        again(tries, deadline, || self.send(body.clone(), deadline)).await
     }
 
-    async fn send(&self, request: &Request<'_>) -> Result<Value, HttpFailure> {
-        match self.client.chat().create_byot::<_, Value>(request).await {
-            Ok(answer) => Ok(answer),
-            Err(OpenAIError::Boxed(error)) => match error.downcast::<HttpFailure>() {
-                Ok(failure) => Err(*failure),
-                Err(other) => Err(HttpFailure::Broken(other.to_string())),
-            },
-            // The transport has read and checked the whole answer, so what is left is our own request.
-            Err(other) => Err(HttpFailure::Form(other.to_string())),
-        }
+    async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
+        transport::answer(&self.http, self.endpoint.post("/chat/completions", body)?, deadline).await
     }
 
-    fn read(&self, task: Task<'_>, messages: &[Message<'_>], answer: &Value) -> Result<Completion, Failure> {
-        let Some(mut completion) = Completion::read(answer) else {
+    fn read(
+        &self,
+        task: Task<'_>,
+        messages: &[Message<'_>],
+        answer: &Value,
+        has_tools: bool,
+    ) -> Result<Completion, Failure> {
+        let Some(mut completion) = Completion::read(answer, has_tools) else {
             return Err(failure(FailureCode::Protocol, "the answer holds no choice"));
         };
-        let usage = completion.usage.unwrap_or_else(|| estimated(messages, &completion));
+        let is_counted = |usage: &Usage| usage.prompt > 0 || usage.completion > 0;
+        let usage = completion.usage.filter(is_counted).unwrap_or_else(|| estimated(messages, &completion));
         completion.usage = Some(usage);
         let fail = |code, message: &str| {
             Err(Failure { code, message: self.masked(message), usage: Some(usage), deferral: None })
         };
         let limit = task.reply_tokens();
+        completion.unwrap(task.is_json());
         match &completion.end {
-            End::Length => fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens")),
-            End::Refused(why) => fail(FailureCode::Refused, &format!("the model refused: {why}")),
-            End::Stopped => {
-                completion.text = reply::unfence(&completion.text).to_owned();
-                match completion.text.is_empty() && completion.calls.is_empty() {
-                    true => fail(FailureCode::Empty, "the model wrote nothing"),
-                    false => Ok(completion),
-                }
+            End::Length if !completion.is_whole(task.is_json()) => {
+                fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens"))
             }
+            End::Refused(why) => match one_line(&completion.text, REFUSED_MAX) {
+                text if text.is_empty() => fail(FailureCode::Refused, &format!("the model refused: {why}")),
+                text => fail(FailureCode::Refused, &format!("the model refused: {why}: {text}")),
+            },
+            End::Stopped | End::Length => match completion.text.is_empty() && completion.calls.is_empty() {
+                true => fail(FailureCode::Empty, "the model wrote nothing"),
+                false => Ok(completion),
+            },
         }
     }
 
     /// What an exchange that came to nothing is called.
     fn name(&self, task: Task<'_>, error: &HttpFailure) -> Failure {
-        let asked = match error {
-            HttpFailure::Status { retry_after: Some(wait), .. } => format!(" (asks to wait {} s)", wait.as_secs()),
-            _ => String::new(),
-        };
         let is_deferred = matches!(task, Task::Call(call) if call.permit.is_some());
         let deferral = is_deferred.then(|| deferral_of(error)).flatten();
-        Failure { deferral, ..failure(code_of(error), self.masked(&error.to_string()) + &asked) }
+        if matches!(error, HttpFailure::NoAnswer { .. }) {
+            return Failure { deferral, ..out_of_time(task) };
+        }
+        let more = match error {
+            HttpFailure::Status { wait: Some(wait), .. } => format!(" (asks to wait {} s)", wait.as_secs_f64()),
+            HttpFailure::Status { status: 404 | 405, body, .. } if !body.contains(&self.model.model) => {
+                " (does the url of the model end as the provider says, most often with /v1?)".to_owned()
+            }
+            _ => String::new(),
+        };
+        Failure { deferral, ..failure(code_of(error), self.masked(&error.to_string()) + &more) }
     }
 
     /// One line of bounded length without anything secret in it.
@@ -372,76 +382,91 @@ impl Refused {
 /// What an exchange that came to nothing is called.
 fn code_of(error: &HttpFailure) -> FailureCode {
     match error {
-        HttpFailure::Connect(_) => FailureCode::Unreachable,
+        HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => FailureCode::Unreachable,
         // It reached the model, or may have: it stays charged.
-        HttpFailure::Broken(_) | HttpFailure::Form(_) => FailureCode::Protocol,
-        HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
+        HttpFailure::Broken { came: true, .. } | HttpFailure::Form(_) => FailureCode::Protocol,
+        HttpFailure::NoAnswer { .. } | HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
         HttpFailure::Status { status: 429, body, .. } if is_quota(body) => FailureCode::Refused,
         HttpFailure::Status { status: 429, .. } => FailureCode::RateLimited,
-        HttpFailure::Status { status: 500.., .. } => FailureCode::Unreachable,
+        HttpFailure::Status { status: 409 | 425 | 498 | 500.., .. } => FailureCode::Unreachable,
         HttpFailure::Status { .. } => FailureCode::Refused,
     }
 }
 
-/// Why a provider did not take a request, if it may take the same one later.
+/// Why a provider did not take a request, if it may take the same one later or once an operator has acted.
 fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
     use DeferralReason as R;
     let (reason, wait, is_ambiguous) = match error {
-        HttpFailure::Connect(_) => (R::Unreachable, None, false),
-        HttpFailure::Broken(_) | HttpFailure::Form(_) => return None,
-        HttpFailure::Status { status, retry_after, body } => {
+        HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => (R::Unreachable, None, false),
+        HttpFailure::NoAnswer { came: false } => (R::NoAnswer, None, false),
+        HttpFailure::Broken { came: true, .. } | HttpFailure::NoAnswer { came: true } | HttpFailure::Form(_) => {
+            return None;
+        }
+        HttpFailure::Status { status, wait, body } => {
             let reason = match status {
                 401 => R::KeyRefused,
                 402 => R::PaymentRequired,
                 429 if is_quota(body) => R::PaymentRequired,
+                403 if !is_moderation(body) => R::AccessDenied,
+                404 => R::ModelNotFound,
                 429 => R::RateLimited,
                 408 | 409 | 425 | 498 => R::Overloaded,
                 503 if body.to_ascii_lowercase().contains("loading") => R::ModelLoading,
                 500.. => R::Overloaded,
                 _ => return None,
             };
-            (reason, *retry_after, *status == 500)
+            (reason, *wait, *status == 500)
         }
     };
     let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     Some(Deferral { wait_ms, is_ambiguous, ..Deferral::new(reason) })
 }
 
-/// The waits between so many tries.
-fn pauses(tries: u32) -> ExponentialBuilder {
-    ExponentialBuilder::new()
+/// Sends a request until it is answered, cannot be, or may not be sent again.
+async fn again<F: Future<Output = Result<Value, HttpFailure>>>(
+    tries: u32,
+    deadline: Instant,
+    send: impl FnMut() -> F,
+) -> Result<Value, HttpFailure> {
+    let pauses = ExponentialBuilder::new()
         .with_min_delay(PAUSE_MIN)
         .with_max_delay(PAUSE_MAX)
         .with_max_times(usize::try_from(tries).unwrap_or(usize::MAX).saturating_sub(1))
-        .with_jitter()
+        .with_jitter();
+    send.retry(pauses)
+        .sleep(tokio::time::sleep)
+        .when(is_passing)
+        .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
+        .notify(|_, pause| tracing::debug!(pause_ms = pause.as_millis(), "asking again"))
+        .await
 }
 
-/// Whether the same request may well be answered later.
+/// Whether the same request may well be answered later. A call whose time is over has no later.
 fn is_passing(failure: &HttpFailure) -> bool {
-    match failure {
-        HttpFailure::Connect(_) => true,
-        HttpFailure::Status { status: 429, body, .. } => !is_quota(body),
-        // The request arrived, so it may have been paid for.
-        HttpFailure::Status { status: 408 | 504, .. } => false,
-        HttpFailure::Status { status, .. } => *status >= 500,
-        HttpFailure::Broken(_) | HttpFailure::Form(_) => false,
-    }
+    let is_over = matches!(failure, HttpFailure::NoAnswer { .. });
+    !is_over && deferral_of(failure).is_some_and(|deferral| !deferral.reason.needs_operator())
 }
 
 /// Whether a 429 means that there is no money left, which no waiting mends.
 fn is_quota(body: &str) -> bool {
-    body.contains("insufficient_quota")
+    ["insufficient_quota", "billing_hard_limit", "insufficient balance"]
+        .iter()
+        .any(|words| body.to_ascii_lowercase().contains(words))
+}
+
+/// Whether a 403 is about what the request says.
+fn is_moderation(body: &str) -> bool {
+    let body = body.to_ascii_lowercase();
+    ["moderation", "flagged", "content policy", "content_policy", "safety"].iter().any(|words| body.contains(words))
 }
 
 /// How long to wait before asking again; `None`: not at all.
 fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Duration> {
-    let wait = match failure {
-        HttpFailure::Status { retry_after: Some(asked), .. } => (*asked <= WAIT_MAX).then_some(*asked)?,
-        HttpFailure::Status { retry_after: None, .. }
-        | HttpFailure::Connect(_)
-        | HttpFailure::Broken(_)
-        | HttpFailure::Form(_) => pause,
+    let asked = match failure {
+        HttpFailure::Status { wait, .. } => *wait,
+        _ => None,
     };
+    let wait = asked.unwrap_or(pause);
     (wait < left).then_some(wait)
 }
 
@@ -491,12 +516,12 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_never_passes_the_limit_or_the_end_of_the_call() {
+    fn a_wait_never_passes_the_end_of_the_call() {
         let secs = Duration::from_secs;
-        let asked = |wait| HttpFailure::Status { status: 429, retry_after: wait, body: String::new() };
+        let asked = |wait| HttpFailure::Status { status: 429, wait, body: String::new() };
         for (failure, left, expected) in [
             (asked(Some(secs(20))), secs(60), Some(secs(20))),
-            (asked(Some(secs(21))), secs(60), None),
+            (asked(Some(secs(61))), secs(60), None),
             (asked(Some(secs(5))), secs(5), None),
             (asked(Some(secs(5))), secs(6), Some(secs(5))),
             (asked(None), secs(60), Some(secs(1))),

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use async_openai::types::chat::Role;
+use patchboard_kernel::mode::Interface;
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::Call;
 use serde::{Serialize, Serializer};
@@ -71,10 +73,18 @@ impl<'a> Task<'a> {
         Some((level, Ordered { value: schema, first }))
     }
 
+    /// Whether the reply is JSON.
+    pub(super) fn is_json(self) -> bool {
+        match self {
+            Self::Call(call) => call.shown.seat().interface != Interface::Message,
+            Self::Asked(_) => true,
+        }
+    }
+
     /// What is said first.
     pub(super) fn messages(self) -> Vec<Message<'a>> {
         let prompt = self.prompt();
-        let parts = [("system", &prompt.system), ("user", &prompt.user)];
+        let parts = [(Role::System, &prompt.system), (Role::User, &prompt.user)];
         let parts = parts.into_iter().filter(|(_, content)| !content.is_empty());
         parts.map(|(role, content)| Message::new(role, content.as_str())).collect()
     }
@@ -162,7 +172,7 @@ impl<'a> Tool<'a> {
 
 #[derive(Clone, Serialize)]
 pub(super) struct Message<'a> {
-    pub(super) role: &'static str,
+    pub(super) role: Role,
     pub(super) content: Cow<'a, str>,
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "calls")]
     pub(super) tool_calls: Vec<ToolCall>,
@@ -171,18 +181,18 @@ pub(super) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn new(role: &'static str, content: impl Into<Cow<'a, str>>) -> Self {
+    pub(super) fn new(role: Role, content: impl Into<Cow<'a, str>>) -> Self {
         Self { role, content: content.into(), tool_calls: Vec::new(), tool_call_id: None }
     }
 
     /// What a model has said.
     pub(super) fn said(completion: Completion) -> Self {
-        Self { tool_calls: completion.calls, ..Self::new("assistant", completion.text) }
+        Self { tool_calls: completion.calls, ..Self::new(Role::Assistant, completion.text) }
     }
 
     /// What came of its call of a tool.
     pub(super) fn result(of: &ToolCall, text: String) -> Self {
-        Self { tool_call_id: Some(of.id.clone()), ..Self::new("tool", text) }
+        Self { tool_call_id: Some(of.id.clone()), ..Self::new(Role::Tool, text) }
     }
 
     /// Its characters, as they are estimated.

@@ -7,6 +7,7 @@
 //! tools give way to [`SHOWN_EARLIER`], enough of them at once that this happens seldom. A tool is told how much room there
 //! is for its result, a quarter of the context, and a half for all that one answer asks for; it gives no more.
 
+use async_openai::types::chat::Role;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
@@ -75,7 +76,7 @@ impl Chat {
                 talk.result(used, text);
             }
             if left == 1 {
-                talk.messages.push(Message::new("user", LAST));
+                talk.messages.push(Message::new(Role::User, LAST));
             }
             talk.make_room();
             let asking = timeout_at(deadline, tools.go_on(usage, talk.needed())).await;
@@ -159,7 +160,7 @@ impl<'a> Talk<'a> {
 
 /// Leaves of a message that tools have to do with what is needed to follow the talk.
 fn shorten(message: &mut Message<'_>) {
-    if message.role == "tool" && message.content.len() > SHOWN_EARLIER.len() {
+    if message.role == Role::Tool && message.content.len() > SHOWN_EARLIER.len() {
         message.content = SHOWN_EARLIER.into();
     }
     for call in message.tool_calls.iter_mut().filter(|call| call.arguments.len() > SHOWN_EARLIER.len()) {
@@ -218,7 +219,7 @@ mod tests {
     use super::*;
 
     fn talk(context: usize) -> Talk<'static> {
-        let messages = vec![Message::new("system", "s".repeat(40)), Message::new("user", "u".repeat(40))];
+        let messages = vec![Message::new(Role::System, "s".repeat(40)), Message::new(Role::User, "u".repeat(40))];
         Talk { messages, tools: 20, reply_tokens: 10, context }
     }
 
@@ -247,7 +248,7 @@ mod tests {
         }
         talk.make_room();
         let results = |talk: &Talk<'_>| -> Vec<usize> {
-            talk.messages.iter().filter(|one| one.role == "tool").map(|one| one.content.len()).collect()
+            talk.messages.iter().filter(|one| one.role == Role::Tool).map(|one| one.content.len()).collect()
         };
         assert_eq!(results(&talk), [200; 5]);
         round(&mut talk, 5, 200);
