@@ -5,10 +5,8 @@
 //! repeated ([`again`]). The waits grow with jitter; a wait that the server asks for is obeyed if it ends before the
 //! call's time does, else the attempt ends at once. Does not decide about further attempts: the kernel does.
 //!
-//! A parameter that a server refuses by name with status 400 or 422 (the response format, `max_tokens`, the
-//! temperature) is left out or renamed, once, and that is remembered as long as the process lives. Instead of a refused
-//! response format the next looser one is sent ([`schema::Level`]): a derived form that is refused is given up for that
-//! seat, as others may be simpler; a generic one for the model.
+//! A request that a server refuses is sent in plainer ways ([`ladder`]). What was found is remembered as long as the
+//! process lives: a form up to the generic one for its seat, as those of others may be simpler; all else for the model.
 //!
 //! A model that has tools is asked more than once in an attempt ([`Chat::work`]).
 //!
@@ -16,6 +14,7 @@
 //! * [`reply`]: reading answers.
 //! * [`unwrap`]: what stands around the JSON text of a reply.
 //! * [`envelope`]: bodies of answers, as servers encode them.
+//! * [`ladder`]: what to send instead of a refused request.
 //! * [`stream`]: answers that come as events.
 //! * [`reasons`]: why a provider did not answer.
 //! * [`waits`]: how long it asks to wait.
@@ -23,15 +22,15 @@
 //! * [`probe`]: whether a server is there.
 //! * [`transport`]: requests, TLS, time limits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
+use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
@@ -41,8 +40,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
+use self::ladder::{Climb, Limit, Rung, Shape, Stream, Temperature};
 use self::reply::{Completion, End};
-use self::request::{Message, Request, Task, Tool};
+use self::request::{Message, Request, StreamOptions, Task, Tool};
 use self::schema::Level;
 use self::transport::HttpFailure;
 use self::work::estimated;
@@ -52,6 +52,7 @@ use crate::{failure, one_line, telemetry};
 
 pub mod embeddings;
 mod envelope;
+mod ladder;
 pub mod probe;
 mod reasons;
 pub mod reply;
@@ -78,12 +79,11 @@ const MESSAGE_MAX: usize = 300;
 /// Characters of a refused reply that its failure shows.
 const REFUSED_MAX: usize = 200;
 
-/// Seats whose derived forms a server has refused that are remembered; after these, schemas are given up altogether.
-const REFUSED_SEATS_MAX: usize = 256;
+/// Seats whose forms are remembered; of more, what is found counts for the model.
+const SEATS_MAX: usize = 256;
 
-/// What a server's message says if it is about the schema of the reply.
-const SCHEMA_WORDS: [&str; 7] =
-    ["response_format", "response format", "json_schema", "json schema", "grammar", "structured", "schema"];
+/// The temperature where it must be positive and 0 is meant.
+const POSITIVE: f64 = 0.01;
 
 /// A model behind a chat endpoint.
 pub struct Chat {
@@ -92,18 +92,15 @@ pub struct Chat {
     model: Model,
     /// Texts that no message may show.
     secrets: Vec<SecretString>,
-    refused: Refused,
+    known: Mutex<Known>,
 }
 
-/// What the server has refused by name.
+/// What was found out of the server.
 #[derive(Default)]
-struct Refused {
-    /// The derived forms of these seats.
-    derived: Mutex<BTreeSet<SeatKey>>,
-    /// Schemas of replies altogether.
-    response_format: AtomicBool,
-    max_tokens: AtomicBool,
-    temperature: AtomicBool,
+struct Known {
+    shape: Shape,
+    /// Forms of seats.
+    forms: BTreeMap<SeatKey, Rung>,
 }
 
 /// A seat: the name of its blueprint, and its own. Who asks without a board has no blueprint, and an empty name for it.
@@ -143,7 +140,7 @@ impl Chat {
         let http = transport::client(&model.url)?;
         let headers = model.headers.values().map(|value| SecretString::from(value.as_str()));
         let secrets = key.into_iter().chain(headers).collect();
-        Ok(Self { http, endpoint, model: model.clone(), secrets, refused: Refused::default() })
+        Ok(Self { http, endpoint, model: model.clone(), secrets, known: Mutex::default() })
     }
 
     /// Completes a prompt, with the repetitions and the forgiveness of a worker's call.
@@ -195,20 +192,42 @@ impl Chat {
         offered: &[Definition],
         deadline: Instant,
     ) -> Result<Said, Failure> {
+        let key = task.key();
+        let mut climb = Climb::new(self.known().shape(&key, self.model.structured));
+        let mut refused: Option<HttpFailure> = None;
+        let mut sent = BTreeSet::new();
         loop {
-            let request = self.request(task, messages, offered);
-            match self.insist(task, &request, deadline).await {
-                Err(failure) if self.refused.learn(&failure, &request) => {
-                    let learnt = self.masked(&failure.to_string());
-                    tracing::info!(model = %self.model.model, %learnt, "a parameter was refused and is left out now");
+            let request = self.request(task, messages, offered, climb.shape());
+            let body =
+                serde_json::to_vec(&request).map_err(|error| self.name(task, &HttpFailure::Form(error.to_string())))?;
+            // A step may change nothing.
+            if !sent.insert(sha256(&body))
+                && let Some(failure) = &refused
+            {
+                match failure {
+                    HttpFailure::Status { status, body, .. } if climb.next(*status, body) => continue,
+                    failure => return Err(self.name(task, failure)),
                 }
+            }
+            match self.insist(task, body, deadline).await {
                 Err(failure) if refuses_tools(&failure, &request) => {
                     let said = self.masked(&failure.to_string());
                     let message = format!("the server takes no tools, which the seat's files need: {said}");
                     return Err(crate::failure(FailureCode::Refused, message));
                 }
-                Err(failure) => return Err(self.name(task, &failure)),
+                Err(failure) => match &failure {
+                    HttpFailure::Status { status, body, .. }
+                        if may_climb(task, *status) && climb.next(*status, body) =>
+                    {
+                        refused = Some(failure);
+                    }
+                    failure => return Err(self.name(task, failure)),
+                },
                 Ok(answer) => {
+                    if let Some(found) = climb.found() {
+                        self.known().remember(&key, found);
+                        tracing::info!(model = %self.model.model, ?found, "the server refused a request as it was");
+                    }
                     telemetry::responded(&Span::current(), &answer);
                     let completion = self.read(task, messages, &answer, !offered.is_empty())?;
                     return Ok(Said { completion, takes_answers: request.takes_answers() });
@@ -217,43 +236,64 @@ impl Chat {
         }
     }
 
-    fn request<'a>(&'a self, task: Task<'a>, messages: &'a [Message<'a>], offered: &'a [Definition]) -> Request<'a> {
-        let limit = Some(task.reply_tokens());
-        let renamed = self.refused.max_tokens.load(Ordering::Relaxed);
-        let key = task.key();
-        let asked = match self.model.structured {
-            Structured::Derived => Level::Derived,
-            Structured::Generic => Level::Generic,
-            Structured::Off => Level::None,
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // It is whole whatever thread ended while it held it.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn request<'a>(
+        &'a self,
+        task: Task<'a>,
+        messages: &'a [Message<'a>],
+        offered: &'a [Definition],
+        shape: Shape,
+    ) -> Request<'a> {
+        let limit = Some(task.reply_tokens().min(shape.cap.unwrap_or(u32::MAX)));
+        let given = self.model.temperature;
+        let temperature = match shape.temperature {
+            Temperature::Given => Some(given),
+            Temperature::Positive => Some(if given > 0.0 { given } else { POSITIVE }),
+            Temperature::None => None,
         };
         let mut request = Request {
             model: &self.model.model,
-            messages,
-            stream: false,
-            temperature: (!self.refused.temperature.load(Ordering::Relaxed)).then_some(self.model.temperature),
-            max_tokens: limit.filter(|_| !renamed),
-            max_completion_tokens: limit.filter(|_| renamed),
-            seed: self.model.seed,
+            messages: request::folded(messages, shape.folded),
+            stream: shape.stream != Stream::Off,
+            stream_options: (shape.stream == Stream::WithUsage).then(StreamOptions::default),
+            temperature,
+            max_tokens: limit.filter(|_| shape.limit == Limit::MaxTokens),
+            max_completion_tokens: limit.filter(|_| shape.limit == Limit::MaxCompletionTokens),
+            seed: self.model.seed.filter(|_| !shape.no_seed),
             tools: offered.iter().map(Tool::of).collect(),
             response_format: None,
-            form: None,
+            has_form: false,
         };
-        if let Some((level, schema)) = task.form(asked.max(self.refused.level(&key)))
-            && request.hold_to(schema, offered)
-        {
-            request.form = Some((level, key));
+        let level = match shape.form {
+            Rung::Derived | Rung::Plain => Level::Derived,
+            Rung::Generic | Rung::Object => Level::Generic,
+            Rung::None => Level::None,
+        };
+        if let Some((_, mut schema)) = task.form(level) {
+            match shape.form {
+                Rung::Object => request.hold_to_an_object(),
+                rung => {
+                    if rung == Rung::Plain {
+                        schema::plain(schema.value.to_mut());
+                    }
+                    request.has_form = request.hold_to(schema, offered);
+                }
+            }
         }
         request
     }
 
     /// Sends the request until it is answered, cannot be, or may not be sent again. A worker's call is sent once: its board
     /// waits for the provider.
-    async fn insist(&self, task: Task<'_>, request: &Request<'_>, deadline: Instant) -> Result<Value, HttpFailure> {
+    async fn insist(&self, task: Task<'_>, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
         let tries = match task {
             Task::Call(call) if call.permit.is_some() => 1,
             Task::Call(_) | Task::Asked(_) => self.model.max_tries,
         };
-        let body = serde_json::to_vec(request).map_err(|error| HttpFailure::Form(error.to_string()))?;
         again(tries, deadline, || self.send(body.clone(), deadline)).await
     }
 
@@ -327,55 +367,45 @@ impl Agent for Chat {
     }
 }
 
-impl Refused {
-    /// The tightest form that has not been refused to a seat.
-    fn level(&self, seat: &SeatKey) -> Level {
-        if self.response_format.load(Ordering::Relaxed) {
-            Level::None
-        } else if self.seats().contains(seat) {
-            Level::Generic
-        } else {
-            Level::Derived
-        }
-    }
-
-    /// Remembers that a derived form was refused; false if there is no room for another.
-    fn remember(&self, seat: &SeatKey) -> bool {
-        let mut seats = self.seats();
-        if seats.len() < REFUSED_SEATS_MAX || seats.contains(seat) {
-            seats.insert(seat.clone());
-            return true;
-        }
-        false
-    }
-
-    fn seats(&self) -> MutexGuard<'_, BTreeSet<SeatKey>> {
-        // A set is whole whatever thread ended while it held it.
-        self.derived.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the failure names a parameter of the request that can be done without; from now on it is.
-    fn learn(&self, failure: &HttpFailure, sent: &Request<'_>) -> bool {
-        let HttpFailure::Status { status: 400 | 422, body, .. } = failure else { return false };
-        let body = body.to_ascii_lowercase();
-        let names = |words: &[&str]| words.iter().any(|word| body.contains(word));
-        // Of the request that was sent, not of this memory: calls run side by side, and each must end its own loop.
-        let refused = if sent.max_tokens.is_some() && names(&["max_completion_tokens"]) {
-            &self.max_tokens
-        } else if let Some((level, key)) = &sent.form
-            && names(&SCHEMA_WORDS)
-        {
-            if *level == Level::Derived && self.remember(key) {
-                return true;
-            }
-            &self.response_format
-        } else if sent.temperature.is_some() && names(&["temperature"]) {
-            &self.temperature
-        } else {
-            return false;
+impl Known {
+    /// How a seat's request is sent.
+    fn shape(&self, seat: &SeatKey, structured: Structured) -> Shape {
+        let asked = match structured {
+            Structured::Derived => Rung::Derived,
+            Structured::Generic => Rung::Generic,
+            Structured::Off => Rung::None,
         };
-        refused.store(true, Ordering::Relaxed);
-        true
+        let form = self.forms.get(seat).copied().unwrap_or_default().max(self.shape.form).max(asked);
+        Shape { form, ..self.shape }
+    }
+
+    /// Keeps what was found out. Calls run side by side: nothing that another has found is lost.
+    fn remember(&mut self, seat: &SeatKey, found: Shape) {
+        let has_room = self.forms.len() < SEATS_MAX || self.forms.contains_key(seat);
+        let form = if found.form <= Rung::Generic && has_room {
+            self.forms.insert(seat.clone(), found.form);
+            self.shape.form
+        } else {
+            found.form
+        };
+        let known = self.shape;
+        self.shape = Shape {
+            form: known.form.max(form),
+            limit: known.limit.max(found.limit),
+            cap: found.cap.or(known.cap),
+            temperature: known.temperature.max(found.temperature),
+            no_seed: known.no_seed || found.no_seed,
+            folded: known.folded || found.folded,
+            stream: known.stream.max(found.stream),
+        };
+    }
+}
+
+/// Whether a refusal is answered by another shape. Of a fault of the server that may only be known where its board waits.
+const fn may_climb(task: Task<'_>, status: u16) -> bool {
+    match task {
+        Task::Call(call) => status != 500 || call.permit.is_some(),
+        Task::Asked(_) => status != 500,
     }
 }
 
@@ -473,7 +503,9 @@ fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Durati
 /// Whether the server refuses a request because of the tools that it offers. Some say so as a fault of their own.
 fn refuses_tools(failure: &HttpFailure, sent: &Request<'_>) -> bool {
     let HttpFailure::Status { status: 400 | 422 | 500 | 501, body, .. } = failure else { return false };
-    !sent.tools.is_empty() && body.to_ascii_lowercase().contains("tool")
+    let body = body.to_ascii_lowercase();
+    // A tool's schema can be sent in another way.
+    !sent.tools.is_empty() && body.contains("tool") && !body.contains("schema")
 }
 
 fn out_of_time(task: Task<'_>) -> Failure {

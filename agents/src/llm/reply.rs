@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use patchboard_kernel::ledger::Usage;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::unwrap;
 
@@ -23,6 +23,8 @@ pub struct Completion {
     pub calls: Vec<ToolCall>,
     /// Why it ended.
     pub end: End,
+    /// Members of the message that only the provider understands; some demand them back.
+    pub extra: Map<String, Value>,
     /// What the provider says it cost.
     pub usage: Option<Usage>,
 }
@@ -79,7 +81,7 @@ impl Completion {
             let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|name| message[name].as_str());
             text = reasoning.and_then(unwrap::found).unwrap_or_default();
         }
-        Some(Self { text, calls, end, usage: usage(&answer["usage"]) })
+        Some(Self { text, calls, end, extra: extra(message), usage: usage(&answer["usage"]) })
     }
 
     /// Takes off what stands around the text.
@@ -96,6 +98,14 @@ impl Completion {
             false => self.calls.iter().all(|call| is_document(&call.arguments)),
         }
     }
+}
+
+/// Members of a message that are not read here.
+fn extra(message: &Value) -> Map<String, Value> {
+    const READ: [&str; 6] = ["role", "content", "tool_calls", "function_call", "refusal", "annotations"];
+    let members = message.as_object().into_iter().flatten();
+    let unread = members.filter(|(name, value)| !READ.contains(&name.as_str()) && !value.is_null());
+    unread.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Gives calls with the same id different ones.
@@ -135,7 +145,8 @@ fn tool_call(index: usize, call: &Value) -> ToolCall {
         id: id.map_or_else(|| format!("call_{index}"), str::to_owned),
         name: function["name"].as_str().unwrap_or_default().to_owned(),
         arguments: match &function["arguments"] {
-            Value::String(text) => text.clone(),
+            // Some encode it twice.
+            Value::String(text) => serde_json::from_str::<String>(text).unwrap_or_else(|_| text.clone()),
             Value::Null => String::new(),
             other => other.to_string(),
         },

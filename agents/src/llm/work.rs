@@ -46,6 +46,9 @@ impl Chat {
             let offered = if left == 0 { &[][..] } else { &definitions[..] };
             let Said { mut completion, takes_answers } = self.ask(task, &talk.messages, offered, deadline).await?;
             let usage = completion.usage;
+            for call in &mut completion.calls {
+                unprefix(call, &definitions);
+            }
             if left > 0 && completion.calls.is_empty() {
                 let is_offered =
                     |name: &str| definitions.iter().any(|tool| tool.name == name) || (takes_answers && name == ANSWER);
@@ -169,6 +172,16 @@ fn shorten(message: &mut Message<'_>) {
     }
 }
 
+/// Takes off what some models write before a tool's name, such as `functions.`.
+fn unprefix(call: &mut ToolCall, definitions: &[Definition]) {
+    let is_tool = |name: &str| name == ANSWER || definitions.iter().any(|tool| tool.name == name);
+    if let Some((_, name)) = call.name.rsplit_once(['.', ':', '/']).filter(|(_, name)| is_tool(name))
+        && !is_tool(&call.name)
+    {
+        call.name = name.to_owned();
+    }
+}
+
 /// The reply that a model gives by a tool.
 fn answered(arguments: &str) -> Result<String, String> {
     match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
@@ -226,7 +239,13 @@ mod tests {
     fn round(talk: &mut Talk<'_>, id: usize, chars: usize) {
         let call = ToolCall { id: format!("c{id}"), name: "view".into(), arguments: "{}".into() };
         let calls = vec![call.clone()];
-        talk.said(Completion { text: String::new(), calls, end: super::super::reply::End::Stopped, usage: None });
+        talk.said(Completion {
+            text: String::new(),
+            calls,
+            end: super::super::reply::End::Stopped,
+            extra: serde_json::Map::new(),
+            usage: None,
+        });
         talk.result(&call, "r".repeat(chars));
     }
 
