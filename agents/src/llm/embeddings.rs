@@ -112,7 +112,7 @@ impl Embedder {
 
     async fn insist(&self, connection: &Connection, texts: &[&str], deadline: Instant) -> Result<Value, HttpFailure> {
         let body = json!({"model": self.server.model, "input": texts}).to_string().into_bytes();
-        super::again(self.server.max_tries, deadline, || connection.send(body.clone(), deadline)).await
+        super::again(self.server.max_tries, deadline, |_| true, || connection.send(body.clone(), deadline)).await
     }
 }
 

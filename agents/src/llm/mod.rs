@@ -209,7 +209,7 @@ impl Chat {
                     failure => return Err(self.name(task, failure)),
                 }
             }
-            match self.insist(task, body, deadline).await {
+            match self.insist(task, &request, body, deadline).await {
                 Err(failure) if refuses_tools(&failure, &request) => {
                     let said = self.masked(&failure.to_string());
                     let message = format!("the server takes no tools, which the seat's files need: {said}");
@@ -289,12 +289,19 @@ impl Chat {
 
     /// Sends the request until it is answered, cannot be, or may not be sent again. A worker's call is sent once: its board
     /// waits for the provider.
-    async fn insist(&self, task: Task<'_>, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
+    async fn insist(
+        &self,
+        task: Task<'_>,
+        request: &Request<'_>,
+        body: Vec<u8>,
+        deadline: Instant,
+    ) -> Result<Value, HttpFailure> {
         let tries = match task {
             Task::Call(call) if call.permit.is_some() => 1,
             Task::Call(_) | Task::Asked(_) => self.model.max_tries,
         };
-        again(tries, deadline, || self.send(body.clone(), deadline)).await
+        let may = |failure: &HttpFailure| !refuses_tools(failure, request);
+        again(tries, deadline, may, || self.send(body.clone(), deadline)).await
     }
 
     async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
@@ -456,6 +463,7 @@ fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
 async fn again<F: Future<Output = Result<Value, HttpFailure>>>(
     tries: u32,
     deadline: Instant,
+    may: impl Fn(&HttpFailure) -> bool,
     send: impl FnMut() -> F,
 ) -> Result<Value, HttpFailure> {
     let pauses = ExponentialBuilder::new()
@@ -465,7 +473,7 @@ async fn again<F: Future<Output = Result<Value, HttpFailure>>>(
         .with_jitter();
     send.retry(pauses)
         .sleep(tokio::time::sleep)
-        .when(is_passing)
+        .when(|failure| is_passing(failure) && may(failure))
         .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
         .notify(|_, pause| tracing::debug!(pause_ms = pause.as_millis(), "asking again"))
         .await

@@ -17,6 +17,9 @@ const STARTS_MAX: usize = 256;
 /// Strings that may be wrapped in strings.
 const ENCODED_MAX: u32 = 3;
 
+/// Ends of reasoning blocks without a beginning that are looked for.
+const CLOSES_MAX: usize = 16;
+
 /// Names of tags around reasoning.
 const REASONING: [&str; 8] =
     ["think", "thinking", "reasoning", "thought", "reflection", "seed:think", "scratchpad", "analysis"];
@@ -208,11 +211,16 @@ fn after_reasoning(mut text: &str) -> &str {
             None => return "",
         }
     }
-    // Some templates open the block in the prompt.
-    ["</think>", "</thinking>", "</reasoning>", "[/THINK]", "◁/think▷"]
-        .iter()
-        .find_map(|close| text.rfind(close).map(|at| text[at + close.len()..].trim_start()))
-        .unwrap_or(text)
+    // Some templates open the block in the prompt. A tag inside the reply itself ends no block.
+    let closes = ["</think>", "</thinking>", "</reasoning>", "[/THINK]", "◁/think▷"];
+    for _ in 0..CLOSES_MAX {
+        let Some((close, at)) = closes.iter().find_map(|close| Some((*close, text.find(close)?))) else { break };
+        if only(text, ENCODED_MAX).is_some_and(|found| found.contains(close)) {
+            break;
+        }
+        text = text[at + close.len()..].trim_start();
+    }
+    text
 }
 
 #[cfg(test)]

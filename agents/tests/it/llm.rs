@@ -152,10 +152,10 @@ async fn failures_have_the_code_their_cause_deserves_and_tries_are_bounded() {
     let long = format!(r#"{{"error": {{"message": "{}"}}}}"#, "no ".repeat(500));
     let echo = format!(r#"{{"error": {{"message": "Incorrect API key provided: {KEY} or sk-hush1234"}}}}"#);
     for (act, code, requests, words) in [
-        (say(400, &long), FailureCode::Refused, 1, "400 Bad Request: no no"),
+        (say(400, &long), FailureCode::Refused, 12, "400 Bad Request: no no"),
         (say(401, &echo), FailureCode::Refused, 1, "Incorrect API key provided: *** or sk-***"),
         (say(403, "\u{1b}[31mforbidden"), FailureCode::Refused, 1, "403 Forbidden: [31mforbidden"),
-        (say(404, r#"{"error": "no such model"}"#), FailureCode::Refused, 1, "no such model"),
+        (say(404, r#"{"error": "no such model"}"#), FailureCode::Refused, 5, "no such model"),
         (say(429, r#"{"error": {"message": "m"}}"#), FailureCode::RateLimited, 3, "429"),
         (say(429, r#"{"error": {"code": "insufficient_quota"}}"#), FailureCode::Refused, 1, "insufficient_quota"),
         (say(500, "oops"), FailureCode::Unreachable, 3, "500 Internal Server Error: oops"),
