@@ -7,8 +7,6 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use async_openai::config::Config as _;
-use backon::Retryable as _;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::Failure;
 use secrecy::SecretString;
@@ -16,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::code_of;
 use super::transport::{self, Endpoint, HttpFailure};
-use super::{code_of, is_passing, pauses, wait};
 use crate::config::{Embeddings, Model};
 use crate::{failure, telemetry};
 
@@ -113,22 +111,14 @@ impl Embedder {
     }
 
     async fn insist(&self, connection: &Connection, texts: &[&str], deadline: Instant) -> Result<Value, HttpFailure> {
-        let body = json!({"model": self.server.model, "input": texts});
-        (|| connection.send(&body))
-            .retry(pauses(self.server.max_tries))
-            .sleep(tokio::time::sleep)
-            .when(is_passing)
-            .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
-            .await
+        let body = json!({"model": self.server.model, "input": texts}).to_string().into_bytes();
+        super::again(self.server.max_tries, deadline, |_| true, || connection.send(body.clone(), deadline)).await
     }
 }
 
 impl Connection {
-    async fn send(&self, body: &Value) -> Result<Value, HttpFailure> {
-        let request = self.http.post(self.endpoint.url("/embeddings")).headers(self.endpoint.headers()).json(body);
-        let request = request.build().map_err(|error| HttpFailure::Form(error.without_url().to_string()))?;
-        let (_, answer) = transport::answer(&self.http, request).await?;
-        Ok(answer)
+    async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
+        transport::answer(&self.http, self.endpoint.post("/embeddings", body)?, deadline).await
     }
 }
 
@@ -136,7 +126,8 @@ impl Connection {
 fn named(error: &HttpFailure) -> Failure {
     let why = match error {
         HttpFailure::Connect(_) => "no connection was made".to_owned(),
-        HttpFailure::Broken(_) => "the connection broke".to_owned(),
+        HttpFailure::Broken { .. } => "the connection broke".to_owned(),
+        HttpFailure::NoAnswer { .. } => "no answer in time".to_owned(),
         HttpFailure::Status { status, .. } => format!("the server answered with status {status}"),
         HttpFailure::Form(_) => "the answer has no JSON, or is too long".to_owned(),
     };

@@ -1,34 +1,36 @@
 //! Any OpenAI-compatible chat endpoint as an agent.
 //!
-//! Owns one attempt: the request, its bounded repetition, and what the outcome is called. Repeated inside one attempt
-//! are only requests that certainly or probably did no work: no connection, status 408, 429 or 5xx. The waits between
-//! them grow with jitter; a wait that the server asks for is obeyed if it is at most [`WAIT_MAX`] and ends before the
+//! Owns one attempt: the request, and what the outcome is called. A board's call is sent once: what a provider did not
+//! take is reported with a [`Deferral`], and the board waits. Others have nobody else who waits: their requests are
+//! repeated ([`again`]). The waits grow with jitter; a wait that the server asks for is obeyed if it ends before the
 //! call's time does, else the attempt ends at once. Does not decide about further attempts: the kernel does.
 //!
-//! A parameter that a server refuses by name with status 400 or 422 (the response format, `max_tokens`, the
-//! temperature) is left out or renamed, once, and that is remembered as long as the process lives. Instead of a refused
-//! response format the next looser one is sent ([`schema::Level`]): a derived form that is refused is given up for that
-//! seat, as others may be simpler; a generic one for the model.
+//! A request that a server refuses is sent in plainer ways ([`ladder`]). What was found is remembered as long as the
+//! process lives: a form up to the generic one for its seat, as those of others may be simpler; all else for the model.
 //!
 //! A model that has tools is asked more than once in an attempt ([`Chat::work`]).
 //!
 //! * [`schema`]: the form that replies are held to.
 //! * [`reply`]: reading answers.
+//! * [`unwrap`]: what stands around the JSON text of a reply.
+//! * [`envelope`]: bodies of answers, as servers encode them.
+//! * [`ladder`]: what to send instead of a refused request.
+//! * [`stream`]: answers that come as events.
+//! * [`reasons`]: why a provider did not answer.
+//! * [`waits`]: how long it asks to wait.
 //! * [`embeddings`]: texts as directions, from another endpoint.
 //! * [`probe`]: whether a server is there.
 //! * [`transport`]: requests, TLS, time limits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_openai::Client;
-use async_openai::error::OpenAIError;
 use backon::{ExponentialBuilder, Retryable as _};
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
+use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
@@ -38,8 +40,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
+use self::ladder::{Climb, Limit, Rung, Shape, Stream, Temperature};
 use self::reply::{Completion, End};
-use self::request::{Message, Request, Task, Tool};
+use self::request::{Message, Request, StreamOptions, Task, Tool};
 use self::schema::Level;
 use self::transport::HttpFailure;
 use self::work::estimated;
@@ -48,18 +51,21 @@ use crate::tools::Definition;
 use crate::{failure, one_line, telemetry};
 
 pub mod embeddings;
+mod envelope;
+mod ladder;
 pub mod probe;
+mod reasons;
 pub mod reply;
 mod request;
 pub mod schema;
 mod spoken;
+mod stream;
 pub mod transport;
+mod unwrap;
+mod waits;
 mod work;
 
 pub use self::transport::install_tls_provider;
-
-/// The longest wait that a server may ask for.
-pub const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// The first wait of our own, before jitter; each further one is twice as long, up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(500);
@@ -70,31 +76,31 @@ const PAUSE_MAX: Duration = Duration::from_secs(8);
 /// Characters of a provider's message that are kept.
 const MESSAGE_MAX: usize = 300;
 
-/// Seats whose derived forms a server has refused that are remembered; after these, schemas are given up altogether.
-const REFUSED_SEATS_MAX: usize = 256;
+/// Characters of a refused reply that its failure shows.
+const REFUSED_MAX: usize = 200;
 
-/// What a server's message says if it is about the schema of the reply.
-const SCHEMA_WORDS: [&str; 7] =
-    ["response_format", "response format", "json_schema", "json schema", "grammar", "structured", "schema"];
+/// Seats whose forms are remembered; of more, what is found counts for the model.
+const SEATS_MAX: usize = 256;
+
+/// The temperature where it must be positive and 0 is meant.
+const POSITIVE: f64 = 0.01;
 
 /// A model behind a chat endpoint.
 pub struct Chat {
-    client: Client<transport::Endpoint>,
+    http: reqwest::Client,
+    endpoint: transport::Endpoint,
     model: Model,
     /// Texts that no message may show.
     secrets: Vec<SecretString>,
-    refused: Refused,
+    known: Mutex<Known>,
 }
 
-/// What the server has refused by name.
+/// What was found out of the server.
 #[derive(Default)]
-struct Refused {
-    /// The derived forms of these seats.
-    derived: Mutex<BTreeSet<SeatKey>>,
-    /// Schemas of replies altogether.
-    response_format: AtomicBool,
-    max_tokens: AtomicBool,
-    temperature: AtomicBool,
+struct Known {
+    shape: Shape,
+    /// Forms of seats.
+    forms: BTreeMap<SeatKey, Rung>,
 }
 
 /// A seat: the name of its blueprint, and its own. Who asks without a board has no blueprint, and an empty name for it.
@@ -130,10 +136,11 @@ impl Chat {
     /// # Errors
     /// What is wrong with the key, a header or the machine's certificates; without values that may be secret.
     pub fn new(model: &Model, key: Option<SecretString>) -> Result<Self, String> {
-        let client = transport::connect(model, key.as_ref())?;
+        let endpoint = transport::Endpoint::new(model, key.as_ref())?;
+        let http = transport::client(&model.url)?;
         let headers = model.headers.values().map(|value| SecretString::from(value.as_str()));
         let secrets = key.into_iter().chain(headers).collect();
-        Ok(Self { client, model: model.clone(), secrets, refused: Refused::default() })
+        Ok(Self { http, endpoint, model: model.clone(), secrets, known: Mutex::default() })
     }
 
     /// Completes a prompt, with the repetitions and the forgiveness of a worker's call.
@@ -185,120 +192,170 @@ impl Chat {
         offered: &[Definition],
         deadline: Instant,
     ) -> Result<Said, Failure> {
+        let key = task.key();
+        let mut climb = Climb::new(self.known().shape(&key, self.model.structured));
+        let mut refused: Option<HttpFailure> = None;
+        let mut sent = BTreeSet::new();
         loop {
-            let request = self.request(task, messages, offered);
-            match self.insist(task, &request, deadline).await {
-                Err(failure) if self.refused.learn(&failure, &request) => {
-                    let learnt = self.masked(&failure.to_string());
-                    tracing::info!(model = %self.model.model, %learnt, "a parameter was refused and is left out now");
+            let request = self.request(task, messages, offered, climb.shape());
+            let body =
+                serde_json::to_vec(&request).map_err(|error| self.name(task, &HttpFailure::Form(error.to_string())))?;
+            // A step may change nothing.
+            if !sent.insert(sha256(&body))
+                && let Some(failure) = &refused
+            {
+                match failure {
+                    HttpFailure::Status { status, body, .. } if climb.next(*status, body) => continue,
+                    failure => return Err(self.name(task, failure)),
                 }
+            }
+            match self.insist(task, &request, body, deadline).await {
                 Err(failure) if refuses_tools(&failure, &request) => {
                     let said = self.masked(&failure.to_string());
                     let message = format!("the server takes no tools, which the seat's files need: {said}");
                     return Err(crate::failure(FailureCode::Refused, message));
                 }
-                Err(failure) => return Err(self.name(task, &failure)),
+                Err(failure) => match &failure {
+                    HttpFailure::Status { status, body, .. }
+                        if may_climb(task, *status) && climb.next(*status, body) =>
+                    {
+                        refused = Some(failure);
+                    }
+                    failure => return Err(self.name(task, failure)),
+                },
                 Ok(answer) => {
+                    if let Some(found) = climb.found() {
+                        self.known().remember(&key, found);
+                        tracing::info!(model = %self.model.model, ?found, "the server refused a request as it was");
+                    }
                     telemetry::responded(&Span::current(), &answer);
-                    let completion = self.read(task, messages, &answer)?;
+                    let completion = self.read(task, messages, &answer, !offered.is_empty())?;
                     return Ok(Said { completion, takes_answers: request.takes_answers() });
                 }
             }
         }
     }
 
-    fn request<'a>(&'a self, task: Task<'a>, messages: &'a [Message<'a>], offered: &'a [Definition]) -> Request<'a> {
-        let limit = Some(task.reply_tokens());
-        let renamed = self.refused.max_tokens.load(Ordering::Relaxed);
-        let key = task.key();
-        let asked = match self.model.structured {
-            Structured::Derived => Level::Derived,
-            Structured::Generic => Level::Generic,
-            Structured::Off => Level::None,
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // It is whole whatever thread ended while it held it.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn request<'a>(
+        &'a self,
+        task: Task<'a>,
+        messages: &'a [Message<'a>],
+        offered: &'a [Definition],
+        shape: Shape,
+    ) -> Request<'a> {
+        let limit = Some(task.reply_tokens().min(shape.cap.unwrap_or(u32::MAX)));
+        let given = self.model.temperature;
+        let temperature = match shape.temperature {
+            Temperature::Given => Some(given),
+            Temperature::Positive => Some(if given > 0.0 { given } else { POSITIVE }),
+            Temperature::None => None,
         };
         let mut request = Request {
             model: &self.model.model,
-            messages,
-            stream: false,
-            temperature: (!self.refused.temperature.load(Ordering::Relaxed)).then_some(self.model.temperature),
-            max_tokens: limit.filter(|_| !renamed),
-            max_completion_tokens: limit.filter(|_| renamed),
-            seed: self.model.seed,
+            messages: request::folded(messages, shape.folded),
+            stream: shape.stream != Stream::Off,
+            stream_options: (shape.stream == Stream::WithUsage).then(StreamOptions::default),
+            temperature,
+            max_tokens: limit.filter(|_| shape.limit == Limit::MaxTokens),
+            max_completion_tokens: limit.filter(|_| shape.limit == Limit::MaxCompletionTokens),
+            seed: self.model.seed.filter(|_| !shape.no_seed),
             tools: offered.iter().map(Tool::of).collect(),
             response_format: None,
-            form: None,
+            has_form: false,
         };
-        if let Some((level, schema)) = task.form(asked.max(self.refused.level(&key)))
-            && request.hold_to(schema, offered)
-        {
-            request.form = Some((level, key));
+        let level = match shape.form {
+            Rung::Derived | Rung::Plain => Level::Derived,
+            Rung::Generic | Rung::Object => Level::Generic,
+            Rung::None => Level::None,
+        };
+        if let Some((_, mut schema)) = task.form(level) {
+            match shape.form {
+                Rung::Object => request.hold_to_an_object(),
+                rung => {
+                    if rung == Rung::Plain {
+                        schema::plain(schema.value.to_mut());
+                    }
+                    request.has_form = request.hold_to(schema, offered);
+                }
+            }
         }
         request
     }
 
     /// Sends the request until it is answered, cannot be, or may not be sent again. A worker's call is sent once: its board
     /// waits for the provider.
-    async fn insist(&self, task: Task<'_>, request: &Request<'_>, deadline: Instant) -> Result<Value, HttpFailure> {
+    async fn insist(
+        &self,
+        task: Task<'_>,
+        request: &Request<'_>,
+        body: Vec<u8>,
+        deadline: Instant,
+    ) -> Result<Value, HttpFailure> {
         let tries = match task {
             Task::Call(call) if call.permit.is_some() => 1,
             Task::Call(_) | Task::Asked(_) => self.model.max_tries,
         };
-        (|| self.send(request))
-            .retry(pauses(tries))
-            .sleep(tokio::time::sleep)
-            .when(|failure| is_passing(failure) && !refuses_tools(failure, request))
-            .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
-            .notify(|failure, pause| {
-                let why = self.masked(&failure.to_string());
-                tracing::debug!(model = %self.model.model, %why, pause_ms = pause.as_millis(), "asking again");
-            })
-            .await
+        let may = |failure: &HttpFailure| !refuses_tools(failure, request);
+        again(tries, deadline, may, || self.send(body.clone(), deadline)).await
     }
 
-    async fn send(&self, request: &Request<'_>) -> Result<Value, HttpFailure> {
-        match self.client.chat().create_byot::<_, Value>(request).await {
-            Ok(answer) => Ok(answer),
-            Err(OpenAIError::Boxed(error)) => match error.downcast::<HttpFailure>() {
-                Ok(failure) => Err(*failure),
-                Err(other) => Err(HttpFailure::Broken(other.to_string())),
-            },
-            // The transport has read and checked the whole answer, so what is left is our own request.
-            Err(other) => Err(HttpFailure::Form(other.to_string())),
-        }
+    async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
+        transport::answer(&self.http, self.endpoint.post("/chat/completions", body)?, deadline).await
     }
 
-    fn read(&self, task: Task<'_>, messages: &[Message<'_>], answer: &Value) -> Result<Completion, Failure> {
-        let Some(mut completion) = Completion::read(answer) else {
+    fn read(
+        &self,
+        task: Task<'_>,
+        messages: &[Message<'_>],
+        answer: &Value,
+        has_tools: bool,
+    ) -> Result<Completion, Failure> {
+        let Some(mut completion) = Completion::read(answer, has_tools) else {
             return Err(failure(FailureCode::Protocol, "the answer holds no choice"));
         };
-        let usage = completion.usage.unwrap_or_else(|| estimated(messages, &completion));
+        let is_counted = |usage: &Usage| usage.prompt > 0 || usage.completion > 0;
+        let usage = completion.usage.filter(is_counted).unwrap_or_else(|| estimated(messages, &completion));
         completion.usage = Some(usage);
         let fail = |code, message: &str| {
             Err(Failure { code, message: self.masked(message), usage: Some(usage), deferral: None })
         };
         let limit = task.reply_tokens();
+        completion.unwrap(task.is_json());
         match &completion.end {
-            End::Length => fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens")),
-            End::Refused(why) => fail(FailureCode::Refused, &format!("the model refused: {why}")),
-            End::Stopped => {
-                completion.text = reply::unfence(&completion.text).to_owned();
-                match completion.text.is_empty() && completion.calls.is_empty() {
-                    true => fail(FailureCode::Empty, "the model wrote nothing"),
-                    false => Ok(completion),
-                }
+            End::Length if !completion.is_whole(task.is_json()) => {
+                fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens"))
             }
+            End::Refused(why) => match one_line(&completion.text, REFUSED_MAX) {
+                text if text.is_empty() => fail(FailureCode::Refused, &format!("the model refused: {why}")),
+                text => fail(FailureCode::Refused, &format!("the model refused: {why}: {text}")),
+            },
+            End::Stopped | End::Length => match completion.text.is_empty() && completion.calls.is_empty() {
+                true => fail(FailureCode::Empty, "the model wrote nothing"),
+                false => Ok(completion),
+            },
         }
     }
 
     /// What an exchange that came to nothing is called.
     fn name(&self, task: Task<'_>, error: &HttpFailure) -> Failure {
-        let asked = match error {
-            HttpFailure::Status { retry_after: Some(wait), .. } => format!(" (asks to wait {} s)", wait.as_secs()),
-            _ => String::new(),
-        };
         let is_deferred = matches!(task, Task::Call(call) if call.permit.is_some());
         let deferral = is_deferred.then(|| deferral_of(error)).flatten();
-        Failure { deferral, ..failure(code_of(error), self.masked(&error.to_string()) + &asked) }
+        if matches!(error, HttpFailure::NoAnswer { .. }) {
+            return Failure { deferral, ..out_of_time(task) };
+        }
+        let more = match error {
+            HttpFailure::Status { wait: Some(wait), .. } => format!(" (asks to wait {} s)", wait.as_secs_f64()),
+            HttpFailure::Status { status: 404 | 405, body, .. } if !body.contains(&self.model.model) => {
+                " (does the url of the model end as the provider says, most often with /v1?)".to_owned()
+            }
+            _ => String::new(),
+        };
+        Failure { deferral, ..failure(code_of(error), self.masked(&error.to_string()) + &more) }
     }
 
     /// One line of bounded length without anything secret in it.
@@ -317,138 +374,146 @@ impl Agent for Chat {
     }
 }
 
-impl Refused {
-    /// The tightest form that has not been refused to a seat.
-    fn level(&self, seat: &SeatKey) -> Level {
-        if self.response_format.load(Ordering::Relaxed) {
-            Level::None
-        } else if self.seats().contains(seat) {
-            Level::Generic
-        } else {
-            Level::Derived
-        }
-    }
-
-    /// Remembers that a derived form was refused; false if there is no room for another.
-    fn remember(&self, seat: &SeatKey) -> bool {
-        let mut seats = self.seats();
-        if seats.len() < REFUSED_SEATS_MAX || seats.contains(seat) {
-            seats.insert(seat.clone());
-            return true;
-        }
-        false
-    }
-
-    fn seats(&self) -> MutexGuard<'_, BTreeSet<SeatKey>> {
-        // A set is whole whatever thread ended while it held it.
-        self.derived.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the failure names a parameter of the request that can be done without; from now on it is.
-    fn learn(&self, failure: &HttpFailure, sent: &Request<'_>) -> bool {
-        let HttpFailure::Status { status: 400 | 422, body, .. } = failure else { return false };
-        let body = body.to_ascii_lowercase();
-        let names = |words: &[&str]| words.iter().any(|word| body.contains(word));
-        // Of the request that was sent, not of this memory: calls run side by side, and each must end its own loop.
-        let refused = if sent.max_tokens.is_some() && names(&["max_completion_tokens"]) {
-            &self.max_tokens
-        } else if let Some((level, key)) = &sent.form
-            && names(&SCHEMA_WORDS)
-        {
-            if *level == Level::Derived && self.remember(key) {
-                return true;
-            }
-            &self.response_format
-        } else if sent.temperature.is_some() && names(&["temperature"]) {
-            &self.temperature
-        } else {
-            return false;
+impl Known {
+    /// How a seat's request is sent.
+    fn shape(&self, seat: &SeatKey, structured: Structured) -> Shape {
+        let asked = match structured {
+            Structured::Derived => Rung::Derived,
+            Structured::Generic => Rung::Generic,
+            Structured::Off => Rung::None,
         };
-        refused.store(true, Ordering::Relaxed);
-        true
+        let form = self.forms.get(seat).copied().unwrap_or_default().max(self.shape.form).max(asked);
+        Shape { form, ..self.shape }
+    }
+
+    /// Keeps what was found out. Calls run side by side: nothing that another has found is lost.
+    fn remember(&mut self, seat: &SeatKey, found: Shape) {
+        let has_room = self.forms.len() < SEATS_MAX || self.forms.contains_key(seat);
+        let form = if found.form <= Rung::Generic && has_room {
+            self.forms.insert(seat.clone(), found.form);
+            self.shape.form
+        } else {
+            found.form
+        };
+        let known = self.shape;
+        self.shape = Shape {
+            form: known.form.max(form),
+            limit: known.limit.max(found.limit),
+            cap: found.cap.or(known.cap),
+            temperature: known.temperature.max(found.temperature),
+            no_seed: known.no_seed || found.no_seed,
+            folded: known.folded || found.folded,
+            stream: known.stream.max(found.stream),
+        };
+    }
+}
+
+/// Whether a refusal is answered by another shape. Of a fault of the server that may only be known where its board waits.
+const fn may_climb(task: Task<'_>, status: u16) -> bool {
+    match task {
+        Task::Call(call) => status != 500 || call.permit.is_some(),
+        Task::Asked(_) => status != 500,
     }
 }
 
 /// What an exchange that came to nothing is called.
 fn code_of(error: &HttpFailure) -> FailureCode {
     match error {
-        HttpFailure::Connect(_) => FailureCode::Unreachable,
+        HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => FailureCode::Unreachable,
         // It reached the model, or may have: it stays charged.
-        HttpFailure::Broken(_) | HttpFailure::Form(_) => FailureCode::Protocol,
-        HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
+        HttpFailure::Broken { came: true, .. } | HttpFailure::Form(_) => FailureCode::Protocol,
+        HttpFailure::NoAnswer { .. } | HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
         HttpFailure::Status { status: 429, body, .. } if is_quota(body) => FailureCode::Refused,
         HttpFailure::Status { status: 429, .. } => FailureCode::RateLimited,
-        HttpFailure::Status { status: 500.., .. } => FailureCode::Unreachable,
+        HttpFailure::Status { status: 409 | 425 | 498 | 500.., .. } => FailureCode::Unreachable,
         HttpFailure::Status { .. } => FailureCode::Refused,
     }
 }
 
-/// Why a provider did not take a request, if it may take the same one later.
+/// Why a provider did not take a request, if it may take the same one later or once an operator has acted.
 fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
     use DeferralReason as R;
     let (reason, wait, is_ambiguous) = match error {
-        HttpFailure::Connect(_) => (R::Unreachable, None, false),
-        HttpFailure::Broken(_) | HttpFailure::Form(_) => return None,
-        HttpFailure::Status { status, retry_after, body } => {
+        HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => (R::Unreachable, None, false),
+        HttpFailure::NoAnswer { came: false } => (R::NoAnswer, None, false),
+        HttpFailure::Broken { came: true, .. } | HttpFailure::NoAnswer { came: true } | HttpFailure::Form(_) => {
+            return None;
+        }
+        HttpFailure::Status { status, wait, body } => {
             let reason = match status {
                 401 => R::KeyRefused,
                 402 => R::PaymentRequired,
                 429 if is_quota(body) => R::PaymentRequired,
+                403 if !is_moderation(body) => R::AccessDenied,
+                404 => R::ModelNotFound,
                 429 => R::RateLimited,
                 408 | 409 | 425 | 498 => R::Overloaded,
                 503 if body.to_ascii_lowercase().contains("loading") => R::ModelLoading,
                 500.. => R::Overloaded,
                 _ => return None,
             };
-            (reason, *retry_after, *status == 500)
+            (reason, *wait, *status == 500)
         }
     };
     let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     Some(Deferral { wait_ms, is_ambiguous, ..Deferral::new(reason) })
 }
 
-/// The waits between so many tries.
-fn pauses(tries: u32) -> ExponentialBuilder {
-    ExponentialBuilder::new()
+/// Sends a request until it is answered, cannot be, or may not be sent again.
+async fn again<F: Future<Output = Result<Value, HttpFailure>>>(
+    tries: u32,
+    deadline: Instant,
+    may: impl Fn(&HttpFailure) -> bool,
+    send: impl FnMut() -> F,
+) -> Result<Value, HttpFailure> {
+    let pauses = ExponentialBuilder::new()
         .with_min_delay(PAUSE_MIN)
         .with_max_delay(PAUSE_MAX)
         .with_max_times(usize::try_from(tries).unwrap_or(usize::MAX).saturating_sub(1))
-        .with_jitter()
+        .with_jitter();
+    send.retry(pauses)
+        .sleep(tokio::time::sleep)
+        .when(|failure| is_passing(failure) && may(failure))
+        .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
+        .notify(|_, pause| tracing::debug!(pause_ms = pause.as_millis(), "asking again"))
+        .await
 }
 
-/// Whether the same request may well be answered later.
+/// Whether the same request may well be answered later. A call whose time is over has no later.
 fn is_passing(failure: &HttpFailure) -> bool {
-    match failure {
-        HttpFailure::Connect(_) => true,
-        HttpFailure::Status { status: 429, body, .. } => !is_quota(body),
-        // The request arrived, so it may have been paid for.
-        HttpFailure::Status { status: 408 | 504, .. } => false,
-        HttpFailure::Status { status, .. } => *status >= 500,
-        HttpFailure::Broken(_) | HttpFailure::Form(_) => false,
-    }
+    let is_over = matches!(failure, HttpFailure::NoAnswer { .. });
+    !is_over && deferral_of(failure).is_some_and(|deferral| !deferral.reason.needs_operator())
 }
 
 /// Whether a 429 means that there is no money left, which no waiting mends.
 fn is_quota(body: &str) -> bool {
-    body.contains("insufficient_quota")
+    ["insufficient_quota", "billing_hard_limit", "insufficient balance"]
+        .iter()
+        .any(|words| body.to_ascii_lowercase().contains(words))
+}
+
+/// Whether a 403 is about what the request says.
+fn is_moderation(body: &str) -> bool {
+    let body = body.to_ascii_lowercase();
+    ["moderation", "flagged", "content policy", "content_policy", "safety"].iter().any(|words| body.contains(words))
 }
 
 /// How long to wait before asking again; `None`: not at all.
 fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Duration> {
-    let wait = match failure {
-        HttpFailure::Status { retry_after: Some(asked), .. } => (*asked <= WAIT_MAX).then_some(*asked)?,
-        HttpFailure::Status { retry_after: None, .. }
-        | HttpFailure::Connect(_)
-        | HttpFailure::Broken(_)
-        | HttpFailure::Form(_) => pause,
+    let asked = match failure {
+        HttpFailure::Status { wait, .. } => *wait,
+        _ => None,
     };
+    let wait = asked.unwrap_or(pause);
     (wait < left).then_some(wait)
 }
 
 /// Whether the server refuses a request because of the tools that it offers. Some say so as a fault of their own.
 fn refuses_tools(failure: &HttpFailure, sent: &Request<'_>) -> bool {
     let HttpFailure::Status { status: 400 | 422 | 500 | 501, body, .. } = failure else { return false };
-    !sent.tools.is_empty() && body.to_ascii_lowercase().contains("tool")
+    let body = body.to_ascii_lowercase();
+    // A tool's schema can be sent in another way.
+    !sent.tools.is_empty() && body.contains("tool") && !body.contains("schema")
 }
 
 fn out_of_time(task: Task<'_>) -> Failure {
@@ -491,12 +556,12 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_never_passes_the_limit_or_the_end_of_the_call() {
+    fn a_wait_never_passes_the_end_of_the_call() {
         let secs = Duration::from_secs;
-        let asked = |wait| HttpFailure::Status { status: 429, retry_after: wait, body: String::new() };
+        let asked = |wait| HttpFailure::Status { status: 429, wait, body: String::new() };
         for (failure, left, expected) in [
             (asked(Some(secs(20))), secs(60), Some(secs(20))),
-            (asked(Some(secs(21))), secs(60), None),
+            (asked(Some(secs(61))), secs(60), None),
             (asked(Some(secs(5))), secs(5), None),
             (asked(Some(secs(5))), secs(6), Some(secs(5))),
             (asked(None), secs(60), Some(secs(1))),

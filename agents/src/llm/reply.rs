@@ -1,11 +1,18 @@
 //! What a chat endpoint sends back, read with tolerance for what vendors leave out or add.
 //!
-//! Owns: where in the answer the text, the reason for its end and the token counts are; and [`unfence`], the only thing
-//! that is ever done to a model's text. The kernel reads the text strictly: prose around a patch is a rejection the
-//! model is told about, not something to guess at.
+//! Owns: where in the answer the text, the reason for its end and the token counts are. The wrapping around a text is
+//! taken off by [`super::unwrap`]. The kernel reads the text strictly.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use patchboard_kernel::ledger::Usage;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+
+use super::unwrap;
+
+/// The most tokens that one call can be meant to have.
+const TOKENS_MAX: f64 = 1e9;
 
 /// The first choice of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,6 +23,8 @@ pub struct Completion {
     pub calls: Vec<ToolCall>,
     /// Why it ended.
     pub end: End,
+    /// Members of the message that only the provider understands; some demand them back.
+    pub extra: Map<String, Value>,
     /// What the provider says it cost.
     pub usage: Option<Usage>,
 }
@@ -43,8 +52,8 @@ pub enum End {
 }
 
 impl Completion {
-    /// Reads an answer; `None` if it has no choice in it.
-    pub fn read(answer: &Value) -> Option<Self> {
+    /// Reads an answer; `None` if it has no choice in it. Where no tools were offered, a call of one is the reply.
+    pub fn read(answer: &Value, has_tools: bool) -> Option<Self> {
         let choice = answer.pointer("/choices/0").filter(|choice| choice.is_object())?;
         let message = &choice["message"];
         let refusal = message["refusal"].as_str().filter(|why| !why.is_empty());
@@ -55,17 +64,76 @@ impl Completion {
             (_, None) => End::Stopped,
         };
         let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let calls = calls.iter().enumerate().map(|(index, call)| tool_call(index, call)).collect();
-        Some(Self { text: text(&message["content"]), calls, end, usage: usage(&answer["usage"]) })
+        let mut calls: Vec<ToolCall> = calls.iter().enumerate().map(|(index, call)| tool_call(index, call)).collect();
+        let legacy = &message["function_call"];
+        if calls.is_empty() && legacy.is_object() {
+            calls.push(tool_call(0, &json!({"function": legacy})));
+        }
+        distinguish(&mut calls);
+        let mut text = text(&message["content"]);
+        if !has_tools {
+            if let ([call], true) = (&calls[..], text.trim().is_empty()) {
+                text.clone_from(&call.arguments);
+            }
+            calls.clear();
+        }
+        if calls.is_empty() && text.trim().is_empty() {
+            let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|name| message[name].as_str());
+            text = reasoning.and_then(unwrap::found).unwrap_or_default();
+        }
+        Some(Self { text, calls, end, extra: extra(message), usage: usage(&answer["usage"]) })
+    }
+
+    /// Takes off what stands around the text.
+    pub(super) fn unwrap(&mut self, is_json: bool) {
+        let text = if is_json { unwrap::json(&self.text) } else { Cow::Borrowed(unwrap::words(&self.text)) };
+        self.text = text.into_owned();
+    }
+
+    /// Whether nothing is missing although the model ended at the limit.
+    pub(super) fn is_whole(&self, is_json: bool) -> bool {
+        let is_document = |text: &str| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+        match self.calls.is_empty() {
+            true => is_json && is_document(&self.text),
+            false => self.calls.iter().all(|call| is_document(&call.arguments)),
+        }
     }
 }
 
-/// Content is a string, or, with some vendors, a list of parts.
+/// Members of a message that are not read here.
+fn extra(message: &Value) -> Map<String, Value> {
+    const READ: [&str; 6] = ["role", "content", "tool_calls", "function_call", "refusal", "annotations"];
+    let members = message.as_object().into_iter().flatten();
+    let unread = members.filter(|(name, value)| !READ.contains(&name.as_str()) && !value.is_null());
+    unread.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Gives calls with the same id different ones.
+fn distinguish(calls: &mut [ToolCall]) {
+    let mut known = BTreeSet::new();
+    for (index, call) in calls.iter_mut().enumerate() {
+        if !known.insert(call.id.clone()) {
+            call.id = format!("{}_{index}", call.id);
+            known.insert(call.id.clone());
+        }
+    }
+}
+
+/// Content is a string, or, with some vendors, a list of parts, a part, or the JSON value itself.
 fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
+        Value::Array(parts) if parts.iter().any(|part| part["text"].is_string()) => {
+            parts.iter().filter_map(|part| part["text"].as_str()).collect()
+        }
+        Value::Object(part) if part.contains_key("type") && part.get("text").is_some_and(Value::is_string) => {
+            part["text"].as_str().unwrap_or_default().to_owned()
+        }
+        Value::Object(_) => content.to_string(),
+        Value::Array(parts) if !parts.is_empty() && parts.iter().all(|part| part.get("type").is_none()) => {
+            content.to_string()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => String::new(),
     }
 }
 
@@ -77,7 +145,8 @@ fn tool_call(index: usize, call: &Value) -> ToolCall {
         id: id.map_or_else(|| format!("call_{index}"), str::to_owned),
         name: function["name"].as_str().unwrap_or_default().to_owned(),
         arguments: match &function["arguments"] {
-            Value::String(text) => text.clone(),
+            // Some encode it twice.
+            Value::String(text) => serde_json::from_str::<String>(text).unwrap_or_else(|_| text.clone()),
             Value::Null => String::new(),
             other => other.to_string(),
         },
@@ -85,13 +154,27 @@ fn tool_call(index: usize, call: &Value) -> ToolCall {
 }
 
 fn usage(usage: &Value) -> Option<Usage> {
+    let count = |names: [&str; 2]| names.iter().find_map(|name| tokens(&usage[name]));
     Some(Usage {
-        prompt: usage["prompt_tokens"].as_u64()?,
+        prompt: count(["prompt_tokens", "input_tokens"])?,
         // A reply of no tokens has no count with some vendors.
-        completion: usage["completion_tokens"].as_u64().unwrap_or(0),
-        cached: usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0),
+        completion: count(["completion_tokens", "output_tokens"]).unwrap_or(0),
+        cached: tokens(&usage["prompt_tokens_details"]["cached_tokens"]).unwrap_or(0),
         estimated: false,
     })
+}
+
+/// A count of tokens that can be meant, as a number or a text.
+fn tokens(count: &Value) -> Option<u64> {
+    let number = match count {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    let number = number.filter(|number| (0.0..=TOKENS_MAX).contains(number))?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it lies between 0 and TOKENS_MAX")]
+    let whole = number as u64;
+    Some(whole)
 }
 
 /// Tokens of so many characters, estimated at four characters each, rounded up.
@@ -122,8 +205,6 @@ fn inside_fence(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -151,7 +232,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_read_whatever_a_vendor_leaves_out() {
-        let end = |answer: Value| Completion::read(&answer).expect("a choice").end;
+        let end = |answer: Value| Completion::read(&answer, true).expect("a choice").end;
         let message = |text: Value| json!({"choices": [{"message": {"content": text}}]});
         for (answer, text) in [
             (message(json!("[]")), "[]"),
@@ -159,14 +240,14 @@ mod tests {
             (message(json!([{"type": "text", "text": "["}, {"type": "text", "text": "]"}])), "[]"),
             (json!({"choices": [{}]}), ""),
         ] {
-            let read = Completion::read(&answer).expect("a choice");
+            let read = Completion::read(&answer, true).expect("a choice");
             assert_eq!((read.text.as_str(), read.end, read.usage), (text, End::Stopped, None), "{answer}");
         }
         assert_eq!(end(json!({"choices": [{"finish_reason": "length"}]})), End::Length);
         assert!(matches!(end(json!({"choices": [{"finish_reason": "content_filter"}]})), End::Refused(_)));
         assert_eq!(end(json!({"choices": [{"message": {"refusal": "no"}}]})), End::Refused("no".into()));
         for answer in [json!({}), json!({"choices": []}), json!({"choices": {}}), json!([]), json!("x")] {
-            assert_eq!(Completion::read(&answer), None, "{answer}");
+            assert_eq!(Completion::read(&answer, true), None, "{answer}");
         }
     }
 
@@ -183,7 +264,7 @@ mod tests {
         let sent: Vec<_> = calls.iter().map(|(sent, _)| sent).collect();
         let answer =
             json!({"choices": [{"finish_reason": "tool_calls", "message": {"content": null, "tool_calls": sent}}]});
-        let read = Completion::read(&answer).expect("a choice");
+        let read = Completion::read(&answer, true).expect("a choice");
         assert_eq!((read.text.as_str(), read.end), ("", End::Stopped));
         for (call, (_, (id, name, arguments))) in read.calls.iter().zip(calls) {
             assert_eq!((call.id.as_str(), call.name.as_str(), call.arguments.as_str()), (id, name, arguments));
@@ -194,7 +275,7 @@ mod tests {
     fn token_counts_hold_what_the_provider_had_cached() {
         let answer = json!({"choices": [{}], "usage": {"prompt_tokens": 9, "completion_tokens": 2,
             "prompt_tokens_details": {"cached_tokens": 5}}});
-        let usage = Completion::read(&answer).expect("a choice").usage;
+        let usage = Completion::read(&answer, true).expect("a choice").usage;
         assert_eq!(usage, Some(Usage { prompt: 9, completion: 2, cached: 5, estimated: false }));
         assert_eq!([0, 1, 4, 5].map(estimate), [0, 1, 1, 2]);
     }

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use async_openai::types::chat::Role;
+use patchboard_kernel::mode::Interface;
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::Call;
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::reply::{Completion, ToolCall};
 use super::schema::{self, Level};
@@ -71,10 +73,18 @@ impl<'a> Task<'a> {
         Some((level, Ordered { value: schema, first }))
     }
 
+    /// Whether the reply is JSON.
+    pub(super) fn is_json(self) -> bool {
+        match self {
+            Self::Call(call) => call.shown.seat().interface != Interface::Message,
+            Self::Asked(_) => true,
+        }
+    }
+
     /// What is said first.
     pub(super) fn messages(self) -> Vec<Message<'a>> {
         let prompt = self.prompt();
-        let parts = [("system", &prompt.system), ("user", &prompt.user)];
+        let parts = [(Role::System, &prompt.system), (Role::User, &prompt.user)];
         let parts = parts.into_iter().filter(|(_, content)| !content.is_empty());
         parts.map(|(role, content)| Message::new(role, content.as_str())).collect()
     }
@@ -83,8 +93,10 @@ impl<'a> Task<'a> {
 #[derive(Serialize)]
 pub(super) struct Request<'a> {
     pub(super) model: &'a str,
-    pub(super) messages: &'a [Message<'a>],
+    pub(super) messages: Cow<'a, [Message<'a>]>,
     pub(super) stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,9 +109,9 @@ pub(super) struct Request<'a> {
     pub(super) tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) response_format: Option<ResponseFormat<'a>>,
-    /// What the form of the reply is of, and whose it is.
+    /// Whether the reply is held to a form.
     #[serde(skip)]
-    pub(super) form: Option<(Level, SeatKey)>,
+    pub(super) has_form: bool,
 }
 
 impl<'a> Request<'a> {
@@ -107,7 +119,7 @@ impl<'a> Request<'a> {
     pub(super) fn hold_to(&mut self, schema: Ordered<'a>, offered: &'a [Definition]) -> bool {
         if offered.is_empty() {
             let named = Named { name: "reply", strict: schema::is_strict(&schema.value), schema };
-            self.response_format = Some(ResponseFormat { r#type: "json_schema", json_schema: named });
+            self.response_format = Some(ResponseFormat { r#type: "json_schema", json_schema: Some(named) });
             return true;
         }
         if schema.value["type"] != "object" || offered.iter().any(|tool| tool.name == ANSWER) {
@@ -118,16 +130,58 @@ impl<'a> Request<'a> {
         true
     }
 
+    /// Asks for a reply that is some JSON object. Where tools are offered, that cannot be asked for.
+    pub(super) fn hold_to_an_object(&mut self) {
+        if !self.tools.is_empty() {
+            return;
+        }
+        self.response_format = Some(ResponseFormat { r#type: "json_object", json_schema: None });
+        // Servers demand that the messages say so, too.
+        if !self.messages.iter().any(|message| message.content.to_ascii_lowercase().contains("json"))
+            && let Some(last) = self.messages.to_mut().last_mut()
+        {
+            last.content.to_mut().push_str("\n\nReply with JSON.");
+        }
+    }
+
     /// Whether the reply can be given by a tool.
     pub(super) const fn takes_answers(&self) -> bool {
-        !self.tools.is_empty() && self.form.is_some()
+        !self.tools.is_empty() && self.has_form
+    }
+}
+
+/// What is to come with a stream.
+#[derive(Serialize)]
+pub(super) struct StreamOptions {
+    include_usage: bool,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self { include_usage: true }
+    }
+}
+
+/// The messages, with the system's as a part of the first of the user's where the server knows no system.
+pub(super) fn folded<'a>(messages: &'a [Message<'a>], is_folded: bool) -> Cow<'a, [Message<'a>]> {
+    match messages {
+        [system, rest @ ..] if is_folded && system.role == Role::System => {
+            let mut rest = rest.to_vec();
+            match rest.first_mut().filter(|first| first.role == Role::User) {
+                Some(first) => first.content = format!("{}\n\n{}", system.content, first.content).into(),
+                None => rest.insert(0, Message::new(Role::User, system.content.clone())),
+            }
+            Cow::Owned(rest)
+        }
+        _ => Cow::Borrowed(messages),
     }
 }
 
 #[derive(Serialize)]
 pub(super) struct ResponseFormat<'a> {
     r#type: &'static str,
-    json_schema: Named<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    json_schema: Option<Named<'a>>,
 }
 
 #[derive(Serialize)]
@@ -162,34 +216,45 @@ impl<'a> Tool<'a> {
 
 #[derive(Clone, Serialize)]
 pub(super) struct Message<'a> {
-    pub(super) role: &'static str,
+    pub(super) role: Role,
+    #[serde(serialize_with = "content")]
     pub(super) content: Cow<'a, str>,
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "calls")]
     pub(super) tool_calls: Vec<ToolCall>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<String>,
+    /// What a provider demands back.
+    #[serde(flatten)]
+    extra: Map<String, Value>,
 }
 
 impl<'a> Message<'a> {
-    pub(super) fn new(role: &'static str, content: impl Into<Cow<'a, str>>) -> Self {
-        Self { role, content: content.into(), tool_calls: Vec::new(), tool_call_id: None }
+    pub(super) fn new(role: Role, content: impl Into<Cow<'a, str>>) -> Self {
+        Self { role, content: content.into(), tool_calls: Vec::new(), tool_call_id: None, extra: Map::new() }
     }
 
     /// What a model has said.
     pub(super) fn said(completion: Completion) -> Self {
-        Self { tool_calls: completion.calls, ..Self::new("assistant", completion.text) }
+        Self { tool_calls: completion.calls, extra: completion.extra, ..Self::new(Role::Assistant, completion.text) }
     }
 
     /// What came of its call of a tool.
     pub(super) fn result(of: &ToolCall, text: String) -> Self {
-        Self { tool_call_id: Some(of.id.clone()), ..Self::new("tool", text) }
+        let text = if text.is_empty() { "(no output)".to_owned() } else { text };
+        Self { tool_call_id: Some(of.id.clone()), ..Self::new(Role::Tool, text) }
     }
 
     /// Its characters, as they are estimated.
     pub(super) fn chars(&self) -> usize {
         let calls = self.tool_calls.iter().map(|call| call.name.chars().count() + call.arguments.chars().count());
-        self.content.chars().count() + calls.sum::<usize>()
+        let extra = self.extra.values().filter_map(Value::as_str).map(|text| text.chars().count());
+        self.content.chars().count() + calls.sum::<usize>() + extra.sum::<usize>()
     }
+}
+
+/// Writes no content as `null`: some servers refuse an empty text beside calls of tools.
+fn content<S: Serializer>(content: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    if content.is_empty() { serializer.serialize_none() } else { serializer.serialize_str(content) }
 }
 
 fn calls<S: Serializer>(calls: &[ToolCall], serializer: S) -> Result<S::Ok, S::Error> {

@@ -38,6 +38,27 @@ const STRICT_KEYWORDS: [&str; 18] = [
     "maxItems",
     "const",
 ];
+
+/// Keywords that many engines for constrained decoding refuse.
+const REFUSED_KEYWORDS: [&str; 16] = [
+    "uniqueItems",
+    "pattern",
+    "format",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minProperties",
+    "maxProperties",
+    "propertyNames",
+    "patternProperties",
+];
+
 /// How deep objects may be nested for it.
 const STRICT_DEPTH_MAX: usize = 10;
 
@@ -89,6 +110,24 @@ fn with_all_operations(seat: &Worker) -> Worker {
     let everything =
         WriteGrant { path: "/**".to_owned(), ops: GrantOp::ALL.to_vec(), value: None, approval: None, condition: None };
     Worker { writes: vec![everything], ..seat.clone() }
+}
+
+/// Removes what many engines refuse from a schema, and writes `const` as an `enum` of one. Only lists and members of
+/// schemas are looked into: names of properties are no keywords.
+pub(super) fn plain(schema: &mut Value) {
+    let Some(members) = schema.as_object_mut() else { return };
+    members.retain(|keyword, _| !REFUSED_KEYWORDS.contains(&keyword.as_str()));
+    if let Some(value) = members.remove("const") {
+        members.insert("enum".to_owned(), json!([value]));
+    }
+    for (keyword, value) in members {
+        match (keyword.as_str(), value) {
+            ("properties" | "$defs" | "definitions", Value::Object(all)) => all.values_mut().for_each(plain),
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(all)) => all.iter_mut().for_each(plain),
+            ("items" | "additionalProperties" | "not", value) => plain(value),
+            _ => {}
+        }
+    }
 }
 
 /// Whether the whole of a schema lies in the part of JSON Schema that OpenAI's strict mode documents: an object at the
@@ -225,6 +264,16 @@ mod tests {
         assert_eq!(generic(&seat)["required"], json!(["patch"]));
         seat.patch.intent = Intent::Required;
         assert_eq!(generic(&seat)["required"], json!(["intent", "patch"]));
+    }
+
+    #[test]
+    fn a_plain_schema_keeps_names_that_look_like_keywords() {
+        let mut schema = json!({"properties": {"pattern": {"type": "string", "pattern": "a", "minLength": 1},
+            "op": {"const": "add"}}, "items": {"anyOf": [{"uniqueItems": true}]}, "maxItems": 3});
+        plain(&mut schema);
+        let expected =
+            json!({"properties": {"pattern": {"type": "string"}, "op": {"enum": ["add"]}}, "items": {"anyOf": [{}]}});
+        assert_eq!(schema, expected);
     }
 
     #[test]

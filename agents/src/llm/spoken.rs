@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::reply::ToolCall;
 
 /// What may stand around a use of a tool: tags and fences by these names, and signs.
-const AROUND: [&str; 4] = ["tool_call", "tool", "json", "function"];
+const AROUND: [&str; 5] = ["tool_call", "tool", "json", "function", "python_tag"];
 
 /// The use of one of these tools that a text consists of, if it is one.
 pub(super) fn spoken(text: &str, id: String, is_tool: impl Fn(&str) -> bool) -> Option<ToolCall> {
@@ -20,7 +20,7 @@ pub(super) fn spoken(text: &str, id: String, is_tool: impl Fn(&str) -> bool) -> 
     let doubled = inner.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
     let read = |text: &str| serde_json::from_str::<Map<String, Value>>(text).ok();
     let mut said = read(inner).or_else(|| read(doubled?))?;
-    let (name, arguments) = (said.remove("name")?, said.remove("arguments")?);
+    let (name, arguments) = (said.remove("name")?, said.remove("arguments").or_else(|| said.remove("parameters"))?);
     let name = name.as_str().filter(|name| is_tool(name))?.to_owned();
     // Some write the arguments as text, as the protocol has them.
     let arguments = match arguments {
@@ -52,6 +52,7 @@ mod tests {
             "<tool_call>\n{\"name\": \"view\", \"arguments\": {\"path\": \"a.py\"}}\n</tool_call>",
             "```json\n{\"arguments\": {\"path\": \"a.py\"}, \"name\": \"view\"}\n```\n\n\n",
             r#"<{{"name": "view", "arguments": {"path": "a.py"}}}>"#,
+            "<|python_tag|>{\"name\": \"view\", \"parameters\": {\"path\": \"a.py\"}}",
             r#"{"name": "view", "arguments": "{\"path\":\"a.py\"}"}"#,
         ] {
             assert_eq!(heard(text), view, "{text}");

@@ -1,8 +1,8 @@
 //! Requests to an endpoint: TLS, time limits, bounded bodies, and errors that keep what the server said.
 //!
-//! async-openai's own path is not used past its request types: it has no time limits, repeats requests as long as a
-//! server asks it to, forgets the status of errors whose body it does not expect, and writes bodies it cannot read into
-//! the log. [`connect`] replaces it with a service of our own. Repetition is the business of [`super`].
+//! Requests go through reqwest alone; of async-openai only types are used. Its own path has no time limits, repeats
+//! requests as long as a server asks it to, forgets the status of errors whose body it does not expect, and writes
+//! bodies it cannot read into the log. Repetition is the business of [`super`].
 //!
 //! TLS is rustls with ring as its provider. reqwest offers two ways without aws-lc: the platform's verifier or roots
 //! handed to it. The platform's is used (on Linux: the system's certificate files, or `SSL_CERT_FILE`), because
@@ -10,14 +10,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use async_openai::Client;
-use async_openai::error::OpenAIError;
-use async_openai::middleware::HttpRequestFactory;
-use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Response, StatusCode, Url, redirect};
-use secrecy::{ExposeSecret, SecretString};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::{Method, Request, Response, Url, redirect};
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 
+use super::stream::Assembly;
+use super::{envelope, reasons, waits};
 use crate::config::Model;
 
 /// Time to reach a server.
@@ -27,7 +27,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_MAX: usize = 4 * 1024 * 1024;
 
 /// The most bytes of an error that are read.
-const ERROR_MAX: usize = 4 * 1024;
+const ERROR_MAX: usize = 16 * 1024;
+
+/// Bytes of an unreadable answer that its error shows.
+const SHOWN_MAX: usize = 4 * 1024;
 
 /// Why there is no answer to read. Messages are as strangers wrote them.
 #[derive(Debug, thiserror::Error)]
@@ -36,16 +39,27 @@ pub enum HttpFailure {
     #[error("cannot connect: {0}")]
     Connect(String),
     /// The connection broke.
-    #[error("the connection broke: {0}")]
-    Broken(String),
-    /// An answer with another status than success.
-    #[error("{}", status_text(*.status, .body))]
+    #[error("the connection broke: {why}")]
+    Broken {
+        /// The error of the connection.
+        why: String,
+        /// Whether bytes of an answer had come.
+        came: bool,
+    },
+    /// The time of the call was over.
+    #[error("no answer in time")]
+    NoAnswer {
+        /// Whether bytes of an answer had come.
+        came: bool,
+    },
+    /// An answer with another status than success, or an error inside a successful one.
+    #[error("{}", reasons::status_text(*.status, .body))]
     Status {
-        /// The HTTP status.
+        /// The HTTP status, or the one that the error inside names.
         status: u16,
         /// How long the server asks to wait.
-        retry_after: Option<Duration>,
-        /// The body, at most 4 KiB of it.
+        wait: Option<Duration>,
+        /// The body, at most 16 KiB of it.
         body: String,
     },
     /// Success, with something else than an answer.
@@ -61,22 +75,7 @@ pub fn install_tls_provider() {
     }
 }
 
-/// A client for the model's endpoint.
-///
-/// # Errors
-/// What is wrong with the key, a header or the machine's certificates; without values that may be secret.
-pub fn connect(model: &Model, key: Option<&SecretString>) -> Result<Client<Endpoint>, String> {
-    let endpoint = Endpoint::new(model, key)?;
-    let http = client(&model.url)?;
-    let sender = http.clone();
-    let service = tower::service_fn(move |request: HttpRequestFactory| {
-        let http = sender.clone();
-        async move { exchange(&http, &request).await }
-    });
-    Ok(Client::build(http, endpoint).with_http_service(service))
-}
-
-/// What speaks HTTP to an endpoint.
+/// Builds the HTTP client for an address.
 pub(super) fn client(url: &str) -> Result<reqwest::Client, String> {
     install_tls_provider();
     let url = Url::parse(url).map_err(|error| format!("not an address: {error}"))?;
@@ -96,14 +95,17 @@ pub(super) fn client(url: &str) -> Result<reqwest::Client, String> {
     })
 }
 
-/// Where requests go and what proves who sends them.
-pub struct Endpoint {
+/// Address and headers of a model's requests.
+pub(super) struct Endpoint {
     base: String,
     headers: HeaderMap,
-    key: SecretString,
 }
 
 impl Endpoint {
+    /// Keeps what proves the sender.
+    ///
+    /// # Errors
+    /// The key or a header cannot be sent; without values that may be secret.
     pub(super) fn new(model: &Model, key: Option<&SecretString>) -> Result<Self, String> {
         let mut headers = HeaderMap::new();
         if let Some(key) = key {
@@ -118,75 +120,109 @@ impl Endpoint {
             let name = HeaderName::try_from(name).map_err(|_| format!("{name:?} is no name for a header"))?;
             headers.insert(name, value);
         }
-        Ok(Self { base: model.url.clone(), headers, key: key.cloned().unwrap_or_else(|| String::new().into()) })
+        Ok(Self { base: model.url.clone(), headers })
+    }
+
+    /// Builds a request with a JSON body.
+    ///
+    /// # Errors
+    /// The address cannot be sent to.
+    pub(super) fn post(&self, path: &str, body: Vec<u8>) -> Result<Request, HttpFailure> {
+        let url = Url::parse(&format!("{}{path}", self.base));
+        let url = url.map_err(|error| HttpFailure::Form(format!("not an address: {error}")))?;
+        let mut request = Request::new(Method::POST, url);
+        *request.headers_mut() = self.headers.clone();
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        *request.body_mut() = Some(body.into());
+        Ok(request)
     }
 }
 
-// Our own, because async-openai's reads the process's environment and panics at a key that no header may hold.
-impl async_openai::config::Config for Endpoint {
-    fn headers(&self) -> HeaderMap {
-        self.headers.clone()
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.base)
-    }
-
-    fn query(&self) -> Vec<(&str, &str)> {
-        Vec::new()
-    }
-
-    fn api_base(&self) -> &str {
-        &self.base
-    }
-
-    fn api_key(&self) -> &SecretString {
-        &self.key
-    }
-}
-
-/// Sends a request and checks the whole answer, so that nothing is left that async-openai could fail at.
-async fn exchange(http: &reqwest::Client, request: &HttpRequestFactory) -> Result<Response, OpenAIError> {
-    let request = request.build().await?;
-    let (bytes, _) = answer(http, request).await.map_err(|failure| OpenAIError::Boxed(Box::new(failure)))?;
-    Ok(Response::from(http::Response::new(bytes)))
-}
-
-/// Sends a request; the whole answer, as it came and as JSON.
-pub(super) async fn answer(http: &reqwest::Client, request: reqwest::Request) -> Result<(Vec<u8>, Value), HttpFailure> {
-    let response = http.execute(request).await.map_err(network_failure)?;
-    let status = response.status();
+/// Sends a request and reads the whole answer, one JSON value or a stream of events.
+///
+/// # Errors
+/// [`HttpFailure`].
+pub(super) async fn answer(http: &reqwest::Client, request: Request, deadline: Instant) -> Result<Value, HttpFailure> {
+    let response = timeout_at(deadline, http.execute(request)).await;
+    let response = response.map_err(|_| HttpFailure::NoAnswer { came: false })?;
+    let response = response.map_err(|error| network_failure(error, false))?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !status.is_success() {
-        let retry_after = retry_after(response.headers(), SystemTime::now());
-        let location =
-            response.headers().get(http::header::LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
-        let (bytes, _) = read(response, ERROR_MAX).await.unwrap_or_default();
-        let mut body = String::from_utf8_lossy(&bytes).into_owned();
-        if let Some(to) = location.filter(|_| status.is_redirection()) {
-            body = format!("it redirects to {to}; put that into the configuration");
+        let read = timeout_at(deadline, read(response, ERROR_MAX)).await;
+        let (bytes, _) = read.map(Result::unwrap_or_default).unwrap_or_default();
+        let bytes = envelope::inflate(bytes, Some(header(CONTENT_ENCODING)), ERROR_MAX).unwrap_or_default();
+        let mut body = envelope::text(&bytes, header(CONTENT_TYPE));
+        if status.is_redirection() && !header(LOCATION).is_empty() {
+            body = format!("it redirects to {}; put that into the configuration", header(LOCATION));
         }
-        return Err(HttpFailure::Status { status: status.as_u16(), retry_after, body });
+        let wait = waits::asked(&headers, &body, SystemTime::now());
+        return Err(HttpFailure::Status { status: status.as_u16(), wait, body });
     }
-    let (bytes, whole) = read(response, ANSWER_MAX).await.map_err(network_failure)?;
-    if !whole {
-        return Err(HttpFailure::Form(format!("the answer is longer than {ANSWER_MAX} bytes")));
-    }
-    let value: Value = serde_json::from_slice(&bytes).map_err(|error| {
-        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(ERROR_MAX)]).into_owned();
-        HttpFailure::Form(format!("the answer is not JSON ({error}): {}", readable(&start)))
-    })?;
-    if let (Some(error), None) = (value.get("error").filter(|error| !error.is_null()), value.get("choices")) {
-        // Gateways report a provider's failure so; the status is in the body, if anywhere.
-        let status = error["code"].as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400);
-        return Err(match status {
-            Some(status) => HttpFailure::Status { status, retry_after: None, body: value.to_string() },
-            None => HttpFailure::Form(format!("the answer is an error: {}", message(&value.to_string()))),
-        });
-    }
-    Ok((bytes, value))
+    let value = body(response, header(CONTENT_TYPE), header(CONTENT_ENCODING), deadline).await?;
+    let Some(status) = reasons::embedded(&value) else { return Ok(value) };
+    let body = value.to_string();
+    Err(match status {
+        Some(status) => HttpFailure::Status { status, wait: waits::asked(&headers, &body, SystemTime::now()), body },
+        None => HttpFailure::Form(format!("the answer is an error: {}", reasons::said(&body))),
+    })
 }
 
-/// The body up to `max` bytes, and whether that is all of it.
+/// Reads the body of a successful answer. One that is complete is taken even if its connection breaks behind it.
+async fn body(mut response: Response, kind: &str, encoding: &str, deadline: Instant) -> Result<Value, HttpFailure> {
+    let mut stream = kind.to_ascii_lowercase().contains("text/event-stream").then(Assembly::default);
+    let mut bytes = Vec::new();
+    let mut came = false;
+    let ended = loop {
+        let chunk = match timeout_at(deadline, response.chunk()).await {
+            Err(_) => break Some(HttpFailure::NoAnswer { came }),
+            Ok(Err(error)) => break Some(network_failure(error, came)),
+            Ok(Ok(None)) => break None,
+            Ok(Ok(Some(chunk))) => chunk,
+        };
+        came |= !chunk.is_empty();
+        // A compressed stream is read as a whole.
+        let is_plain = !bytes.is_empty() || !chunk.starts_with(&[0x1f, 0x8b]);
+        match &mut stream {
+            Some(stream) if is_plain && bytes.is_empty() => {
+                if stream.feed(&chunk).map_err(HttpFailure::Form)? {
+                    break None;
+                }
+            }
+            _ if bytes.len() + chunk.len() > ANSWER_MAX => {
+                return Err(HttpFailure::Form(format!("the answer is longer than {ANSWER_MAX} bytes")));
+            }
+            _ => bytes.extend_from_slice(&chunk),
+        }
+    };
+    if !bytes.is_empty() {
+        match envelope::inflate(bytes, Some(encoding), ANSWER_MAX) {
+            Ok(plain) => bytes = plain,
+            Err(why) => return Err(ended.unwrap_or(HttpFailure::Form(why))),
+        }
+        if stream.is_some() || Assembly::is_stream(&bytes) {
+            let mut whole = Assembly::default();
+            whole.feed(&bytes).map_err(HttpFailure::Form)?;
+            stream = Some(whole);
+        }
+    }
+    match (stream, ended) {
+        (Some(stream), Some(failure)) if !stream.is_finished() => Err(failure),
+        (Some(stream), _) => {
+            let broken = |why| if came { HttpFailure::Broken { why, came } } else { HttpFailure::Form(why) };
+            stream.finish().map_err(broken)
+        }
+        (None, ended) => {
+            let text = envelope::text(&bytes, kind);
+            envelope::json(&text).map_err(|error| {
+                let shown = reasons::said(&text[..text.floor_char_boundary(SHOWN_MAX)]);
+                ended.unwrap_or_else(|| HttpFailure::Form(format!("the answer is not JSON ({error}): {shown}")))
+            })
+        }
+    }
+}
+
+/// Reads a body up to `max` bytes; returns whether that is all of it.
 pub(super) async fn read(mut response: Response, max: usize) -> Result<(Vec<u8>, bool), reqwest::Error> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -200,13 +236,13 @@ pub(super) async fn read(mut response: Response, max: usize) -> Result<(Vec<u8>,
     Ok((bytes, true))
 }
 
-fn network_failure(error: reqwest::Error) -> HttpFailure {
+fn network_failure(error: reqwest::Error, came: bool) -> HttpFailure {
     let connect = error.is_connect();
-    let text = chain(&error.without_url());
-    if connect { HttpFailure::Connect(text) } else { HttpFailure::Broken(text) }
+    let why = chain(&error.without_url());
+    if connect { HttpFailure::Connect(why) } else { HttpFailure::Broken { why, came } }
 }
 
-/// An error with its causes, which reqwest's own text leaves out.
+/// Formats an error with its causes, which reqwest's own text leaves out.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -221,63 +257,9 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// How long a server asks to wait: `retry-after-ms`, or `Retry-After` in seconds or as a date (RFC 9110, 10.2.3).
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
-    let number = |text: &str| text.parse::<f64>().ok();
-    if let Some(ms) = text("retry-after-ms").and_then(number) {
-        return Duration::try_from_secs_f64(ms / 1000.0).ok();
-    }
-    let value = text("retry-after")?;
-    if let Some(secs) = number(value) {
-        return Duration::try_from_secs_f64(secs).ok();
-    }
-    let then = SystemTime::from(jiff::fmt::rfc2822::parse(value).ok()?.timestamp());
-    Some(then.duration_since(now).unwrap_or(Duration::ZERO))
-}
-
 fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-fn status_text(status: u16, body: &str) -> String {
-    let name = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("status");
-    match message(body) {
-        text if text.is_empty() => format!("{status} {name}"),
-        text => format!("{status} {name}: {text}"),
-    }
-}
-
-/// What a provider's error says, wherever it says it.
-fn message(body: &str) -> String {
-    let value: Value = serde_json::from_str(body).unwrap_or_default();
-    let places = ["/error/message", "/error", "/message", "/detail", "/0/error/message"];
-    match places.iter().find_map(|place| value.pointer(place)?.as_str()) {
-        Some(text) => text.to_owned(),
-        None => readable(body),
-    }
-}
-
-/// Text without HTML tags, for error pages of proxies.
-fn readable(text: &str) -> String {
-    if !text.trim_start().starts_with('<') {
-        return text.to_owned();
-    }
-    let mut inside = false;
-    text.chars()
-        .filter_map(|c| match c {
-            '<' => {
-                inside = true;
-                Some(' ')
-            }
-            '>' => {
-                inside = false;
-                None
-            }
-            c => (!inside).then_some(c),
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -285,47 +267,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_read_in_all_three_notations() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        for (name, value, expected) in [
-            ("retry-after", "3", Some(Duration::from_secs(3))),
-            ("retry-after", " 0.5", Some(Duration::from_millis(500))),
-            ("retry-after-ms", "20", Some(Duration::from_millis(20))),
-            ("retry-after", "Sun, 06 Nov 1994 08:49:47 GMT", Some(Duration::from_secs(10))),
-            ("retry-after", "Sun, 06 Nov 1994 08:49:27 GMT", Some(Duration::ZERO)),
-            ("retry-after", "-1", None),
-            ("retry-after", "1e400", None),
-            ("retry-after", "NaN", None),
-            ("retry-after", "soon", None),
-            ("x", "3", None),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(name, HeaderValue::from_static(value));
-            assert_eq!(retry_after(&headers, now), expected, "{name}: {value}");
-        }
-    }
-
-    #[test]
-    fn what_a_provider_says_is_found_in_every_usual_form() {
-        for (body, expected) in [
-            (r#"{"error": {"message": "m", "code": 429}}"#, "m"),
-            (r#"{"error": "m"}"#, "m"),
-            (r#"{"object": "error", "message": "m"}"#, "m"),
-            (r#"{"detail": "m"}"#, "m"),
-            (r#"[{"error": {"message": "m"}}]"#, "m"),
-            ("plain", "plain"),
-            (r#"{"other": 1}"#, r#"{"other": 1}"#),
-        ] {
-            assert_eq!(message(body), expected, "{body}");
-        }
-        let page = crate::one_line(&message("<html><h1>502</h1>Bad</html>"), 300);
-        assert_eq!(page, "502 Bad");
-    }
-
-    #[test]
     fn a_key_that_no_header_may_hold_is_an_error_without_the_key() {
         let key = SecretString::from("sk-hush\nhush");
-        let error = connect(&Model::new("http://localhost:1", "m"), Some(&key)).err().expect("refused");
+        let error = Endpoint::new(&Model::new("http://localhost:1", "m"), Some(&key)).err().expect("refused");
         assert!(!error.contains("hush"), "{error}");
     }
 
@@ -335,7 +279,7 @@ mod tests {
         install_tls_provider();
         assert!(rustls::crypto::CryptoProvider::get_default().is_some());
         // Loads the system's certificates; says so if there are none, and never panics.
-        if let Err(error) = connect(&Model::new("https://localhost:1", "m"), None) {
+        if let Err(error) = client("https://localhost:1") {
             assert!(error.contains("CA certificates"), "{error}");
         }
     }

@@ -7,6 +7,7 @@
 //! tools give way to [`SHOWN_EARLIER`], enough of them at once that this happens seldom. A tool is told how much room there
 //! is for its result, a quarter of the context, and a half for all that one answer asks for; it gives no more.
 
+use async_openai::types::chat::Role;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
@@ -45,6 +46,9 @@ impl Chat {
             let offered = if left == 0 { &[][..] } else { &definitions[..] };
             let Said { mut completion, takes_answers } = self.ask(task, &talk.messages, offered, deadline).await?;
             let usage = completion.usage;
+            for call in &mut completion.calls {
+                unprefix(call, &definitions);
+            }
             if left > 0 && completion.calls.is_empty() {
                 let is_offered =
                     |name: &str| definitions.iter().any(|tool| tool.name == name) || (takes_answers && name == ANSWER);
@@ -75,7 +79,7 @@ impl Chat {
                 talk.result(used, text);
             }
             if left == 1 {
-                talk.messages.push(Message::new("user", LAST));
+                talk.messages.push(Message::new(Role::User, LAST));
             }
             talk.make_room();
             let asking = timeout_at(deadline, tools.go_on(usage, talk.needed())).await;
@@ -159,12 +163,22 @@ impl<'a> Talk<'a> {
 
 /// Leaves of a message that tools have to do with what is needed to follow the talk.
 fn shorten(message: &mut Message<'_>) {
-    if message.role == "tool" && message.content.len() > SHOWN_EARLIER.len() {
+    if message.role == Role::Tool && message.content.len() > SHOWN_EARLIER.len() {
         message.content = SHOWN_EARLIER.into();
     }
     for call in message.tool_calls.iter_mut().filter(|call| call.arguments.len() > SHOWN_EARLIER.len()) {
         // A server reads them as an object.
         "{}".clone_into(&mut call.arguments);
+    }
+}
+
+/// Takes off what some models write before a tool's name, such as `functions.`.
+fn unprefix(call: &mut ToolCall, definitions: &[Definition]) {
+    let is_tool = |name: &str| name == ANSWER || definitions.iter().any(|tool| tool.name == name);
+    if let Some((_, name)) = call.name.rsplit_once(['.', ':', '/']).filter(|(_, name)| is_tool(name))
+        && !is_tool(&call.name)
+    {
+        call.name = name.to_owned();
     }
 }
 
@@ -218,14 +232,20 @@ mod tests {
     use super::*;
 
     fn talk(context: usize) -> Talk<'static> {
-        let messages = vec![Message::new("system", "s".repeat(40)), Message::new("user", "u".repeat(40))];
+        let messages = vec![Message::new(Role::System, "s".repeat(40)), Message::new(Role::User, "u".repeat(40))];
         Talk { messages, tools: 20, reply_tokens: 10, context }
     }
 
     fn round(talk: &mut Talk<'_>, id: usize, chars: usize) {
         let call = ToolCall { id: format!("c{id}"), name: "view".into(), arguments: "{}".into() };
         let calls = vec![call.clone()];
-        talk.said(Completion { text: String::new(), calls, end: super::super::reply::End::Stopped, usage: None });
+        talk.said(Completion {
+            text: String::new(),
+            calls,
+            end: super::super::reply::End::Stopped,
+            extra: serde_json::Map::new(),
+            usage: None,
+        });
         talk.result(&call, "r".repeat(chars));
     }
 
@@ -247,7 +267,7 @@ mod tests {
         }
         talk.make_room();
         let results = |talk: &Talk<'_>| -> Vec<usize> {
-            talk.messages.iter().filter(|one| one.role == "tool").map(|one| one.content.len()).collect()
+            talk.messages.iter().filter(|one| one.role == Role::Tool).map(|one| one.content.len()).collect()
         };
         assert_eq!(results(&talk), [200; 5]);
         round(&mut talk, 5, 200);

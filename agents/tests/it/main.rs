@@ -17,6 +17,7 @@ mod lease;
 mod live;
 mod llm;
 mod programs;
+mod providers;
 mod reading;
 mod roles;
 mod seats;

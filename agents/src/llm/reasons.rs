@@ -1,0 +1,200 @@
+//! Reads why a provider did not answer, wherever its error says so.
+
+use reqwest::StatusCode;
+use serde_json::Value;
+
+/// Bytes of a foreign text that are looked at.
+const TEXT_MAX: usize = 8 * 1024;
+
+/// An error in words of one line: its status and what the provider says.
+pub(super) fn status_text(status: u16, body: &str) -> String {
+    let name = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("status");
+    match said(body).trim() {
+        "" => format!("{status} {name}"),
+        text => format!("{status} {name}: {text}"),
+    }
+}
+
+/// The message of an error body, with that of the server behind a gateway.
+pub(super) fn said(body: &str) -> String {
+    let value: Value = serde_json::from_str(body).unwrap_or_default();
+    let value = match value.as_array().and_then(|all| all.first()) {
+        Some(first) => first,
+        None => &value,
+    };
+    let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
+    let main = ["message", "detail", "error_description", "title", "error", "msg", "type", "code"];
+    let main = error.as_str().map(str::to_owned).or_else(|| main.iter().find_map(|name| words(error.get(name)?)));
+    let main = main.or_else(|| ["message", "detail"].iter().find_map(|name| words(value.get(name)?)));
+    let Some(mut text) = main else { return readable(body) };
+    // What the provider behind a gateway said.
+    let raw = error.pointer("/metadata/raw").and_then(|raw| match raw {
+        Value::String(raw) => Some(said(raw)),
+        Value::Object(_) => Some(said(&raw.to_string())),
+        _ => None,
+    });
+    for more in raw.into_iter().chain(error.get("code").and_then(Value::as_str).map(str::to_owned)) {
+        if !more.is_empty() && !text.contains(&more) {
+            text.push_str(&format!(" ({more})"));
+        }
+    }
+    readable(&text)
+}
+
+/// A member as words: a text, or the messages of a list of errors.
+fn words(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if !text.is_empty() => Some(text.clone()),
+        Value::Array(items) => {
+            let all: Vec<&str> =
+                items.iter().filter_map(|item| item.get("msg").or(item.get("message"))?.as_str()).collect();
+            (!all.is_empty()).then(|| all.join("; "))
+        }
+        Value::Object(members) => words(members.get("message")?),
+        _ => None,
+    }
+}
+
+/// The status that an error inside a successful answer has, if the answer is one.
+///
+/// An error counts where there is no choice beside it, or where it is the first choice's.
+pub(super) fn embedded(answer: &Value) -> Option<Option<u16>> {
+    let choices = answer.get("choices").filter(|choices| !choices.is_null());
+    let is_empty = choices.is_none_or(|choices| choices.as_array().is_some_and(Vec::is_empty));
+    let choice = choices.and_then(|choices| choices.get(0));
+    let inner = choice.and_then(|choice| choice.get("error")).filter(|error| !error.is_null());
+    let outer = answer.get("error").filter(|error| !error.is_null() && **error != false);
+    let is_error = answer["object"] == "error" || answer["type"] == "error";
+    let error = match (inner, outer) {
+        (Some(error), _) => error,
+        (None, Some(error)) if is_empty => error,
+        (None, None)
+            if is_empty && (is_error || choices.is_none() && answer.get("message").is_some_and(Value::is_string)) =>
+        {
+            answer
+        }
+        _ if choice.is_some_and(|choice| choice["finish_reason"] == "insufficient_system_resource") => {
+            return Some(Some(503));
+        }
+        _ => return None,
+    };
+    let number = |value: &Value| match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    let places = ["code", "status", "status_code", "http_status"];
+    let status = places.iter().filter_map(|name| number(error.get(name)?)).find(|code| (400..600).contains(code));
+    let status = status.and_then(|code| u16::try_from(code).ok()).or_else(|| by_words(&error.to_string()));
+    Some(status)
+}
+
+/// The status that the words of an error without one mean.
+fn by_words(error: &str) -> Option<u16> {
+    let error = error.to_ascii_lowercase();
+    let names = |words: &[&str]| words.iter().any(|word| error.contains(word));
+    if names(&["insufficient_quota"]) {
+        Some(402)
+    } else if names(&["rate_limit", "rate limit", "ratelimit", "too many requests", "resource_exhausted"]) {
+        Some(429)
+    } else if names(&["overloaded", "unavailable", "capacity", "try again", "busy", "loading"]) {
+        Some(503)
+    } else {
+        None
+    }
+}
+
+/// Text without markup, for error pages of proxies: the title, and the text of the body.
+fn readable(text: &str) -> String {
+    let text = &text[..text.floor_char_boundary(TEXT_MAX)];
+    let lower = text.to_ascii_lowercase();
+    if !lower.trim_start().starts_with('<') {
+        return text.to_owned();
+    }
+    let (mut words, mut at) = (String::new(), 0);
+    while at < text.len() {
+        let Some(open) = text[at..].find('<').map(|open| at + open) else {
+            words.push_str(&text[at..]);
+            break;
+        };
+        words.push_str(&text[at..open]);
+        words.push(' ');
+        // The text of these elements is for no reader.
+        let silent =
+            ["script", "style", "svg", "noscript"].into_iter().find(|name| lower[open + 1..].starts_with(name));
+        let from = match silent.and_then(|name| lower[open..].find(&format!("</{name}"))) {
+            Some(end) => open + end,
+            None => open,
+        };
+        at = text[from..].find('>').map_or(text.len(), |end| from + end + 1);
+    }
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    // nginx and others say the same in the title and in the body.
+    let half = words.len() / 2;
+    match (words.get(..half), words.get(half..)) {
+        (Some(first), Some(second)) if !first.is_empty() && first.trim() == second.trim() => first.trim().to_owned(),
+        _ => words,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_provider_says_is_found_in_every_usual_form() {
+        for (body, expected) in [
+            (r#"{"error": {"message": "m", "code": 429}}"#, "m"),
+            (r#"{"error": {"message": "m", "code": "bad_model"}}"#, "m (bad_model)"),
+            (r#"{"error": {"code": "insufficient_quota"}}"#, "insufficient_quota"),
+            (r#"{"error": "m"}"#, "m"),
+            (r#"{"object": "error", "message": "m"}"#, "m"),
+            (r#"{"detail": "m"}"#, "m"),
+            (r#"{"detail": [{"loc": ["body"], "msg": "one"}, {"msg": "two"}]}"#, "one; two"),
+            (r#"[{"error": {"message": "m"}}]"#, "m"),
+            (
+                r#"{"error": {"message": "Provider returned error", "metadata": {"raw": "{\"error\":{\"message\":\"why\"}}"}}}"#,
+                "Provider returned error (why)",
+            ),
+            ("plain", "plain"),
+            (r#"{"other": 1}"#, r#"{"other": 1}"#),
+            (
+                "<html><head><title>502 Bad</title><style>b{}</style></head><body>Down<script>1</script></body></html>",
+                "502 Bad Down",
+            ),
+            ("<html><title>503 Busy</title><h1>503 Busy</h1></html>", "503 Busy"),
+        ] {
+            assert_eq!(said(body).trim(), expected, "{body}");
+        }
+        assert_eq!(status_text(529, ""), "529 status");
+    }
+
+    #[test]
+    fn an_error_inside_a_success_has_the_status_that_it_names() {
+        for (answer, expected) in [
+            (json!({"choices": [{"message": {"content": "x"}}], "error": null}), None),
+            (json!({"choices": [{"message": {"content": "x"}}], "error": {"message": "late"}}), None),
+            (json!({"choices": []}), None),
+            (json!({"error": {"code": "429", "message": "busy"}}), Some(Some(429))),
+            (json!({"choices": [], "error": {"code": 429}}), Some(Some(429))),
+            (json!({"choices": null, "object": "error", "message": "died", "code": 500}), Some(Some(500))),
+            (json!({"choices": [{"error": {"code": 502, "message": "m"}, "finish_reason": "error"}]}), Some(Some(502))),
+            (json!({"error": {"type": "overloaded_error", "message": "m"}}), Some(Some(503))),
+            (json!({"error": {"message": "strange"}}), Some(None)),
+            (json!({"message": "what"}), Some(None)),
+        ] {
+            assert_eq!(embedded(&answer), expected, "{answer}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_page_makes_it_panic(text in "(<|>|/|script|style|é|\\PC| ){0,30}") {
+            drop(said(&format!("<{text}")));
+            drop(said(&text));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Reads how long a provider asks to wait, from the headers and the body of its answer.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::HeaderMap;
+use serde_json::Value;
+
+/// The longest wait that is believed.
+const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Seconds since the epoch above which a number of seconds is a point in time.
+const EPOCH_MIN: f64 = 1_000_000_000.0;
+
+/// The wait that an answer asks for: `Retry-After`, `retry-after-ms`, the reset of an exhausted limit, then the body.
+pub(super) fn asked(headers: &HeaderMap, body: &str, now: SystemTime) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let after = text("retry-after").and_then(|value| after(value, now));
+    let wait = after
+        .or_else(|| Duration::try_from_secs_f64(text("retry-after-ms")?.parse::<f64>().ok()? / 1000.0).ok())
+        .or_else(|| reset(headers, now))
+        .or_else(|| in_body(body));
+    wait.map(|wait| wait.min(WAIT_MAX))
+}
+
+/// `Retry-After`: seconds, fractions of them, or a date (RFC 9110, 10.2.3).
+fn after(value: &str, now: SystemTime) -> Option<Duration> {
+    if let Some(wait) = span(value, now) {
+        return Some(wait);
+    }
+    let then = SystemTime::from(jiff::fmt::rfc2822::parse(value).ok()?.timestamp());
+    Some(then.duration_since(now).unwrap_or(Duration::ZERO))
+}
+
+/// The largest reset of the limits whose remainder is zero, else the largest of all.
+fn reset(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let resets = headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str();
+        if !name.contains("ratelimit") {
+            return None;
+        }
+        let at = name.find("reset")?;
+        let value = value.to_str().ok()?.trim();
+        let wait = span(value, now).or_else(|| {
+            let then = SystemTime::from(value.parse::<jiff::Timestamp>().ok()?);
+            Some(then.duration_since(now).unwrap_or(Duration::ZERO))
+        })?;
+        // The same name with `remaining` in place of `reset`.
+        let remaining = format!("{}remaining{}", &name[..at], &name[at + "reset".len()..]);
+        let is_exhausted =
+            headers.get(remaining).is_some_and(|left| left.to_str().is_ok_and(|left| left.trim() == "0"));
+        Some((is_exhausted, wait))
+    });
+    resets.max().map(|(_, wait)| wait)
+}
+
+/// The wait that a body names: Google's `retryDelay`, an estimate of loading time, or words.
+fn in_body(body: &str) -> Option<Duration> {
+    let value: Value = serde_json::from_str(body).unwrap_or_default();
+    if let Some(delay) = find(&value, "retryDelay", 0).and_then(|delay| units(delay.as_str()?)) {
+        return Some(delay);
+    }
+    for name in ["retry_after", "retry_after_seconds", "estimated_time"] {
+        let seconds = find(&value, name, 0).and_then(Value::as_f64);
+        if let Some(wait) = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+            return Some(wait);
+        }
+    }
+    let words = body.to_ascii_lowercase();
+    ["try again in ", "retry in ", "retry after ", "wait ", "available in "].iter().find_map(|lead| {
+        let rest = &words[words.find(lead)? + lead.len()..];
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | ' ')).unwrap_or(rest.len());
+        units(rest[..end].trim_end_matches(['.', ' ']))
+    })
+}
+
+/// The first member of this name, at most eight levels deep.
+fn find<'v>(value: &'v Value, name: &str, depth: u32) -> Option<&'v Value> {
+    if depth > 8 {
+        return None;
+    }
+    match value {
+        Value::Object(members) => {
+            members.get(name).or_else(|| members.values().find_map(|member| find(member, name, depth + 1)))
+        }
+        Value::Array(items) => items.iter().find_map(|item| find(item, name, depth + 1)),
+        _ => None,
+    }
+}
+
+/// A time span: a number of seconds, a point in time as seconds or milliseconds since the epoch, or numbers with units.
+fn span(text: &str, now: SystemTime) -> Option<Duration> {
+    let Ok(number) = text.parse::<f64>() else { return units(text) };
+    if number < EPOCH_MIN {
+        return Duration::try_from_secs_f64(number).ok();
+    }
+    let seconds = if number < EPOCH_MIN * 1000.0 { number } else { number / 1000.0 };
+    let then = SystemTime::UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?)?;
+    Some(then.duration_since(now).unwrap_or(Duration::ZERO))
+}
+
+/// Numbers with units, one after the other: `1m30s`, `200ms`, `6.2 seconds`. Ends before the first word that is none.
+fn units(text: &str) -> Option<Duration> {
+    let (mut total, mut rest) = (None, text.trim());
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (Ok(number), after) = (rest[..digits].trim_end_matches('.').parse::<f64>(), rest[digits..].trim_start())
+        else {
+            break;
+        };
+        let letters = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
+        let seconds = match after[..letters].to_ascii_lowercase().as_str() {
+            "ns" => 1e-9,
+            "us" => 1e-6,
+            "ms" | "millisecond" | "milliseconds" => 1e-3,
+            "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+            "h" | "hour" | "hours" => 3600.0,
+            "d" | "day" | "days" => 86_400.0,
+            _ => break,
+        };
+        let part = Duration::try_from_secs_f64(number * seconds).ok()?;
+        total = Some(total.unwrap_or(Duration::ZERO).checked_add(part)?);
+        rest = after[letters..].trim_start();
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn wait(headers: &[(&'static str, &'static str)], body: &str) -> Option<u128> {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let headers =
+            headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        asked(&headers.collect(), body, now).map(|wait| wait.as_millis())
+    }
+
+    #[test]
+    fn a_wait_is_read_from_every_header_in_its_order() {
+        for (headers, expected) in [
+            (&[("retry-after", "3"), ("retry-after-ms", "20")][..], Some(3_000)),
+            (&[("retry-after", " 0.5")], Some(500)),
+            (&[("retry-after", "3600")], Some(3_600_000)),
+            (&[("retry-after", "soon"), ("retry-after-ms", "20")], Some(20)),
+            (&[("retry-after", "Tue, 14 Nov 2023 22:13:30 GMT")], Some(10_000)),
+            (&[("retry-after", "Tue, 14 Nov 2023 22:13:10 GMT")], Some(0)),
+            (&[("retry-after", "1700000007")], Some(7_000)),
+            (&[("retry-after", "-1")], None),
+            (&[("retry-after", "1e400")], None),
+            (&[("retry-after", "NaN")], None),
+            (&[("retry-after", "999999999")], Some(86_400_000)),
+            (&[("x", "3")], None),
+            (&[("x-ratelimit-reset-requests", "2s"), ("x-ratelimit-reset-tokens", "6m0s")], Some(360_000)),
+            (
+                &[
+                    ("x-ratelimit-reset-requests", "2s"),
+                    ("x-ratelimit-remaining-requests", "0"),
+                    ("x-ratelimit-reset-tokens", "6m0s"),
+                    ("x-ratelimit-remaining-tokens", "9"),
+                ],
+                Some(2_000),
+            ),
+            (&[("x-ratelimit-reset", "1700000004000")], Some(4_000)),
+            (&[("x-ratelimit-reset-requests", "1.5")], Some(1_500)),
+            (&[("anthropic-ratelimit-tokens-reset", "2023-11-14T22:13:25Z")], Some(5_000)),
+            (&[("ratelimit-reset", "8")], Some(8_000)),
+        ] {
+            assert_eq!(wait(headers, ""), expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_read_from_the_words_of_a_body() {
+        for (body, expected) in [
+            ("Rate limit reached: Limit 10000. Please try again in 6.2s.", Some(6_200)),
+            ("try again in 1m30s", Some(90_000)),
+            ("Try again in 200ms. Visit us", Some(200)),
+            ("Please retry after 12 seconds or so", Some(12_000)),
+            ("please wait a while", None),
+            ("try again in a 3", None),
+            (r#"{"error": {"details": [{"@type": "x.RetryInfo", "retryDelay": "13.5s"}]}}"#, Some(13_500)),
+            (r#"{"error": "loading", "estimated_time": 20.5}"#, Some(20_500)),
+            ("", None),
+        ] {
+            assert_eq!(wait(&[], body), expected, "{body}");
+        }
+        assert_eq!(wait(&[("retry-after", "1")], "try again in 6s"), Some(1_000));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "([0-9.]{0,5}(s|ms|h|m|d|é| |try again in |wait |\\PC)){0,6}") {
+            drop(in_body(&text));
+            drop(span(&text, SystemTime::UNIX_EPOCH));
+        }
+    }
+}
