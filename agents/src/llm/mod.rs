@@ -2,22 +2,22 @@
 //!
 //! Owns one attempt: the request, and what the outcome is called. A board's call is sent once: what a provider did not
 //! take is reported with a [`Deferral`], and the board waits. Others have nobody else who waits: their requests are
-//! repeated ([`again`]). The waits grow with jitter; a wait that the server asks for is obeyed if it ends before the
+//! repeated (`again`). The waits grow with jitter; a wait that the server asks for is obeyed if it ends before the
 //! call's time does, else the attempt ends at once. Does not decide about further attempts: the kernel does.
 //!
-//! A request that a server refuses is sent in plainer ways ([`ladder`]). What was found is remembered as long as the
+//! A request that a server refuses is sent in plainer ways (`ladder`). What was found is remembered as long as the
 //! process lives: a form up to the generic one for its seat, as those of others may be simpler; all else for the model.
 //!
 //! A model that has tools is asked more than once in an attempt ([`Chat::work`]).
 //!
 //! * [`schema`]: the form that replies are held to.
 //! * [`reply`]: reading answers.
-//! * [`unwrap`]: what stands around the JSON text of a reply.
-//! * [`envelope`]: bodies of answers, as servers encode them.
-//! * [`ladder`]: what to send instead of a refused request.
-//! * [`stream`]: answers that come as events.
-//! * [`reasons`]: why a provider did not answer.
-//! * [`waits`]: how long it asks to wait.
+//! * `unwrap`: what stands around the JSON text of a reply.
+//! * `envelope`: bodies of answers, as servers encode them.
+//! * `ladder`: what to send instead of a refused request.
+//! * `stream`: answers that come as events.
+//! * `reasons`: why a provider did not answer.
+//! * `waits`: how long it asks to wait.
 //! * [`embeddings`]: texts as directions, from another endpoint.
 //! * [`probe`]: whether a server is there.
 //! * [`transport`]: requests, TLS, time limits.

@@ -1,7 +1,7 @@
 //! What a chat endpoint sends back, read with tolerance for what vendors leave out or add.
 //!
 //! Owns: where in the answer the text, the reason for its end and the token counts are. The wrapping around a text is
-//! taken off by [`super::unwrap`]. The kernel reads the text strictly.
+//! taken off by `super::unwrap`. The kernel reads the text strictly.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
