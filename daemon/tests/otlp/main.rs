@@ -148,7 +148,8 @@ fn a_collector_sees_agents_and_models_under_the_names_of_the_conventions() {
 fn a_failed_call_is_an_error_with_its_code() {
     let (url, received) = collector();
     let endpoint = Endpoint::new(vec![
-        Act::Say(400, "", r#"{"error": {"message": "no"}}"#.into()),
+        // What a filter refuses is refused in any form.
+        Act::complete("", "content_filter", serde_json::json!({"prompt_tokens": 1, "completion_tokens": 1})),
         Act::answer(r#"[{"op":"add","path":"/answer","value":"a"}]"#, 1, 1),
     ]);
     let directory = tempfile::tempdir().expect("a directory can be made");
