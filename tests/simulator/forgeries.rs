@@ -37,6 +37,7 @@ fn a_decision_that_was_changed_and_chained_anew_is_named() {
                     | K::Answer
                     | K::Late
                     | K::Redacted
+                    | K::Retried
             )
         })
         .collect();

@@ -184,7 +184,8 @@ impl Called {
         let blueprint: Blueprint = serde_json::from_value(blueprint).expect("it is still one");
         let freshness = blueprint.workers.values().map(|worker| worker.freshness);
         assert!(freshness.into_iter().all(|freshness| freshness == Freshness::Reads), "the usual one");
-        let (board, first) = Board::create(genesis(blueprint), &Own).expect("the request fits");
+        let (mut board, mut first) = Board::create(genesis(blueprint), &Own).expect("the request fits");
+        board.admit(Timestamp(0), &mut first, &mut admission::open);
         let (mut invariants, mut model) = (Invariants::new(SEED, &board), Model::new(SEED, &board, Timestamp(0)));
         invariants.after_step(None, &first, &board);
         model.after_step(None, &first, &board);

@@ -125,7 +125,10 @@ fn boards_of_the_present_format_can_be_kept_and_are_what_was_played() {
         expected_of(&golden).unwrap_or_else(|why| panic!("{}: {why}", golden.name));
     }
     ends_differ(&facts);
-    assert_eq!(kinds(made.path()), Kind::ALL.iter().map(|kind| kind.to_string()).collect(), "records of all kinds");
+    // No board waits for a provider yet, and none is retried: those are played before this format is kept.
+    let is_due = |kind: &&Kind| !matches!(kind, Kind::Deferred | Kind::Retried);
+    let due: BTreeSet<String> = Kind::ALL.iter().filter(is_due).map(|kind| kind.to_string()).collect();
+    assert_eq!(kinds(made.path()), due, "records of all kinds");
     if std::env::var_os(WRITE).is_some() {
         keep(made.path());
     }
