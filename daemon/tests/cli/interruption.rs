@@ -416,10 +416,10 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
 }
 
 #[test]
-fn a_retry_that_nobody_answers_is_charged_as_one() {
+fn a_retry_whose_answer_breaks_off_is_charged_as_one() {
     let sandbox = Sandbox::new();
     sandbox.write("model.yaml", notes_by("llm", "    limits: {reply_tokens: 40, timeout: 1s, attempts: 2}\n"));
-    let endpoint = Endpoint::new(vec![Act::Hang]);
+    let endpoint = Endpoint::new(vec![Act::BreakOff]);
     let model = ["--model-url", &endpoint.url, "--model", "m"];
     sandbox.run(&[&["run", "model.yaml", "--request", REQUEST, "-q"][..], &model].concat()).exits(4);
     let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();

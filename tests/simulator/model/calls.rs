@@ -432,7 +432,11 @@ impl Calls {
         let may_ask = |branch: &Branch| !self.is_gated(&branch.1) || waiting < self.concurrency;
         let may_begin = |branch: &Branch| may_ask(branch) && self.may_begin(branch) && admits(branch);
         let first = self.queue.iter().find(|(_, branch)| may_begin(branch));
-        let again = self.again(now).filter(|invocation| !self.open[invocation].waits);
+        let may_ask_again = |invocation: InvocationId| {
+            let earlier = self.open.range(..invocation).filter(|(_, open)| open.waits).count();
+            !self.is_gated(&self.open[&invocation].branch.1) || earlier < self.concurrency
+        };
+        let again = self.again(now).filter(|invocation| !self.open[invocation].waits && may_ask_again(*invocation));
         let mut again = again.map(|invocation| (invocation, &self.open[&invocation].branch));
         let again = again.find(|(_, branch)| self.may_call(branch));
         let Some((invocation, branch)) = again.or(first.map(|(invocation, branch)| (*invocation, branch))) else {
