@@ -6,8 +6,9 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use super::seconds;
+use super::step::{Step, run};
 use super::tally::{Runner, Tally};
-use super::{Step, run, seconds};
 
 /// What is asked for: the parts, none for all, and in which form.
 #[derive(PartialEq, Eq, Debug)]
@@ -22,7 +23,7 @@ const BUILDS: [Step; 2] = [
     Step::new("build of examples", &["build", "--package", "patchboard-examples", "--bin", "storm_commit0"]),
 ];
 
-const LONG: [Step; 4] = [
+pub(crate) const LONG: [Step; 4] = [
     test("decisions", &[("INTERLEAVINGS", "10000")], &tests("every_decision")),
     test("sessions", &[("INTERLEAVINGS", "10000")], &tests("what_sessions")),
     test("histories", &[("HISTORIES", "all")], &tests("what_two_wrote")),

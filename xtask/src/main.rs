@@ -1,25 +1,28 @@
 //! The project's own commands: `cargo xtask check` is the one definition of done.
 //!
 //! It depends on nothing but the standard library, so that it builds in a second and still works when the crates it
-//! checks do not compile. The steps are in [`STEPS`], what they print is counted in [`tally`].
+//! checks do not compile. The steps of the quick tier are in [`check`], those of the full tier in [`full`]; what tests print
+//! is counted in [`tally`].
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
 
+mod check;
 mod evidence;
+mod full;
 mod fuzz;
+mod step;
 mod tally;
-
-use tally::{Runner, Tally};
 
 const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
 Commands:
   check          Format, lints, tests and documentation; stops at the first that fails
+  check --full   All of that and the long runs, also after a failure: [STEP…] for these alone, --list for their names,
+                 --record keeps their results in docs/full-check.md
   codes          Write docs/codes.md anew from the enums of the kernel
   differential   Compare trees with values, validation of changes with that of the whole: --cases N (1000000), --seed S (1)
   evidence       Show in full what docs/workspace-evidence.md has the figures of, which takes long: [PART…] of decisions, sessions,
@@ -40,7 +43,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        ["check"] => check(),
+        ["check"] => check::check(),
+        ["check", "--full", options @ ..] => full::full(options, HELP),
         ["codes"] => codes(),
         ["differential", options @ ..] => differential(options),
         ["evidence", options @ ..] => evidence::evidence(options, HELP),
@@ -53,106 +57,6 @@ fn main() -> ExitCode {
         _ => {
             eprintln!("error: no such command: {}\n\n{HELP}", arguments.join(" "));
             ExitCode::from(2)
-        }
-    }
-}
-
-/// One thing that must hold before a change is done.
-struct Step {
-    name: &'static str,
-    arguments: &'static [&'static str],
-    environment: &'static [(&'static str, &'static str)],
-    /// What runs tests in it, if it does: its output is read for their numbers.
-    tests: Option<Runner>,
-}
-
-impl Step {
-    const fn new(name: &'static str, arguments: &'static [&'static str]) -> Self {
-        Self { name, arguments, environment: &[], tests: None }
-    }
-}
-
-/// The steps around the tests, cheapest first.
-const STEPS: [Step; 3] = [
-    Step::new("format", &["fmt", "--all", "--check"]),
-    Step::new("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-    Step::new(
-        "lints of features",
-        &["clippy", "--package", "patchboard-daemon", "--all-targets", "--all-features", "--", "-D", "warnings"],
-    ),
-];
-
-/// What only binaries with features do. Last of the tests, as it builds the daemon anew.
-const FEATURES: [Step; 2] = [
-    Step {
-        tests: Some(Runner::Harness),
-        ..Step::new(
-            "tests of TLS",
-            &[
-                "test",
-                "--package",
-                "patchboard-daemon",
-                "--all-features",
-                "--test",
-                "serve",
-                "--no-fail-fast",
-                "with::",
-            ],
-        )
-    },
-    Step {
-        tests: Some(Runner::Harness),
-        ..Step::new(
-            "tests of traces",
-            &["test", "--package", "patchboard-daemon", "--all-features", "--test", "otlp", "--no-fail-fast"],
-        )
-    },
-];
-
-/// The tests where nextest is installed; it does not run documentation's examples.
-const NEXTEST: [Step; 2] = [
-    Step { tests: Some(Runner::Nextest), ..Step::new("tests", &["nextest", "run", "--workspace", "--no-fail-fast"]) },
-    Step {
-        tests: Some(Runner::Harness),
-        ..Step::new("examples in documentation", &["test", "--workspace", "--doc", "--no-fail-fast"])
-    },
-];
-
-/// The tests where it is not.
-const PLAIN_TESTS: [Step; 1] =
-    [Step { tests: Some(Runner::Harness), ..Step::new("tests", &["test", "--workspace", "--no-fail-fast"]) }];
-
-/// The documentation, private items left out.
-const DOCS: [Step; 1] = [Step {
-    environment: &[("RUSTDOCFLAGS", "-D warnings")],
-    ..Step::new("documentation", &["doc", "--workspace", "--no-deps"])
-}];
-
-fn check() -> ExitCode {
-    let tests: &[Step] = if has_nextest() { &NEXTEST } else { &PLAIN_TESTS };
-    let mut tally = Tally::default();
-    let mut failed = None;
-    for step in STEPS.iter().chain(tests).chain(&FEATURES).chain(&DOCS) {
-        println!("── {}: cargo {}", step.name, step.arguments.join(" "));
-        let began = Instant::now();
-        let held = run(step, &mut tally);
-        println!("── {}: {} in {}", step.name, if held { "ok" } else { "FAILED" }, seconds(began.elapsed()));
-        if !held {
-            failed = Some(step.name);
-            break;
-        }
-    }
-    if let Some(counts) = tally.summary() {
-        println!("{counts}");
-    }
-    match failed {
-        Some(name) => {
-            println!("check FAILED at: {name}");
-            ExitCode::FAILURE
-        }
-        None => {
-            println!("check ok");
-            ExitCode::SUCCESS
         }
     }
 }
@@ -225,65 +129,6 @@ fn differential(options: &[&str]) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
-}
-
-/// Runs one step; false if it failed or could not be started.
-fn run(step: &Step, tally: &mut Tally) -> bool {
-    let mut command = cargo();
-    command.args(step.arguments).envs(step.environment.iter().copied());
-    let Some(runner) = step.tests else {
-        return match command.status() {
-            Ok(status) => status.success(),
-            Err(error) => {
-                eprintln!("error: cargo cannot be run: {error}");
-                false
-            }
-        };
-    };
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            eprintln!("error: cargo cannot be run: {error}");
-            return false;
-        }
-    };
-    let stdout = child.stdout.take().expect("stdout was piped");
-    let stderr = child.stderr.take().expect("stderr was piped");
-    // nextest reports on stderr, the test harness on stdout: both are passed on as they come, and both are counted.
-    let (from_stdout, from_stderr) = std::thread::scope(|scope| {
-        let other = scope.spawn(|| pass_on(runner, stderr, io::stderr()));
-        (pass_on(runner, stdout, io::stdout()), other.join().expect("reading lines does not panic"))
-    });
-    tally.add(from_stdout);
-    tally.add(from_stderr);
-    child.wait().is_ok_and(|status| status.success())
-}
-
-/// Copies lines as they come and counts the tests they report.
-fn pass_on(runner: Runner, from: impl Read, mut to: impl Write) -> Tally {
-    let mut tally = Tally::default();
-    let mut reader = BufReader::new(from);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        match reader.read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return tally,
-            Ok(_) => {}
-        }
-        tally.read(runner, &String::from_utf8_lossy(&line));
-        // Whoever reads our output may have gone away; the step must run to its end all the same.
-        let _ = to.write_all(&line);
-    }
-}
-
-fn has_nextest() -> bool {
-    cargo()
-        .args(["nextest", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
 }
 
 /// The cargo that runs this command, in the workspace's root.

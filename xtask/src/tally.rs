@@ -59,6 +59,11 @@ impl Tally {
         self.passed > 0 && self.failed == 0 && self.skipped == 0
     }
 
+    /// Tests that found their data missing.
+    pub(crate) const fn skipped(self) -> u64 {
+        self.skipped
+    }
+
     /// `N passed, M failed`; nothing if no runner reported.
     pub(crate) fn summary(self) -> Option<String> {
         (self.reports > 0).then(|| format!("{} passed, {} failed", self.passed, self.failed))

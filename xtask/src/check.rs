@@ -1,0 +1,91 @@
+//! `cargo xtask check`: the quick tier, which CI runs and which every change must pass.
+
+use std::process::{ExitCode, Stdio};
+use std::time::Instant;
+
+use super::step::{Step, run};
+use super::tally::{Runner, Tally};
+use super::{cargo, seconds};
+
+/// The steps around the tests, cheapest first.
+const STEPS: [Step; 3] = [
+    Step::new("format", &["fmt", "--all", "--check"]),
+    Step::new("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    Step::new(
+        "lints of features",
+        &["clippy", "--package", "patchboard-daemon", "--all-targets", "--all-features", "--", "-D", "warnings"],
+    ),
+];
+
+/// What only binaries with features do. Last of the tests, as it builds the daemon anew.
+const FEATURES: [Step; 2] = [
+    Step::of_tests(
+        "tests of TLS",
+        Runner::Harness,
+        &["test", "--package", "patchboard-daemon", "--all-features", "--test", "serve", "--no-fail-fast", "with::"],
+    ),
+    Step::of_tests(
+        "tests of traces",
+        Runner::Harness,
+        &["test", "--package", "patchboard-daemon", "--all-features", "--test", "otlp", "--no-fail-fast"],
+    ),
+];
+
+/// The tests where nextest is installed; it does not run documentation's examples.
+const NEXTEST: [Step; 2] = [
+    Step::of_tests("tests", Runner::Nextest, &["nextest", "run", "--workspace", "--no-fail-fast"]),
+    Step::of_tests("examples in documentation", Runner::Harness, &["test", "--workspace", "--doc", "--no-fail-fast"]),
+];
+
+/// The tests where it is not.
+const PLAIN_TESTS: [Step; 1] = [Step::of_tests("tests", Runner::Harness, &["test", "--workspace", "--no-fail-fast"])];
+
+/// The documentation, private items left out.
+const DOCS: [Step; 1] = [Step {
+    environment: &[("RUSTDOCFLAGS", "-D warnings")],
+    ..Step::new("documentation", &["doc", "--workspace", "--no-deps"])
+}];
+
+/// The steps, in the order in which they run.
+pub(crate) fn steps() -> impl Iterator<Item = &'static Step> {
+    let tests: &[Step] = if has_nextest() { &NEXTEST } else { &PLAIN_TESTS };
+    STEPS.iter().chain(tests).chain(&FEATURES).chain(&DOCS)
+}
+
+/// Runs all steps, up to the first that fails.
+pub(crate) fn check() -> ExitCode {
+    let mut tally = Tally::default();
+    let mut failed = None;
+    for step in steps() {
+        println!("── {}: {}", step.name, step.command());
+        let began = Instant::now();
+        let held = run(step, &mut tally);
+        println!("── {}: {} in {}", step.name, if held { "ok" } else { "FAILED" }, seconds(began.elapsed()));
+        if !held {
+            failed = Some(step.name);
+            break;
+        }
+    }
+    if let Some(counts) = tally.summary() {
+        println!("{counts}");
+    }
+    match failed {
+        Some(name) => {
+            println!("check FAILED at: {name}");
+            ExitCode::FAILURE
+        }
+        None => {
+            println!("check ok");
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn has_nextest() -> bool {
+    cargo()
+        .args(["nextest", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
