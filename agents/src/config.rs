@@ -15,6 +15,8 @@
 //! url = "https://api.openai.com/v1"
 //! model = "gpt-4.1-mini"
 //! api_key_env = "OPENAI_API_KEY"
+//! requests_per_minute = 500
+//! fallback = ["local"]
 //!
 //! [embeddings]               # what words mean that departments do not find by their letters
 //! url = "http://127.0.0.1:18081/v1"
@@ -45,8 +47,9 @@ mod directory;
 mod embeddings;
 mod model;
 mod program;
+mod setting;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -57,9 +60,10 @@ use serde::{Deserialize, Deserializer};
 
 pub use directory::{Directory, Shared};
 pub use embeddings::Embeddings;
-pub use model::{Model, Structured};
+pub use model::{Model, Streaming, Structured};
 use model::{check_temperature, check_url};
 pub use program::Program;
+pub use setting::{Setting, Variable};
 
 use crate::architect::{Caps, REPAIRS_MAX, Terms};
 
@@ -226,8 +230,30 @@ impl Config {
     /// # Errors
     /// [`ConfigError::Parse`].
     pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
-        toml::from_str(text)
-            .map_err(|error| ConfigError::Parse { path: name.to_owned(), message: error.to_string().trim_end().into() })
+        let parse =
+            |message: &str| ConfigError::Parse { path: name.to_owned(), message: message.trim_end().to_owned() };
+        let config: Self = toml::from_str(text).map_err(|error| parse(&error.to_string()))?;
+        config.check_models().map_err(|why| parse(&why))?;
+        Ok(config)
+    }
+
+    /// Refuses contradictions within a model, and fallbacks that are not configured or named twice.
+    fn check_models(&self) -> Result<(), String> {
+        for (name, model) in &self.models {
+            model.check().map_err(|why| format!("models.{name}: {why}"))?;
+            let mut seen = BTreeSet::from([name]);
+            for other in &model.fallback {
+                if !self.models.contains_key(other) {
+                    return Err(format!(
+                        "models.{name}.fallback: no model {other} is configured; add [models.{other}]"
+                    ));
+                }
+                if !seen.insert(other) {
+                    return Err(format!("models.{name}.fallback: {other} stands in for {name} already"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Adds what flags and environment say.
@@ -283,14 +309,19 @@ impl Config {
             .ok_or_else(|| missing("model", "give --model or OPENAI_MODEL"))?;
         let url = check_url(&url).map_err(|why| ConfigError::Flags(format!("--model-url: {why}")))?;
         let mut chosen = match (base, &flags.model_url) {
-            // So do headers.
+            // So do headers, the query and the command that prints a key.
             (Some(base), None) => base.clone(),
-            (Some(base), Some(_)) => Model { headers: BTreeMap::new(), ..base.clone() },
+            (Some(base), Some(_)) => {
+                Model { headers: BTreeMap::new(), query: BTreeMap::new(), api_key_command: Vec::new(), ..base.clone() }
+            }
             (None, _) => Model::new(url.clone(), model.clone()),
         };
         chosen.url = url;
         chosen.model = model;
         chosen.api_key_env = flags.api_key_env.clone().or(default_key);
+        if chosen.api_key_env.is_some() {
+            chosen.api_key_command = Vec::new();
+        }
         self.models.insert(DEFAULT_MODEL.into(), chosen.clone());
         self.any_model = Some(chosen);
         Ok(self)
@@ -377,6 +408,46 @@ mod tests {
             model: model.map(str::to_owned),
             api_key_env: key.map(str::to_owned),
             temperature: None,
+        }
+    }
+
+    #[test]
+    fn what_operators_say_of_a_model_is_read_and_what_cannot_be_meant_is_refused() {
+        let with = |lines: &str| {
+            let text = format!("[models.default]\nurl = \"http://h/v1\"\nmodel = \"a\"\n{lines}\n");
+            Config::parse(&text, "p")
+                .map(|config| config.models[DEFAULT_MODEL].clone())
+                .map_err(|error| error.to_string())
+        };
+        let model = with(
+            "api_key_command = [\"pass\", \"x\"]\ntop_p = 0.9\nstop = [\"END\"]\nreasoning_effort = \"low\"\nstream = true\n\
+             max_reply_tokens = 900\nconcurrency = 4\nrequests_per_minute = 60\ntokens_per_minute = 90000\n\
+             patience = \"2h\"\nfallback_after = \"5s\"\nextra_body = { chat_template_kwargs = { thinking = false } }\n\
+             headers = { x-key = { env = \"KEY\" }, x-title = \"t\" }\nquery = { api-version = \"2026-01\" }",
+        );
+        let model = model.expect("a good table");
+        assert_eq!(model.variables().collect::<Vec<_>>(), ["KEY"]);
+        assert_eq!((model.stream, model.top_p, model.patience.as_ms()), (Streaming::Always, Some(0.9), 7_200_000));
+        assert_eq!(model.extra_body["chat_template_kwargs"]["thinking"], false);
+        assert_eq!(model.max_reply_tokens.map(u32::from), Some(900));
+        for (lines, words) in [
+            ("stream = \"no\"", "stream is \"auto\", true or false"),
+            ("concurrency = 0", "between 1 and"),
+            ("requests_per_minute = -1", "between 1 and"),
+            ("top_p = 0", "top_p"),
+            ("stop = [\"\"]", "stop"),
+            ("patience = \"0s\"", "above zero"),
+            ("extra_body = { stream = true }", "decided by stream"),
+            ("headers = { a = { var = \"X\" } }", "{ env = \"VARIABLE\" }"),
+            ("api_key_command = []", "a program"),
+            ("api_key_command = [\"a\"]\napi_key_env = \"K\"", "models.default: a key comes from"),
+            ("max_reply_tokens = 40000", "larger than context"),
+            ("fallback = [\"b\"]", "add [models.b]"),
+            ("fallback = [\"default\"]", "already"),
+            ("burst = 3", "unknown field `burst`"),
+        ] {
+            let error = with(lines).expect_err(lines);
+            assert!(error.contains(words), "{lines}: {error}");
         }
     }
 

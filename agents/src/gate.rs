@@ -172,6 +172,17 @@ impl Permit {
         self.inner.event(|core, now| core.answered(now, self.ticket));
     }
 
+    /// Reports that the provider answered by refusing the request. Returns whether another model of the chain may take
+    /// it.
+    pub fn declined(&self) -> bool {
+        self.inner.event(|core, now| core.declined(now, self.ticket))
+    }
+
+    /// Tells whether another model of the chain may take the request, now or without an operator's help.
+    pub fn is_served_elsewhere(&self) -> bool {
+        self.inner.event(|core, _| core.is_served_elsewhere(self.ticket))
+    }
+
     /// Reports that the provider did not take the request. A call that was answered before is charged.
     pub fn refused(&self, refusal: Refusal) -> Verdict {
         self.inner.event(|core, now| core.refused(now, self.ticket, &refusal))

@@ -19,18 +19,17 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Timestamp, WorkerName};
 use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure};
 use patchboard_runtime::clock::{Clock, SystemClock};
-use secrecy::SecretString;
 use tracing::Instrument as _;
 
 use crate::builtin::{self, Means};
 use crate::command::Runner;
-use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Environment, Model, Program, operator_models};
+use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Embeddings, Environment, Model, Program, operator_models};
 use crate::departments::storage::Storage;
 use crate::gate::Gate;
 use crate::lease::Leases;
-use crate::llm::Chat;
 use crate::llm::embeddings::Embedder;
 use crate::llm::probe::{Probed, probe};
+use crate::llm::{Chat, Variables};
 use crate::script::{self, Script};
 use crate::tools::{Toolbox, Tools};
 use crate::workspace::boards::Workspaces;
@@ -50,7 +49,7 @@ impl Clock for Standing {
 pub struct Seats {
     config: Config,
     inline: Inline,
-    keys: BTreeMap<String, SecretString>,
+    variables: Arc<Variables>,
     chats: BTreeMap<String, Slot>,
     any_chat: Slot,
     runner: Runner,
@@ -100,14 +99,13 @@ type Slot = OnceLock<Result<Chat, String>>;
 impl Seats {
     /// Seats filled from `config`; keys and the programs' basic variables are taken from `env`.
     pub fn new(config: Config, env: &Environment, inline: Inline) -> Self {
-        let of_models = config.models.values().chain(&config.any_model).map(|model| &model.api_key_env);
-        let names = of_models.chain(config.embeddings.iter().map(|embeddings| &embeddings.api_key_env)).flatten();
-        let keys: BTreeMap<String, SecretString> =
-            names.filter_map(|name| Some((name.clone(), env.get(name)?.into()))).collect();
-        let embedder = config.embeddings.clone().map(|embeddings| {
-            let key = key_of(&keys, embeddings.api_key_env.as_ref());
-            Arc::new(Embedder::new(embeddings, key))
-        });
+        let of_embeddings = config.embeddings.as_ref().map(Embeddings::server);
+        let models = config.models.values().chain(&config.any_model).chain(&of_embeddings);
+        let names = models.flat_map(Model::variables);
+        let variables: Arc<Variables> =
+            Arc::new(names.filter_map(|name| Some((name.to_owned(), env.get(name)?.into()))).collect());
+        let embedder = config.embeddings.clone();
+        let embedder = embedder.map(|embeddings| Arc::new(Embedder::new(embeddings, Arc::clone(&variables))));
         let chats = config.models.keys().map(|name| (name.clone(), OnceLock::new())).collect();
         let workspaces = Arc::new(Workspaces::new(config.workspaces.clone()));
         let (any_chat, runner) = (OnceLock::new(), Runner::new(env));
@@ -115,7 +113,7 @@ impl Seats {
         Self {
             config,
             inline,
-            keys,
+            variables,
             chats,
             any_chat,
             runner,
@@ -243,15 +241,12 @@ impl Seats {
     }
 
     fn connect(&self, model: &Model) -> Result<Chat, String> {
-        Chat::new(model, key_of(&self.keys, model.api_key_env.as_ref())?)
+        Chat::new(model, &self.variables)
     }
 
     /// Whether the server of one of the operator's models, or of embeddings, is there, and takes its key.
     pub async fn probe(&self, model: &Model, patience: Duration) -> Probed {
-        match key_of(&self.keys, model.api_key_env.as_ref()) {
-            Ok(key) => probe(model, key.as_ref(), patience).await,
-            Err(why) => Probed::NotUsable(why),
-        }
+        probe(model, &self.variables, patience).await
     }
 
     /// The program of a seat: written in it, or the operator's of the name it gives, or of the worker's own name.
@@ -351,13 +346,6 @@ impl Agent for Seats {
         self.runner.ended(board);
         self.workspaces.ended(board);
     }
-}
-
-/// The key that a server is sent; none where none is configured.
-fn key_of(keys: &BTreeMap<String, SecretString>, variable: Option<&String>) -> Result<Option<SecretString>, String> {
-    let Some(variable) = variable else { return Ok(None) };
-    let missing = || format!("set {variable}, which api_key_env says holds its key");
-    keys.get(variable).cloned().map(Some).ok_or_else(missing)
 }
 
 /// Whether agents of this kind are handed tools.

@@ -93,5 +93,6 @@ const fn is(reason: DeferralReason) -> &'static str {
         DeferralReason::PaymentRequired => "asks for payment",
         DeferralReason::AccessDenied => "denies access",
         DeferralReason::ModelNotFound => "is not known to the server",
+        DeferralReason::RequestRefused => "refuses a request",
     }
 }

@@ -76,7 +76,7 @@ impl Totals {
                 self.last_failure = Some((failed.code, failed.message.clone()));
             }
             Body::Deferred(deferred) => {
-                if deferred.reason.needs_operator() {
+                if deferred.reason.needs_operator() && !deferred.is_served_elsewhere {
                     self.last_refusal = Some(deferred.message.clone());
                 }
             }

@@ -588,7 +588,8 @@ impl Workers {
         let reason = *self.provider.pick(DeferralReason::ALL);
         let wait_ms = if self.provider.percent(10) { 86_400_000 } else { self.provider.below(40_000) };
         let patience_ms = *self.provider.pick(&[5_000, 60_000, 86_400_000]);
-        NotTaken { reason, wait_ms, patience_ms, message: "slow down".to_owned() }
+        let is_served_elsewhere = self.provider.percent(25);
+        NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere, message: "slow down".to_owned() }
     }
 
     /// What a provider says that a call took, where it says anything.

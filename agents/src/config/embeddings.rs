@@ -8,6 +8,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::model::{Model, default_tries, endpoint, tries};
+use super::setting::Setting;
 use super::span;
 
 /// An OpenAI-compatible embeddings endpoint: the table `[embeddings]`.
@@ -33,7 +34,7 @@ pub struct Embeddings {
     pub max_tries: u32,
     /// Headers to send along.
     #[serde(default)]
-    pub headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, Setting>,
 }
 
 impl Embeddings {

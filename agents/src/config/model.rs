@@ -2,15 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU32;
 
+use patchboard_kernel::blueprint::Duration;
+use patchboard_kernel::deferral::PATIENCE_MS;
 use reqwest::Url;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
-use super::positive;
+use super::setting::Setting;
+use super::{positive, span};
 
 /// The most tries one call may be given.
 const TRIES_MAX: u32 = 10;
+
+/// Texts that end a reply, at most.
+const STOPS_MAX: usize = 16;
+
+/// Members of a request that `extra_body` may not hold, and what decides about them instead.
+const OWN_MEMBERS: [(&str, &str); 4] = [
+    ("model", "model"),
+    ("messages", "the blueprint's prompts"),
+    ("stream", "stream"),
+    ("tools", "what the blueprint grants"),
+];
 
 /// A model behind an OpenAI-compatible chat endpoint.
 #[derive(Clone, PartialEq, Deserialize)]
@@ -21,27 +37,71 @@ pub struct Model {
     pub url: String,
     /// The provider's name of the model.
     pub model: String,
-    /// Name of the environment variable that holds the key; absent: no key is sent.
+    /// Name of the environment variable that holds the key; absent: no key is sent, or that of `api_key_command`.
     #[serde(default)]
     pub api_key_env: Option<String>,
+    /// Program and arguments that print the key. Run at first use, and once more when the key is refused with 401.
+    #[serde(default, deserialize_with = "program")]
+    pub api_key_command: Vec<String>,
     /// Sampling temperature, 0 to 2.
     #[serde(default, deserialize_with = "temperature")]
     pub temperature: f64,
+    /// Share of the probability that tokens are sampled from, above 0 and up to 1.
+    #[serde(default, deserialize_with = "top_p")]
+    pub top_p: Option<f64>,
+    /// Texts that end a reply, at most 16.
+    #[serde(default, deserialize_with = "stop")]
+    pub stop: Vec<String>,
+    /// Effort of models that reason, in the provider's words.
+    #[serde(default, deserialize_with = "effort")]
+    pub reasoning_effort: Option<String>,
     /// Sampling seed, for providers that know one.
     #[serde(default)]
     pub seed: Option<i64>,
+    /// Members added to the body of a request. They replace the optional ones that PatchBoard writes.
+    #[serde(default, deserialize_with = "extra_body")]
+    pub extra_body: Map<String, Value>,
     /// How much of the form of the reply is imposed on the model.
     #[serde(default)]
     pub structured: Structured,
-    /// Requests one call may make: the first and its repetitions, 1 to 10.
+    /// Whether replies are streamed.
+    #[serde(default)]
+    pub stream: Streaming,
+    /// Requests that one call without a board may make: the first and its repetitions, 1 to 10. Calls of boards are
+    /// repeated by their boards.
     #[serde(default = "default_tries", deserialize_with = "tries")]
     pub max_tries: u32,
     /// Tokens of its context: the prompt, what tools gave, and the reply. What tools gave before is shortened to fit.
     #[serde(default = "default_context", deserialize_with = "positive")]
     pub context: u32,
+    /// Tokens of a reply, at most; absent: what the seat asks for is not capped.
+    #[serde(default, deserialize_with = "limit")]
+    pub max_reply_tokens: Option<NonZeroU32>,
     /// Headers to send along.
     #[serde(default)]
-    pub headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, Setting>,
+    /// Parameters of the query of every request's address.
+    #[serde(default)]
+    pub query: BTreeMap<String, Setting>,
+    /// Calls in flight, over all boards of the process.
+    #[serde(default, deserialize_with = "limit")]
+    pub concurrency: Option<NonZeroU32>,
+    /// Requests per minute, over all boards of the process.
+    #[serde(default, deserialize_with = "limit")]
+    pub requests_per_minute: Option<NonZeroU32>,
+    /// Tokens per minute as estimated before a call, over all boards of the process.
+    #[serde(default, deserialize_with = "limit")]
+    pub tokens_per_minute: Option<NonZeroU32>,
+    /// Time that a board waits for this model before it pauses.
+    #[serde(default = "default_patience", deserialize_with = "span")]
+    pub patience: Duration,
+    /// Operator's names of the models to use, in this order, while this one is unavailable, or for a request that it
+    /// refused.
+    #[serde(default)]
+    pub fallback: Vec<String>,
+    /// Time that this model is away before a request uses the next one of `fallback`.
+    #[serde(default = "default_fallback_after", deserialize_with = "span")]
+    pub fallback_after: Duration,
 }
 
 /// How much of the form of the reply is imposed on the model.
@@ -58,6 +118,39 @@ pub enum Structured {
     Off,
 }
 
+/// Whether replies are streamed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Streaming {
+    /// Streamed, unless the server refuses it.
+    #[default]
+    Auto,
+    /// Always streamed.
+    Always,
+    /// Never streamed.
+    Never,
+}
+
+impl<'de> Deserialize<'de> for Streaming {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "stream is \"auto\", true or false")]
+        enum Written {
+            Switch(bool),
+            Word(Word),
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Word {
+            Auto,
+        }
+        Ok(match Written::deserialize(deserializer)? {
+            Written::Switch(true) => Self::Always,
+            Written::Switch(false) => Self::Never,
+            Written::Word(Word::Auto) => Self::Auto,
+        })
+    }
+}
+
 impl Model {
     /// A model with the defaults of the format.
     pub fn new(url: impl Into<String>, model: impl Into<String>) -> Self {
@@ -65,35 +158,78 @@ impl Model {
             url: url.into(),
             model: model.into(),
             api_key_env: None,
+            api_key_command: Vec::new(),
             temperature: 0.0,
+            top_p: None,
+            stop: Vec::new(),
+            reasoning_effort: None,
             seed: None,
+            extra_body: Map::new(),
             structured: Structured::default(),
+            stream: Streaming::default(),
             max_tries: default_tries(),
             context: default_context(),
+            max_reply_tokens: None,
             headers: BTreeMap::new(),
+            query: BTreeMap::new(),
+            concurrency: None,
+            requests_per_minute: None,
+            tokens_per_minute: None,
+            patience: default_patience(),
+            fallback: Vec::new(),
+            fallback_after: default_fallback_after(),
         }
+    }
+
+    /// Says which members contradict each other.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        if self.api_key_env.is_some() && !self.api_key_command.is_empty() {
+            return Err("a key comes from api_key_env or from api_key_command, not from both");
+        }
+        if self.max_reply_tokens.is_some_and(|most| most.get() > self.context) {
+            return Err("max_reply_tokens is larger than context, which holds prompt and reply");
+        }
+        Ok(())
+    }
+
+    /// Names of the environment variables that its key, headers and query are read from.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        let settings = self.headers.values().chain(self.query.values());
+        self.api_key_env.as_deref().into_iter().chain(settings.filter_map(Setting::variable))
     }
 }
 
-// By hand, because the values of headers may be secret.
+// By hand, because arguments and the values of headers, queries and bodies may be secret.
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Model")
             .field("url", &self.url)
             .field("model", &self.model)
             .field("api_key_env", &self.api_key_env)
+            .field("api_key_command", &self.api_key_command.first())
             .field("temperature", &self.temperature)
             .field("seed", &self.seed)
+            .field("extra_body", &self.extra_body.keys())
             .field("structured", &self.structured)
-            .field("max_tries", &self.max_tries)
+            .field("stream", &self.stream)
             .field("context", &self.context)
             .field("headers", &self.headers.keys())
-            .finish()
+            .field("query", &self.query.keys())
+            .field("fallback", &self.fallback)
+            .finish_non_exhaustive()
     }
 }
 
 const fn default_context() -> u32 {
     32_768
+}
+
+const fn default_patience() -> Duration {
+    Duration::from_secs(PATIENCE_MS / 1000)
+}
+
+const fn default_fallback_after() -> Duration {
+    Duration::from_secs(30)
 }
 
 pub(super) const fn default_tries() -> u32 {
@@ -134,5 +270,53 @@ pub(super) fn tries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D
         Ok(value)
     } else {
         Err(D::Error::custom(format!("max_tries lies between 1 and {TRIES_MAX}")))
+    }
+}
+
+fn top_p<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let value = f64::deserialize(deserializer)?;
+    match value > 0.0 && value <= 1.0 {
+        true => Ok(Some(value)),
+        false => Err(D::Error::custom("top_p lies above 0 and is at most 1")),
+    }
+}
+
+fn stop<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    match texts.len() <= STOPS_MAX && !texts.iter().any(String::is_empty) {
+        true => Ok(texts),
+        false => Err(D::Error::custom(format!("stop holds at most {STOPS_MAX} texts, none of them empty"))),
+    }
+}
+
+fn effort<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    match word.is_empty() {
+        true => Err(D::Error::custom("reasoning_effort is a word of the provider, like \"low\"")),
+        false => Ok(Some(word)),
+    }
+}
+
+fn extra_body<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
+    let body = Map::<String, Value>::deserialize(deserializer)?;
+    match OWN_MEMBERS.into_iter().find(|(name, _)| body.contains_key(*name)) {
+        Some((name, by)) => Err(D::Error::custom(format!("extra_body cannot hold {name}: it is decided by {by}"))),
+        None => Ok(body),
+    }
+}
+
+fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NonZeroU32>, D::Error> {
+    let value = i64::deserialize(deserializer)?;
+    let limit = u32::try_from(value).ok().and_then(NonZeroU32::new);
+    limit.map(Some).ok_or_else(|| D::Error::custom(format!("a limit lies between 1 and {}", u32::MAX)))
+}
+
+fn program<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let words = Vec::<String>::deserialize(deserializer)?;
+    match words.first().is_some_and(|program| !program.is_empty()) {
+        true => Ok(words),
+        false => {
+            Err(D::Error::custom("api_key_command names a program and its arguments, like [\"pass\", \"openai\"]"))
+        }
     }
 }

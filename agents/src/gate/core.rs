@@ -47,6 +47,15 @@ struct Waiter {
     position: usize,
 }
 
+/// Call in flight.
+#[derive(Debug)]
+struct Sent {
+    key: ModelKey,
+    call: Call,
+    /// Models that its request may be sent to.
+    chain: Vec<Arc<Endpoint>>,
+}
+
 impl Waiter {
     fn key(&self) -> &ModelKey {
         &self.chain[self.position].key
@@ -67,7 +76,7 @@ pub(super) struct Core {
     waiters: BTreeMap<Ticket, Waiter>,
     /// Waiting requests that have fallbacks.
     movable: BTreeSet<Ticket>,
-    calls: BTreeMap<Ticket, (ModelKey, Call)>,
+    calls: BTreeMap<Ticket, Sent>,
     swept_at: Duration,
     effects: Effects,
 }
@@ -120,7 +129,7 @@ impl Core {
     /// Records that bytes came for a call.
     pub(super) fn answered(&mut self, now: Duration, ticket: Ticket) {
         self.set_time(now);
-        let Some((key, call)) = self.calls.get_mut(&ticket) else { return };
+        let Some(Sent { key, call, .. }) = self.calls.get_mut(&ticket) else { return };
         if call.is_answered || call.is_refused {
             return;
         }
@@ -137,7 +146,7 @@ impl Core {
     /// Records that the provider did not take a call.
     pub(super) fn refused(&mut self, now: Duration, ticket: Ticket, refusal: &Refusal) -> Verdict {
         self.set_time(now);
-        let Some((key, call)) = self.calls.get_mut(&ticket) else { return Verdict::Charged };
+        let Some(Sent { key, call, .. }) = self.calls.get_mut(&ticket) else { return Verdict::Charged };
         if call.is_answered || call.is_refused {
             return Verdict::Charged;
         }
@@ -159,10 +168,34 @@ impl Core {
         verdict
     }
 
+    /// Records that the provider answered a call by refusing its request. Returns whether another model may take it.
+    pub(super) fn declined(&mut self, now: Duration, ticket: Ticket) -> bool {
+        self.answered(now, ticket);
+        let Some(Sent { key, call, chain }) = self.calls.get(&ticket) else { return false };
+        if let Some(model) = self.models.get_mut(key) {
+            model.declined(call);
+        }
+        let has_refused = |endpoint: &Arc<Endpoint>| {
+            self.models.get(&endpoint.key).is_some_and(|model| model.has_refused(&call.prompt))
+        };
+        !chain.iter().all(has_refused)
+    }
+
+    /// Tells whether a model other than the call's own may take its request, now or without an operator's help.
+    pub(super) fn is_served_elsewhere(&self, ticket: Ticket) -> bool {
+        let Some(Sent { key, call, chain }) = self.calls.get(&ticket) else { return false };
+        chain.iter().filter(|endpoint| endpoint.key != *key).any(|endpoint| {
+            self.models.get(&endpoint.key).is_none_or(|model| {
+                let needs_operator = model.absence(self.now).is_some_and(|absence| absence.needs_operator);
+                !needs_operator && !model.has_refused(&call.prompt)
+            })
+        })
+    }
+
     /// Records the end of a call, however it ended.
     pub(super) fn finished(&mut self, now: Duration, ticket: Ticket) {
         self.set_time(now);
-        let Some((key, call)) = self.calls.remove(&ticket) else { return };
+        let Some(Sent { key, call, .. }) = self.calls.remove(&ticket) else { return };
         if let Some(model) = self.models.get_mut(&key) {
             model.finished(self.now, ticket, &call);
         }
@@ -342,8 +375,8 @@ impl Core {
                 Ok(call) => {
                     model.queue.serve(&waiter.board, ticket, waiter.fallback_after());
                     let (endpoint, position) = (Arc::clone(&waiter.chain[waiter.position]), waiter.position);
-                    self.calls.insert(ticket, (key.clone(), call));
-                    self.waiters.remove(&ticket);
+                    let chain = self.waiters.remove(&ticket).map(|waiter| waiter.chain).unwrap_or_default();
+                    self.calls.insert(ticket, Sent { key: key.clone(), call, chain });
                     self.movable.remove(&ticket);
                     self.effects.admitted.push(Admitted { ticket, endpoint, position });
                 }

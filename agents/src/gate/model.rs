@@ -238,6 +238,11 @@ impl Model {
             self.suspect(call.prompt);
         }
         self.forget_probe(ticket);
+        self.declined(call);
+    }
+
+    /// Remembers that this model does not take a request.
+    pub(super) fn declined(&mut self, call: &Call) {
         if !self.refused_prompts.contains(&call.prompt) {
             if self.refused_prompts.len() == REFUSED_PROMPTS_MAX {
                 self.refused_prompts.pop_front();

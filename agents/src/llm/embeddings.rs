@@ -4,16 +4,16 @@
 //! repeated as those of a chat are ([`super`]), within the time that all of them have together. A failure says nothing
 //! of what the server wrote: it may have repeated what it was sent.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::Failure;
-use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::access::Variables;
 use super::code_of;
 use super::transport::{self, Endpoint, HttpFailure};
 use crate::config::{Embeddings, Model};
@@ -57,7 +57,7 @@ impl Embedding {
 pub(crate) struct Embedder {
     pub(crate) config: Embeddings,
     server: Model,
-    key: Result<Option<SecretString>, String>,
+    variables: Arc<Variables>,
     connection: OnceLock<Result<Connection, String>>,
 }
 
@@ -68,9 +68,9 @@ struct Connection {
 }
 
 impl Embedder {
-    /// One for this endpoint, with its key or why there is none. Makes no request yet.
-    pub(crate) fn new(config: Embeddings, key: Result<Option<SecretString>, String>) -> Self {
-        Self { server: config.server(), config, key, connection: OnceLock::new() }
+    /// One for this endpoint. Makes no request yet.
+    pub(crate) fn new(config: Embeddings, variables: Arc<Variables>) -> Self {
+        Self { server: config.server(), config, variables, connection: OnceLock::new() }
     }
 
     /// The embeddings of these texts, in this order, all of the same dimensions.
@@ -105,8 +105,7 @@ impl Embedder {
     }
 
     fn connect(&self) -> Result<Connection, String> {
-        let key = self.key.as_ref().map_err(Clone::clone)?;
-        let endpoint = Endpoint::new(&self.server, key.as_ref())?;
+        let endpoint = Endpoint::new(&self.server, &self.variables)?;
         Ok(Connection { http: transport::client(&self.server.url)?, endpoint })
     }
 
@@ -118,13 +117,14 @@ impl Embedder {
 
 impl Connection {
     async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
-        transport::answer(&self.http, self.endpoint.post("/embeddings", body)?, deadline).await
+        self.endpoint.post(&self.http, "/embeddings", body, deadline).await
     }
 }
 
 /// What an exchange that came to nothing is called, without what the server wrote.
 fn named(error: &HttpFailure) -> Failure {
     let why = match error {
+        HttpFailure::Key(_) => "there is no key to send".to_owned(),
         HttpFailure::Connect(_) => "no connection was made".to_owned(),
         HttpFailure::Broken { .. } => "the connection broke".to_owned(),
         HttpFailure::NoAnswer { .. } => "no answer in time".to_owned(),

@@ -22,8 +22,10 @@
 //! * [`probe`]: whether a server is there.
 //! * [`transport`]: requests, TLS, time limits.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,7 +37,6 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
-use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
@@ -46,12 +47,14 @@ use self::request::{Message, Request, StreamOptions, Task, Tool};
 use self::schema::Level;
 use self::transport::HttpFailure;
 use self::work::estimated;
-use crate::config::{Model, Structured};
+use crate::config::{Model, Streaming, Structured};
 use crate::tools::Definition;
 use crate::{failure, one_line, telemetry};
 
+mod access;
 pub mod embeddings;
 mod envelope;
+mod keys;
 mod ladder;
 pub mod probe;
 mod reasons;
@@ -65,6 +68,7 @@ mod unwrap;
 mod waits;
 mod work;
 
+pub use self::access::Variables;
 pub use self::transport::install_tls_provider;
 
 /// The first wait of our own, before jitter; each further one is twice as long, up to [`PAUSE_MAX`].
@@ -90,8 +94,6 @@ pub struct Chat {
     http: reqwest::Client,
     endpoint: transport::Endpoint,
     model: Model,
-    /// Texts that no message may show.
-    secrets: Vec<SecretString>,
     known: Mutex<Known>,
 }
 
@@ -134,13 +136,12 @@ impl Chat {
     /// The model's agent; makes no request yet.
     ///
     /// # Errors
-    /// What is wrong with the key, a header or the machine's certificates; without values that may be secret.
-    pub fn new(model: &Model, key: Option<SecretString>) -> Result<Self, String> {
-        let endpoint = transport::Endpoint::new(model, key.as_ref())?;
+    /// A variable that is not set, or what is wrong with a header or the machine's certificates; without values that may
+    /// be secret.
+    pub fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
+        let endpoint = transport::Endpoint::new(model, variables)?;
         let http = transport::client(&model.url)?;
-        let headers = model.headers.values().map(|value| SecretString::from(value.as_str()));
-        let secrets = key.into_iter().chain(headers).collect();
-        Ok(Self { http, endpoint, model: model.clone(), secrets, known: Mutex::default() })
+        Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default() })
     }
 
     /// Completes a prompt, with the repetitions and the forgiveness of a worker's call.
@@ -248,22 +249,32 @@ impl Chat {
         offered: &'a [Definition],
         shape: Shape,
     ) -> Request<'a> {
-        let limit = Some(task.reply_tokens().min(shape.cap.unwrap_or(u32::MAX)));
+        let most = self.model.max_reply_tokens.map_or(u32::MAX, NonZeroU32::get);
+        let limit = Some(task.reply_tokens().min(shape.cap.unwrap_or(u32::MAX)).min(most));
         let given = self.model.temperature;
         let temperature = match shape.temperature {
             Temperature::Given => Some(given),
             Temperature::Positive => Some(if given > 0.0 { given } else { POSITIVE }),
             Temperature::None => None,
         };
+        let stream = match self.model.stream {
+            Streaming::Auto => shape.stream,
+            Streaming::Always => shape.stream.max(Stream::WithUsage),
+            Streaming::Never => Stream::Off,
+        };
         let mut request = Request {
             model: &self.model.model,
             messages: request::folded(messages, shape.folded),
-            stream: shape.stream != Stream::Off,
-            stream_options: (shape.stream == Stream::WithUsage).then(StreamOptions::default),
+            stream: stream != Stream::Off,
+            stream_options: (stream == Stream::WithUsage).then(StreamOptions::default),
             temperature,
             max_tokens: limit.filter(|_| shape.limit == Limit::MaxTokens),
             max_completion_tokens: limit.filter(|_| shape.limit == Limit::MaxCompletionTokens),
             seed: self.model.seed.filter(|_| !shape.no_seed),
+            top_p: self.model.top_p,
+            stop: &self.model.stop,
+            reasoning_effort: self.model.reasoning_effort.as_deref(),
+            extra: Cow::Borrowed(&self.model.extra_body),
             tools: offered.iter().map(Tool::of).collect(),
             response_format: None,
             has_form: false,
@@ -284,6 +295,7 @@ impl Chat {
                 }
             }
         }
+        request.give_way();
         request
     }
 
@@ -305,7 +317,7 @@ impl Chat {
     }
 
     async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
-        transport::answer(&self.http, self.endpoint.post("/chat/completions", body)?, deadline).await
+        self.endpoint.post(&self.http, "/chat/completions", body, deadline).await
     }
 
     fn read(
@@ -360,11 +372,7 @@ impl Chat {
 
     /// One line of bounded length without anything secret in it.
     fn masked(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for secret in self.secrets.iter().map(SecretString::expose_secret).filter(|secret| !secret.is_empty()) {
-            text = text.replace(secret, "***");
-        }
-        one_line(&mask_keys(&text), MESSAGE_MAX)
+        one_line(&mask_keys(&self.endpoint.mask(text)), MESSAGE_MAX)
     }
 }
 
@@ -419,7 +427,9 @@ const fn may_climb(task: Task<'_>, status: u16) -> bool {
 /// What an exchange that came to nothing is called.
 fn code_of(error: &HttpFailure) -> FailureCode {
     match error {
-        HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => FailureCode::Unreachable,
+        HttpFailure::Key(_) | HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => {
+            FailureCode::Unreachable
+        }
         // It reached the model, or may have: it stays charged.
         HttpFailure::Broken { came: true, .. } | HttpFailure::Form(_) => FailureCode::Protocol,
         HttpFailure::NoAnswer { .. } | HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
@@ -434,7 +444,9 @@ fn code_of(error: &HttpFailure) -> FailureCode {
 fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
     use DeferralReason as R;
     let (reason, wait, is_ambiguous) = match error {
-        HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => (R::Unreachable, None, false),
+        HttpFailure::Key(_) | HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => {
+            (R::Unreachable, None, false)
+        }
         HttpFailure::NoAnswer { came: false } => (R::NoAnswer, None, false),
         HttpFailure::Broken { came: true, .. } | HttpFailure::NoAnswer { came: true } | HttpFailure::Form(_) => {
             return None;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use reqwest::header::AUTHORIZATION;
-use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
+use tokio::time::Instant;
 
-use super::transport;
+use super::access::Variables;
+use super::transport::{self, Endpoint, HttpFailure};
 use crate::config::Model;
 
 /// The most bytes of a list that are read.
@@ -36,33 +36,26 @@ pub enum Listed {
     Unknown,
 }
 
-/// Asks a server for its models, with the key, if there is one.
-pub(crate) async fn probe(model: &Model, key: Option<&SecretString>, patience: Duration) -> Probed {
-    let client = match transport::client(&model.url) {
-        Ok(client) => client,
+/// Asks a server for its models.
+pub(crate) async fn probe(model: &Model, variables: &Variables, patience: Duration) -> Probed {
+    let deadline = Instant::now() + patience;
+    let made = transport::client(&model.url).and_then(|http| Ok((http, Endpoint::new(model, variables)?)));
+    let (http, endpoint) = match made {
+        Ok(made) => made,
         Err(why) => return Probed::NotUsable(why),
     };
-    let mut request = client.get(format!("{}/models", model.url)).timeout(patience);
-    if let Some(key) = key {
-        request = request.header(AUTHORIZATION, format!("Bearer {}", key.expose_secret()));
-    }
-    for (name, value) in &model.headers {
-        request = request.header(name, value);
-    }
-    let request = match request.build() {
-        Ok(request) => request,
-        Err(_) => return Probed::NotUsable("its key or a header holds characters that no header may hold".to_owned()),
-    };
-    let response = match client.execute(request).await {
+    let response = match endpoint.get(&http, "/models", deadline).await {
         Ok(response) => response,
-        Err(error) => return Probed::Unreachable(transport::chain(&error.without_url())),
+        Err(HttpFailure::Key(why)) => return Probed::NotUsable(why),
+        Err(failure) => return Probed::Unreachable(failure.to_string()),
     };
     match response.status().as_u16() {
         status @ (401 | 403) => Probed::Denied(status),
-        200..=299 => match transport::read(response, LIST_MAX).await {
-            Ok((bytes, true)) => Probed::Answers(listed(&bytes)),
-            Ok((_, false)) => Probed::Answers(Listed::Unknown),
-            Err(error) => Probed::Unreachable(transport::chain(&error.without_url())),
+        200..=299 => match tokio::time::timeout_at(deadline, transport::read(response, LIST_MAX)).await {
+            Ok(Ok((bytes, true))) => Probed::Answers(listed(&bytes)),
+            Ok(Ok((_, false))) => Probed::Answers(Listed::Unknown),
+            Ok(Err(error)) => Probed::Unreachable(transport::chain(&error.without_url())),
+            Err(_) => Probed::Unreachable(HttpFailure::NoAnswer { came: true }.to_string()),
         },
         status => Probed::Other(status),
     }

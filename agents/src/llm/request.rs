@@ -105,10 +105,19 @@ pub(super) struct Request<'a> {
     pub(super) max_completion_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seed: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) top_p: Option<f64>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub(super) stop: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning_effort: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) response_format: Option<ResponseFormat<'a>>,
+    /// Members of the operator's.
+    #[serde(flatten)]
+    pub(super) extra: Cow<'a, Map<String, Value>>,
     /// Whether the reply is held to a form.
     #[serde(skip)]
     pub(super) has_form: bool,
@@ -141,6 +150,26 @@ impl<'a> Request<'a> {
             && let Some(last) = self.messages.to_mut().last_mut()
         {
             last.content.to_mut().push_str("\n\nReply with JSON.");
+        }
+    }
+
+    /// Leaves out members that the operator's replace.
+    pub(super) fn give_way(&mut self) {
+        let extra = &self.extra;
+        let has = |names: &[&str]| names.iter().any(|name| extra.contains_key(*name));
+        if has(&["max_tokens", "max_completion_tokens"]) {
+            (self.max_tokens, self.max_completion_tokens) = (None, None);
+        }
+        self.stream_options.take_if(|_| has(&["stream_options"]));
+        self.temperature.take_if(|_| has(&["temperature"]));
+        self.seed.take_if(|_| has(&["seed"]));
+        self.top_p.take_if(|_| has(&["top_p"]));
+        self.reasoning_effort.take_if(|_| has(&["reasoning_effort"]));
+        if self.response_format.take_if(|_| has(&["response_format"])).is_some() {
+            self.has_form = false;
+        }
+        if has(&["stop"]) {
+            self.stop = &[];
         }
     }
 

@@ -16,6 +16,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
+use super::access::{Access, Variables};
 use super::stream::Assembly;
 use super::{envelope, reasons, waits};
 use crate::config::Model;
@@ -35,6 +36,9 @@ const SHOWN_MAX: usize = 4 * 1024;
 /// Why there is no answer to read. Messages are as strangers wrote them.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpFailure {
+    /// There is no key to send: nothing was sent.
+    #[error("{0}")]
+    Key(String),
     /// No connection was made: nothing was spent.
     #[error("cannot connect: {0}")]
     Connect(String),
@@ -97,7 +101,8 @@ pub(super) fn client(url: &str) -> Result<reqwest::Client, String> {
 
 /// Address and headers of a model's requests.
 pub(super) struct Endpoint {
-    base: String,
+    base: Url,
+    access: Access,
     headers: HeaderMap,
 }
 
@@ -105,44 +110,110 @@ impl Endpoint {
     /// Keeps what proves the sender.
     ///
     /// # Errors
-    /// The key or a header cannot be sent; without values that may be secret.
-    pub(super) fn new(model: &Model, key: Option<&SecretString>) -> Result<Self, String> {
+    /// A variable is not set, or a header cannot be sent; without values that may be secret.
+    pub(super) fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
+        let access = Access::new(model, variables)?;
+        let base = Url::parse(&model.url).map_err(|error| format!("not an address: {error}"))?;
         let mut headers = HeaderMap::new();
-        if let Some(key) = key {
-            let mut value = HeaderValue::try_from(format!("Bearer {}", key.expose_secret()))
-                .map_err(|_| "the key holds characters that no header may hold".to_owned())?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
-        for (name, value) in &model.headers {
-            let mut value = HeaderValue::try_from(value).map_err(|_| format!("the value of header {name} is none"))?;
-            value.set_sensitive(true);
+        for (name, value) in access.headers() {
+            let value = HeaderValue::try_from(value).map_err(|_| format!("the value of header {name} is none"))?;
             let name = HeaderName::try_from(name).map_err(|_| format!("{name:?} is no name for a header"))?;
-            headers.insert(name, value);
+            headers.insert(name, sensitive(value));
         }
-        Ok(Self { base: model.url.clone(), headers })
+        Ok(Self { base, access, headers })
     }
 
-    /// Builds a request with a JSON body.
+    /// Replaces everything secret in a text.
+    pub(super) fn mask(&self, text: &str) -> String {
+        self.access.mask(text)
+    }
+
+    /// Sends a JSON body and reads the whole answer, one JSON value or a stream of events. A key that a program prints is
+    /// asked for again when the server refuses it.
     ///
     /// # Errors
-    /// The address cannot be sent to.
-    pub(super) fn post(&self, path: &str, body: Vec<u8>) -> Result<Request, HttpFailure> {
-        let url = Url::parse(&format!("{}{path}", self.base));
-        let url = url.map_err(|error| HttpFailure::Form(format!("not an address: {error}")))?;
-        let mut request = Request::new(Method::POST, url);
+    /// [`HttpFailure`].
+    pub(super) async fn post(
+        &self,
+        http: &reqwest::Client,
+        path: &str,
+        body: Vec<u8>,
+        deadline: Instant,
+    ) -> Result<Value, HttpFailure> {
+        let key = self.key(None, deadline).await?;
+        let answered = answer(http, self.request(Method::POST, path, key.as_ref(), body.clone())?, deadline).await;
+        if !self.access.can_renew() || !matches!(answered, Err(HttpFailure::Status { status: 401, .. })) {
+            return answered;
+        }
+        let renewed = self.key(key.as_ref(), deadline).await?;
+        answer(http, self.request(Method::POST, path, renewed.as_ref(), body)?, deadline).await
+    }
+
+    /// Asks for a resource.
+    ///
+    /// # Errors
+    /// No key, or no answer.
+    pub(super) async fn get(
+        &self,
+        http: &reqwest::Client,
+        path: &str,
+        deadline: Instant,
+    ) -> Result<Response, HttpFailure> {
+        let key = self.key(None, deadline).await?;
+        let request = self.request(Method::GET, path, key.as_ref(), Vec::new())?;
+        let response = timeout_at(deadline, http.execute(request)).await;
+        let response = response.map_err(|_| HttpFailure::NoAnswer { came: false })?;
+        response.map_err(|error| network_failure(error, false))
+    }
+
+    /// The key to send. Where a program prints it and fails, nothing was sent and it may work later.
+    async fn key(
+        &self,
+        refused: Option<&SecretString>,
+        deadline: Instant,
+    ) -> Result<Option<SecretString>, HttpFailure> {
+        let key = timeout_at(deadline, self.access.key(refused)).await;
+        key.unwrap_or_else(|_| Err("api_key_command gave no key in time".to_owned())).map_err(HttpFailure::Key)
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        key: Option<&SecretString>,
+        body: Vec<u8>,
+    ) -> Result<Request, HttpFailure> {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", url.path().trim_end_matches('/')));
+        if self.access.query().next().is_some() {
+            url.query_pairs_mut().extend_pairs(self.access.query());
+        }
+        let mut request = Request::new(method, url);
         *request.headers_mut() = self.headers.clone();
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        *request.body_mut() = Some(body.into());
+        if let Some(key) = key {
+            let value = HeaderValue::try_from(format!("Bearer {}", key.expose_secret()));
+            let value =
+                value.map_err(|_| HttpFailure::Key("the key holds characters that no header may hold".to_owned()))?;
+            request.headers_mut().entry(AUTHORIZATION).or_insert(sensitive(value));
+        }
+        if !body.is_empty() {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            *request.body_mut() = Some(body.into());
+        }
         Ok(request)
     }
+}
+
+fn sensitive(mut value: HeaderValue) -> HeaderValue {
+    value.set_sensitive(true);
+    value
 }
 
 /// Sends a request and reads the whole answer, one JSON value or a stream of events.
 ///
 /// # Errors
 /// [`HttpFailure`].
-pub(super) async fn answer(http: &reqwest::Client, request: Request, deadline: Instant) -> Result<Value, HttpFailure> {
+async fn answer(http: &reqwest::Client, request: Request, deadline: Instant) -> Result<Value, HttpFailure> {
     let response = timeout_at(deadline, http.execute(request)).await;
     let response = response.map_err(|_| HttpFailure::NoAnswer { came: false })?;
     let response = response.map_err(|error| network_failure(error, false))?;
@@ -265,12 +336,27 @@ fn is_loopback(url: &Url) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Setting, Variable};
 
     #[test]
-    fn a_key_that_no_header_may_hold_is_an_error_without_the_key() {
-        let key = SecretString::from("sk-hush\nhush");
-        let error = Endpoint::new(&Model::new("http://localhost:1", "m"), Some(&key)).err().expect("refused");
-        assert!(!error.contains("hush"), "{error}");
+    fn what_no_header_may_hold_is_an_error_without_its_value() {
+        let variables = [("KEY".to_owned(), SecretString::from("sk-hush\nhush"))].into();
+        let mut model = Model::new("http://localhost:1/v1", "m");
+        model.api_key_env = Some("KEY".into());
+        model.query.insert("api-version".into(), "2026 1".into());
+        let endpoint_with_key = Endpoint::new(&model, &variables).expect("its headers can be sent");
+        let key = variables.get("KEY");
+        let error =
+            endpoint_with_key.request(Method::GET, "/models", key, Vec::new()).expect_err("refused").to_string();
+        assert!(error.contains("the key") && !error.contains("hush"), "{error}");
+        let request = endpoint_with_key.request(Method::GET, "/models", None, Vec::new()).expect("it can be sent");
+        assert_eq!(request.url().as_str(), "http://localhost:1/v1/models?api-version=2026+1");
+        model.headers.insert("x-key".into(), Setting::Variable(Variable { env: "KEY".into() }));
+        let error = Endpoint::new(&model, &variables).err().expect("refused");
+        assert!(error.contains("x-key") && !error.contains("hush"), "{error}");
+        model.query.insert("key".into(), Setting::Variable(Variable { env: "UNSET".into() }));
+        let error = Endpoint::new(&model, &variables).err().expect("it is not set");
+        assert_eq!(error, "set UNSET, which query.key is read from");
     }
 
     #[test]

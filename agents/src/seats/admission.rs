@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::admission::{Admission, Waiting};
-use patchboard_kernel::deferral::{Deferral, PATIENCE_MS};
+use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::BoardId;
@@ -20,51 +20,85 @@ impl Seats {
     pub(super) fn ask_gate(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
         let name = waiting.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let Some(model) = self.config.model(Some(name)) else { return Admitted::Now(Permit::ungated()) };
+        let fallbacks = model.fallback.iter().filter_map(|other| Some((other, self.config.models.get(other)?)));
+        let (others, fallbacks): (Vec<_>, Vec<_>) =
+            fallbacks.map(|(other, model)| (other.clone(), Arc::new(endpoint(model)))).unzip();
+        // Of several models the gate knows best which one to ask, and when.
+        let not_before = waiting.not_before.filter(|_| fallbacks.is_empty());
+        let left = not_before.map_or(0, |not_before| not_before.ms_since(self.means.clock.now()));
+        let pause = Duration::from_millis(left);
         let request = Request {
             board: board.clone(),
             endpoint: Arc::new(endpoint(model)),
-            fallbacks: Vec::new(),
+            fallbacks,
             tokens: waiting.tokens,
             // The prompt is compiled when the call is admitted: until then the invocation stands for it.
             prompt: sha256(format!("{board}/{}", waiting.invocation).as_bytes()),
         };
-        let (gate, name) = (self.gate.clone(), name.to_owned());
-        let left = waiting.not_before.map_or(0, |not_before| not_before.ms_since(self.means.clock.now()));
-        if left == 0 {
+        let chain = Chain {
+            names: std::iter::once(name.to_owned()).chain(others).collect(),
+            patience: Duration::from_millis(model.patience.as_ms()),
+        };
+        let gate = self.gate.clone();
+        if pause.is_zero() {
             return match gate.admit(request) {
-                gate::Admission::Now(permit) => Admitted::Now(permitted(name, permit)),
-                gate::Admission::Later(waiting) => Admitted::Later(Box::pin(within_patience(name, waiting))),
+                gate::Admission::Now(permit) => Admitted::Now(chain.permitted(permit)),
+                gate::Admission::Later(waiting) => Admitted::Later(Box::pin(chain.within_patience(waiting))),
             };
         }
         Admitted::Later(Box::pin(async move {
-            tokio::time::sleep(Duration::from_millis(left)).await;
+            tokio::time::sleep(pause).await;
             match gate.admit(request) {
-                gate::Admission::Now(permit) => Some(permitted(name, permit)),
-                gate::Admission::Later(waiting) => within_patience(name, waiting).await,
+                gate::Admission::Now(permit) => Some(chain.permitted(permit)),
+                gate::Admission::Later(waiting) => chain.within_patience(waiting).await,
             }
         }))
     }
 }
 
-async fn within_patience(model: String, waiting: gate::Waiting) -> Option<Permit> {
-    let permit = tokio::time::timeout(Duration::from_millis(PATIENCE_MS), waiting).await.ok()?;
-    Some(permitted(model, permit))
+/// Models that a call may be sent to.
+struct Chain {
+    /// Operator's names: the preferred model, then its fallbacks.
+    names: Vec<String>,
+    /// Time that a call waits for all of them.
+    patience: Duration,
 }
 
-fn permitted(model: String, permit: gate::Permit) -> Permit {
-    let guard: Arc<dyn Any + Send + Sync> = Arc::new(permit);
-    Permit { admission: Admission { model: Some(model) }, guard: Some(guard) }
+impl Chain {
+    async fn within_patience(self, waiting: gate::Waiting) -> Option<Permit> {
+        let permit = tokio::time::timeout(self.patience, waiting).await.ok()?;
+        Some(self.permitted(permit))
+    }
+
+    fn permitted(&self, permit: gate::Permit) -> Permit {
+        let model = self.names.get(permit.position()).cloned();
+        let guard: Arc<dyn Any + Send + Sync> = Arc::new(Pass { permit, patience: self.patience });
+        Permit { admission: Admission { model }, guard: Some(guard) }
+    }
+}
+
+/// Right to one call, and the patience that holds if it is deferred.
+struct Pass {
+    permit: gate::Permit,
+    patience: Duration,
 }
 
 fn endpoint(model: &Model) -> Endpoint {
-    let fallback_after = Duration::from_secs(30);
-    Endpoint { key: ModelKey::new(&model.url, &model.model), limits: Limits::default(), fallback_after }
+    Endpoint {
+        key: ModelKey::new(&model.url, &model.model),
+        limits: Limits {
+            concurrency: model.concurrency,
+            requests_per_minute: model.requests_per_minute,
+            tokens_per_minute: model.tokens_per_minute,
+        },
+        fallback_after: Duration::from_millis(model.fallback_after.as_ms()),
+    }
 }
 
 /// Reports to the gate what came of a call, and lets it decide whether a request is deferred.
 pub(super) fn report(call: &Call, answer: Answer) -> Answer {
     let guard = call.permit.as_ref().and_then(|permit| permit.guard.as_ref());
-    let Some(permit) = guard.and_then(|guard| guard.downcast_ref::<gate::Permit>()) else { return answer };
+    let Some(Pass { permit, patience }) = guard.and_then(|guard| guard.downcast_ref()) else { return answer };
     let failure = match answer {
         Ok(reply) => {
             permit.answered();
@@ -72,16 +106,23 @@ pub(super) fn report(call: &Call, answer: Answer) -> Answer {
         }
         Err(failure) => failure,
     };
+    let ms = |time: Duration| Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let is_served_elsewhere = permit.is_served_elsewhere();
     let deferral = match failure.deferral {
         // Waiting mends nothing: the board is paused, and every other board finds out for itself.
-        Some(deferral) if deferral.reason.needs_operator() => return Err(failure),
+        Some(deferral) if deferral.reason.needs_operator() && !is_served_elsewhere => return Err(failure),
         Some(deferral) => match permit.refused(Refusal::new(deferral, deferral.is_ambiguous)) {
             Verdict::Deferred { not_before } => {
-                let wait_ms = u64::try_from(not_before.as_millis()).unwrap_or(u64::MAX);
-                Some(Deferral { wait_ms: Some(wait_ms), ..deferral })
+                Some(Deferral { wait_ms: ms(not_before), patience_ms: ms(*patience), is_served_elsewhere, ..deferral })
             }
             Verdict::Charged => None,
         },
+        None if failure.code == FailureCode::Refused => permit.declined().then(|| Deferral {
+            wait_ms: Some(0),
+            patience_ms: ms(*patience),
+            is_served_elsewhere: true,
+            ..Deferral::new(DeferralReason::RequestRefused)
+        }),
         None => {
             if !matches!(failure.code, FailureCode::NotConfigured | FailureCode::Unreachable | FailureCode::Timeout) {
                 permit.answered();

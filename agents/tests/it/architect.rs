@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use patchboard_agents::architect::{Brief, Caps, Design, Document, Refusal, Round, Spent, Terms, design};
 use patchboard_agents::config::Model;
-use patchboard_agents::llm::{Asked, Chat};
+use patchboard_agents::llm::{Asked, Chat, Variables};
 use patchboard_endpoint::{Act, Endpoint};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
@@ -407,7 +407,7 @@ async fn a_model_that_cannot_be_asked_ends_it_at_once() {
 async fn a_chat_completes_under_the_schema_and_does_without_it_where_it_is_refused() {
     let refusal = || Act::Say(400, "", r#"{"error": {"message": "response_format is not supported"}}"#.into());
     let endpoint = Endpoint::new(vec![refusal(), refusal(), Act::complete("{}", "stop", json!({"prompt_tokens": 7}))]);
-    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), None).expect("a client");
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let prompt = Prompt { system: "s".into(), user: "u".into() };
     let schema = json!({"type": "object", "properties": {"b": {"type": "string"}}});
     let timeout = std::time::Duration::from_secs(10);
@@ -421,7 +421,7 @@ async fn a_chat_completes_under_the_schema_and_does_without_it_where_it_is_refus
     assert_eq!(sent[0]["max_tokens"], 55);
 
     let endpoint = Endpoint::new(vec![Act::Hang]);
-    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), None).expect("a client");
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let timeout = std::time::Duration::from_millis(200);
     let failure = chat.complete(&Asked { timeout, ..asked }).await.expect_err("no answer");
     let charged = Usage { prompt: 1, completion: 55, cached: 0, estimated: true };

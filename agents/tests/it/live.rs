@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use patchboard_agents::config::{Environment, Model};
-use patchboard_agents::llm::Chat;
+use patchboard_agents::llm::{Chat, Variables};
 use patchboard_agents::tools::{Coming, Definition, Tools, Used};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
@@ -22,7 +22,7 @@ fn real_model() -> Option<Chat> {
     };
     let mut model = Model::new(url, env.get("PATCHBOARD_LIVE_MODEL").unwrap_or("default"));
     model.seed = Some(1);
-    Some(Chat::new(&model, None).expect("a client"))
+    Some(Chat::new(&model, &Variables::new()).expect("a client"))
 }
 
 #[tokio::test]

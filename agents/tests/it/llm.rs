@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use patchboard_agents::config::{Model, Structured};
-use patchboard_agents::llm::Chat;
+use patchboard_agents::llm::{Chat, Variables};
 use patchboard_endpoint::{Act, Endpoint};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
@@ -17,10 +17,10 @@ const KEY: &str = "hush-key-0123456789";
 /// Asks an endpoint that does `acts`, with a key.
 async fn ask(acts: Vec<Act>, change: impl FnOnce(&mut Model, &mut Call)) -> (Answer, Endpoint, Duration) {
     let endpoint = Endpoint::new(acts);
-    let mut model = Model::new(endpoint.url.clone(), "m");
+    let mut model = Model { api_key_env: Some("KEY".into()), ..Model::new(endpoint.url.clone(), "m") };
     let mut call = llm_call();
     change(&mut model, &mut call);
-    let chat = Chat::new(&model, Some(KEY.into())).expect("a client");
+    let chat = Chat::new(&model, &[("KEY".to_owned(), KEY.into())].into()).expect("a client");
     let started = Instant::now();
     let answer = chat.call(&call).await;
     if let Err(failure) = &answer {
@@ -80,7 +80,7 @@ async fn a_call_sends_what_the_seat_and_the_configuration_say() {
 async fn no_key_and_no_form_are_sent_where_none_is_configured() {
     let endpoint = Endpoint::new(vec![ok("[]")]);
     let model = Model { structured: Structured::Off, ..Model::new(endpoint.url.clone(), "m") };
-    let chat = Chat::new(&model, None).expect("a client");
+    let chat = Chat::new(&model, &Variables::new()).expect("a client");
     chat.call(&llm_call()).await.expect("a reply");
     let (head, body) = endpoint.requests().remove(0);
     assert!(!head.contains("authorization"), "{head}");
@@ -233,7 +233,7 @@ async fn a_parameter_that_is_refused_by_name_is_left_out_once_and_for_all() {
     let renamed = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead. It";
     let schema = || refuse("response_format");
     let endpoint = Endpoint::new(vec![schema(), schema(), refuse(renamed), refuse("'temperature'"), ok("[]")]);
-    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), None).expect("a client");
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     for _ in 0..2 {
         chat.call(&llm_call()).await.expect("a reply");
     }
@@ -248,7 +248,7 @@ async fn a_parameter_that_is_refused_by_name_is_left_out_once_and_for_all() {
 async fn a_server_that_refuses_a_derived_form_gets_the_generic_one_from_that_seat() {
     let refusal = say(400, r#"{"error": {"message": "Failed to parse grammar"}}"#);
     let endpoint = Endpoint::new(vec![refusal.clone(), refusal, ok("[]")]);
-    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), None).expect("a client");
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let mut other = llm_call();
     other.worker = "other".into();
     for call in [llm_call(), llm_call(), other] {

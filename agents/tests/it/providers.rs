@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use patchboard_agents::config::Model;
-use patchboard_agents::llm::Chat;
+use patchboard_agents::llm::{Chat, Variables};
 use patchboard_runtime::agent::{Agent as _, Permit};
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ fn start(name: &str) -> Option<(Server, String, Vec<String>, tempfile::TempDir)>
 
 /// Calls a model as a board does: again after a deferral that passes, and after a failure.
 async fn play(url: &str, name: &str) -> Result<String, String> {
-    let chat = Chat::new(&Model::new(url, name), None).expect("a client");
+    let chat = Chat::new(&Model::new(url, name), &Variables::new()).expect("a client");
     let fields = json!({"agent": "llm", "writes": [{"path": "/answer"}], "limits": {"reply_tokens": 1024}});
     let mut last = String::new();
     for attempt in 1..=CALLS {

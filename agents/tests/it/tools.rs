@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use patchboard_agents::config::{Config, Environment, Model};
-use patchboard_agents::llm::Chat;
+use patchboard_agents::llm::{Chat, Variables};
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_agents::tools::{Coming, Definition, Toolbox, Tools, Used, cut};
 use patchboard_endpoint::{Act, Endpoint};
@@ -97,7 +97,7 @@ async fn work(acts: Vec<Act>, call: &Call, bench: &mut Bench, change: impl FnOnc
     let endpoint = Endpoint::new(acts);
     let mut model = Model::new(endpoint.url.clone(), "m");
     change(&mut model);
-    let chat = Chat::new(&model, None).expect("a client");
+    let chat = Chat::new(&model, &Variables::new()).expect("a client");
     let answer = chat.work(call, bench).await;
     (answer, endpoint.bodies())
 }

@@ -404,7 +404,8 @@ fn fail(call: &Call<'_>, after_ms: u64, code: FailureCode, message: &str) -> Del
 
 fn defer(call: &Call<'_>, after_ms: u64, reason: DeferralReason, wait_ms: u64) -> Delivery {
     let (invocation, attempt) = (call.invocation, call.attempt);
-    let not_taken = NotTaken { reason, wait_ms, patience_ms: PATIENCE_MS, message: "not now".to_owned() };
+    let message = "not now".to_owned();
+    let not_taken = NotTaken { reason, wait_ms, patience_ms: PATIENCE_MS, is_served_elsewhere: false, message };
     Delivery { after_ms, input: Input::Defer { invocation, attempt, usage: None, not_taken } }
 }
 

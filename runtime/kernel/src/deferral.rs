@@ -28,6 +28,8 @@ coded! {
         AccessDenied = "access_denied",
         /// The server has no such model: status 404.
         ModelNotFound = "model_not_found",
+        /// The provider refuses this request, and another model is there to take it.
+        RequestRefused = "request_refused",
     }
 }
 
@@ -35,7 +37,12 @@ impl DeferralReason {
     /// Whether waiting mends nothing: an operator must.
     pub const fn needs_operator(self) -> bool {
         match self {
-            Self::RateLimited | Self::Overloaded | Self::ModelLoading | Self::Unreachable | Self::NoAnswer => false,
+            Self::RateLimited
+            | Self::Overloaded
+            | Self::ModelLoading
+            | Self::Unreachable
+            | Self::NoAnswer
+            | Self::RequestRefused => false,
             Self::KeyRefused | Self::PaymentRequired | Self::AccessDenied | Self::ModelNotFound => true,
         }
     }
@@ -56,12 +63,15 @@ pub struct Deferral {
     /// Whether the request itself may be what failed: status 500.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_ambiguous: bool,
+    /// Whether another model may take the request: the board goes on although only an operator can mend this one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_served_elsewhere: bool,
 }
 
 impl Deferral {
     /// A deferral of which no more is known than why.
     pub const fn new(reason: DeferralReason) -> Self {
-        Self { reason, wait_ms: None, patience_ms: None, is_ambiguous: false }
+        Self { reason, wait_ms: None, patience_ms: None, is_ambiguous: false, is_served_elsewhere: false }
     }
 }
 

@@ -407,6 +407,7 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
                     reason: deferred.reason,
                     wait_ms: deferred.not_before.ms_since(record.at),
                     patience_ms: deferred.patience.ms_since(since),
+                    is_served_elsewhere: deferred.is_served_elsewhere,
                     message: deferred.message,
                 },
             }

@@ -33,7 +33,8 @@ fn board(concurrency: u32, limits: Value) -> Played {
 }
 
 fn not_taken(reason: DeferralReason, wait_ms: u64) -> NotTaken {
-    NotTaken { reason, wait_ms, patience_ms: 24 * HOUR, message: "slow down".to_owned() }
+    let (patience_ms, message) = (24 * HOUR, "slow down".to_owned());
+    NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere: false, message }
 }
 
 /// Gives an input while the gate lets no call through.

@@ -135,9 +135,9 @@ impl State {
             }),
             // Only calls that need admission can wait for it again.
             Err(Failure { message, usage, deferral: Some(deferral), .. }) if call.permit.is_some() => {
-                let Deferral { reason, wait_ms, patience_ms, is_ambiguous: _ } = deferral;
+                let Deferral { reason, wait_ms, patience_ms, is_ambiguous: _, is_served_elsewhere } = deferral;
                 let (wait_ms, patience_ms) = (wait_ms.unwrap_or(WAIT_MS), patience_ms.unwrap_or(PATIENCE_MS));
-                let not_taken = NotTaken { reason, wait_ms, patience_ms, message };
+                let not_taken = NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere, message };
                 Input::Defer { invocation, attempt, usage, not_taken }
             }
             Err(Failure { code, message, usage, deferral: _ }) => {

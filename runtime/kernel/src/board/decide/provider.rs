@@ -21,6 +21,8 @@ pub struct NotTaken {
     pub wait_ms: u64,
     /// Milliseconds after the first of an unbroken series of deferrals at which the board is paused.
     pub patience_ms: u64,
+    /// Whether another model may take the request.
+    pub is_served_elsewhere: bool,
     /// For people.
     pub message: String,
 }
@@ -45,13 +47,13 @@ impl Draft<'_> {
     pub(super) fn defer(&mut self, invocation: InvocationId, attempt: u32, usage: Option<Usage>, not_taken: NotTaken) {
         let open = self.board.scheduler.open().get(&invocation);
         let Some(open) = open.filter(|open| open.calling && open.attempt == attempt) else { return };
-        let NotTaken { reason, wait_ms, patience_ms, message } = not_taken;
+        let NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere, message } = not_taken;
         let since = open.deferrals.as_ref().and_then(|deferrals| deferrals.since).unwrap_or(self.at);
         let not_before = self.at.plus_ms(wait_ms.min(WAIT_MAX_MS));
         let patience = since.plus_ms(patience_ms.min(WAIT_MAX_MS));
         let by = author(open, usage.map(Usage::bounded));
-        self.push(Body::Deferred(Deferred { by, reason, not_before, patience, message }));
-        if reason.needs_operator() || not_before > patience {
+        self.push(Body::Deferred(Deferred { by, reason, not_before, patience, is_served_elsewhere, message }));
+        if (reason.needs_operator() && !is_served_elsewhere) || not_before > patience {
             self.hold();
         }
         self.go_on();

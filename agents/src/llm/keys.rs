@@ -1,0 +1,177 @@
+//! The key of a model: fixed, or printed by a program of the operator's.
+//!
+//! The program runs at first use and again after a key of it was refused. Callers at the same time share one run.
+
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+use tokio::time::Instant;
+
+/// The most bytes of a key that a program may print.
+const OUTPUT_MAX: u64 = 16 * 1024;
+
+/// Time that the program has.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time for which a failed run is the answer to other callers.
+const FAILED_FOR: Duration = Duration::from_secs(5);
+
+/// Keys that are remembered in order to keep them out of messages.
+const ISSUED_MAX: usize = 8;
+
+/// Gives the key of a model.
+pub(super) struct Keys {
+    source: Source,
+    issued: Mutex<Vec<SecretString>>,
+}
+
+enum Source {
+    Fixed(Option<SecretString>),
+    Program { words: Vec<String>, current: tokio::sync::Mutex<Option<Run>> },
+}
+
+struct Run {
+    at: Instant,
+    key: Result<SecretString, String>,
+}
+
+impl Keys {
+    /// Uses this key, or the output of a program if one is named.
+    pub(super) fn new(key: Option<SecretString>, program: &[String]) -> Self {
+        let source = match (key, program) {
+            (None, [_, ..]) => Source::Program { words: program.to_vec(), current: tokio::sync::Mutex::default() },
+            (key, _) => Source::Fixed(key),
+        };
+        Self { source, issued: Mutex::default() }
+    }
+
+    /// The key to send. `refused` is one that the server has refused; a program is then run again.
+    ///
+    /// # Errors
+    /// Why the program gave none.
+    pub(super) async fn get(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, String> {
+        let (words, current) = match &self.source {
+            Source::Fixed(key) => return Ok(key.clone()),
+            Source::Program { words, current } => (words, current),
+        };
+        let mut current = current.lock().await;
+        let is_current = current.as_ref().is_some_and(|run| match &run.key {
+            Ok(key) => refused.is_none_or(|refused| refused.expose_secret() != key.expose_secret()),
+            Err(_) => run.at.elapsed() < FAILED_FOR,
+        });
+        if !is_current {
+            let key = run(words).await;
+            if let Ok(key) = &key {
+                let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
+                if issued.len() >= ISSUED_MAX {
+                    issued.remove(0);
+                }
+                issued.push(key.clone());
+            }
+            *current = Some(Run { at: Instant::now(), key });
+        }
+        match current.as_ref().map(|run| run.key.clone()) {
+            Some(key) => key.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether another key may be had after one was refused.
+    pub(super) const fn can_renew(&self) -> bool {
+        matches!(self.source, Source::Program { .. })
+    }
+
+    /// Keys that no message may show.
+    pub(super) fn secrets(&self) -> Vec<SecretString> {
+        match &self.source {
+            Source::Fixed(key) => key.iter().cloned().collect(),
+            Source::Program { .. } => self.issued.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+async fn run(words: &[String]) -> Result<SecretString, String> {
+    let [program, arguments @ ..] = words else { return Err("api_key_command is empty".to_owned()) };
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("api_key_command cannot be started: {error}"))?;
+    let output = child.stdout.take();
+    let reading = async {
+        let mut bytes = Vec::new();
+        if let Some(output) = output {
+            output.take(OUTPUT_MAX + 1).read_to_end(&mut bytes).await?;
+        }
+        // More than that is no key, and the program may wait for it to be read.
+        let is_long = bytes.len() as u64 > OUTPUT_MAX;
+        if is_long {
+            child.start_kill()?;
+        }
+        Ok::<_, std::io::Error>((bytes, child.wait().await?, is_long))
+    };
+    let read = tokio::time::timeout(TIMEOUT, reading).await;
+    let read = read.map_err(|_| format!("api_key_command gave no key within {} s", TIMEOUT.as_secs()))?;
+    let (bytes, status, is_long) = read.map_err(|error| format!("api_key_command failed: {error}"))?;
+    if is_long {
+        return Err(format!("api_key_command printed more than {OUTPUT_MAX} bytes"));
+    }
+    if !status.success() {
+        return Err(format!("api_key_command failed: {status}"));
+    }
+    match str::from_utf8(&bytes).map(str::trim) {
+        Ok(key) if !key.is_empty() => Ok(SecretString::from(key)),
+        Ok(_) => Err("api_key_command printed nothing".to_owned()),
+        Err(_) => Err("api_key_command printed something else than text".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Keys {
+        Keys::new(None, &["sh", "-c", script].map(str::to_owned))
+    }
+
+    async fn key(keys: &Keys, refused: Option<&str>) -> Result<Option<String>, String> {
+        let refused = refused.map(SecretString::from);
+        keys.get(refused.as_ref()).await.map(|key| key.map(|key| key.expose_secret().to_owned()))
+    }
+
+    #[tokio::test]
+    async fn a_program_runs_once_for_all_callers_and_again_after_a_refusal() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("runs").display().to_string();
+        let keys = sh(&format!("echo >> {file}; echo \" key-$(wc -l < {file}) \""));
+        let (one, other) = tokio::join!(key(&keys, None), key(&keys, None));
+        assert_eq!((one, other), (Ok(Some("key-1".into())), Ok(Some("key-1".into()))));
+        assert_eq!(key(&keys, Some("another")).await, Ok(Some("key-1".into())));
+        assert_eq!(key(&keys, Some("key-1")).await, Ok(Some("key-2".into())));
+        let issued: Vec<String> = keys.secrets().iter().map(|key| key.expose_secret().to_owned()).collect();
+        assert_eq!(issued, ["key-1", "key-2"]);
+        assert_eq!(key(&Keys::new(Some("k".into()), &[]), Some("k")).await, Ok(Some("k".into())));
+    }
+
+    #[tokio::test]
+    async fn a_program_without_a_key_says_why_and_not_what_it_printed() {
+        for (script, words) in [
+            ("echo hush; exit 3", "exit status: 3"),
+            ("true", "printed nothing"),
+            ("printf '\\377hush'", "else than text"),
+            ("yes hush", "more than"),
+        ] {
+            let why = key(&sh(script), None).await.expect_err(script);
+            assert!(why.contains(words) && !why.contains("hush"), "{why}");
+        }
+        let why = key(&Keys::new(None, &["/no/such/program".to_owned()]), None).await.expect_err("there is none");
+        assert!(why.contains("cannot be started"), "{why}");
+    }
+}
