@@ -253,7 +253,17 @@ impl Config {
                 }
             }
         }
-        Ok(())
+        let priced = |(name, model): (_, &'_ Model)| Some((name, model.price.as_ref()?.currency.clone()));
+        let currencies: Vec<(&String, String)> = self.models.iter().filter_map(priced).collect();
+        match currencies.iter().find(|(_, currency)| *currency != currencies[0].1) {
+            Some((name, currency)) => {
+                let (first, other) = &currencies[0];
+                Err(format!(
+                    "models.{name}.price is in {currency}, models.{first}.price in {other}: money has one currency"
+                ))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Adds what flags and environment say.
@@ -430,6 +440,8 @@ mod tests {
         assert_eq!((model.stream, model.top_p, model.patience.as_ms()), (Streaming::Always, Some(0.9), 7_200_000));
         assert_eq!(model.extra_body["chat_template_kwargs"]["thinking"], false);
         assert_eq!(model.max_reply_tokens.map(u32::from), Some(900));
+        let price = with("price = { input = 0.15, output = 0.6 }").expect("a price").price.expect("a price");
+        assert_eq!((price.input, price.cached, price.output), (150_000_000, 150_000_000, 600_000_000));
         for (lines, words) in [
             ("stream = \"no\"", "stream is \"auto\", true or false"),
             ("concurrency = 0", "between 1 and"),
@@ -445,6 +457,14 @@ mod tests {
             ("fallback = [\"b\"]", "add [models.b]"),
             ("fallback = [\"default\"]", "already"),
             ("burst = 3", "unknown field `burst`"),
+            ("price = { input = 1 }", "output"),
+            ("price = { input = -1, output = 1 }", "amount of money"),
+            ("price = { input = 1, cached = 2, output = 1 }", "cached tokens"),
+            ("price = { input = 1, output = 1, per = 1000 }", "unknown field `per`"),
+            (
+                "price = { input = 1, output = 1 }\n[models.b]\nurl = \"http://h/v1\"\nmodel = \"b\"\nprice = { input = 1, output = 1, currency = \"EUR\" }",
+                "one currency",
+            ),
         ] {
             let error = with(lines).expect_err(lines);
             assert!(error.contains(words), "{lines}: {error}");

@@ -172,8 +172,9 @@ impl Seats {
     pub fn check(&self, blueprint: &Blueprint) -> Vec<Problem> {
         let mut problems: Vec<Problem> = Vec::new();
         for (name, seat) in &blueprint.workers {
+            let of_money = self.money_problem(blueprint, seat);
             let of_tools = if seat.files.is_some() { self.toolbox.problems(blueprint, seat) } else { Vec::new() };
-            for message in self.seat_problems(blueprint, name, seat).into_iter().chain(of_tools) {
+            for message in self.seat_problems(blueprint, name, seat).into_iter().chain(of_tools).chain(of_money) {
                 match problems.iter_mut().find(|problem| problem.message == message) {
                     Some(known) => known.workers.push(name.clone()),
                     None => problems.push(Problem { workers: vec![name.clone()], message }),
@@ -215,6 +216,23 @@ impl Seats {
             },
         };
         Vec::from_iter(problem)
+    }
+
+    /// Why money cannot be counted where a limit of money holds: a model of the seat has no price.
+    fn money_problem(&self, blueprint: &Blueprint, seat: &Worker) -> Option<String> {
+        let is_limited = blueprint.limits.money.is_some() || seat.limits.money.is_some();
+        if !is_limited || seat.agent != AgentKind::Llm {
+            return None;
+        }
+        let named = operator_models(blueprint, seat).ok()?.iter().map(String::as_str);
+        let named: Vec<&str> = if named.len() == 0 { vec![DEFAULT_MODEL] } else { named.collect() };
+        let fallbacks = named.iter().filter_map(|name| self.config.model(Some(name))).flat_map(|model| &model.fallback);
+        let mut all = named.iter().copied().chain(fallbacks.map(String::as_str));
+        let free = all.find(|name| self.config.model(Some(name)).is_some_and(|model| model.price.is_none()))?;
+        Some(format!(
+            "limits.money needs a price of model {free}: add price = {{ input = …, output = … }}, for a million tokens, to \
+             [models.{free}] in patchboard.toml"
+        ))
     }
 
     /// Whom an architect asks: the operator's model `architect`, if there is one, else the default.

@@ -8,7 +8,7 @@ use jsonptr::PointerBuf;
 use patchboard_kernel::board::{BoardError, Pending};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::FILES;
-use patchboard_kernel::id::{BoardId, Seq, Version};
+use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{End, Ended, PauseCause};
 use patchboard_kernel::state::State;
@@ -242,7 +242,7 @@ async fn follow(
         let snapshot = board.snapshot();
         // A question whose time is over is about to be closed, and what follows from that is still to come.
         let now = SystemClock.now();
-        let is_over = snapshot.pending.values().any(|question| question.expires <= now);
+        let is_over = snapshot.pending.values().any(|question| question.is_over(now));
         if !pausing && snapshot.waits_for_persons && !is_over {
             return Ok(Stop::Waiting);
         }
@@ -386,10 +386,10 @@ pub(crate) fn question_text(seq: Seq, question: &Pending, state: &State) -> Stri
     if let Some(clarify) = &question.clarify {
         let choices = clarify.choices.iter().map(|choice| format!("\n  - {}", one_line(choice))).collect::<String>();
         return format!(
-            "{} asks {}, until {}{}\n{}{choices}",
+            "{} asks {}{}{}\n{}{choices}",
             one_line(question.by.worker.as_str()),
             one_line(question.approver.as_str()),
-            moment(question.expires),
+            until(question.expires),
             intent.unwrap_or_default(),
             indented(&one_line(&clarify.question), seq)
         );
@@ -400,13 +400,18 @@ pub(crate) fn question_text(seq: Seq, question: &Pending, state: &State) -> Stri
         there_now(&question.patch, state).map(|(place, value)| format!("  now {place}: {value}")).collect();
     let now = if now.is_empty() { String::new() } else { format!("\n{}", now.join("\n")) };
     format!(
-        "{} asks {} to agree, until {}{}{shown}\n{}{now}",
+        "{} asks {} to agree{}{}{shown}\n{}{now}",
         one_line(question.by.worker.as_str()),
         one_line(question.approver.as_str()),
-        moment(question.expires),
+        until(question.expires),
         intent.unwrap_or_default(),
         indented(&json_pretty(&question.patch), seq)
     )
+}
+
+/// When a question is over.
+pub(crate) fn until(expires: Option<Timestamp>) -> String {
+    expires.map(|expires| format!(", until {}", moment(expires))).unwrap_or_default()
 }
 
 /// The places that a patch takes values from, or takes away, with what is there now.

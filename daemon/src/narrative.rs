@@ -6,10 +6,12 @@ mod editing;
 
 use std::collections::BTreeMap;
 
+use patchboard_agents::config::DEFAULT_MODEL;
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{RuleName, WorkerName};
+use patchboard_kernel::id::{RuleName, Timestamp, WorkerName};
 use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{Author, Body, NoOp, Raised, Record, Resource, Retried, Steered, Trigger};
 use serde_json::Value;
 
@@ -74,13 +76,13 @@ pub(crate) fn of(body: &Body) -> String {
             let due = scheduled.due.map(|due| format!(", at {}", moment(due))).unwrap_or_default();
             format!("{worker} #{}: {cause}{goes_on}{due}", scheduled.invocation)
         }
-        Body::Invoked(invoked) => format!(
-            "{} #{}.{} is shown version {}",
-            name(invoked.worker.as_str()),
-            invoked.invocation,
-            invoked.attempt,
-            invoked.base
-        ),
+        Body::Invoked(invoked) => {
+            let (worker, invocation, attempt) = (name(invoked.worker.as_str()), invoked.invocation, invoked.attempt);
+            let model = invoked.admitted.as_ref().and_then(|admitted| admitted.model.as_deref());
+            let model = model.filter(|model| *model != DEFAULT_MODEL);
+            let on = model.map(|model| format!(", on model {}", one_line(model))).unwrap_or_default();
+            format!("{worker} #{invocation}.{attempt} is shown version {}{on}", invoked.base)
+        }
         Body::Deferred(deferred) => format!(
             "{} waits for its provider until {}: {}: {}",
             author(&deferred.by),
@@ -118,11 +120,11 @@ pub(crate) fn of(body: &Body) -> String {
         Body::Approval(approval) => {
             if let Some(clarify) = &approval.clarify {
                 let (by, approver) = (author(&approval.by), name(approval.approver.as_str()));
-                let (asked, until) = (short(&clarify.question, 2 * SHOWN), moment(approval.expires));
-                return format!("{by} asks {approver}: {asked} (until {until}){}", cost(&approval.by));
+                let asked = short(&clarify.question, 2 * SHOWN);
+                return format!("{by} asks {approver}: {asked}{}{}", until(approval.expires), cost(&approval.by));
             }
             let (by, ops, approver) = (author(&approval.by), patch(&approval.patch), name(approval.approver.as_str()));
-            format!("{by} asks {approver} to agree to {ops} (until {}){}", moment(approval.expires), cost(&approval.by))
+            format!("{by} asks {approver} to agree to {ops}{}{}", until(approval.expires), cost(&approval.by))
         }
         Body::Answer(answer) => {
             if let Some(text) = &answer.text {
@@ -309,6 +311,11 @@ fn name(name: &str) -> String {
     short(name, 40)
 }
 
+/// When a question is over.
+fn until(expires: Option<Timestamp>) -> String {
+    expires.map(|expires| format!(" (until {})", moment(expires))).unwrap_or_default()
+}
+
 /// What an operator takes up again.
 fn retry(retried: &Retried) -> String {
     let what = match (&retried.invocation, &retried.worker) {
@@ -316,11 +323,12 @@ fn retry(retried: &Retried) -> String {
         (None, Some(worker)) => format!("what {} had given up", name(worker.as_str())),
         (None, None) => "what was given up".to_owned(),
     };
-    let Raised { tokens, wall_ms, commits } = retried.limits;
+    let Raised { tokens, wall_ms, commits, money } = retried.limits;
     let limits = [
         tokens.map(|tokens| format!("{} tokens", grouped(tokens))),
         wall_ms.map(|wall_ms| format!("{} s of running time", grouped(wall_ms / 1000))),
         commits.map(|commits| format!("{} commits", grouped(commits))),
+        money.map(|money| format!("{} of money", Money(money))),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
     match limits.as_slice() {
@@ -359,6 +367,8 @@ const fn resource(resource: Resource) -> &'static str {
         Resource::WorkerTokens => "the worker's tokens do not suffice",
         Resource::BranchTokens => "the rule's tokens do not suffice",
         Resource::BoardTokens => "the board's tokens do not suffice",
+        Resource::WorkerMoney => "the worker's money does not suffice",
+        Resource::BoardMoney => "the board's money does not suffice",
     }
 }
 

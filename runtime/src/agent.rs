@@ -106,8 +106,8 @@ pub struct Permit {
 
 impl Permit {
     /// A permission that no gate gave.
-    pub const fn ungated() -> Self {
-        Self { admission: Admission { model: None }, guard: None }
+    pub fn ungated() -> Self {
+        Self { admission: Admission::default(), guard: None }
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Snapshot {
     pub queued: usize,
     /// Tokens spent.
     pub tokens: u64,
+    /// Money spent and reserved, in 10⁻⁹ of the currency.
+    pub money: u64,
     /// What all calls that are over have cost.
     pub spent: Usage,
     /// Branches that are stopped.
@@ -97,6 +99,7 @@ impl Snapshot {
             waits_for_persons: board.waits_for_persons(),
             queued: board.scheduler().queue().len(),
             tokens: board.ledger().board().committed(),
+            money: board.ledger().board().committed_money(),
             spent: board.ledger().board().usage(),
             open_branches: count(|position| matches!(position, Position::Open { .. })),
             half_open_branches: count(|position| matches!(position, Position::HalfOpen { .. })),

@@ -74,7 +74,7 @@ fn forge(body: &mut Body) -> bool {
         Body::Continued(continued) => continued.by.base = continued.by.base.next(),
         Body::Committed(committed) => committed.state = Digest([9; 32]),
         Body::NoOp(no_op) => no_op.by.base = no_op.by.base.next(),
-        Body::Approval(approval) => approval.expires = approval.expires.plus_ms(1),
+        Body::Approval(approval) => approval.expires = approval.expires.map(|expires| expires.plus_ms(1)),
         Body::Expanded(expanded) => expanded.by.base = expanded.by.base.next(),
         Body::Rejected(rejected) => {
             rejected.code = if rejected.code == Code::TooDeep { Code::TooLarge } else { Code::TooDeep };

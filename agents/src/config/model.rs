@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::deferral::PATIENCE_MS;
+use patchboard_kernel::money::{Money, Price};
 use reqwest::Url;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -89,6 +90,9 @@ pub struct Model {
     /// Requests per minute, over all boards of the process.
     #[serde(default, deserialize_with = "limit")]
     pub requests_per_minute: Option<NonZeroU32>,
+    /// What its tokens cost; absent: its calls count no money, and boards with `limits.money` are refused.
+    #[serde(default, deserialize_with = "price")]
+    pub price: Option<Price>,
     /// Tokens per minute as estimated before a call, over all boards of the process.
     #[serde(default, deserialize_with = "limit")]
     pub tokens_per_minute: Option<NonZeroU32>,
@@ -175,6 +179,7 @@ impl Model {
             concurrency: None,
             requests_per_minute: None,
             tokens_per_minute: None,
+            price: None,
             patience: default_patience(),
             fallback: Vec::new(),
             fallback_after: default_fallback_after(),
@@ -319,4 +324,29 @@ fn program<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D:
             Err(D::Error::custom("api_key_command names a program and its arguments, like [\"pass\", \"openai\"]"))
         }
     }
+}
+
+/// Reads `price = { input = 0.15, cached = 0.075, output = 0.6, currency = "USD" }`, for a million tokens each.
+fn price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Price>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Written {
+        input: Money,
+        cached: Option<Money>,
+        output: Money,
+        #[serde(default = "currency")]
+        currency: String,
+    }
+    fn currency() -> String {
+        "USD".to_owned()
+    }
+    let Written { input, cached, output, currency } = Written::deserialize(deserializer)?;
+    if currency.is_empty() || currency.len() > 16 || !currency.chars().all(|c| c.is_ascii_alphanumeric()) {
+        return Err(D::Error::custom("a currency is a short name like USD"));
+    }
+    let cached = cached.unwrap_or(input);
+    if cached > input {
+        return Err(D::Error::custom("cached tokens cost no more than input"));
+    }
+    Ok(Some(Price { input: input.0, cached: cached.0, output: output.0, currency }))
 }

@@ -22,7 +22,7 @@ impl Seats {
         let Some(model) = self.config.model(Some(name)) else { return Admitted::Now(Permit::ungated()) };
         let fallbacks = model.fallback.iter().filter_map(|other| Some((other, self.config.models.get(other)?)));
         let (others, fallbacks): (Vec<_>, Vec<_>) =
-            fallbacks.map(|(other, model)| (other.clone(), Arc::new(endpoint(model)))).unzip();
+            fallbacks.map(|(other, model)| (admission(other, model), Arc::new(endpoint(model)))).unzip();
         // Of several models the gate knows best which one to ask, and when.
         let not_before = waiting.not_before.filter(|_| fallbacks.is_empty());
         let left = not_before.map_or(0, |not_before| not_before.ms_since(self.means.clock.now()));
@@ -36,7 +36,7 @@ impl Seats {
             prompt: sha256(format!("{board}/{}", waiting.invocation).as_bytes()),
         };
         let chain = Chain {
-            names: std::iter::once(name.to_owned()).chain(others).collect(),
+            admissions: std::iter::once(admission(name, model)).chain(others).collect(),
             patience: Duration::from_millis(model.patience.as_ms()),
         };
         let gate = self.gate.clone();
@@ -58,8 +58,8 @@ impl Seats {
 
 /// Models that a call may be sent to.
 struct Chain {
-    /// Operator's names: the preferred model, then its fallbacks.
-    names: Vec<String>,
+    /// The preferred model, then its fallbacks.
+    admissions: Vec<Admission>,
     /// Time that a call waits for all of them.
     patience: Duration,
 }
@@ -71,9 +71,9 @@ impl Chain {
     }
 
     fn permitted(&self, permit: gate::Permit) -> Permit {
-        let model = self.names.get(permit.position()).cloned();
+        let admission = self.admissions.get(permit.position()).cloned().unwrap_or_default();
         let guard: Arc<dyn Any + Send + Sync> = Arc::new(Pass { permit, patience: self.patience });
-        Permit { admission: Admission { model }, guard: Some(guard) }
+        Permit { admission, guard: Some(guard) }
     }
 }
 
@@ -81,6 +81,10 @@ impl Chain {
 struct Pass {
     permit: gate::Permit,
     patience: Duration,
+}
+
+fn admission(name: &str, model: &Model) -> Admission {
+    Admission { model: Some(name.to_owned()), price: model.price.clone() }
 }
 
 fn endpoint(model: &Model) -> Endpoint {

@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Args;
+use patchboard_kernel::admission::Admission;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{InvocationId, WorkerName};
-use patchboard_kernel::ledger::{Account, Ledger, Usage};
+use patchboard_kernel::ledger::{Account, Hold, Ledger, Usage};
+use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{Architect, Author, Body, Budget, Continued, Invoked, Record};
 use patchboard_kernel::view::{Prompt, PromptParts};
 use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use serde_json::{Value, json};
 
+use crate::blueprint_file::plural;
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::narrative::{self, grouped};
@@ -47,10 +50,10 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         return Ok(Exit::Done);
     }
     let board = reader.board(&summary, None)?;
-    let details = Details::of(&reader, &reader.records(&summary.id)?)?;
     let (blueprint, ledger) = (board.blueprint(), board.ledger());
+    let details = Details::of(&reader, blueprint, &reader.records(&summary.id)?)?;
     output.line(&details.table(ledger, &|worker| limit_of(blueprint, worker), blueprint.limits.tokens))?;
-    for line in details.lines(ledger) {
+    for line in details.lines(ledger, board.limits().money) {
         output.line(&line)?;
     }
     Ok(Exit::Done)
@@ -63,8 +66,8 @@ fn limit_of(blueprint: &Blueprint, worker: &WorkerName) -> Option<u64> {
 /// As JSON, what a board has cost.
 pub(crate) fn json(reader: &Reader, summary: &BoardSummary) -> Result<Value, Failure> {
     let board = reader.board(summary, None)?;
-    let details = Details::of(reader, &reader.records(&summary.id)?)?;
     let (blueprint, ledger) = (board.blueprint(), board.ledger());
+    let details = Details::of(reader, blueprint, &reader.records(&summary.id)?)?;
     let workers: BTreeMap<&WorkerName, Value> = board
         .ledger()
         .workers()
@@ -81,6 +84,13 @@ pub(crate) fn json(reader: &Reader, summary: &BoardSummary) -> Result<Value, Fai
         "board": summary.id,
         "tokens": account_json(board.ledger().board(), details.retries(), Some(blueprint.limits.tokens)),
         "architect": ledger.architect().map(|account| account_json(account, details.redrafts(), None)),
+        "money": {
+            "spent": Money(ledger.board().money),
+            "reserved": Money(ledger.board().money_reserved),
+            "limit": board.limits().money.map(Money),
+            "currency": details.currency,
+        },
+        "models": details.models.iter().map(|(name, of)| (name.clone(), of.json())).collect::<BTreeMap<_, _>>(),
         "workers": workers,
         "branches": branches,
         "prompts": {
@@ -105,9 +115,27 @@ struct Retries {
     tokens: u64,
 }
 
+/// What calls of one model came to.
+#[derive(Clone, Copy, Default)]
+struct OfModel {
+    calls: u64,
+    tokens: u64,
+    money: u64,
+}
+
+impl OfModel {
+    fn json(self) -> Value {
+        json!({"calls": self.calls, "tokens": self.tokens, "money": Money(self.money)})
+    }
+}
+
 /// A call that was made.
 struct Asked {
     worker: WorkerName,
+    /// Where it was admitted to.
+    admitted: Admission,
+    /// Tokens that its reply might have.
+    reply_tokens: u64,
     /// The format of its record.
     format: u32,
     view: Digest,
@@ -129,6 +157,9 @@ struct Details {
     answered: Usage,
     /// The models that were drawn, by worker.
     drawn: BTreeMap<WorkerName, String>,
+    /// By the operator's name of the model that served them.
+    models: BTreeMap<String, OfModel>,
+    currency: Option<String>,
     /// What having the blueprint written took.
     architect: Option<Architect>,
     shortfalls: Vec<Budget>,
@@ -162,7 +193,7 @@ impl Parts {
 }
 
 impl Details {
-    fn of(reader: &Reader, records: &[Record]) -> Result<Self, Failure> {
+    fn of(reader: &Reader, blueprint: &Blueprint, records: &[Record]) -> Result<Self, Failure> {
         let mut details = Self::default();
         let mut asked: BTreeMap<(InvocationId, u32), Asked> = BTreeMap::new();
         let mut known: BTreeMap<Digest, PromptParts> = BTreeMap::new();
@@ -180,7 +211,9 @@ impl Details {
                 Body::Deferred(deferred) => {
                     // The request was not taken: only calls before it cost something.
                     let Some(attempt) = &deferred.by.attempt else { continue };
-                    asked.remove(&(attempt.invocation, attempt.number));
+                    if let Some(call) = asked.remove(&(attempt.invocation, attempt.number)) {
+                        details.of_model(&call, |of| of.calls = of.calls.saturating_sub(1));
+                    }
                     *uncounted.entry(attempt.invocation).or_default() += 1;
                     details.answered.add(deferred.by.usage.unwrap_or_default());
                     continue;
@@ -189,13 +222,18 @@ impl Details {
                     // The attempt before was lost, unless something came of it.
                     let before = asked.remove(&(invoked.invocation, invoked.attempt.saturating_sub(1)));
                     details.unanswered(before.as_ref());
-                    let Invoked { worker, prompt, reserved, attempt, .. } = invoked;
+                    let Invoked { worker, prompt, reserved, attempt, admitted, .. } = invoked;
                     let is_retry = *attempt > 1 + uncounted.get(&invoked.invocation).copied().unwrap_or(0);
                     if is_retry {
                         details.retries.entry(worker.clone()).or_default().calls += 1;
                     }
                     let now = Asked {
                         worker: worker.clone(),
+                        admitted: admitted.clone().unwrap_or_default(),
+                        reply_tokens: blueprint
+                            .workers
+                            .get(worker)
+                            .map_or(0, |worker| u64::from(worker.limits.reply_tokens)),
                         format,
                         prompt: *prompt,
                         view: invoked.view,
@@ -203,6 +241,7 @@ impl Details {
                         is_retry,
                         first: None,
                     };
+                    details.of_model(&now, |of| of.calls += 1);
                     asked.insert((invoked.invocation, invoked.attempt), now);
                 }
                 Body::Ended(ended) if ended.is_final() => {
@@ -214,6 +253,7 @@ impl Details {
                     let Some(mut call) = asked.remove(&place) else { continue };
                     details.answered_by(reader, &mut known, &mut call, by)?;
                     call.reserved = *reserved;
+                    details.of_model(&call, |of| of.calls += 1);
                     asked.insert(place, call);
                 }
                 Body::Late(late) => details.late.add(late.usage.unwrap_or_default()),
@@ -243,6 +283,10 @@ impl Details {
             return Ok(());
         };
         self.answered.add(usage);
+        self.of_model(call, |of| {
+            of.tokens = of.tokens.saturating_add(usage.total());
+            of.money = of.money.saturating_add(call.admitted.price.as_ref().map_or(0, |price| price.of(usage)));
+        });
         if call.is_retry {
             self.retried(&call.worker, usage.total());
         }
@@ -268,9 +312,24 @@ impl Details {
 
     /// A call that nothing came of stays charged at what was reserved for it.
     fn unanswered(&mut self, call: Option<&Asked>) {
-        if let Some(call) = call.filter(|call| call.is_retry) {
+        let Some(call) = call else { return };
+        let hold = Hold { tokens: call.reserved, reply: call.reply_tokens, price: call.admitted.price.as_ref() };
+        self.of_model(call, |of| {
+            of.tokens = of.tokens.saturating_add(hold.tokens);
+            of.money = of.money.saturating_add(hold.money());
+        });
+        if call.is_retry {
             self.retried(&call.worker, call.reserved);
         }
+    }
+
+    /// Changes what the calls of a call's model came to.
+    fn of_model(&mut self, call: &Asked, change: impl FnOnce(&mut OfModel)) {
+        let Some(model) = &call.admitted.model else { return };
+        if let Some(price) = &call.admitted.price {
+            self.currency.get_or_insert_with(|| price.currency.clone());
+        }
+        change(self.models.entry(model.clone()).or_default());
     }
 
     fn retried(&mut self, worker: &WorkerName, tokens: u64) {
@@ -324,11 +383,23 @@ impl Details {
         )
     }
 
-    fn lines(&self, ledger: &Ledger) -> Vec<String> {
+    fn lines(&self, ledger: &Ledger, money_limit: Option<u64>) -> Vec<String> {
         let board = ledger.board();
         let mut lines = Vec::new();
         if !self.drawn.is_empty() {
             lines.push(format!("models drawn: {}", narrative::drawn(&self.drawn)));
+        }
+        let currency = self.currency.as_deref().unwrap_or_default();
+        if self.models.len() > 1 || self.currency.is_some() {
+            lines.extend(self.models.iter().map(|(name, OfModel { calls, tokens, money })| {
+                let calls = plural(usize::try_from(*calls).unwrap_or(usize::MAX), "call");
+                let money = self.currency.as_ref().map(|_| format!(", {} {currency}", Money(*money)));
+                format!("model {}: {calls}, {} tokens{}", one_line(name), grouped(*tokens), money.unwrap_or_default())
+            }));
+        }
+        if self.currency.is_some() {
+            let of = money_limit.map(|limit| format!(" of {}", Money(limit))).unwrap_or_default();
+            lines.push(format!("money: {}{of} {currency}", Money(board.money)));
         }
         // What an architect was told is all instructions, and has its own line.
         let prompts = board.prompt.saturating_sub(ledger.architect().map_or(0, |account| account.prompt));

@@ -8,10 +8,10 @@ use patchboard_runtime::journal::Journal as _;
 use serde_json::{Value, json};
 
 use crate::client::{Client, DaemonArgument};
-use crate::drive::question_json;
+use crate::drive::{question_json, until};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, one_line, short};
-use crate::reader::{Reader, moment, storage};
+use crate::reader::{Reader, storage};
 
 /// Characters of a patch in a list.
 const PATCH_MAX: usize = 400;
@@ -74,7 +74,7 @@ fn standing(data_dir: &Path) -> Result<Vec<Value>, Failure> {
 pub(super) fn told(question: &Value, again: &str) -> String {
     let text = |name: &str| one_line(question[name].as_str().unwrap_or_default());
     let (board, seq, worker, approver) = (text("board"), &question["seq"], text("worker"), text("approver"));
-    let until = question["expires"].as_i64().map(|at| moment(Timestamp(at))).unwrap_or_default();
+    let until = until(question["expires"].as_i64().map(Timestamp));
     let asked = &question["clarify"];
     if let Some(asks) = asked["question"].as_str() {
         let choices: Vec<String> =
@@ -82,13 +82,13 @@ pub(super) fn told(question: &Value, again: &str) -> String {
         let choices = if choices.is_empty() { String::new() } else { format!(" ({})", choices.join(", ")) };
         let asks = one_line(asks);
         return format!(
-            "{board} {seq}  {worker} asks {approver}, until {until}: {asks}{choices}\n  patchboard answer {board} {seq} --text TEXT{again}\n"
+            "{board} {seq}  {worker} asks {approver}{until}: {asks}{choices}\n  patchboard answer {board} {seq} --text TEXT{again}\n"
         );
     }
     let intent =
         question["intent"].as_str().map(|intent| format!(", because: {}", one_line(intent))).unwrap_or_default();
     let patch = short(&json_line(&question["patch"]), PATCH_MAX);
     format!(
-        "{board} {seq}  {worker} asks {approver} to agree, until {until}{intent}\n  {patch}\n  patchboard approve {board} {seq}{again}, or: patchboard deny {board} {seq} --reason TEXT{again}\n"
+        "{board} {seq}  {worker} asks {approver} to agree{until}{intent}\n  {patch}\n  patchboard approve {board} {seq}{again}, or: patchboard deny {board} {seq} --reason TEXT{again}\n"
     )
 }

@@ -119,6 +119,7 @@ fn bare(blueprint: Blueprint) -> Blueprint {
         edits: Some(u64::MAX),
         tokens: u64::MAX,
         wall: Duration::from_secs(u64::from(u32::MAX)),
+        money: None,
         state_bytes: blueprint.limits.state_bytes,
         depth: blueprint.limits.depth,
     };

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{InvocationId, WorkerName};
+use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{Raised, Retried};
 
 use crate::cli::BoardArgument;
@@ -55,11 +56,23 @@ struct What {
     /// Raise the board's limit of commits to N
     #[arg(long, value_name = "N")]
     commits: Option<u64>,
+    /// Raise the board's limit of money to AMOUNT, in the currency of the prices
+    #[arg(long, value_name = "AMOUNT", value_parser = money)]
+    money: Option<Money>,
+}
+
+fn money(text: &str) -> Result<Money, String> {
+    Money::of(text.parse::<f64>().map_err(|error| error.to_string())?)
 }
 
 impl What {
     fn retried(&self) -> Retried {
-        let limits = Raised { tokens: self.tokens, wall_ms: self.wall.map(Duration::as_ms), commits: self.commits };
+        let limits = Raised {
+            tokens: self.tokens,
+            wall_ms: self.wall.map(Duration::as_ms),
+            commits: self.commits,
+            money: self.money.map(|money| money.0),
+        };
         Retried {
             worker: self.worker.as_deref().map(WorkerName::from),
             invocation: self.invocation.map(InvocationId),

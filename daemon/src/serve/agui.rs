@@ -392,7 +392,7 @@ fn interrupt(seq: Seq, question: &Pending) -> Value {
         "id": format!("{seq}:{}", question.digest),
         "reason": format!("{PREFIX}{reason}"),
         "message": message,
-        "expiresAt": moment(question.expires),
+        "expiresAt": question.expires.map(moment),
         "responseSchema": {"type": "object", "required": ["agrees"], "properties": asked},
         "metadata": question_json(seq, question),
     })

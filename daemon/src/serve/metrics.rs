@@ -16,7 +16,7 @@ use patchboard_kernel::record::{End, Kind};
 use patchboard_runtime::observer::Restarted;
 use prometheus::core::Collector;
 use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, TextEncoder,
+    CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, TextEncoder,
 };
 
 pub(crate) use self::counting::Counting;
@@ -47,6 +47,7 @@ pub(crate) struct Metrics {
     commit_seconds: Histogram,
     invocation_seconds: HistogramVec,
     tokens: IntCounterVec,
+    money: CounterVec,
     breaker_moves: IntCounterVec,
     boards_ended: IntCounterVec,
     restarts: IntCounterVec,
@@ -131,6 +132,14 @@ impl Metrics {
                  for.",
                 &["component", "kind"],
             ),
+            money: CounterVec::new(
+                Opts::new(
+                    "patchboard_money_total",
+                    "Money of calls that were answered, in units of the currency, by the operator's name of the model.",
+                ),
+                &["model", "currency"],
+            )
+            .expect(WELL_NAMED),
             breaker_moves: counters(
                 "patchboard_breaker_moves_total",
                 "Moves of breakers, by what happened to the branch and why.",
@@ -211,6 +220,7 @@ impl Metrics {
             Box::new(self.commit_seconds.clone()),
             Box::new(self.invocation_seconds.clone()),
             Box::new(self.tokens.clone()),
+            Box::new(self.money.clone()),
             Box::new(self.breaker_moves.clone()),
             Box::new(self.boards_ended.clone()),
             Box::new(self.restarts.clone()),

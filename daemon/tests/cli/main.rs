@@ -18,6 +18,7 @@ mod inner;
 mod installing;
 mod interruption;
 mod kernel;
+mod models;
 mod modes;
 mod negotiation;
 mod outage;

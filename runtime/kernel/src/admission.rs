@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::{InvocationId, Timestamp, WorkerName};
+use crate::money::Price;
 
 /// Where a call was admitted to.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -16,6 +17,9 @@ pub struct Admission {
     /// The operator's name of the model; none where no gate chose one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// What the model's tokens cost; none where the operator names no price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
 }
 
 /// A call that may be made once the gate admits it.

@@ -35,8 +35,8 @@ pub use worker::*;
 pub use workflow::WorkflowSpec;
 pub use workspace::{FileAccess, Granularity, Isolation, Presentation, WorkspaceSpec};
 
-/// The blueprint format this version reads.
-pub const FORMAT: u32 = 1;
+/// The latest blueprint format; 1 is read as well.
+pub const FORMAT: u32 = 2;
 
 /// The accepted contract of a board; immutable once the board exists.
 // What is derived here is called by the implementations below. Who calls `Blueprint::deserialize` by that name gets it, without
@@ -44,7 +44,7 @@ pub const FORMAT: u32 = 1;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct Blueprint {
-    /// Format number, [`FORMAT`].
+    /// Format number, 1 to [`FORMAT`].
     pub blueprint: u32,
     /// Short name; letters, digits and dashes.
     pub name: String,

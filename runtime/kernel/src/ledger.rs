@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::blueprint::Blueprint;
+use crate::board::LimitsInForce;
 use crate::breaker::Branch;
 use crate::id::WorkerName;
+use crate::money::Price;
 use crate::planted::{self, Bug};
 use crate::record::{Architect, Resource};
 
@@ -81,6 +83,35 @@ pub struct Account {
     pub cached: u64,
     /// Recorded time between calls and their outcomes, in milliseconds.
     pub running_ms: u64,
+    /// Money of calls that are over, in 10⁻⁹ of the currency, as far as their models have a price.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub money: u64,
+    /// Money set aside for calls under way.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub money_reserved: u64,
+}
+
+/// What is set aside for a call, and the price by which it is settled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hold<'a> {
+    /// Tokens of prompt and reply.
+    pub tokens: u64,
+    /// Of these: tokens of the reply.
+    pub reply: u64,
+    /// Price of the model; none: the call counts as free.
+    pub price: Option<&'a Price>,
+}
+
+impl Hold<'_> {
+    /// The money of all of it.
+    pub fn money(&self) -> u64 {
+        let completion = self.reply.min(self.tokens);
+        self.money_of(Usage { prompt: self.tokens - completion, completion, ..Usage::default() })
+    }
+
+    fn money_of(&self, usage: Usage) -> u64 {
+        self.price.map_or(0, |price| price.of(usage))
+    }
 }
 
 impl Account {
@@ -90,9 +121,14 @@ impl Account {
         Usage { prompt, completion: self.completion, cached: self.cached, estimated: false }
     }
 
-    /// What counts against a budget.
+    /// Tokens that count against a budget.
     pub const fn committed(&self) -> u64 {
         self.spent.saturating_add(self.reserved)
+    }
+
+    /// Money that counts against a budget.
+    pub const fn committed_money(&self) -> u64 {
+        self.money.saturating_add(self.money_reserved)
     }
 }
 
@@ -158,68 +194,78 @@ impl Ledger {
         self.architect = Some(account);
     }
 
-    /// Whether a call of a branch that needs so many tokens can be afforded, where the board may take `board_tokens` in all.
+    /// Whether a call of a branch can be afforded under these limits of the board.
     ///
     /// # Errors
     /// The first budget that does not suffice.
     pub fn afford(
         &self,
         blueprint: &Blueprint,
-        board_tokens: u64,
+        board: LimitsInForce,
         branch: &Branch,
-        needed: u64,
+        call: Hold<'_>,
     ) -> Result<(), Shortfall> {
         let account = self.workers.get(&branch.worker).copied().unwrap_or_default();
-        let own = blueprint.workers.get(&branch.worker).and_then(|worker| worker.limits.tokens);
+        let own = blueprint.workers.get(&branch.worker).map(|worker| &worker.limits);
         let rule = branch.rule.as_ref().and_then(|name| blueprint.rules.iter().find(|rule| rule.name == *name));
         let of_branch = self.branches.get(branch).copied().unwrap_or_default();
+        let tokens = |account: &Account| (call.tokens, account.spent, account.reserved);
+        let money = |account: &Account| (call.money(), account.money, account.money_reserved);
+        let of_worker = own.and_then(|limits| limits.money).map(|money| money.0);
         let budgets = [
-            (Resource::BranchTokens, rule.and_then(|rule| rule.limits.tokens), of_branch),
-            (Resource::WorkerTokens, own, account),
-            (Resource::BoardTokens, Some(board_tokens), self.board),
+            (Resource::BranchTokens, rule.and_then(|rule| rule.limits.tokens), tokens(&of_branch)),
+            (Resource::WorkerTokens, own.and_then(|limits| limits.tokens), tokens(&account)),
+            (Resource::BoardTokens, Some(board.tokens), tokens(&self.board)),
+            (Resource::WorkerMoney, of_worker, money(&account)),
+            (Resource::BoardMoney, board.money, money(&self.board)),
         ];
-        for (resource, limit, account) in budgets {
+        for (resource, limit, (needed, spent, reserved)) in budgets {
             let Some(limit) = limit else { continue };
-            let taken = if planted::is(Bug::Overdraft) { account.spent } else { account.committed() };
+            let taken = if planted::is(Bug::Overdraft) { spent } else { spent.saturating_add(reserved) };
             let left = limit.saturating_sub(taken);
             if needed > left {
-                let may_be_freed = needed <= limit.saturating_sub(account.spent);
+                let may_be_freed = needed <= limit.saturating_sub(spent);
                 return Err(Shortfall { resource, needed, left, may_be_freed });
             }
         }
         Ok(())
     }
 
-    /// The same for a call that follows one which held `reserved`, and cost what `usage` says.
+    /// The same for a call that follows one which held `before`, and cost what `usage` says.
     ///
     /// # Errors
     /// The first budget that does not suffice.
     pub fn afford_after(
         &self,
         blueprint: &Blueprint,
-        board_tokens: u64,
+        board: LimitsInForce,
         branch: &Branch,
-        reserved: u64,
-        usage: Option<Usage>,
-        needed: u64,
+        (before, usage): (Hold<'_>, Option<Usage>),
+        call: Hold<'_>,
     ) -> Result<(), Shortfall> {
         let mut settled = self.clone();
-        settled.settle(branch, reserved, usage, 0);
-        settled.afford(blueprint, board_tokens, branch, needed)
+        settled.settle(branch, before, usage, 0);
+        settled.afford(blueprint, board, branch, call)
     }
 
-    /// Sets tokens aside for a call that is about to be made.
-    pub(crate) fn reserve(&mut self, branch: &Branch, tokens: u64) {
+    /// Sets aside what a call that is about to be made may take.
+    pub(crate) fn reserve(&mut self, branch: &Branch, call: Hold<'_>) {
+        let money = call.money();
         self.each(branch, |account| {
             account.calls = account.calls.saturating_add(1);
-            account.reserved = account.reserved.saturating_add(tokens);
+            account.reserved = account.reserved.saturating_add(call.tokens);
+            account.money_reserved = account.money_reserved.saturating_add(money);
         });
     }
 
     /// Ends a reservation: by what the call cost, or by the whole of it if nobody will ever know.
-    pub(crate) fn settle(&mut self, branch: &Branch, reserved: u64, usage: Option<Usage>, running_ms: u64) {
+    pub(crate) fn settle(&mut self, branch: &Branch, call: Hold<'_>, usage: Option<Usage>, running_ms: u64) {
+        let held = call.money();
+        let money = usage.map_or(held, |usage| call.money_of(usage));
         self.each(branch, |account| {
-            account.reserved = account.reserved.saturating_sub(reserved);
+            account.reserved = account.reserved.saturating_sub(call.tokens);
+            account.money_reserved = account.money_reserved.saturating_sub(held);
+            account.money = bounded(account.money.saturating_add(money));
             account.running_ms = account.running_ms.saturating_add(running_ms);
             match usage {
                 Some(usage) => {
@@ -229,7 +275,7 @@ impl Ledger {
                     account.cached = account.cached.saturating_add(usage.cached);
                 }
                 None if planted::is(Bug::FreeOfCharge) => {}
-                None => account.spent = account.spent.saturating_add(reserved),
+                None => account.spent = account.spent.saturating_add(call.tokens),
             }
         });
     }

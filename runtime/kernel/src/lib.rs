@@ -54,6 +54,7 @@ pub mod json;
 pub mod ledger;
 pub mod lint;
 pub mod mode;
+pub mod money;
 pub mod negotiation;
 pub mod owner;
 pub mod patch;

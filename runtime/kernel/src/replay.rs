@@ -4,7 +4,6 @@
 //! the records (proposals, failures, ticks, signals), steps a fresh board with them, and compares every byte of what
 //! comes out: state digests, view hashes, schedules, breaker moves, rejections, digests of snapshots.
 
-use crate::admission::Admission;
 use crate::blueprint::Blueprint;
 use std::collections::BTreeMap;
 use std::slice;
@@ -387,13 +386,13 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
             Input::Admit { invocation, attempt, admission }
         }
         // A call that was admitted and could not be afforded.
-        Body::Budget(Budget { invocation: Some(invocation), .. }) => {
+        Body::Budget(Budget { invocation: Some(invocation), admitted, .. }) => {
             let waiting = board.awaiting_admission();
             let attempt = waiting.iter().find(|waiting| waiting.invocation == invocation);
             let attempt = attempt
                 .map(|waiting| waiting.attempt)
                 .ok_or_else(|| differs(record.seq, format!("invocation {invocation} waits for no admission")))?;
-            Input::Admit { invocation, attempt, admission: Admission::default() }
+            Input::Admit { invocation, attempt, admission: admitted.unwrap_or_default() }
         }
         Body::Deferred(deferred) => {
             let attempt = attempt_of(record, deferred.by.attempt)?;

@@ -15,6 +15,7 @@ use crate::deferral::DeferralReason;
 use crate::digest::Digest;
 use crate::freshness::Basis;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
+use crate::money::Price;
 use crate::plan::{Plan, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{Attempt, Invoked, Trigger};
@@ -124,6 +125,9 @@ pub struct Open {
     pub view: Digest,
     /// Tokens set aside for it.
     pub reserved: u64,
+    /// Price of the model that its call was admitted to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
     /// When the call was recorded.
     pub since: Timestamp,
     /// When it times out.
@@ -510,6 +514,7 @@ impl Scheduler {
             base: invoked.base,
             view: invoked.view,
             reserved: invoked.reserved,
+            price: invoked.admitted.as_ref().and_then(|admission| admission.price.clone()),
             since: at,
             deadline: invoked.deadline,
             deferrals,

@@ -8,7 +8,9 @@ use patchboard_kernel::breaker::Position;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp};
-use patchboard_kernel::record::{Body, Cause, End, Kind, PauseCause, Raised, Retried};
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::money::Price;
+use patchboard_kernel::record::{Body, Cause, End, Kind, PauseCause, Raised, Resource, Retried};
 use patchboard_kernel::rejection::Code;
 use serde_json::{Value, json};
 
@@ -51,7 +53,8 @@ fn defer(played: &mut Played, at: i64, not_taken: NotTaken) -> Step {
 }
 
 fn admit(played: &mut Played, at: i64, invocation: u64, attempt: u32) -> Step {
-    let (invocation, admission) = (InvocationId(invocation), Admission { model: Some("elsewhere".to_owned()) });
+    let (invocation, admission) =
+        (InvocationId(invocation), Admission { model: Some("elsewhere".to_owned()), price: None });
     closed(played, at, Input::Admit { invocation, attempt, admission })
 }
 
@@ -248,5 +251,79 @@ fn a_board_that_is_done_or_cancelled_takes_nothing_up() {
     played.signal();
     played.give(Input::Cancel);
     assert_eq!(retry(&mut played, Retried::default()), Err(Code::BoardNotRunning));
+    played.holds();
+}
+
+/// A board whose calls cost 2 of the currency for a million tokens of the prompt, and 10 for one of the reply.
+fn priced(limits: Value, of_worker: Value) -> Played {
+    let writes = json!([{"path": "/list/-"}]);
+    let mut played = Played::new(json!({
+        "blueprint": 2,
+        "workers": {"writer": {"agent": "llm", "reads": ["/list"], "writes": writes, "limits": of_worker}},
+        "rules": [{"name": "write", "trigger": {"signal": "go"}, "run": "writer"}],
+        "limits": limits,
+    }));
+    closed(&mut played, 0, Input::Signal { name: "go".into(), value: Value::Null, token: None });
+    played
+}
+
+fn admit_at_a_price(played: &mut Played, attempt: u32) -> Step {
+    let price = Price { input: 2_000_000_000, cached: 1_000_000_000, output: 10_000_000_000, currency: "EUR".into() };
+    let admission = Admission { model: Some("default".to_owned()), price: Some(price) };
+    let at = played.now;
+    closed(played, at, Input::Admit { invocation: InvocationId(1), attempt, admission })
+}
+
+#[test]
+fn money_is_reserved_by_the_price_of_the_call_and_settled_by_what_it_took() {
+    let mut played = priced(json!({"money": 0.02}), json!({"reply_tokens": 1000, "attempts": 3}));
+    admit_at_a_price(&mut played, 1);
+    let held = played.board.scheduler().open()[&InvocationId(1)].reserved - 1000;
+    let account = *played.board.ledger().board();
+    assert_eq!((account.money, account.money_reserved), (0, held * 2000 + 10_000_000));
+    // What was reported is charged, cached tokens at their own price.
+    let (invocation, attempt, _) = played.calls.remove(0);
+    let usage = Some(Usage { prompt: 1000, cached: 400, completion: 50, estimated: false });
+    let failed = |invocation, attempt, usage| {
+        let (code, message) = (FailureCode::Protocol, "not JSON".to_owned());
+        Input::AgentFailed { invocation, attempt, code, message, usage }
+    };
+    closed(&mut played, 10, failed(invocation, attempt, usage));
+    let account = *played.board.ledger().board();
+    assert_eq!((account.money, account.money_reserved), (600 * 2000 + 400 * 1000 + 50 * 10_000, 0));
+    // Where nothing is known, all that was set aside.
+    admit_at_a_price(&mut played, 2);
+    let (before, open) =
+        (played.board.ledger().board().money, played.board.scheduler().open()[&InvocationId(1)].reserved);
+    let (invocation, attempt, _) = played.calls.remove(0);
+    closed(&mut played, 20, failed(invocation, attempt, None));
+    assert_eq!(played.board.ledger().board().money, before + (open - 1000) * 2000 + 10_000_000);
+    played.holds();
+    // The third call cannot be paid for.
+    let step = admit_at_a_price(&mut played, 3);
+    let short = step.records.iter().find_map(|record| match record.body().expect("a body") {
+        Body::Budget(budget) => Some(budget),
+        _ => None,
+    });
+    let short = short.expect("a budget does not suffice");
+    assert_eq!((short.resource, short.left), (Resource::BoardMoney, 20_000_000 - played.board.ledger().board().money));
+    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Exhausted));
+    played.holds();
+    // More money, and it goes on.
+    let more = |money| Retried { limits: Raised { money: Some(money), ..Raised::default() }, ..Retried::default() };
+    assert_eq!(retry(&mut played, more(1_000_000_000)), Ok(()));
+    assert_eq!(played.board.limits().money, Some(1_000_000_000));
+    played.holds();
+}
+
+#[test]
+fn a_worker_may_have_money_of_its_own() {
+    let mut played = priced(json!({}), json!({"money": 0.000_001}));
+    let step = admit_at_a_price(&mut played, 1);
+    let resources = step.records.iter().filter_map(|record| match record.body().expect("a body") {
+        Body::Budget(budget) => Some(budget.resource),
+        _ => None,
+    });
+    assert_eq!(resources.collect::<Vec<_>>(), [Resource::WorkerMoney]);
     played.holds();
 }

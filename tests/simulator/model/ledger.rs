@@ -248,7 +248,8 @@ impl Ledger {
             Resource::BranchTokens => Whose::Branch(branch.clone()),
             Resource::WorkerTokens => Whose::Worker(branch.1.clone()),
             Resource::BoardTokens => Whose::Board,
-            Resource::Invocations => return,
+            // No model of the simulator has a price.
+            Resource::Invocations | Resource::WorkerMoney | Resource::BoardMoney => return,
         };
         let account = self.accounts.get(&whose).copied().unwrap_or_default();
         let left = self.left(&whose);

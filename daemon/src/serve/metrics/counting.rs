@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashmap::DashMap;
+use patchboard_kernel::admission::Admission;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
@@ -26,10 +27,11 @@ pub(crate) struct Counting {
     begun: DashMap<BoardId, BTreeMap<InvocationId, Begun>>,
 }
 
-#[derive(Clone, Copy)]
 struct Begun {
     attempt: u32,
     at: Timestamp,
+    /// Where its calls were admitted to.
+    admitted: Admission,
 }
 
 /// What tokens were for.
@@ -69,6 +71,7 @@ struct Header<'a> {
     invocation: Option<InvocationId>,
     attempt: Option<u32>,
     usage: Option<Usage>,
+    admitted: Option<Admission>,
     architect: Option<Architect>,
     #[serde(borrow)]
     change: Option<&'a str>,
@@ -132,7 +135,7 @@ impl Counting {
         let metrics = &self.metrics;
         let code = header.code.unwrap_or_default();
         match record.kind {
-            Kind::Invoked => return self.begins(board, &header, record.at),
+            Kind::Invoked => return self.begins(board, header, record.at),
             Kind::Committed => metrics.commits.inc(),
             Kind::NoOp => metrics.no_ops.inc(),
             Kind::Rejected => metrics.rejections.with_label_values(&[header.stage.unwrap_or_default(), code]).inc(),
@@ -156,6 +159,7 @@ impl Counting {
         }
         let Some(by) = header.by else { return };
         if let Some(attempt) = by.attempt {
+            self.paid(board, &attempt, by.usage);
             if record.kind != Kind::Continued {
                 self.ends(board, &attempt, record, code == FailureCode::Lost.as_str());
             }
@@ -164,10 +168,21 @@ impl Counting {
         }
     }
 
-    fn begins(&self, board: &BoardId, header: &Header<'_>, at: Timestamp) {
+    fn begins(&self, board: &BoardId, header: Header<'_>, at: Timestamp) {
         if let (Some(invocation), Some(attempt)) = (header.invocation, header.attempt) {
-            self.begun.entry(board.clone()).or_default().insert(invocation, Begun { attempt, at });
+            let begun = Begun { attempt, at, admitted: header.admitted.unwrap_or_default() };
+            self.begun.entry(board.clone()).or_default().insert(invocation, begun);
         }
+    }
+
+    /// Counts the money of a call that was answered, by the price at which it was made.
+    fn paid(&self, board: &BoardId, attempt: &Attempt, usage: Option<Usage>) {
+        let (Some(usage), Some(begun)) = (usage, self.begun.get(board)) else { return };
+        let begun = begun.get(&attempt.invocation).filter(|begun| begun.attempt == attempt.number);
+        let Some(Admission { model, price: Some(price) }) = begun.map(|begun| &begun.admitted) else { return };
+        let labels = [model.as_deref().unwrap_or_default(), price.currency.as_str()];
+        #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
+        self.metrics.money.with_label_values(&labels).inc_by(price.of(usage) as f64 / 1e9);
     }
 
     /// An attempt has come to its end; one that a person agreed to had before, when it was put to the person. Of one that

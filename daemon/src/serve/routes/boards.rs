@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{BoardId, InvocationId, WorkerName};
+use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{End, Ended, PauseCause, Raised, Retried};
 use patchboard_runtime::journal::BoardSummary;
 use patchboard_runtime::runtime::Heard;
@@ -74,8 +75,11 @@ pub(crate) struct LiveInfo {
     queued: usize,
     /// Questions to persons.
     questions: usize,
-    /// Tokens spent.
+    /// Tokens spent and reserved.
     tokens: u64,
+    /// Money spent and reserved, in the currency of the prices.
+    #[schema(value_type = f64)]
+    money: Money,
     /// The first wait for a provider, if the board waits for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<ProviderInfo>,
@@ -144,6 +148,7 @@ impl BoardInfo {
             queued: snapshot.queued,
             questions: snapshot.pending.len(),
             tokens: snapshot.tokens,
+            money: Money(snapshot.money),
             provider: ProviderInfo::of(snapshot),
         });
     }
@@ -315,6 +320,9 @@ pub(crate) struct RaisedLimits {
     wall: Option<Duration>,
     /// Commits.
     commits: Option<u64>,
+    /// Money, in the currency of the prices.
+    #[schema(value_type = Option<f64>)]
+    money: Option<Money>,
 }
 
 /// Queue again what a board gave up
@@ -332,11 +340,11 @@ pub(crate) async fn retry(
     Body(request): Body<RetryRequest>,
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Act(board.clone()))?;
-    let RetryRequest { worker, invocation, limits: RaisedLimits { tokens, wall, commits } } = request;
+    let RetryRequest { worker, invocation, limits: RaisedLimits { tokens, wall, commits, money } } = request;
     let retried = Retried {
         worker: worker.as_deref().map(WorkerName::from),
         invocation: invocation.map(InvocationId),
-        limits: Raised { tokens, wall_ms: wall.map(Duration::as_ms), commits },
+        limits: Raised { tokens, wall_ms: wall.map(Duration::as_ms), commits, money: money.map(|money| money.0) },
         token: key.token(&caller),
     };
     let heard = daemon.open(&board).await?.retry(retried).await?;

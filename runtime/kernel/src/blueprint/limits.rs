@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::id::WorkerName;
+use crate::money::Money;
 
 /// When to stop a branch (a rule and its worker) or the board (SPEC section 7).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -158,6 +159,9 @@ pub struct BoardLimits {
     pub tokens: u64,
     /// Recorded running time, without pauses and downtime.
     pub wall: Duration,
+    /// Money of all workers, in the currency of the operator's prices; absent: tokens alone bound it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub money: Option<Money>,
     /// Bytes of the state as compact JSON.
     pub state_bytes: u64,
     /// Nesting of the state.
@@ -171,6 +175,7 @@ impl Default for BoardLimits {
             edits: None,
             tokens: 1_000_000,
             wall: Duration::from_secs(3600),
+            money: None,
             state_bytes: 64 * 1024 * 1024,
             depth: 64,
         }
@@ -195,6 +200,37 @@ impl Duration {
     /// In milliseconds.
     pub const fn as_ms(self) -> u64 {
         self.ms
+    }
+}
+
+/// How long a question to a person stands: a [`Duration`], or `never` for one that stays until it is answered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Expiry {
+    /// For this long.
+    After(Duration),
+    /// Until it is answered, or the board is over.
+    Never,
+}
+
+/// The text of [`Expiry::Never`].
+const NEVER: &str = "never";
+
+impl Serialize for Expiry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::After(time) => time.serialize(serializer),
+            Self::Never => serializer.serialize_str(NEVER),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Expiry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text == NEVER {
+            true => Ok(Self::Never),
+            false => text.parse().map(Self::After).map_err(D::Error::custom),
+        }
     }
 }
 

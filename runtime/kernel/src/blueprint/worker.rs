@@ -6,8 +6,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{Duration, FileAccess, Format, InnerBoard, ReadGrant};
+use super::{Duration, Expiry, FileAccess, Format, InnerBoard, ReadGrant};
 use crate::id::{GroupName, WorkerName};
+use crate::money::Money;
 use crate::rejection::coded;
 
 /// A seat.
@@ -247,7 +248,7 @@ pub struct Approval {
     pub by: WorkerName,
     /// How long the question stands.
     #[serde(default = "default_expiry")]
-    pub expires: Duration,
+    pub expires: Expiry,
 }
 
 /// How much of the state a worker is shown.
@@ -298,6 +299,9 @@ pub struct WorkerLimits {
     /// Tokens on this board; absent: only the board's own limit holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
+    /// Money on this board, in the currency of the operator's prices; absent: only the board's own limit holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub money: Option<Money>,
     /// Tokens of one reply.
     pub reply_tokens: u32,
 }
@@ -312,6 +316,7 @@ impl Default for WorkerLimits {
             conflicts: 8,
             timeout: Duration::from_secs(60),
             tokens: None,
+            money: None,
             reply_tokens: 1024,
         }
     }
@@ -389,6 +394,6 @@ fn default_ops() -> Vec<GrantOp> {
     vec![GrantOp::Add, GrantOp::Replace]
 }
 
-const fn default_expiry() -> Duration {
-    Duration::from_secs(3600)
+const fn default_expiry() -> Expiry {
+    Expiry::After(Duration::from_secs(3600))
 }

@@ -20,17 +20,20 @@ pub struct LimitsInForce {
     pub tokens: u64,
     /// Running time, in milliseconds.
     pub wall_ms: u64,
+    /// Money in 10⁻⁹ of the currency; none: it has no limit of its own.
+    pub money: Option<u64>,
 }
 
 impl LimitsInForce {
     /// The same where these are higher.
     #[must_use]
     pub fn raised_by(self, raised: Raised) -> Self {
-        let Raised { tokens, wall_ms, commits } = raised;
+        let Raised { tokens, wall_ms, commits, money } = raised;
         Self {
             commits: self.commits.max(commits.unwrap_or(0)),
             tokens: self.tokens.max(tokens.unwrap_or(0)),
             wall_ms: self.wall_ms.max(wall_ms.unwrap_or(0)),
+            money: self.money.map(|limit| limit.max(money.unwrap_or(0))),
         }
     }
 }
@@ -39,8 +42,12 @@ impl Board {
     /// The limits in force.
     pub fn limits(&self) -> LimitsInForce {
         let limits = &self.plan.blueprint.limits;
-        let of_blueprint =
-            LimitsInForce { commits: limits.commits, tokens: limits.tokens, wall_ms: limits.wall.as_ms() };
+        let of_blueprint = LimitsInForce {
+            commits: limits.commits,
+            tokens: limits.tokens,
+            wall_ms: limits.wall.as_ms(),
+            money: limits.money.map(|money| money.0),
+        };
         of_blueprint.raised_by(self.raised)
     }
 

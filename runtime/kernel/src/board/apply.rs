@@ -12,8 +12,10 @@ use crate::digest::{Digest, Hasher};
 use crate::failure::FailureCode;
 use crate::freshness::{Basis, Reservation};
 use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
-use crate::ledger::Usage;
+use crate::ledger::{Hold, Usage};
+use crate::money::Price;
 use crate::pipeline::{self, Made};
+use crate::plan::Plan;
 use crate::planted::{self, Bug};
 use crate::record::{
     self, Author, Body, Committed, Continued, Deferred, Erasure, Expanded, NoOp, Raised, Rejected, Resource, Skipped,
@@ -107,7 +109,8 @@ impl Board {
                 let basis = Arc::new(Basis { state: self.state.clone(), reads, members });
                 let open = self.scheduler.begin(invoked, at, basis);
                 let branch = open.ok_or("it invokes what was not scheduled")?.queued.branch.clone();
-                self.ledger.reserve(&branch, invoked.reserved);
+                let price = invoked.admitted.as_ref().and_then(|admission| admission.price.as_ref());
+                self.ledger.reserve(&branch, hold(&self.plan, &branch.worker, invoked.reserved, price));
                 self.breaker.dispatched(&branch, invoked.invocation);
             }
             Body::Deferred(deferred) => self.apply_deferral(at, deferred)?,
@@ -233,6 +236,7 @@ impl Board {
                     tokens: before.tokens.max(now.tokens),
                     wall_ms: before.wall_ms.max(now.wall_ms),
                     commits: before.commits.max(now.commits),
+                    money: before.money.max(now.money),
                 };
                 (self.ended, self.short, self.gave_up) = (None, false, false);
                 (self.paused, self.pause_cause) = (false, None);
@@ -324,7 +328,7 @@ impl Board {
         let open = self.scheduler.open().get(&attempt.invocation).ok_or(not_under_way)?.clone();
         let branch = self.scheduler.go_on(attempt, at, continued.reserved).ok_or(not_under_way)?;
         self.settle(&open, continued.by.usage, at);
-        self.ledger.reserve(&branch, continued.reserved);
+        self.ledger.reserve(&branch, hold(&self.plan, &branch.worker, continued.reserved, open.price.as_ref()));
         Ok(())
     }
 
@@ -465,10 +469,16 @@ impl Board {
         self.given_up.push_back(queued);
     }
 
+    /// What a call under way holds.
+    pub(super) fn held<'a>(&self, open: &'a Open) -> Hold<'a> {
+        hold(&self.plan, &open.queued.branch.worker, open.reserved, open.price.as_ref())
+    }
+
     fn settle(&mut self, open: &Open, usage: Option<Usage>, at: Timestamp) {
         // An attempt that is over was settled when it ended.
         if open.calling {
-            self.ledger.settle(&open.queued.branch, open.reserved, usage, at.ms_since(open.since));
+            let hold = hold(&self.plan, &open.queued.branch.worker, open.reserved, open.price.as_ref());
+            self.ledger.settle(&open.queued.branch, hold, usage, at.ms_since(open.since));
         }
     }
 
@@ -583,4 +593,10 @@ enum Finish {
     Continued(Option<Answered>),
     /// Its proposal is put to a person, by this record.
     Asked(Seq),
+}
+
+/// What a call of a worker that may take so many tokens holds at a price.
+pub(super) fn hold<'a>(plan: &Plan, worker: &WorkerName, tokens: u64, price: Option<&'a Price>) -> Hold<'a> {
+    let reply = plan.seats.get(worker).map_or(0, |seat| u64::from(seat.worker.limits.reply_tokens));
+    Hold { tokens, reply, price }
 }

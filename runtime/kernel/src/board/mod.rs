@@ -387,7 +387,7 @@ impl Board {
         }
         let left = self.limits().wall_ms.saturating_sub(self.running_ms);
         let wall = self.is_at_work().then(|| self.last_at.plus_ms(left));
-        let expiry = self.pending.values().map(|question| question.expires);
+        let expiry = self.pending.values().filter_map(|question| question.expires);
         let freed = self.waits_until().filter(|_| !self.paused);
         let due = self.scheduler.due(&self.plan).map(|(_, due)| due).min().filter(|_| !self.paused);
         let delayed = self.scheduler.delayed().first().map(|delayed| delayed.due).filter(|_| !self.paused);
@@ -417,7 +417,7 @@ impl Board {
 
     /// The questions whose time is over.
     fn expired(&self, now: Timestamp) -> Vec<Seq> {
-        self.pending.iter().filter(|(_, question)| question.expires <= now).map(|(seq, _)| *seq).collect()
+        self.pending.iter().filter(|(_, question)| question.is_over(now)).map(|(seq, _)| *seq).collect()
     }
 
     /// When the first reservation ends, by time, that an attempt waits for.

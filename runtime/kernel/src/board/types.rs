@@ -308,8 +308,9 @@ pub struct Pending {
     pub by: Author,
     /// The `human` worker who is asked.
     pub approver: WorkerName,
-    /// When the question is over.
-    pub expires: Timestamp,
+    /// When the question is over; none: it stands until it is answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
     /// The fingerprint of what was proposed or asked: what an answer is about.
     pub digest: Digest,
     /// The patch (RFC 6902).
@@ -324,6 +325,13 @@ pub struct Pending {
     /// What the person is asked to say, where nothing is proposed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarify: Option<Clarify>,
+}
+
+impl Pending {
+    /// Whether its time has passed.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
 }
 
 /// Everything one input caused, to be made durable before anything of it is visible or acted upon.

@@ -38,6 +38,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("missing_field", Error, "A key that must be there is not."),
     ("bad_type", Error, "A value of another type than the field has."),
     ("bad_value", Error, "A value that the field does not allow."),
+    ("newer_format", Error, "Something that the blueprint's format does not have, and a later one has."),
     ("infinite_budget", Error, "A budget or limit that is absent, zero or unlimited."),
     (
         "bad_rule",

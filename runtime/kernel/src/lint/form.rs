@@ -7,6 +7,7 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::{Value, json};
 
 use super::{DEPARTMENT_SCHEMA, Diagnostic, FINDINGS_MAX, META_SCHEMA, meant};
+use crate::blueprint::FORMAT;
 use crate::source::{Source, child};
 
 static BLUEPRINT: LazyLock<Form> = LazyLock::new(|| Form::of("the blueprint", META_SCHEMA));
@@ -125,6 +126,10 @@ impl Form {
                 let wanted = wanted(kind);
                 let message = format!("{name} must be {wanted}, not {}", short(found));
                 find("bad_type", message, self.describe(error));
+            }
+            Kind::Enum { .. } if pointer == "/blueprint" => {
+                let message = format!("{name} must be 1 or {FORMAT}, not {}", short(found));
+                find("bad_value", message, format!("This version reads blueprint formats 1 to {FORMAT}."));
             }
             Kind::Enum { options } => {
                 let options: Vec<&str> = options.as_array().into_iter().flatten().filter_map(Value::as_str).collect();

@@ -13,6 +13,7 @@ mod document;
 mod fields;
 mod flow;
 mod form;
+mod format;
 mod handoff;
 mod inner;
 mod invariants;
@@ -271,6 +272,7 @@ impl<'a> Check<'a> {
         self.ranges();
         self.dependencies();
         self.one_writer();
+        self.format();
         // A misspelt name makes other things look unused or unwritten, so warnings wait until the errors are mended.
         if !self.findings.iter().any(|finding| finding.severity == Severity::Error) {
             self.conditions();

@@ -408,7 +408,16 @@ const FIXTURES: &[Fixture] = &[
     },
     change("unavailable_agent", &[(EXTRACTOR, "  extractor:\n    agent: builtin:voting")]),
     change("bad_value", &[("  writer:\n", "  writer:\n    limits: {timeout: 5 parsecs}\n")]),
-    change("bad_value", &[("blueprint: 1", "blueprint: 2")]),
+    change("bad_value", &[("blueprint: 1", "blueprint: 3")]),
+    change("newer_format", &[(END, "done: {when: has(state.answer)}\nlimits: {money: 2.5}\n")]),
+    change("newer_format", &[("  writer:\n", "  writer:\n    limits: {money: 0.1}\n")]),
+    change(
+        "newer_format",
+        &[
+            ("  writer:\n", "  writer:\n    clarify: {by: editor, expires: never}\n"),
+            (EXTRACTOR, "  editor: {agent: human}\n  extractor:\n    agent: llm"),
+        ],
+    ),
     change("bad_value", &[(END, "models: {crowd: []}\n")]),
     change("bad_value", &[(END, "backlog: {go: {at: /claims, max: 3}}\n")]),
     change("bad_value", &[(END, "backlog: {go: {at: \"/claims/*\", max: 3}}\n"), GO]),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// A blueprint that says everything, in every form.
 fn full() -> Value {
     json!({
-        "blueprint": 1, "name": "full", "description": "All of it.", "request": {"type": "object"},
+        "blueprint": 2, "name": "full", "description": "All of it.", "request": {"type": "object"},
         "signals": {"s": {"type": "string"}}, "backlog": {"s": {"at": "/a", "max": 3}},
         "state": {"schema": {"type": "object", "$defs": {"group:g": {"enum": ["w"], "description": "w: Does it."}}}, "initial": {"a": 1}, "assert_formats": true},
         "workers": {"w": {
@@ -19,9 +19,9 @@ fn full() -> Value {
             "writes": [{"path": "/a", "ops": ["add", "replace", "insert", "remove", "move", "copy"], "value": {"type": "integer"},
                         "approval": {"by": "h", "expires": "90m"}, "where": {"of": "/a", "expr": "self == 1"}}],
             "view": {"budget": 10, "unit": "tokens"},
-            "limits": {"invocations": 1, "concurrency": 1, "exempt": true, "attempts": 2, "conflicts": 3, "timeout": "4ms", "tokens": 5, "reply_tokens": 6},
+            "limits": {"invocations": 1, "concurrency": 1, "exempt": true, "attempts": 2, "conflicts": 3, "timeout": "4ms", "tokens": 5, "money": 0.5, "reply_tokens": 6},
             "patch": {"max_ops": 1, "max_bytes": 2, "intent": "required"},
-            "freshness": "members", "clarify": {"by": "h", "expires": "1h"}, "model": "m", "command": "c", "program": ["p", "x"], "restart": "replay",
+            "freshness": "members", "clarify": {"by": "h", "expires": "never"}, "model": "m", "command": "c", "program": ["p", "x"], "restart": "replay",
             "script": [[{"op": "add", "path": "/a", "value": 1}]],
             "files": {"view": ["**"], "edit": ["src/**"], "run": ["pytest"], "iterations": 9},
             "board": {"of": "b", "input": {"x": "/a"}, "output": {"/a": "/b"},
@@ -46,7 +46,7 @@ fn full() -> Value {
             "crashes": {"limit": 1, "then": {"wake": "w"}}, "passes": {"limit": 1, "then": {"wake": "w"}},
             "cycles": {"window": 2, "repeats": 1, "then": {"wake": "w"}}, "budget": {"then": {"wake": "w"}}, "cooldown": 4,
         },
-        "limits": {"commits": 1, "edits": 5, "tokens": 2, "wall": "2d", "state_bytes": 3, "depth": 4},
+        "limits": {"commits": 1, "edits": 5, "tokens": 2, "wall": "2d", "money": 2.5, "state_bytes": 3, "depth": 4},
         "writers": "one", "concurrency": 1, "models": {"m": "x", "n": ["y", "z"]}, "seed": 9,
         "boards": {"b": inside()}, "use": ["f"],
         "departments": {"from": "d", "promises": {"text": "/a"}, "into": "/b/-", "group": "g"},

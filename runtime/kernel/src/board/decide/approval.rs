@@ -6,6 +6,7 @@
 
 use super::Draft;
 use crate::blueprint::Approval as Demand;
+use crate::blueprint::Expiry;
 use crate::board::{Outcome, Pending};
 use crate::breaker::Branch;
 use crate::id::Seq;
@@ -30,7 +31,11 @@ impl Draft<'_> {
         }
         let digest = reply.fingerprint(&self.board.hasher);
         let Reply { patch, intent, expand, written, clarify, pass: _ } = reply;
-        let (approver, expires) = (demand.by.clone(), self.at.plus_ms(demand.expires.as_ms()));
+        let approver = demand.by.clone();
+        let expires = match demand.expires {
+            Expiry::After(time) => Some(self.at.plus_ms(time.as_ms())),
+            Expiry::Never => None,
+        };
         let asked = Approval { by, approver, expires, digest, patch, intent, expand, written, clarify };
         let seq = self.push(Body::Approval(asked));
         self.step.outcome = Some(Outcome::AwaitingApproval { seq });
@@ -122,7 +127,7 @@ impl Draft<'_> {
             let message = format!("the answer is about {}, the question about {}", answer.digest, question.digest);
             return refuse(Code::ApprovalMismatch, message);
         }
-        if question.expires <= self.at {
+        if question.is_over(self.at) {
             return refuse(Code::ApprovalExpired, "the question is over: its time has passed".to_owned());
         }
         if let Some(message) = misfit(question.clarify.as_ref(), answer) {

@@ -4,7 +4,7 @@ use super::{Draft, author};
 use crate::board::Outcome;
 use crate::failure::FailureCode;
 use crate::id::InvocationId;
-use crate::ledger::{Usage, bounded};
+use crate::ledger::{Hold, Usage, bounded};
 use crate::record::{Body, Continued, Failed};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 
@@ -21,20 +21,23 @@ impl Draft<'_> {
         let (usage, needed) = (usage.map(Usage::bounded), bounded(reserve));
         let (branch, by) = (open.queued.branch.clone(), author(open, usage));
         let (ledger, blueprint) = (&self.board.ledger, &self.board.plan.blueprint);
-        let tokens = self.board.limits().tokens;
-        let Err(short) = ledger.afford_after(blueprint, tokens, &branch, open.reserved, usage, needed) else {
+        let before = self.board.held(open);
+        let next = Hold { tokens: needed, ..before };
+        let limits = self.board.limits();
+        let Err(short) = ledger.afford_after(blueprint, limits, &branch, (before, usage), next) else {
             let seq = self.push(Body::Continued(Continued { by, reserved: needed }));
             self.step.outcome = Some(Outcome::Continued { seq });
             return self.go_on();
         };
         // Nothing waits within an attempt: not for what calls of others may leave either.
-        let message = format!("the next call needs {needed} tokens, and of {} {} are left", short.resource, short.left);
+        let (unit, of) = (short.resource.unit(), short.resource);
+        let message = format!("the next call needs {} {unit}, and of {of} {} are left", short.needed, short.left);
         self.step.outcome = Some(refused(Code::BudgetExhausted, &message));
         let code = FailureCode::BudgetExhausted;
         self.push(Body::Failed(Failed { by, code, is_final: true, needed: Some(needed), message }));
         self.move_breakers(Some(&branch));
         if !short.may_be_freed {
-            self.run_short(&branch, None, short.resource, short.needed, short.left);
+            self.run_short(&branch, (None, None), short);
         }
         self.go_on();
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Draft;
 use crate::admission::Admission;
 use crate::blueprint::{Action, AgentKind, EDITS_MAX, Freshness, Unit};
+use crate::board::apply::hold;
 use crate::board::rehearsal::Compiled;
 use crate::board::{Blob, Effect};
 use crate::breaker::{Branch, Reason};
@@ -13,6 +14,7 @@ use crate::digest::sha256;
 use crate::expr::Allowance;
 use crate::id::{InvocationId, RuleName, Timestamp};
 use crate::invariant;
+use crate::ledger::Shortfall;
 use crate::planted::{self, Bug};
 use crate::record::{Body, Budget, Cause, End, Ended, Invoked, Resource, Scheduled, Skipped, Trigger};
 use crate::scheduler::{self, Delayed, Next};
@@ -99,7 +101,8 @@ impl Draft<'_> {
         }
         if !self.board.exhausted.contains(&branch.worker) {
             // Said once for each worker. What it was scheduled for before, it still does.
-            self.run_short(&branch, None, Resource::Invocations, 1, 0);
+            let resource = Resource::Invocations;
+            self.run_short(&branch, (None, None), Shortfall { resource, needed: 1, left: 0, may_be_freed: false });
         }
     }
 
@@ -121,13 +124,12 @@ impl Draft<'_> {
     pub(super) fn run_short(
         &mut self,
         branch: &Branch,
-        invocation: Option<InvocationId>,
-        resource: Resource,
-        needed: u64,
-        left: u64,
+        (invocation, admitted): (Option<InvocationId>, Option<Admission>),
+        short: Shortfall,
     ) {
+        let Shortfall { resource, needed, left, .. } = short;
         let (rule, worker) = (branch.rule.clone(), branch.worker.clone());
-        self.push(Body::Budget(Budget { rule, worker, invocation, resource, needed, left }));
+        self.push(Body::Budget(Budget { rule, worker, invocation, resource, needed, left, admitted }));
         let action = match &self.board.plan.blueprint.circuit.budget.then {
             // A worker whose own budget is used up cannot be what is woken about it.
             Action::Wake(woken) if *woken == branch.worker => Action::StopBranch,
@@ -260,13 +262,15 @@ impl Draft<'_> {
             AgentKind::Llm => prompt.estimated_tokens() + u64::from(worker.limits.reply_tokens),
             _ => 0,
         };
-        match board.ledger.afford(&board.plan.blueprint, board.limits().tokens, &branch, reserved) {
+        let price = admitted.as_ref().and_then(|admission| admission.price.as_ref());
+        let call = hold(&board.plan, &branch.worker, reserved, price);
+        match board.ledger.afford(&board.plan.blueprint, board.limits(), &branch, call) {
             Ok(()) => {}
             // Once the calls under way are settled there may be enough: nothing is decided before.
             Err(short) if short.may_be_freed => return false,
             Err(short) => {
                 let invocation = Some(queued.invocation);
-                self.run_short(&branch, invocation, short.resource, short.needed, short.left);
+                self.run_short(&branch, (invocation, admitted), short);
                 return true;
             }
         }

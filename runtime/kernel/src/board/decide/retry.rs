@@ -3,6 +3,7 @@
 use super::{Draft, Move};
 use crate::board::{LimitsInForce, Outcome};
 use crate::breaker::{Change, Reason};
+use crate::money::Money;
 use crate::record::{Body, Cause, Ended, Retried, Scheduled};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Queued;
@@ -56,7 +57,7 @@ impl Draft<'_> {
         }
         let limits = board.limits();
         let raised = limits.raised_by(retried.limits);
-        let LimitsInForce { commits, tokens, wall_ms } = raised;
+        let LimitsInForce { commits, tokens, wall_ms, money } = raised;
         let made = board.version().0.saturating_sub(board.files.edits);
         if made >= commits {
             return refused(
@@ -77,6 +78,11 @@ impl Draft<'_> {
                 Code::LimitReached,
                 format!("{spent} of {tokens} tokens are spent: raise the limit of tokens"),
             );
+        }
+        let spent = board.ledger.board().committed_money();
+        if let Some(money) = money.filter(|money| spent >= *money) {
+            let (spent, money) = (Money(spent), Money(money));
+            return refused(Code::LimitReached, format!("{spent} of {money} are spent: raise the limit of money"));
         }
         if chosen == 0 && raised == limits {
             let message = match (&retried.worker, retried.invocation) {

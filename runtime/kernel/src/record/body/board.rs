@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::admission::Admission;
 use crate::blueprint::Blueprint;
 use crate::breaker;
 use crate::digest::{Digest, Salt};
@@ -85,12 +86,15 @@ pub struct Raised {
     /// Commits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commits: Option<u64>,
+    /// Money, in 10⁻⁹ of the currency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub money: Option<u64>,
 }
 
 impl Raised {
     /// Whether no limit is raised.
     pub const fn is_none(&self) -> bool {
-        self.tokens.is_none() && self.wall_ms.is_none() && self.commits.is_none()
+        self.tokens.is_none() && self.wall_ms.is_none() && self.commits.is_none() && self.money.is_none()
     }
 }
 
@@ -208,6 +212,21 @@ coded! {
         BranchTokens = "branch_tokens",
         /// Tokens of the board.
         BoardTokens = "board_tokens",
+        /// Money of a worker, in 10⁻⁹ of the currency.
+        WorkerMoney = "worker_money",
+        /// Money of the board, in 10⁻⁹ of the currency.
+        BoardMoney = "board_money",
+    }
+}
+
+impl Resource {
+    /// The unit in which it is counted.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Invocations => "invocations",
+            Self::WorkerTokens | Self::BranchTokens | Self::BoardTokens => "tokens",
+            Self::WorkerMoney | Self::BoardMoney => "10\u{207b}\u{2079} of the currency",
+        }
     }
 }
 
@@ -229,6 +248,9 @@ pub struct Budget {
     pub needed: u64,
     /// How much was left.
     pub left: u64,
+    /// Where the call was admitted to, if a gate had admitted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<Admission>,
 }
 
 /// A signal arrived.

@@ -1,0 +1,153 @@
+//! What operators say of their models: fallbacks, keys, headers and queries, prices.
+
+#![cfg(unix)]
+
+use patchboard_endpoint::{Act, Endpoint};
+use serde_json::{Value, json};
+
+use crate::sandbox::{Ran, Sandbox, notes_by};
+
+const REQUEST: &str = r#"{"topic":"x"}"#;
+
+fn note() -> Act {
+    Act::answer(r#"[{"op":"add","path":"/notes/-","value":{"text":"held","status":"draft"}}]"#, 1000, 50)
+}
+
+/// A sandbox whose writer is a language model, configured like this.
+fn sandbox(config: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("llm.yaml", notes_by("llm", ""));
+    sandbox.write("patchboard.toml", config);
+    sandbox
+}
+
+fn run(sandbox: &Sandbox) -> Ran {
+    sandbox.run(&["--output", "json", "run", "llm.yaml", "--request", REQUEST])
+}
+
+fn log(sandbox: &Sandbox) -> Vec<Value> {
+    sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines()
+}
+
+fn of_kind<'a>(records: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    records.iter().filter(|record| record["kind"] == kind).collect()
+}
+
+#[test]
+fn a_fallback_serves_while_a_model_is_away_and_what_it_refuses() {
+    for (status, body, reason) in [
+        (503, "away", "overloaded"),
+        (401, "no key", "key_refused"),
+        (404, r#"{"error":{"message":"The model `first` does not exist"}}"#, "model_not_found"),
+        (400, r#"{"error":{"message":"flagged","code":"content_filter"}}"#, "request_refused"),
+    ] {
+        let first = Endpoint::new(vec![Act::Say(status, "", body.into())]);
+        let second = Endpoint::new(vec![note()]);
+        let sandbox = sandbox(&format!(
+            "[models.default]\nurl = \"{}\"\nmodel = \"first\"\nfallback = [\"other\"]\nfallback_after = \"1s\"\n\
+             [models.other]\nurl = \"{}\"\nmodel = \"second\"\n",
+            first.url, second.url
+        ));
+        run(&sandbox).exits(0);
+        let records = log(&sandbox);
+        let deferred = of_kind(&records, "deferred");
+        assert_eq!(deferred.last().map(|record| &record["reason"]), Some(&json!(reason)), "{status}");
+        let invoked = of_kind(&records, "invoked");
+        let models = invoked.iter().map(|record| &record["admitted"]["model"]).filter(|model| !model.is_null());
+        assert_eq!(models.last(), Some(&json!("other")), "{status}");
+        assert!(of_kind(&records, "paused").is_empty() && of_kind(&records, "failed").is_empty(), "{status}");
+        let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+        assert_eq!((&cost["models"]["other"]["calls"], &cost["models"]["other"]["tokens"]), (&json!(1), &json!(1050)));
+        let told = sandbox.run(&["log", "last"]).exits(0).stdout;
+        assert!(told.contains("on model other"), "{told}");
+        sandbox.run(&["replay", "last"]).exits(0);
+    }
+}
+
+#[test]
+fn what_no_model_of_a_chain_takes_fails_and_what_needs_an_operator_everywhere_pauses() {
+    let refuses = || Act::Say(400, "", r#"{"error":{"message":"flagged","code":"content_filter"}}"#.into());
+    let keyless = || Act::Say(401, "", "no key".into());
+    for (act, code, cause) in [(refuses(), 4, "gave_up"), (keyless(), 5, "provider_unavailable")] {
+        let (first, second) = (Endpoint::new(vec![act.clone()]), Endpoint::new(vec![act]));
+        let sandbox = sandbox(&format!(
+            "[models.default]\nurl = \"{}\"\nmodel = \"first\"\nfallback = [\"other\"]\n\
+             [models.other]\nurl = \"{}\"\nmodel = \"second\"\n",
+            first.url, second.url
+        ));
+        assert_eq!(run(&sandbox).exits(code).json()["cause"], cause);
+        assert!(!first.requests().is_empty() && !second.requests().is_empty());
+        sandbox.run(&["replay", "last"]).exits(0);
+    }
+}
+
+#[test]
+fn a_key_is_printed_by_a_program_and_asked_for_again_when_it_is_refused() {
+    let endpoint = Endpoint::new(vec![Act::Say(401, "", "expired".into()), note()]);
+    let sandbox = sandbox(&format!(
+        "[models.default]\nurl = \"{}\"\nmodel = \"m\"\n\
+         api_key_command = [\"sh\", \"-c\", \"echo >> runs; echo sk-secret-$(wc -l < runs | tr -d ' ')\"]\n\
+         headers = {{ x-tenant = {{ env = \"TENANT\" }} }}\nquery = {{ api-version = \"2026-01\", code = {{ env = \"CODE\" }} }}\n\
+         extra_body = {{ seed = 5, provider = {{ order = [\"a\"] }} }}\nseed = 4\ntop_p = 0.5\nstop = [\"END\"]\n\
+         reasoning_effort = \"low\"\nmax_reply_tokens = 99\nstream = true\n",
+        endpoint.url
+    ));
+    let arguments = ["--output", "json", "run", "llm.yaml", "--request", REQUEST];
+    let missing = sandbox.run(&arguments).exits(2);
+    assert!(
+        missing.stderr.contains("set CODE, which query.code") || missing.stderr.contains("set TENANT"),
+        "{}",
+        missing.stderr
+    );
+    let mut command = sandbox.command(&arguments);
+    let output = command.env("TENANT", "hush-tenant").env("CODE", "hush-code").output().expect("the binary can be run");
+    Ran::from(output).exits(0);
+    let requests = endpoint.requests();
+    let keys: Vec<&str> = requests
+        .iter()
+        .map(|(head, _)| head.split("bearer ").nth(1).expect("a key").lines().next().expect("a line"))
+        .collect();
+    assert_eq!(keys, ["sk-secret-1", "sk-secret-2"]);
+    let (head, body) = requests.last().expect("a request");
+    assert!(head.starts_with("post /v1/chat/completions?api-version=2026-01&code=hush-code "), "{head}");
+    assert!(head.contains("x-tenant: hush-tenant"), "{head}");
+    assert_eq!((&body["seed"], &body["provider"]), (&json!(5), &json!({"order": ["a"]})), "the operator's members win");
+    assert_eq!(
+        (&body["top_p"], &body["stop"], &body["reasoning_effort"]),
+        (&json!(0.5), &json!(["END"]), &json!("low"))
+    );
+    assert_eq!((&body["max_tokens"], &body["stream"]), (&json!(99), &json!(true)));
+    let kept = sandbox.run(&["export", "last"]).exits(0).stdout;
+    assert!(!kept.contains("hush-") && !kept.contains("sk-secret"), "{kept}");
+}
+
+#[test]
+fn money_is_told_and_bounds_a_board_whose_models_have_prices() {
+    let endpoint = Endpoint::new(vec![note()]);
+    let config = |price: &str| format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n{price}\n", endpoint.url);
+    let priced = "price = { input = 2.5, cached = 1.25, output = 10, currency = \"EUR\" }";
+    let sandbox = sandbox(&config(priced));
+    run(&sandbox).exits(0);
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    // 1,000 tokens at 2.50 and 50 at 10.00 for a million.
+    assert_eq!((&cost["money"]["spent"], &cost["money"]["currency"]), (&json!(0.003), &json!("EUR")), "{cost}");
+    assert_eq!(cost["models"]["default"]["money"], 0.003);
+    let told = sandbox.run(&["cost", "last"]).exits(0).stdout;
+    assert!(told.contains("money: 0.003 EUR"), "{told}");
+
+    let limited = notes_by("llm", "").replacen("blueprint: 1", "blueprint: 2\nlimits: {money: 0.001}", 1);
+    sandbox.write("llm.yaml", &limited);
+    assert_eq!(run(&sandbox).exits(3).json()["cause"], "exhausted");
+    let short = sandbox.run(&["cost", "last"]).exits(0).stdout;
+    assert!(short.contains("the board's money does not suffice"), "{short}");
+    sandbox.run(&["replay", "last"]).exits(0);
+    let again = sandbox.run(&["retry", "last", "--money", "1"]).exits(0);
+    assert!(again.stderr.contains("done") || again.stdout.contains("done"), "{}{}", again.stdout, again.stderr);
+
+    sandbox.write("patchboard.toml", config(""));
+    let refused = run(&sandbox).exits(2);
+    assert!(refused.stderr.contains("limits.money needs a price of model default"), "{}", refused.stderr);
+    sandbox.write("llm.yaml", limited.replacen("blueprint: 2", "blueprint: 1", 1));
+    let refused = sandbox.run(&["check", "llm.yaml"]);
+    assert!(refused.stdout.contains("newer_format") && refused.stdout.contains("blueprint: 2"), "{}", refused.stdout);
+}

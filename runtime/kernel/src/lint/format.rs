@@ -1,0 +1,36 @@
+//! Members that the format of a blueprint does not have.
+
+use super::Check;
+use crate::blueprint::{Approval, Expiry};
+
+impl Check<'_> {
+    /// Finds what later formats have added to a blueprint of format 1.
+    pub(super) fn format(&mut self) {
+        if self.blueprint.blueprint > 1 {
+            return;
+        }
+        let mut found = Vec::new();
+        if self.blueprint.limits.money.is_some() {
+            found.push(("/limits/money".to_owned(), "limits.money"));
+        }
+        let never = |approval: Option<&Approval>| approval.is_some_and(|approval| approval.expires == Expiry::Never);
+        for (name, worker) in &self.blueprint.workers {
+            let at = |rest: &str| format!("/workers/{name}/{rest}");
+            if worker.limits.money.is_some() {
+                found.push((at("limits/money"), "limits.money"));
+            }
+            if never(worker.clarify.as_ref()) {
+                found.push((at("clarify/expires"), "expires: never"));
+            }
+            let writes = worker.writes.iter().enumerate();
+            let endless = writes.filter(|(_, grant)| never(grant.approval.as_ref()));
+            found.extend(
+                endless.map(|(number, _)| (at(&format!("writes/{number}/approval/expires")), "expires: never")),
+            );
+        }
+        for (pointer, member) in found {
+            let message = format!("blueprint format 1 has no `{member}`");
+            self.find("newer_format", &pointer, message, "Write `blueprint: 2` at the top.");
+        }
+    }
+}
