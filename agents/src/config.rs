@@ -60,7 +60,7 @@ use serde::{Deserialize, Deserializer};
 
 pub use directory::{Directory, Shared};
 pub use embeddings::Embeddings;
-pub use model::{Model, Streaming, Structured};
+pub use model::{Api, Model, Streaming, Structured};
 use model::{check_temperature, check_url};
 pub use program::Program;
 pub use setting::{Setting, Variable};
@@ -457,6 +457,8 @@ mod tests {
             ("fallback = [\"b\"]", "add [models.b]"),
             ("fallback = [\"default\"]", "already"),
             ("burst = 3", "unknown field `burst`"),
+            ("api = \"gemini\"", "unknown variant"),
+            ("api = \"anthropic\"\nstream = true", "without streams"),
             ("price = { input = 1 }", "output"),
             ("price = { input = -1, output = 1 }", "amount of money"),
             ("price = { input = 1, cached = 2, output = 1 }", "cached tokens"),

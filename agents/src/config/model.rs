@@ -33,11 +33,14 @@ const OWN_MEMBERS: [(&str, &str); 4] = [
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Base of the endpoint, up to and without `/chat/completions`.
+    /// Base of the endpoint, up to and without `/chat/completions`, `/responses` or `/messages`.
     #[serde(deserialize_with = "endpoint")]
     pub url: String,
     /// The provider's name of the model.
     pub model: String,
+    /// The protocol that the endpoint speaks.
+    #[serde(default)]
+    pub api: Api,
     /// Name of the environment variable that holds the key; absent: no key is sent, or that of `api_key_command`.
     #[serde(default)]
     pub api_key_env: Option<String>,
@@ -122,6 +125,19 @@ pub enum Structured {
     Off,
 }
 
+/// The protocol that an endpoint speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Api {
+    /// OpenAI's Chat Completions, and what is compatible with it.
+    #[default]
+    Chat,
+    /// OpenAI's Responses.
+    Responses,
+    /// Anthropic's Messages.
+    Anthropic,
+}
+
 /// Whether replies are streamed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Streaming {
@@ -161,6 +177,7 @@ impl Model {
         Self {
             url: url.into(),
             model: model.into(),
+            api: Api::default(),
             api_key_env: None,
             api_key_command: Vec::new(),
             temperature: 0.0,
@@ -191,6 +208,9 @@ impl Model {
         if self.api_key_env.is_some() && !self.api_key_command.is_empty() {
             return Err("a key comes from api_key_env or from api_key_command, not from both");
         }
+        if self.api != Api::Chat && self.stream == Streaming::Always {
+            return Err("stream = true is for api = \"chat\": the others are asked without streams");
+        }
         if self.max_reply_tokens.is_some_and(|most| most.get() > self.context) {
             return Err("max_reply_tokens is larger than context, which holds prompt and reply");
         }
@@ -210,6 +230,7 @@ impl fmt::Debug for Model {
         f.debug_struct("Model")
             .field("url", &self.url)
             .field("model", &self.model)
+            .field("api", &self.api)
             .field("api_key_env", &self.api_key_env)
             .field("api_key_command", &self.api_key_command.first())
             .field("temperature", &self.temperature)

@@ -47,11 +47,12 @@ use self::request::{Message, Request, StreamOptions, Task, Tool};
 use self::schema::Level;
 use self::transport::HttpFailure;
 use self::work::estimated;
-use crate::config::{Model, Streaming, Structured};
+use crate::config::{Api, Model, Streaming, Structured};
 use crate::tools::Definition;
 use crate::{failure, one_line, telemetry};
 
 mod access;
+mod api;
 pub mod embeddings;
 mod envelope;
 mod keys;
@@ -317,7 +318,17 @@ impl Chat {
     }
 
     async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
-        self.endpoint.post(&self.http, "/chat/completions", body, deadline).await
+        let api = self.model.api;
+        let body = match api {
+            Api::Chat => body,
+            Api::Responses | Api::Anthropic => {
+                let form = |error: serde_json::Error| HttpFailure::Form(error.to_string());
+                let body = api::encode(api, serde_json::from_slice(&body).map_err(form)?, &self.model.extra_body);
+                serde_json::to_vec(&body).map_err(form)?
+            }
+        };
+        let answer = self.endpoint.post(&self.http, api::path(api), body, deadline).await?;
+        Ok(api::decode(api, answer))
     }
 
     fn read(

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use super::access::{Access, Variables};
 use super::stream::Assembly;
 use super::{envelope, reasons, waits};
-use crate::config::Model;
+use crate::config::{Api, Model};
 
 /// Time to reach a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,6 +32,12 @@ const ERROR_MAX: usize = 16 * 1024;
 
 /// Bytes of an unreadable answer that its error shows.
 const SHOWN_MAX: usize = 4 * 1024;
+
+/// Header of Anthropic's keys.
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Header of the version of Anthropic's protocol.
+const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
 /// Why there is no answer to read. Messages are as strangers wrote them.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +108,7 @@ pub(super) fn client(url: &str) -> Result<reqwest::Client, String> {
 /// Address and headers of a model's requests.
 pub(super) struct Endpoint {
     base: Url,
+    api: Api,
     access: Access,
     headers: HeaderMap,
 }
@@ -120,7 +127,7 @@ impl Endpoint {
             let name = HeaderName::try_from(name).map_err(|_| format!("{name:?} is no name for a header"))?;
             headers.insert(name, sensitive(value));
         }
-        Ok(Self { base, access, headers })
+        Ok(Self { base, api: model.api, access, headers })
     }
 
     /// Replaces everything secret in a text.
@@ -191,10 +198,16 @@ impl Endpoint {
         let mut request = Request::new(method, url);
         *request.headers_mut() = self.headers.clone();
         if let Some(key) = key {
-            let value = HeaderValue::try_from(format!("Bearer {}", key.expose_secret()));
-            let value =
-                value.map_err(|_| HttpFailure::Key("the key holds characters that no header may hold".to_owned()))?;
-            request.headers_mut().entry(AUTHORIZATION).or_insert(sensitive(value));
+            let (name, value) = match self.api {
+                Api::Chat | Api::Responses => (AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
+                Api::Anthropic => (X_API_KEY, key.expose_secret().to_owned()),
+            };
+            let value = HeaderValue::try_from(value)
+                .map_err(|_| HttpFailure::Key("the key holds characters that no header may hold".to_owned()))?;
+            request.headers_mut().entry(name).or_insert(sensitive(value));
+        }
+        if self.api == Api::Anthropic {
+            request.headers_mut().entry(ANTHROPIC_VERSION).or_insert(HeaderValue::from_static("2023-06-01"));
         }
         if !body.is_empty() {
             request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

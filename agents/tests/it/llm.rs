@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use patchboard_agents::config::{Model, Structured};
+use patchboard_agents::config::{Api, Model, Structured};
 use patchboard_agents::llm::{Chat, Variables};
 use patchboard_endpoint::{Act, Endpoint};
 use patchboard_kernel::failure::FailureCode;
@@ -273,4 +273,54 @@ async fn a_server_that_refuses_even_the_bare_request_is_believed() {
     let (answer, endpoint, _) = ask(vec![refusal], keep).await;
     assert_eq!(answer.expect_err("refused").code, FailureCode::Refused);
     assert_eq!(endpoint.requests().len(), 12, "each part in its steps, then all at once");
+}
+
+#[tokio::test]
+async fn other_protocols_are_asked_in_their_own_way_and_answer_alike() {
+    let anthropic = json!({
+        "id": "msg_1", "model": "m", "stop_reason": "end_turn", "content": [{"type": "text", "text": "[]"}],
+        "usage": {"input_tokens": 4, "cache_read_input_tokens": 8, "output_tokens": 3},
+    });
+    let responses = json!({
+        "id": "resp_1", "model": "m", "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "[]"}]}],
+        "usage": {"input_tokens": 12, "input_tokens_details": {"cached_tokens": 8}, "output_tokens": 3},
+    });
+    for (api, answer, path, key, schema) in [
+        (Api::Anthropic, anthropic, "/v1/messages", "x-api-key: ", "/output_config/format/schema"),
+        (Api::Responses, responses, "/v1/responses", "authorization: bearer ", "/text/format/schema"),
+    ] {
+        let (answer, endpoint, _) = ask(vec![Act::Say(200, "", answer.to_string())], |model, _| {
+            model.api = api;
+            model.extra_body.insert("service_tier".into(), "flex".into());
+        })
+        .await;
+        let reply = answer.expect("a reply");
+        let usage = Usage { prompt: 12, completion: 3, cached: 8, estimated: false };
+        assert_eq!((reply.text.as_str(), reply.usage), ("[]", Some(usage)), "{api:?}");
+        let (head, body) = endpoint.requests().remove(0);
+        assert!(head.starts_with(&format!("post {path} http/1.1")), "{head}");
+        assert!(head.contains(&format!("{key}{KEY}\r\n")), "{head}");
+        assert_eq!(head.contains("anthropic-version: 2023-06-01\r\n"), api == Api::Anthropic, "{head}");
+        assert_eq!((&body["model"], &body["service_tier"]), (&json!("m"), &json!("flex")));
+        assert_eq!(body.pointer(schema).expect("a form")["type"], "object", "{body}");
+    }
+}
+
+#[tokio::test]
+async fn other_protocols_refuse_in_words_that_are_kept_and_forms_are_left_out() {
+    let refusal = r#"{"type": "error", "error": {"type": "invalid_request_error", "message": "output_config.format: too complex"}}"#;
+    let said = r#"{"content": [{"type": "text", "text": "[]"}], "stop_reason": "end_turn"}"#;
+    let acts = vec![say(400, refusal), say(400, refusal), say(400, refusal), say(200, said)];
+    let (answer, endpoint, _) = ask(acts, |model, _| model.api = Api::Anthropic).await;
+    assert_eq!(answer.expect("a reply").text, "[]");
+    assert_eq!(endpoint.bodies().last().expect("a request").pointer("/output_config/format"), None);
+    let overloaded = r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#;
+    let (answer, _, _) = ask(vec![say(529, overloaded)], |model, _| {
+        (model.api, model.max_tries) = (Api::Anthropic, 1);
+    })
+    .await;
+    let failure = answer.expect_err("it is overloaded");
+    assert_eq!(failure.code, FailureCode::Unreachable);
+    assert!(failure.message.contains("Overloaded"), "{failure}");
 }

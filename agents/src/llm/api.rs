@@ -1,0 +1,67 @@
+//! Protocols that a model may be asked in. Requests are composed, and answers read, as those of Chat Completions;
+//! [`encode`] and [`decode`] translate them.
+
+mod anthropic;
+mod responses;
+
+use serde_json::{Map, Value, json};
+
+use crate::config::Api;
+
+/// Path of the endpoint's requests.
+pub(super) const fn path(api: Api) -> &'static str {
+    match api {
+        Api::Chat => "/chat/completions",
+        Api::Responses => "/responses",
+        Api::Anthropic => "/messages",
+    }
+}
+
+/// Translates the body of a request. `extra` are the operator's members, which replace ours.
+pub(super) fn encode(api: Api, body: Value, extra: &Map<String, Value>) -> Value {
+    let mut body = match api {
+        Api::Chat => return body,
+        Api::Responses => responses::encode(&body),
+        Api::Anthropic => anthropic::encode(&body),
+    };
+    if let Value::Object(members) = &mut body {
+        members.extend(extra.clone());
+    }
+    body
+}
+
+/// Translates an answer.
+pub(super) fn decode(api: Api, answer: Value) -> Value {
+    match api {
+        Api::Chat => answer,
+        Api::Responses => responses::decode(&answer),
+        Api::Anthropic => anthropic::decode(&answer),
+    }
+}
+
+/// An answer of Chat Completions with one choice.
+fn chat_answer(answer: &Value, message: Map<String, Value>, finish: &str, usage: Value) -> Value {
+    let choice = json!({"index": 0, "message": message, "finish_reason": finish});
+    json!({"id": answer["id"], "model": answer["model"], "choices": [choice], "usage": usage})
+}
+
+/// A tool's call of Chat Completions.
+fn chat_call(id: &Value, name: &Value, arguments: Value) -> Value {
+    json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+}
+
+/// Moves a member to another name, unless it is null or absent.
+fn carry(from: &Value, name: &str, to: &mut Map<String, Value>, as_name: &str) {
+    if let Some(value) = from.get(name).filter(|value| !value.is_null()) {
+        to.insert(as_name.to_owned(), value.clone());
+    }
+}
+
+/// The limit of tokens of a reply, whatever it is called.
+fn limit(body: &Value) -> Option<&Value> {
+    body.get("max_tokens").or_else(|| body.get("max_completion_tokens"))
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}

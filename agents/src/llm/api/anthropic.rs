@@ -1,0 +1,200 @@
+//! Anthropic's Messages API.
+//!
+//! The system message is the static part of a prompt, so it is marked for the provider's cache. Content blocks of the
+//! model's own messages go back as they came: its thinking is signed.
+
+use serde_json::{Map, Value, json};
+
+use super::{carry, chat_answer, chat_call, limit, list};
+
+/// Tokens of a reply where the request names no limit: the API demands one.
+const LIMIT: u32 = 4096;
+
+/// Member of an assistant's message that keeps its content blocks.
+const BLOCKS: &str = "anthropic_content";
+
+pub(super) fn encode(body: &Value) -> Value {
+    let mut out = Map::new();
+    carry(body, "model", &mut out, "model");
+    out.insert("max_tokens".into(), limit(body).cloned().unwrap_or(json!(LIMIT)));
+    let mut system = Vec::new();
+    let mut messages: Vec<Value> = Vec::new();
+    for message in list(&body["messages"]) {
+        let role = message["role"].as_str().unwrap_or_default();
+        if role == "system" {
+            let cached = json!({"type": "ephemeral"});
+            system.push(json!({"type": "text", "text": message["content"], "cache_control": cached}));
+            continue;
+        }
+        let role = if role == "assistant" { "assistant" } else { "user" };
+        let blocks = blocks(message);
+        // Results of tools are one message of the user's.
+        match messages.last_mut().filter(|last| last["role"] == role).and_then(|last| last["content"].as_array_mut()) {
+            Some(content) => content.extend(blocks),
+            None => messages.push(json!({"role": role, "content": blocks})),
+        }
+    }
+    if !system.is_empty() {
+        out.insert("system".into(), system.into());
+    }
+    out.insert("messages".into(), messages.into());
+    for name in ["temperature", "top_p"] {
+        carry(body, name, &mut out, name);
+    }
+    carry(body, "stop", &mut out, "stop_sequences");
+    let tools: Vec<Value> = list(&body["tools"])
+        .map(|tool| &tool["function"])
+        .map(|tool| json!({"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}))
+        .collect();
+    if !tools.is_empty() {
+        out.insert("tools".into(), tools.into());
+    }
+    let mut output = Map::new();
+    if let Some(schema) = body.pointer("/response_format/json_schema/schema") {
+        output.insert("format".into(), json!({"type": "json_schema", "schema": schema}));
+    }
+    carry(body, "reasoning_effort", &mut output, "effort");
+    if !output.is_empty() {
+        out.insert("output_config".into(), output.into());
+    }
+    out.into()
+}
+
+/// Content blocks of a message.
+fn blocks(message: &Value) -> Vec<Value> {
+    if let Some(blocks) = message.get(BLOCKS).and_then(Value::as_array) {
+        return blocks.clone();
+    }
+    if message["role"] == "tool" {
+        let (id, content) = (&message["tool_call_id"], &message["content"]);
+        return vec![json!({"type": "tool_result", "tool_use_id": id, "content": content})];
+    }
+    let text = message["content"].as_str().filter(|text| !text.is_empty());
+    let text = text.map(|text| json!({"type": "text", "text": text}));
+    let calls = list(&message["tool_calls"]).map(|call| {
+        let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+        let input = serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
+        json!({"type": "tool_use", "id": call["id"], "name": call["function"]["name"], "input": input})
+    });
+    text.into_iter().chain(calls).collect()
+}
+
+pub(super) fn decode(answer: &Value) -> Value {
+    let (mut content, mut reasoning, mut calls) = (String::new(), String::new(), Vec::new());
+    for block in list(&answer["content"]) {
+        match block["type"].as_str() {
+            Some("text") => content.push_str(block["text"].as_str().unwrap_or_default()),
+            Some("thinking") => reasoning.push_str(block["thinking"].as_str().unwrap_or_default()),
+            Some("tool_use") => {
+                calls.push(chat_call(&block["id"], &block["name"], block["input"].to_string().into()));
+            }
+            _ => {}
+        }
+    }
+    let mut message = Map::from_iter([("role".to_owned(), json!("assistant")), ("content".to_owned(), content.into())]);
+    if !reasoning.is_empty() {
+        message.insert("reasoning".into(), reasoning.into());
+    }
+    if !calls.is_empty() {
+        message.insert("tool_calls".into(), calls.into());
+        carry(answer, "content", &mut message, BLOCKS);
+    }
+    let finish = match answer["stop_reason"].as_str().unwrap_or_default() {
+        "max_tokens" | "model_context_window_exceeded" => "length",
+        "tool_use" => "tool_calls",
+        "refusal" => "content_filter",
+        _ => "stop",
+    };
+    let count = |name: &str| answer["usage"][name].as_u64();
+    let cached = count("cache_read_input_tokens").unwrap_or(0);
+    let written = count("cache_creation_input_tokens").unwrap_or(0);
+    // Tokens of the cache are beside those of the input.
+    let usage = count("input_tokens").zip(count("output_tokens")).map(|(input, output)| {
+        json!({
+            "prompt_tokens": input.saturating_add(cached).saturating_add(written),
+            "completion_tokens": output,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        })
+    });
+    chat_answer(answer, message, finish, usage.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_with_tools_and_a_form_is_translated() {
+        let body = json!({
+            "model": "m", "max_tokens": 77, "temperature": 0.0, "stop": ["END"], "seed": 3, "stream": false,
+            "reasoning_effort": "low",
+            "messages": [
+                {"role": "system", "content": "static"},
+                {"role": "user", "content": "view"},
+                {"role": "assistant", "content": null, "anthropic_content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "s"},
+                    {"type": "tool_use", "id": "a", "name": "view", "input": {"path": "x"}}],
+                 "tool_calls": [{"id": "a", "type": "function", "function": {"name": "view", "arguments": "{\"path\":\"x\"}"}}]},
+                {"role": "tool", "tool_call_id": "a", "content": "text"},
+                {"role": "tool", "tool_call_id": "b", "content": "more"},
+                {"role": "assistant", "content": "so", "tool_calls": [
+                    {"id": "c", "type": "function", "function": {"name": "edit", "arguments": "not JSON"}}]},
+            ],
+            "tools": [{"type": "function", "function": {"name": "view", "description": "d", "parameters": {"type": "object"}}}],
+            "response_format": {"type": "json_schema", "json_schema": {"name": "reply", "schema": {"type": "object"}}},
+        });
+        assert_eq!(
+            encode(&body),
+            json!({
+                "model": "m", "max_tokens": 77, "temperature": 0.0, "stop_sequences": ["END"],
+                "system": [{"type": "text", "text": "static", "cache_control": {"type": "ephemeral"}}],
+                "messages": [
+                    {"role": "user", "content": [{"type": "text", "text": "view"}]},
+                    {"role": "assistant", "content": [
+                        {"type": "thinking", "thinking": "hm", "signature": "s"},
+                        {"type": "tool_use", "id": "a", "name": "view", "input": {"path": "x"}}]},
+                    {"role": "user", "content": [
+                        {"type": "tool_result", "tool_use_id": "a", "content": "text"},
+                        {"type": "tool_result", "tool_use_id": "b", "content": "more"}]},
+                    {"role": "assistant", "content": [
+                        {"type": "text", "text": "so"},
+                        {"type": "tool_use", "id": "c", "name": "edit", "input": {}}]},
+                ],
+                "tools": [{"name": "view", "description": "d", "input_schema": {"type": "object"}}],
+                "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}, "effort": "low"},
+            })
+        );
+        assert_eq!(encode(&json!({"model": "m", "messages": []}))["max_tokens"], LIMIT);
+    }
+
+    #[test]
+    fn an_answer_is_translated_with_its_cache_and_its_end() {
+        let answer = json!({
+            "id": "msg", "model": "m-1", "type": "message", "role": "assistant", "stop_reason": "tool_use",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "text", "text": "I look."},
+                {"type": "tool_use", "id": "a", "name": "view", "input": {"path": "x"}}],
+            "usage": {"input_tokens": 10, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 5, "output_tokens": 7},
+        });
+        let chat = decode(&answer);
+        let message = &chat["choices"][0]["message"];
+        assert_eq!((&message["content"], &message["reasoning"]), (&json!("I look."), &json!("hm")));
+        assert_eq!(message["tool_calls"][0]["function"], json!({"name": "view", "arguments": "{\"path\":\"x\"}"}));
+        assert_eq!(message[BLOCKS], answer["content"]);
+        assert_eq!(chat["choices"][0]["finish_reason"], "tool_calls");
+        let usage =
+            json!({"prompt_tokens": 45, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 30}});
+        assert_eq!(chat["usage"], usage);
+        for (reason, finish) in [
+            ("end_turn", "stop"),
+            ("stop_sequence", "stop"),
+            ("max_tokens", "length"),
+            ("refusal", "content_filter"),
+            ("a new one", "stop"),
+        ] {
+            assert_eq!(decode(&json!({"stop_reason": reason}))["choices"][0]["finish_reason"], finish);
+        }
+        assert_eq!(decode(&json!({}))["usage"], Value::Null);
+    }
+}
