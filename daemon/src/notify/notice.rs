@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use patchboard_kernel::blueprint::Duration;
+use patchboard_kernel::breaker;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
@@ -204,7 +205,7 @@ impl Cursor {
         let about = context.about(record.seq, record.at);
         match body {
             Body::Approval(approval) => {
-                self.answered(&approval.by.attempt.as_ref().map(|attempt| attempt.invocation), &about, notices);
+                self.answered(approval.by.attempt.as_ref().map(|attempt| attempt.invocation), &about, notices);
                 notices.push(asked(&approval, &about));
             }
             Body::Deferred(deferred) => self.deferred(deferred, record),
@@ -220,7 +221,7 @@ impl Cursor {
                 let attempt = failed.by.attempt.as_ref().map(|attempt| attempt.invocation);
                 // A lost attempt says nothing of the provider.
                 if failed.is_final || failed.code != FailureCode::Lost {
-                    self.answered(&attempt, &about, notices);
+                    self.answered(attempt, &about, notices);
                 }
                 if failed.is_final {
                     notices.push(given_up(&failed.by.worker, attempt, failed.code.as_str(), &about));
@@ -228,21 +229,28 @@ impl Cursor {
             }
             Body::Rejected(rejected) => {
                 let attempt = rejected.by.attempt.as_ref().map(|attempt| attempt.invocation);
-                self.answered(&attempt, &about, notices);
+                self.answered(attempt, &about, notices);
                 if rejected.is_final && attempt.is_some() {
                     notices.push(given_up(&rejected.by.worker, attempt, rejected.code.as_str(), &about));
                 }
             }
             Body::Budget(budget) => {
-                self.answered(&budget.invocation, &about, notices);
+                self.answered(budget.invocation, &about, notices);
                 if budget.invocation.is_some() {
                     notices.push(given_up(&budget.worker, budget.invocation, budget.resource.as_str(), &about));
                 }
             }
-            Body::Committed(it) => self.answered(&it.by.attempt.map(|it| it.invocation), &about, notices),
-            Body::NoOp(it) => self.answered(&it.by.attempt.map(|it| it.invocation), &about, notices),
-            Body::Expanded(it) => self.answered(&it.by.attempt.map(|it| it.invocation), &about, notices),
-            Body::Continued(it) => self.answered(&it.by.attempt.map(|it| it.invocation), &about, notices),
+            // The kernel gives up the invocations of a branch that it stops. A wait of another rule comes back with its next
+            // deferral.
+            Body::Breaker(moved) if moved.change == breaker::Change::Opened => {
+                let stopped = self.waits.iter().filter(|(_, wait)| wait.worker == moved.worker);
+                let stopped: Vec<InvocationId> = stopped.map(|(invocation, _)| *invocation).collect();
+                stopped.into_iter().for_each(|invocation| self.answered(Some(invocation), &about, notices));
+            }
+            Body::Committed(it) => self.answered(it.by.attempt.map(|it| it.invocation), &about, notices),
+            Body::NoOp(it) => self.answered(it.by.attempt.map(|it| it.invocation), &about, notices),
+            Body::Expanded(it) => self.answered(it.by.attempt.map(|it| it.invocation), &about, notices),
+            Body::Continued(it) => self.answered(it.by.attempt.map(|it| it.invocation), &about, notices),
             Body::Ended(ended) => {
                 self.waits.clear();
                 self.resolve(&about, "The board ended and waits for no provider any more.", notices);
@@ -296,14 +304,14 @@ impl Cursor {
         }
     }
 
-    /// A provider answered an invocation.
-    fn answered(&mut self, invocation: &Option<InvocationId>, about: &About<'_>, notices: &mut Vec<Notice>) {
+    /// Ends the wait of an invocation that was answered or is over.
+    fn answered(&mut self, invocation: Option<InvocationId>, about: &About<'_>, notices: &mut Vec<Notice>) {
         let Some(invocation) = invocation else { return };
         let is_reported = |wait: &Wait| self.reported.is_some_and(|reported| wait.since <= reported);
-        if self.waits.remove(invocation).is_none() || self.paused || self.waits.values().any(is_reported) {
+        if self.waits.remove(&invocation).is_none() || self.paused || self.waits.values().any(is_reported) {
             return;
         }
-        self.resolve(about, "The provider answers the board again.", notices);
+        self.resolve(about, "The board waits for its provider no longer.", notices);
     }
 
     /// Ends the outage, and says so if it was reported.

@@ -81,11 +81,14 @@ fn ids(bodies: &[(i64, Value)], now: i64) -> Vec<String> {
     notices(bodies, now).into_iter().map(id).collect()
 }
 
+/// Name, records with their seconds, the present second, and ids of notices.
+type Row = (&'static str, Vec<(i64, Value)>, i64, Vec<&'static str>);
+
 #[test]
 fn records_give_these_notices() {
     let tick = || json!({"kind": "tick"});
     let resumed = || json!({"kind": "resumed"});
-    let table: Vec<(&str, Vec<(i64, Value)>, i64, Vec<&str>)> = vec![
+    let table: Vec<Row> = vec![
         ("a question", vec![(0, tick()), (1, question(&json!({})))], 1, vec!["b:2:question"]),
         ("an invocation given up", vec![(0, failed(1, "timeout", true))], 0, vec!["b:1:gave_up"]),
         ("a failed attempt", vec![(0, failed(1, "timeout", false))], 0, vec![]),
@@ -152,6 +155,15 @@ fn records_give_these_notices() {
             vec![(0, deferred(1)), (0, paused()), (9, resumed()), (9, deferred(1)), (9, paused())],
             999,
             vec!["b:2:provider", "b:3:provider resolved", "b:5:provider"],
+        ),
+        (
+            "a branch that is stopped while it waits",
+            vec![
+                (0, deferred(1)),
+                (9, json!({"kind": "breaker", "worker": "writer", "change": "opened", "reason": "rejections"})),
+            ],
+            999,
+            vec![],
         ),
         (
             "an end during an outage",
