@@ -268,6 +268,39 @@ async fn a_receiver_that_hangs_holds_up_neither_boards_nor_notices_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_at_any_moment_lose_no_notice_and_keep_their_order() {
+    let receiver = Receiver::new(200).await;
+    let mut daemon = configured(&receiver.table());
+    let stubborn = STEPS.replace("path: /steps/-, value: 1}", "path: /steps/-, value: 10}");
+    let mut boards = Vec::new();
+    for moment in 0..6 {
+        daemon.start();
+        let made = daemon.post("/v1/boards", &json!({ "source": stubborn })).await.is(201);
+        boards.push(made["board"].as_str().expect("an id").to_owned());
+        // From before the first attempt to after the last delivery.
+        tokio::time::sleep(Duration::from_millis(moment * 30)).await;
+        daemon.kill();
+    }
+    daemon.start();
+    for board in &boards {
+        let is_end = |notice: &Value| notice["command"] == format!("patchboard retry {board}");
+        receiver.until(is_end).await;
+    }
+    let ids = receiver.ids();
+    for board in &boards {
+        let mut own: Vec<&String> = Vec::new();
+        // A repetition comes after a kill; the first deliveries are in the order of the journal.
+        for id in ids.iter().filter(|id| id.starts_with(board)) {
+            if !own.contains(&id) {
+                own.push(id);
+            }
+        }
+        let seqs: Vec<u64> = own.iter().filter_map(|id| id.split(':').nth(1)?.parse().ok()).collect();
+        assert!(seqs.len() > 1 && seqs.is_sorted(), "{ids:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_has_the_notice_on_its_input_until_it_ends_with_zero() {
     let mut daemon = configured("[notify]\nprogram = [\"./page.sh\", \"notices\"]\non = [\"question\"]\n");
     let script = "#!/bin/sh\nenv > environment\nif [ ! -e tried ]; then : > tried; exit 1; fi\ncat >> \"$1\"\n";
