@@ -17,7 +17,7 @@ use crate::reader::moment;
 /// Characters of a question.
 const QUESTION_CHARS_MAX: usize = 500;
 
-/// Invocations whose wait a cursor keeps; further ones wait unseen.
+/// Invocations whose wait a cursor keeps; further ones are not tracked.
 const WAITS_MAX: usize = 256;
 
 /// Kind of a notice.
@@ -129,7 +129,7 @@ impl About<'_> {
     }
 }
 
-/// An invocation whose request no provider took yet.
+/// Invocation whose request no provider has accepted yet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Wait {
     worker: WorkerName,

@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    async fn told(script: &str, timeout: Duration) -> Result<(), Undelivered> {
+    async fn deliver(script: &str, timeout: Duration) -> Result<(), Undelivered> {
         let words = ["sh", "-c", script].map(str::to_owned).to_vec();
         let env = [("PATH", "/usr/bin:/bin"), ("HOME", "/"), ("HIDDEN", "x")].into_iter().collect();
         Program::new(words, &env, timeout).deliver(&Notice::test(Timestamp(0), 7)).await
@@ -214,13 +214,13 @@ mod tests {
     async fn a_program_reads_the_notice_and_its_exit_code_counts() {
         let long = Duration::from_secs(60);
         let reads = r#"read -r line; case "$line" in *'"id":"test:7:test"'*) exit 0;; esac; exit 9"#;
-        assert_eq!(told(reads, long).await, Ok(()));
-        assert_eq!(told("exit 0", long).await, Ok(()), "without reading");
-        assert_eq!(told(r#"test -z "$HIDDEN" && test "$HOME" = /"#, long).await, Ok(()));
-        let failed = told("echo wrong pager >&2; exit 3", long).await.expect_err("it failed");
+        assert_eq!(deliver(reads, long).await, Ok(()));
+        assert_eq!(deliver("exit 0", long).await, Ok(()), "without reading");
+        assert_eq!(deliver(r#"test -z "$HIDDEN" && test "$HOME" = /"#, long).await, Ok(()));
+        let failed = deliver("echo wrong pager >&2; exit 3", long).await.expect_err("it failed");
         assert!(failed.why.contains('3') && failed.why.contains("wrong pager") && !failed.is_refused, "{failed:?}");
         let flood = "yes | head -c 3000000; yes | head -c 3000000 >&2; exit 4";
-        let failed = told(flood, long).await.expect_err("it failed");
+        let failed = deliver(flood, long).await.expect_err("it failed");
         assert!(failed.why.len() < 1000 && failed.why.contains('4'), "{failed:?}");
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("children");
         let script = format!("sleep 1000 & echo $! > {0}; echo $$ >> {0}; wait", file.display());
-        let failed = told(&script, Duration::from_millis(700)).await.expect_err("it hangs");
+        let failed = deliver(&script, Duration::from_millis(700)).await.expect_err("it hangs");
         assert!(failed.why.contains("time"), "{failed:?}");
         let children = std::fs::read_to_string(file).expect("it has begun");
         for child in children.lines() {
@@ -237,6 +237,6 @@ mod tests {
             assert!(state.is_empty() || state.contains(") Z"), "{state}");
         }
         // A child that outlives the program holds its streams.
-        assert_eq!(told("sleep 1000 & exit 0", Duration::from_secs(60)).await, Ok(()));
+        assert_eq!(deliver("sleep 1000 & exit 0", Duration::from_secs(60)).await, Ok(()));
     }
 }
