@@ -104,6 +104,9 @@ pub struct Config {
     /// How long boards are kept that have ended: the daemon's to read.
     #[serde(default)]
     pub retention: toml::Table,
+    /// Notices to operators: the daemon's to read.
+    #[serde(default)]
+    pub notify: toml::Table,
     /// The model that flags named; it serves every name that `models` does not hold.
     #[serde(skip)]
     pub any_model: Option<Model>,

@@ -8,7 +8,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
     answer, architect, boards, check, cost, denials, doctor, edits, export, faults, graph, inbox, kernel, log, mcp,
-    redact, replay, resume, retry, room, run, signal, state, step, storage, token, vacuum, verify, view, why, workflow,
+    notify, redact, replay, resume, retry, room, run, signal, state, step, storage, token, vacuum, verify, view, why,
+    workflow,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -91,6 +92,7 @@ pub(crate) enum Command {
     Serve(serve::Arguments),
     Doctor(doctor::Arguments),
     Mcp(mcp::Arguments),
+    Notify(notify::Arguments),
     Token(token::Arguments),
     Approve(answer::Approve),
     Deny(answer::Deny),

@@ -7,7 +7,7 @@
 //! * [`blueprint_file`], [`diagnostics`], [`codes`]: blueprints on disk, and what is wrong with them.
 //! * [`drafting`]: having a blueprint written.
 //! * [`seating`], [`drive`], [`progress`]: running boards.
-//! * [`serve`]: the daemon; [`doctor`]: what is wrong with a set-up.
+//! * [`serve`]: the daemon; [`notify`]: its notices to operators; [`doctor`]: what is wrong with a set-up.
 //! * [`workspace`]: agents at one directory without a daemon.
 //! * [`reader`], [`narrative`], [`provenance`]: reading what has happened.
 
@@ -25,6 +25,7 @@ mod failure;
 mod given;
 mod logging;
 mod narrative;
+mod notify;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod outages;
@@ -91,6 +92,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Serve(arguments) => block_on(serve::run(arguments, data_dir, config, output)),
         Command::Doctor(arguments) => block_on(commands::doctor::run(arguments, data_dir, config, output)),
         Command::Mcp(arguments) => block_on(commands::mcp::run(arguments, config)),
+        Command::Notify(arguments) => block_on(commands::notify::run(arguments, config, output)),
         Command::Token(arguments) => commands::token::run(arguments, data_dir, output),
         Command::Log(arguments) => commands::log::run(arguments, data_dir, output),
         Command::State(arguments) => commands::state::run(arguments, data_dir, output),

@@ -32,6 +32,11 @@ use crate::reader::{Reader, storage};
 /// The configuration that is read where none is named, if it is there.
 const CONFIG: &str = "patchboard.toml";
 
+/// Returns the configuration that is read: the file that is named, or the default if it is there.
+pub(crate) fn config_file(named: Option<&Path>) -> Option<&Path> {
+    named.or_else(|| Some(Path::new(CONFIG)).filter(|path| path.is_file()))
+}
+
 /// Which model is asked.
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Agents")]
@@ -117,8 +122,7 @@ impl ModelArguments {
         workspaces: &[(String, PathBuf)],
     ) -> Result<Seats, Failure> {
         let told = |error: &dyn std::fmt::Display| Failure::refused("bad_config", error);
-        let path = config.or_else(|| Some(Path::new(CONFIG)).filter(|path| path.is_file()));
-        let read = match path {
+        let read = match config_file(config) {
             Some(path) => Config::read(path).map_err(|error| told(&error))?,
             None => Config::default(),
         };

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use futures_util::future::join_all;
+use patchboard_agents::config::Environment;
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_kernel::record::FORMAT;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
@@ -14,8 +15,9 @@ use crate::client::{Client, DaemonArgument};
 use crate::doctor::observe::{self, Journaled};
 use crate::doctor::{self, Check, Finding, Severity};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::notify::settings::Settings as NotifySettings;
 use crate::output::{Output, one_line};
-use crate::seating::ModelArguments;
+use crate::seating::{ModelArguments, config_file};
 use crate::serve::settings::{Flags, Settings};
 use crate::serve::tokens::Tokens;
 
@@ -54,6 +56,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     let configured = arguments.models.seats(config, Inline::Refused).and_then(|seats| {
         let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
+        config_file(config).map(|file| NotifySettings::read(file, &Environment::of_process())).transpose()?;
         Ok((seats, settings))
     });
     if arguments.ready {

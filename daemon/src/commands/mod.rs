@@ -15,6 +15,7 @@ pub(crate) mod inbox;
 pub(crate) mod kernel;
 pub(crate) mod log;
 pub(crate) mod mcp;
+pub(crate) mod notify;
 pub(crate) mod redact;
 pub(crate) mod replay;
 pub(crate) mod resume;

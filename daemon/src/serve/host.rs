@@ -191,7 +191,7 @@ async fn daemon(data: &Path, config: &Config, settings: &Settings, token: &str) 
     loop {
         let seats = Seats::new(config.clone(), &Environment::default(), Inline::Refused);
         tries += 1;
-        match Daemon::start(data, seats, false, settings.limits).await {
+        match Daemon::start(data, seats, false, settings.limits, Vec::new()).await {
             Err(Failure::Told(told)) if told.code == ALREADY_SERVED && tries < OPENED_AT_MOST => {
                 tokio::time::sleep(OPENED_AGAIN_AFTER).await;
             }

@@ -7,7 +7,7 @@
 
 mod counting;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use patchboard_agents::gate::ModelState;
 use patchboard_kernel::deferral::DeferralReason;
@@ -51,6 +51,7 @@ pub(crate) struct Metrics {
     breaker_moves: IntCounterVec,
     boards_ended: IntCounterVec,
     restarts: IntCounterVec,
+    notices: IntCounterVec,
     requests: IntCounterVec,
     request_seconds: HistogramVec,
     started_at: f64,
@@ -75,6 +76,8 @@ pub(crate) struct Picture {
     pub(crate) half_open_branches: usize,
     /// Models that were used lately.
     pub(crate) models: Vec<ModelState>,
+    /// Age of the oldest notice that is not delivered, by receiver.
+    pub(crate) undelivered: Vec<(&'static str, Duration)>,
 }
 
 impl Metrics {
@@ -151,6 +154,11 @@ impl Metrics {
                 "Restarts of actors that had failed, by actor.",
                 &["actor"],
             ),
+            notices: counters(
+                "patchboard_notify_deliveries_total",
+                "Deliveries of notices that were tried, by receiver and outcome: delivered, failed, or refused.",
+                &["receiver", "outcome"],
+            ),
             requests: counters(
                 "patchboard_http_requests_total",
                 "HTTP requests that were answered, by template of the route, method and status.",
@@ -180,6 +188,11 @@ impl Metrics {
                 drop(self.tokens.with_label_values(&[component.as_str(), kind]));
             }
         }
+    }
+
+    /// Counts a delivery of a notice that was tried.
+    pub(crate) fn notified(&self, receiver: &str, outcome: &str) {
+        self.notices.with_label_values(&[receiver, outcome]).inc();
     }
 
     /// A request was answered. `route` is a template, `method` one of few.
@@ -224,6 +237,7 @@ impl Metrics {
             Box::new(self.breaker_moves.clone()),
             Box::new(self.boards_ended.clone()),
             Box::new(self.restarts.clone()),
+            Box::new(self.notices.clone()),
             Box::new(self.requests.clone()),
             Box::new(self.request_seconds.clone()),
         ];
@@ -280,6 +294,14 @@ impl Picture {
             available.with_label_values(&label).set(if model.outage.is_some() { 0.0 } else { 1.0 });
             waiting.with_label_values(&label).set(number(model.waiting));
         }
+        let undelivered = gauges(
+            "patchboard_notify_oldest_undelivered_seconds",
+            "Age of the oldest notice that is not delivered, by receiver; 0 if all are.",
+            &["receiver"],
+        );
+        for (receiver, age) in &self.undelivered {
+            undelivered.with_label_values(&[receiver]).set(age.as_secs_f64());
+        }
         vec![
             Box::new(boards),
             Box::new(invocations),
@@ -287,6 +309,7 @@ impl Picture {
             Box::new(branches),
             Box::new(available),
             Box::new(waiting),
+            Box::new(undelivered),
         ]
     }
 }

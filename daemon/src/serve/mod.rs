@@ -22,7 +22,7 @@ mod identifiers;
 mod limits;
 pub(crate) mod mcp;
 mod metrics;
-mod problem;
+pub(crate) mod problem;
 mod requests;
 mod retention;
 mod routes;
@@ -45,6 +45,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
 use clap::Args;
+use patchboard_agents::config::Environment;
 use patchboard_agents::seats::Inline;
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -59,8 +60,11 @@ use self::service::Daemon;
 use self::settings::{Flags, Settings};
 use crate::drive::Interrupts;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::notify::Notifier;
+use crate::notify::feed::ChangeFeed;
+use crate::notify::settings::Settings as NotifySettings;
 use crate::output::Output;
-use crate::seating::ModelArguments;
+use crate::seating::{ModelArguments, config_file};
 
 /// How long requests that are under way are waited for when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -94,9 +98,13 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let seats = arguments.models.seats(config, Inline::Refused)?;
     let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
     let retention = Retention::read(seats.config().retention.clone())?;
+    let notify =
+        config_file(config).map(|file| NotifySettings::read(file, &Environment::of_process())).transpose()?.flatten();
+    let receivers = notify.iter().flat_map(|notify| &notify.receivers);
+    let feeds = receivers.map(|receiver| Arc::new(ChangeFeed::new(receiver.kind()))).collect();
     let mut interrupts = Interrupts::new()?;
     let is_open = settings.is_open();
-    let daemon = Arc::new(Daemon::start(data_dir, seats, is_open, settings.limits).await?);
+    let daemon = Arc::new(Daemon::start(data_dir, seats, is_open, settings.limits, feeds).await?);
     if !is_open && daemon.tokens.is_empty()? {
         return Err(Failure::refused(
             "no_tokens",
@@ -104,6 +112,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         )
         .help("make one with `patchboard token create --scope admin`, or listen on 127.0.0.1"));
     }
+    let notifier = Notifier::begin(&daemon, notify, data_dir).await?;
     let Listening { scheme, address, handle, serving } = listen(&daemon, &settings)?;
     // Those that ask are told that it lives; what they ask of boards waits for none but its own.
     if output.is_json() {
@@ -119,7 +128,8 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         tokio::join!(
             retention::keep(Arc::clone(&daemon), retention),
             daemon.lets_rest(settings.rest_after),
-            daemon.tell_outages()
+            daemon.tell_outages(),
+            notifier.run()
         );
         Ok::<_, Failure>(())
     };

@@ -43,6 +43,7 @@ use super::tokens::Tokens;
 use crate::commands::{redact, storage as storage_command};
 use crate::drive::failure;
 use crate::failure::Failure;
+use crate::notify::feed::{ChangeFeed, WithFeeds};
 use crate::outages;
 use crate::reader::{Reader, storage};
 
@@ -81,6 +82,8 @@ pub(crate) struct Daemon {
     _lock: File,
     /// What is counted.
     pub(crate) metrics: Arc<Metrics>,
+    /// Boards with new records, for each receiver of notices.
+    pub(crate) feeds: Vec<Arc<ChangeFeed>>,
     pub(crate) clock: Arc<dyn Clock>,
     reads: Arc<Semaphore>,
     /// Boards that are being opened or made, so that none is opened twice.
@@ -105,6 +108,7 @@ impl Daemon {
         seats: Seats,
         is_open: bool,
         limits: LimitSettings,
+        feeds: Vec<Arc<ChangeFeed>>,
     ) -> Result<Self, Failure> {
         let leases = Leases::default();
         let seats = Arc::new(seats.with_leases(leases.clone()).with_storage(Storage::at(data_dir)));
@@ -112,7 +116,8 @@ impl Daemon {
         let lock = only_one(data_dir)?;
         let metrics = Arc::new(Metrics::new());
         let mut options = Options::new(Arc::new(Inner::around(seats.clone())));
-        options.observer = Arc::new(Counting::new(Arc::clone(&metrics)));
+        let observer = Counting::new(Arc::clone(&metrics));
+        options.observer = Arc::new(WithFeeds { observer, feeds: feeds.clone() });
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.map_err(failure)?;
         Ok(Self {
             runtime,
@@ -127,6 +132,7 @@ impl Daemon {
             is_ready: AtomicBool::new(false),
             _lock: lock,
             metrics,
+            feeds,
             clock: Arc::new(SystemClock),
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
             opening: DashMap::new(),

@@ -18,6 +18,7 @@ mod limits;
 mod logs;
 mod mcp;
 mod metrics;
+mod notify;
 mod people;
 mod protocols;
 mod requests;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -28,8 +29,17 @@ pub(crate) async fn show(State(daemon): State<Arc<Daemon>>, caller: Caller) -> A
     let boards = daemon.ask(|reader| reader.journal.boards().map_err(storage)).await?;
     let running: BTreeMap<BoardId, Arc<Snapshot>> =
         daemon.running_boards().map(|board| (board.id().clone(), board.snapshot())).collect();
-    let picture =
-        Picture { journal_queue: daemon.journal_queue(), models: daemon.models(), ..picture(&boards, &running) };
+    let now = daemon.clock.now();
+    let undelivered = daemon.feeds.iter().map(|feed| {
+        let age = feed.oldest_undelivered().map(|since| Duration::from_millis(now.ms_since(since)));
+        (feed.receiver, age.unwrap_or_default())
+    });
+    let picture = Picture {
+        journal_queue: daemon.journal_queue(),
+        models: daemon.models(),
+        undelivered: undelivered.collect(),
+        ..picture(&boards, &running)
+    };
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], daemon.metrics.text(&picture)))
 }
 
@@ -56,5 +66,6 @@ fn picture(boards: &[BoardSummary], running: &BTreeMap<BoardId, Arc<Snapshot>>) 
         open_branches: sum(|snapshot| snapshot.open_branches),
         half_open_branches: sum(|snapshot| snapshot.half_open_branches),
         models: Vec::new(),
+        undelivered: Vec::new(),
     }
 }

@@ -1,0 +1,64 @@
+//! `patchboard notify test`: whether notices reach their receivers.
+
+use std::path::Path;
+
+use clap::{Args, Subcommand};
+use patchboard_agents::config::Environment;
+use patchboard_runtime::clock::{Clock as _, SystemClock};
+use serde_json::json;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::notify::notice::Notice;
+use crate::notify::settings::Settings;
+use crate::output::{Output, one_line};
+use crate::seating::config_file;
+
+/// Check that notices of [notify] reach their receivers
+///
+/// The daemon delivers notices to a webhook or a program: a board asks a person, waits for a provider, stopped, or gave up.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard notify test
+  patchboard notify test --config /etc/patchboard/patchboard.toml --output json")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Send a test notice once to every receiver, and print what came of it
+    Test,
+}
+
+pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
+    let Command::Test = arguments.command;
+    let settings = config_file(config).map(|file| Settings::read(file, &Environment::of_process())).transpose()?;
+    let settings = settings.flatten().ok_or_else(|| {
+        Failure::refused("bad_config", "there is no table [notify]")
+            .help("name a webhook or a program in [notify] of patchboard.toml")
+    })?;
+    settings.warnings.iter().for_each(|warning| output.note(&format!("warning: {warning}")));
+    let now = SystemClock.now();
+    let notice = Notice::test(now, now.0.unsigned_abs());
+    let mut results = Vec::new();
+    for receiver in &settings.receivers {
+        let delivered = receiver.deliver(&notice).await;
+        let (kind, name) = (receiver.kind(), receiver.name());
+        if !output.is_json() {
+            let outcome = match &delivered {
+                Ok(()) => "delivered".to_owned(),
+                Err(undelivered) => format!("not delivered: {}", one_line(&undelivered.why)),
+            };
+            output.line(&format!("{kind} {}: {outcome}", one_line(&name)))?;
+        }
+        let why = delivered.err().map(|undelivered| undelivered.why);
+        results.push(json!({"receiver": kind, "name": name, "delivered": why.is_none(), "why": why}));
+    }
+    let is_done = results.iter().all(|result| result["delivered"] == true);
+    if output.is_json() {
+        output.json(&json!({"id": notice.id, "receivers": results}))?;
+    }
+    Ok(if is_done { Exit::Done } else { Exit::Failed })
+}

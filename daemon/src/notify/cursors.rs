@@ -1,0 +1,153 @@
+//! Cursors on disk: one small file for each board, in a directory of the receiver.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use patchboard_kernel::digest::sha256;
+use patchboard_kernel::id::BoardId;
+use patchboard_runtime::journal::Journal as _;
+
+use super::notice::Cursor;
+use crate::failure::Failure;
+use crate::reader::{Reader, storage};
+
+/// Directory of all receivers' cursors in a data directory.
+const DIRECTORY: &str = "notify";
+
+/// File that marks that all boards of that time have a cursor.
+const BEGUN: &str = "begun";
+
+/// Most bytes of a cursor that are read.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// Cursors of one receiver.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursors {
+    directory: PathBuf,
+}
+
+impl Cursors {
+    /// Cursors of a kind of receiver in a data directory.
+    pub(crate) fn of(data_dir: &Path, receiver: &str) -> Self {
+        Self { directory: data_dir.join(DIRECTORY).join(receiver) }
+    }
+
+    /// Gives a cursor to every board, when notices are configured for the first time: behind its last record, with
+    /// questions that are open. A board without a cursor afterwards is a new one, and begins with its first record. Blocks.
+    ///
+    /// # Errors
+    /// Storage.
+    pub(crate) fn begin(&self, reader: &Reader) -> Result<(), Failure> {
+        let fault = |error| self.fault(&error);
+        if self.directory.join(BEGUN).exists() {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.directory).map_err(fault)?;
+        for summary in reader.journal.boards().map_err(storage)? {
+            if self.load(&summary.id).is_some() {
+                continue;
+            }
+            let mut questions = Vec::new();
+            if summary.ended.is_none() {
+                match reader.board(&summary, None) {
+                    Ok(board) => questions.extend(board.pending().keys().filter(|seq| **seq <= summary.head.seq)),
+                    // The start says more of it.
+                    Err(_) => tracing::warn!(board = %summary.id, "open questions of the board cannot be read"),
+                }
+            }
+            self.save(&summary.id, &Cursor::at(summary.head.seq, questions)).map_err(fault)?;
+        }
+        for archived in reader.journal.tombstones().map_err(storage)?.iter().filter(|board| board.archive.is_some()) {
+            self.save(&archived.board, &Cursor::at(archived.head.seq, Vec::new())).map_err(fault)?;
+        }
+        self.write(BEGUN, b"").map_err(fault)
+    }
+
+    /// Removes the cursors of boards that were deleted. Blocks.
+    ///
+    /// # Errors
+    /// Storage.
+    pub(crate) fn sweep(&self, reader: &Reader) -> Result<(), Failure> {
+        let gone = reader.journal.tombstones().map_err(storage)?;
+        for board in gone.iter().filter(|board| board.archive.is_none()) {
+            // Most have none.
+            let _ = fs::remove_file(self.directory.join(name(&board.board)));
+        }
+        Ok(())
+    }
+
+    /// Reads the cursor of a board; none if it has none that can be read. Blocks.
+    pub(crate) fn load(&self, board: &BoardId) -> Option<Cursor> {
+        let path = self.directory.join(name(board));
+        let mut text = String::new();
+        File::open(&path).ok()?.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+        let cursor = serde_json::from_str(&text);
+        cursor
+            .inspect_err(|error| {
+                tracing::warn!(%board, %error, "the cursor of notices is damaged; all notices of the board are repeated");
+            })
+            .ok()
+    }
+
+    /// Stores the cursor of a board, wholly or not at all. Blocks.
+    ///
+    /// # Errors
+    /// Storage.
+    pub(crate) fn save(&self, board: &BoardId, cursor: &Cursor) -> io::Result<()> {
+        self.write(&name(board), &serde_json::to_vec(cursor)?)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let beside = self.directory.join(format!("{name}.new"));
+        let mut file = File::create(&beside)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, self.directory.join(name))?;
+        File::open(&self.directory)?.sync_all()
+    }
+
+    fn fault(&self, error: &io::Error) -> Failure {
+        let place = self.directory.display();
+        Failure::failed("journal_io", format!("cursors of notices cannot be kept in {place}: {error}"))
+    }
+}
+
+/// Name of a board's file.
+fn name(board: &BoardId) -> String {
+    let id = board.as_str();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    match id.len() <= 100 && id.bytes().all(is_plain) {
+        true => format!("{id}.json"),
+        false => format!("{}.json", sha256(id.as_bytes())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use patchboard_kernel::id::Seq;
+
+    use super::*;
+
+    #[test]
+    fn a_cursor_comes_back_and_a_damaged_one_counts_as_none() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cursors = Cursors::of(directory.path(), "webhook");
+        fs::create_dir_all(&cursors.directory).expect("a directory");
+        let ids = ["0199c0de-7ad4-7000-8000-1ce8a0b1c2d3", "../../etc/passwd", "a.b", ""].map(BoardId::from);
+        for (seq, id) in (1..).zip(&ids) {
+            assert_eq!(cursors.load(id), None);
+            cursors.save(id, &Cursor::at(Seq(seq), vec![Seq(3)])).expect("it is stored");
+        }
+        for (seq, id) in (1..).zip(&ids) {
+            assert_eq!(cursors.load(id), Some(Cursor::at(Seq(seq), vec![Seq(3)])));
+        }
+        assert_eq!(
+            fs::read_dir(&cursors.directory).expect("a directory").count(),
+            ids.len(),
+            "nothing else, elsewhere"
+        );
+        fs::write(cursors.directory.join(name(&ids[0])), "{").expect("it is written");
+        assert_eq!(cursors.load(&ids[0]), None);
+    }
+}

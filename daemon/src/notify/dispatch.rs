@@ -1,0 +1,425 @@
+//! Delivers the notices of boards to a receiver: reads journals from their cursors, repeats with growing waits.
+//!
+//! Notices are not queued. A board whose notice is not delivered waits with its cursor before the record, and is read
+//! again. A board has one visit at a time, so its notices stay in order; other boards go on.
+
+mod wait;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::record::{Kind, Record};
+use patchboard_runtime::journal::Journal as _;
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::cursors::Cursors;
+use super::feed::ChangeFeed;
+use super::notice::{Context, Cursor, Notice, Topic};
+use super::receiver::{Receiver, Undelivered};
+use super::settings::Settings;
+use crate::failure::Failure;
+use crate::reader::storage;
+use crate::serve::problem::{Answered, Problem};
+use crate::serve::service::Daemon;
+
+/// Boards that are visited at the same time.
+const AT_ONCE: usize = 4;
+
+/// Records that are read at once.
+const PAGE: usize = 64;
+
+/// Records without a notice after which a cursor is stored nevertheless.
+const UNSAVED_MAX: u64 = 512;
+
+/// Time between two comparisons of all boards with their cursors. Finds boards that another process runs.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Dispatchers of all receivers.
+pub(crate) struct Notifier {
+    dispatchers: Vec<Arc<Dispatcher>>,
+}
+
+impl Notifier {
+    /// Prepares the cursors; boards must not run yet. The daemon has the `feeds` of the receivers.
+    ///
+    /// # Errors
+    /// Cursors cannot be kept.
+    pub(crate) async fn begin(
+        daemon: &Arc<Daemon>,
+        settings: Option<Settings>,
+        data_dir: &Path,
+    ) -> Result<Self, Failure> {
+        let Some(settings) = settings else { return Ok(Self { dispatchers: Vec::new() }) };
+        settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let settings = Arc::new(settings);
+        let mut dispatchers = Vec::new();
+        for (receiver, feed) in settings.receivers.iter().zip(&daemon.feeds) {
+            let cursors = Cursors::of(data_dir, receiver.kind());
+            let beginning = cursors.clone();
+            let begun = daemon.ask(move |reader| {
+                beginning.begin(reader)?;
+                beginning.sweep(reader)
+            });
+            begun.await.map_err(|problem| Failure::failed("journal_io", &problem.json()["detail"]))?;
+            dispatchers.push(Arc::new(Dispatcher {
+                daemon: Arc::clone(daemon),
+                settings: Arc::clone(&settings),
+                receiver: receiver.clone(),
+                cursors,
+                feed: Arc::clone(feed),
+            }));
+        }
+        Ok(Self { dispatchers })
+    }
+
+    /// Delivers notices as long as the daemon runs. Never ends.
+    pub(crate) async fn run(self) {
+        join_all(self.dispatchers.into_iter().map(Dispatcher::run)).await;
+        std::future::pending().await
+    }
+}
+
+/// Delivers to one receiver.
+struct Dispatcher {
+    daemon: Arc<Daemon>,
+    settings: Arc<Settings>,
+    receiver: Receiver,
+    cursors: Cursors,
+    feed: Arc<ChangeFeed>,
+}
+
+/// Board with the cursor that is in force.
+struct Tracked {
+    blueprint: String,
+    cursor: Cursor,
+    /// Position that is on disk.
+    saved: Option<Seq>,
+}
+
+impl Tracked {
+    fn new(blueprint: String, cursor: Option<Cursor>) -> Self {
+        let cursor = cursor.unwrap_or_default();
+        Self { blueprint, saved: cursor.after, cursor }
+    }
+}
+
+/// Reason that a visit ended before the end of the journal.
+enum Interruption {
+    /// A notice was not delivered.
+    Undelivered(String, Undelivered),
+    /// The journal cannot be read.
+    Unreadable(Problem),
+    /// There is no such board any more.
+    Gone,
+}
+
+/// Result of a visit.
+struct Visited {
+    tracked: Option<Tracked>,
+    outcome: Result<(), Interruption>,
+}
+
+/// Boards as a dispatcher sees them.
+#[derive(Default)]
+struct Boards {
+    tracked: BTreeMap<BoardId, Tracked>,
+    /// To be visited, in this order.
+    ready: VecDeque<BoardId>,
+    is_ready: BTreeSet<BoardId>,
+    /// Visited now.
+    busy: HashMap<Id, BoardId>,
+    is_busy: BTreeSet<BoardId>,
+    /// Visited again at a time: after a failure, or when a wait for a provider becomes too long.
+    timers: BTreeSet<(Instant, BoardId)>,
+    timer_of: BTreeMap<BoardId, Instant>,
+    /// Visits that failed in a row, with the notice that was reported as refused.
+    failures: BTreeMap<BoardId, (u32, Option<String>)>,
+}
+
+impl Boards {
+    fn add(&mut self, board: BoardId) {
+        if self.is_ready.insert(board.clone()) {
+            self.ready.push_back(board);
+        }
+    }
+
+    /// Adds a board unless it waits after a failure.
+    fn mark(&mut self, board: BoardId) {
+        if !self.failures.contains_key(&board) {
+            self.add(board);
+        }
+    }
+
+    /// Takes the next board that no visit is at.
+    fn next(&mut self) -> Option<BoardId> {
+        let place = self.ready.iter().position(|board| !self.is_busy.contains(board))?;
+        let board = self.ready.remove(place)?;
+        self.is_ready.remove(&board);
+        self.set_timer(&board, None);
+        Some(board)
+    }
+
+    fn set_timer(&mut self, board: &BoardId, at: Option<Instant>) {
+        if let Some(before) = self.timer_of.remove(board) {
+            self.timers.remove(&(before, board.clone()));
+        }
+        if let Some(at) = at {
+            self.timer_of.insert(board.clone(), at);
+            self.timers.insert((at, board.clone()));
+        }
+    }
+
+    /// Adds the boards whose time has come.
+    fn expire(&mut self, now: Instant) {
+        while let Some((at, board)) = self.timers.first().cloned()
+            && at <= now
+        {
+            self.set_timer(&board, None);
+            self.add(board);
+        }
+    }
+
+    fn forget(&mut self, board: &BoardId) {
+        self.tracked.remove(board);
+        self.failures.remove(board);
+        self.set_timer(board, None);
+    }
+}
+
+impl Dispatcher {
+    async fn run(self: Arc<Self>) {
+        let mut boards = Boards::default();
+        let mut visits: JoinSet<Visited> = JoinSet::new();
+        let mut sweep = interval(SWEEP);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            while visits.len() < AT_ONCE
+                && let Some(board) = boards.next()
+            {
+                let tracked = boards.tracked.remove(&board);
+                let id = visits.spawn(Arc::clone(&self).visit(board.clone(), tracked)).id();
+                boards.is_busy.insert(board.clone());
+                boards.busy.insert(id, board);
+            }
+            let timer = boards.timers.first().map(|(at, _)| *at);
+            tokio::select! {
+                () = self.feed.changed() => self.feed.take().into_iter().for_each(|board| boards.mark(board)),
+                Some(visited) = visits.join_next_with_id(), if !visits.is_empty() => {
+                    let (id, visited) = match visited {
+                        Ok((id, visited)) => (id, visited),
+                        Err(error) => {
+                            tracing::error!(%error, "a visit of a board broke off");
+                            let outcome = Err(Interruption::Unreadable(Failure::failed("internal", "a visit broke off").into()));
+                            (error.id(), Visited { tracked: None, outcome })
+                        }
+                    };
+                    if let Some(board) = boards.busy.remove(&id) {
+                        boards.is_busy.remove(&board);
+                        self.visited(&mut boards, board, visited);
+                    }
+                }
+                () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => boards.expire(Instant::now()),
+                _ = sweep.tick() => self.sweep(&mut boards).await,
+            }
+        }
+    }
+
+    /// Decides when a board is visited next.
+    fn visited(&self, boards: &mut Boards, board: BoardId, visited: Visited) {
+        let receiver = self.receiver.name();
+        match visited.outcome {
+            Ok(()) => {
+                if boards.failures.remove(&board).is_some() {
+                    tracing::info!(%board, %receiver, "notices of the board are delivered again");
+                }
+                let Some(tracked) = &visited.tracked else { return };
+                self.feed.set_waiting(&board, tracked.cursor.waits());
+                let now = self.daemon.clock.now();
+                let due = tracked.cursor.due(self.settings.provider_after);
+                let due = due.map(|due| Instant::now() + Duration::from_millis(due.ms_since(now)));
+                boards.set_timer(&board, due);
+            }
+            Err(Interruption::Gone) => {
+                self.feed.set_undelivered(&board, None);
+                return boards.forget(&board);
+            }
+            Err(Interruption::Unreadable(problem)) => {
+                let failures = boards.failures.entry(board.clone()).or_default();
+                failures.0 += 1;
+                let wait = wait::after(failures.0, None, wait::random());
+                tracing::warn!(%board, code = problem.code, "notices of the board wait: its journal cannot be read");
+                boards.set_timer(&board, Some(Instant::now() + wait));
+            }
+            Err(Interruption::Undelivered(notice, undelivered)) => {
+                let failures = boards.failures.entry(board.clone()).or_default();
+                failures.0 += 1;
+                let wait = wait::after(failures.0, Some(&undelivered), wait::random());
+                let (why, wait_s) = (&undelivered.why, wait.as_secs());
+                if undelivered.is_refused && failures.1.as_ref() != Some(&notice) {
+                    tracing::warn!(%board, %receiver, %notice, wait_s, "a notice is refused, mend [notify] or the receiver: {why}");
+                    failures.1 = Some(notice);
+                } else if !undelivered.is_refused && failures.0 == 1 {
+                    tracing::warn!(%board, %receiver, %notice, wait_s, "a notice is not delivered yet: {why}");
+                } else {
+                    tracing::debug!(%board, %receiver, %notice, wait_s, "a notice is not delivered yet: {why}");
+                }
+                boards.set_timer(&board, Some(Instant::now() + wait));
+            }
+        }
+        if let Some(tracked) = visited.tracked {
+            boards.tracked.insert(board, tracked);
+        }
+    }
+
+    /// Compares all boards with their cursors.
+    async fn sweep(&self, boards: &mut Boards) {
+        let summaries = match self.daemon.ask(|reader| reader.journal.boards().map_err(storage)).await {
+            Ok(summaries) => summaries,
+            Err(problem) => return tracing::warn!(code = problem.code, "boards cannot be listed for notices"),
+        };
+        let listed: BTreeSet<&BoardId> = summaries.iter().map(|summary| &summary.id).collect();
+        let gone: Vec<BoardId> = boards.tracked.keys().filter(|board| !listed.contains(board)).cloned().collect();
+        for board in &gone {
+            self.feed.set_undelivered(board, None);
+            boards.forget(board);
+        }
+        let is_new = |board: &BoardId| !boards.tracked.contains_key(board) && !boards.is_busy.contains(board);
+        let new: Vec<(BoardId, String)> = summaries
+            .iter()
+            .filter(|summary| is_new(&summary.id))
+            .map(|summary| (summary.id.clone(), summary.name.clone()))
+            .collect();
+        let cursors = self.cursors.clone();
+        let is_any_gone = !gone.is_empty();
+        let loaded = self.daemon.ask(move |reader| {
+            if is_any_gone {
+                cursors.sweep(reader)?;
+            }
+            let tracked = new.into_iter().map(|(board, name)| {
+                let cursor = cursors.load(&board);
+                (board, Tracked::new(name, cursor))
+            });
+            Ok(tracked.collect::<Vec<_>>())
+        });
+        match loaded.await {
+            Ok(loaded) => boards.tracked.extend(loaded),
+            Err(problem) => return tracing::warn!(code = problem.code, "cursors of notices cannot be read"),
+        }
+        for summary in summaries {
+            let tracked = boards.tracked.get(&summary.id);
+            let is_behind = tracked.is_some_and(|tracked| {
+                let cursor = &tracked.cursor;
+                cursor.after.is_none_or(|after| after < summary.head.seq)
+                    || !cursor.questions.is_empty()
+                    || cursor.waits()
+            });
+            if is_behind {
+                boards.mark(summary.id);
+            }
+        }
+    }
+
+    /// Delivers the notices of a board, up to the end of its journal.
+    async fn visit(self: Arc<Self>, board: BoardId, tracked: Option<Tracked>) -> Visited {
+        let tracked = match tracked {
+            Some(tracked) => Some(tracked),
+            None => match self.load(&board).await {
+                Ok(tracked) => tracked,
+                Err(problem) => return Visited { tracked: None, outcome: Err(Interruption::Unreadable(problem)) },
+            },
+        };
+        let Some(mut tracked) = tracked else { return Visited { tracked: None, outcome: Err(Interruption::Gone) } };
+        let outcome = self.catch_up(&board, &mut tracked).await;
+        Visited { tracked: Some(tracked), outcome }
+    }
+
+    async fn load(&self, board: &BoardId) -> Answered<Option<Tracked>> {
+        let (board, cursors) = (board.clone(), self.cursors.clone());
+        let loaded = self.daemon.ask(move |reader| {
+            let summary = reader.journal.summary(&board).map_err(storage)?;
+            Ok(summary.map(|summary| Tracked::new(summary.name, cursors.load(&board))))
+        });
+        loaded.await
+    }
+
+    async fn catch_up(&self, board: &BoardId, tracked: &mut Tracked) -> Result<(), Interruption> {
+        let blueprint = tracked.blueprint.clone();
+        let context = Context { board, blueprint: &blueprint, provider_after: self.settings.provider_after };
+        while let Some(question) = tracked.cursor.questions.first().copied() {
+            let records = self.records(board, question.0.checked_sub(1).map(Seq), 1).await?;
+            let notice = records.first().and_then(|record| Cursor::question(record, &context).ok().flatten());
+            self.deliver(board, notice).await?;
+            tracked.cursor.questions.remove(0);
+            self.save(board, tracked).await;
+        }
+        loop {
+            let records = self.records(board, tracked.cursor.after, PAGE).await?;
+            if records.is_empty() {
+                break;
+            }
+            for record in records {
+                let mut next = tracked.cursor.clone();
+                let (notices, unreadable) = next.step(&record, &context);
+                if let Some(error) = unreadable {
+                    tracing::error!(%board, seq = %record.seq, %error, "a record has no notice, as it cannot be read");
+                }
+                let is_delivered = self.deliver(board, notices).await?;
+                tracked.cursor = next;
+                let unsaved = record.seq.0.saturating_sub(tracked.saved.map_or(0, |saved| saved.0));
+                if is_delivered || record.kind == Kind::Ended || unsaved >= UNSAVED_MAX {
+                    self.save(board, tracked).await;
+                }
+            }
+        }
+        let mut next = tracked.cursor.clone();
+        if let Some(notice) = next.overdue(self.daemon.clock.now(), &context) {
+            self.deliver(board, Some(notice)).await?;
+            tracked.cursor = next;
+            self.save(board, tracked).await;
+        }
+        Ok(())
+    }
+
+    async fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, Interruption> {
+        let board = board.clone();
+        let records = self.daemon.ask(move |reader| reader.journal.records(&board, after, limit).map_err(storage));
+        records.await.map_err(Interruption::Unreadable)
+    }
+
+    /// Delivers notices that are wanted, in order; whether there was any.
+    async fn deliver(&self, board: &BoardId, notices: impl IntoIterator<Item = Notice>) -> Result<bool, Interruption> {
+        let is_wanted = |topic: Topic| self.settings.on.contains(&topic);
+        let mut is_any = false;
+        for notice in notices.into_iter().filter(|notice| is_wanted(notice.kind)) {
+            self.feed.set_undelivered(board, Some(notice.since));
+            let delivered = self.receiver.deliver(&notice).await;
+            let outcome = match &delivered {
+                Ok(()) => "delivered",
+                Err(undelivered) if undelivered.is_refused => "refused",
+                Err(_) => "failed",
+            };
+            self.daemon.metrics.notified(self.feed.receiver, outcome);
+            delivered.map_err(|undelivered| Interruption::Undelivered(notice.id, undelivered))?;
+            self.feed.set_undelivered(board, None);
+            is_any = true;
+        }
+        Ok(is_any)
+    }
+
+    async fn save(&self, board: &BoardId, tracked: &mut Tracked) {
+        let (cursors, id, cursor) = (self.cursors.clone(), board.clone(), tracked.cursor.clone());
+        let saved = tokio::task::spawn_blocking(move || cursors.save(&id, &cursor)).await;
+        match saved {
+            Ok(Ok(())) => tracked.saved = tracked.cursor.after,
+            Ok(Err(error)) => {
+                tracing::warn!(%board, %error, "a cursor of notices is not stored; notices are repeated after a restart");
+            }
+            Err(error) => tracing::warn!(%board, %error, "a cursor of notices is not stored"),
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Maps the records of a board to notices: pure, from a cursor and the next record to the next cursor and notices.
+
+use std::collections::BTreeMap;
+
+use patchboard_kernel::blueprint::Duration;
+use patchboard_kernel::breaker;
+use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
+use patchboard_kernel::record::{Approval, Body, Cause, Deferred, End, Ended, Kind, PauseCause, Record, RecordError};
+use serde::{Deserialize, Serialize};
+
+use crate::client::path;
+use crate::output::short;
+use crate::reader::moment;
+
+/// Characters of a question.
+const QUESTION_CHARS_MAX: usize = 500;
+
+/// Invocations whose wait a cursor keeps; further ones are not tracked.
+const WAITS_MAX: usize = 256;
+
+/// Kind of a notice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Topic {
+    /// A board asks a person.
+    Question,
+    /// A board waits for a provider, or waits no longer.
+    Provider,
+    /// A breaker, a limit or a fault stopped a board.
+    Stopped,
+    /// An invocation was given up, or a board has nothing left to do after that.
+    GaveUp,
+    /// Sent by `patchboard notify test`.
+    Test,
+}
+
+impl Topic {
+    /// Topics that can be chosen.
+    pub(crate) const ALL: [Self; 4] = [Self::Question, Self::Provider, Self::Stopped, Self::GaveUp];
+
+    /// Stable name.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Question => "question",
+            Self::Provider => "provider",
+            Self::Stopped => "stopped",
+            Self::GaveUp => "gave_up",
+            Self::Test => "test",
+        }
+    }
+}
+
+/// Message for an operator, in the JSON shape that `docs/notify.md` describes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Notice {
+    /// `BOARD:SEQ:KIND`, the same in every delivery.
+    pub(crate) id: String,
+    /// Kind.
+    pub(crate) kind: Topic,
+    /// Time of the event, RFC 3339.
+    pub(crate) at: String,
+    /// Board.
+    pub(crate) board: BoardId,
+    /// Name of the blueprint.
+    pub(crate) blueprint: String,
+    /// Record that the notice is about.
+    pub(crate) seq: Seq,
+    /// One sentence.
+    pub(crate) message: String,
+    /// Whether the notice ends an earlier one.
+    pub(crate) resolved: bool,
+    /// Command that acts on it; none where nothing is to be done.
+    pub(crate) command: Option<String>,
+    /// Request to the daemon that acts on it.
+    pub(crate) request: Option<String>,
+    /// Path of the board in the API.
+    pub(crate) path: String,
+    /// Time of the event.
+    #[serde(skip)]
+    pub(crate) since: Timestamp,
+}
+
+impl Notice {
+    /// Notice that is about no board.
+    pub(crate) fn test(now: Timestamp, number: u64) -> Self {
+        let about = About { board: &BoardId::from("test"), blueprint: "test", seq: Seq(number), at: now };
+        let notice = about.says(Topic::Test, "This is a test of [notify]; nothing is to be done.".to_owned());
+        Self { path: "/v1/boards".to_owned(), ..notice }
+    }
+
+    /// Body of a delivery.
+    pub(crate) fn body(&self) -> String {
+        serde_json::to_string(self).expect("a notice is strings and numbers")
+    }
+}
+
+/// Board and record of a notice.
+struct About<'a> {
+    board: &'a BoardId,
+    blueprint: &'a str,
+    seq: Seq,
+    at: Timestamp,
+}
+
+impl About<'_> {
+    fn says(&self, kind: Topic, message: String) -> Notice {
+        Notice {
+            id: format!("{}:{}:{}", self.board, self.seq, kind.as_str()),
+            kind,
+            at: moment(self.at),
+            board: self.board.clone(),
+            blueprint: self.blueprint.to_owned(),
+            seq: self.seq,
+            message,
+            resolved: false,
+            command: None,
+            request: None,
+            path: path(&["v1", "boards", self.board.as_str()]),
+            since: self.at,
+        }
+    }
+
+    /// Adds the way to act: a command, and the last segments of a path.
+    fn with(&self, notice: Notice, command: &str, segments: &[&str]) -> Notice {
+        let segments = [&["v1", "boards", self.board.as_str()][..], segments].concat();
+        Notice { command: Some(command.to_owned()), request: Some(format!("POST {}", path(&segments))), ..notice }
+    }
+}
+
+/// Invocation whose request no provider has accepted yet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Wait {
+    worker: WorkerName,
+    reason: DeferralReason,
+    since: Timestamp,
+    /// Record of the first deferral.
+    seq: Seq,
+}
+
+/// Position in the journal of a board, with everything that later notices need of the records before it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Cursor {
+    /// Last record whose notices were delivered; none: before the first.
+    pub(crate) after: Option<Seq>,
+    /// Earlier questions that are still to be delivered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) questions: Vec<Seq>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    waits: BTreeMap<InvocationId, Wait>,
+    /// Waits that began no later than this are part of an outage that was reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reported: Option<Timestamp>,
+    /// Whether the kernel paused the board for an unavailable provider.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    paused: bool,
+}
+
+/// Everything about a board that its records do not hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'a> {
+    /// Board.
+    pub(crate) board: &'a BoardId,
+    /// Name of its blueprint.
+    pub(crate) blueprint: &'a str,
+    /// Longest wait for a provider without a notice.
+    pub(crate) provider_after: Duration,
+}
+
+impl Context<'_> {
+    const fn about(&self, seq: Seq, at: Timestamp) -> About<'_> {
+        About { board: self.board, blueprint: self.blueprint, seq, at }
+    }
+}
+
+impl Cursor {
+    /// Cursor behind a record.
+    pub(crate) fn at(after: Seq, questions: Vec<Seq>) -> Self {
+        Self { after: Some(after), questions, ..Self::default() }
+    }
+
+    /// Whether records of any kind may matter: an outage is open.
+    pub(crate) fn waits(&self) -> bool {
+        !self.waits.is_empty() || self.reported.is_some() || self.paused
+    }
+
+    /// Takes the next record and returns its notices, and why it cannot be read, if so.
+    pub(crate) fn step(&mut self, record: &Record, context: &Context<'_>) -> (Vec<Notice>, Option<RecordError>) {
+        let mut notices: Vec<Notice> = self.overdue(record.at, context).into_iter().collect();
+        self.after = Some(record.seq);
+        if !matters(record.kind) && !self.waits() {
+            return (notices, None);
+        }
+        match record.body() {
+            Ok(body) => {
+                self.take(body, record, context, &mut notices);
+                (notices, None)
+            }
+            Err(error) => (notices, Some(error)),
+        }
+    }
+
+    fn take(&mut self, body: Body, record: &Record, context: &Context<'_>, notices: &mut Vec<Notice>) {
+        let about = context.about(record.seq, record.at);
+        match body {
+            Body::Approval(approval) => {
+                self.answered(approval.by.attempt.as_ref().map(|attempt| attempt.invocation), &about, notices);
+                notices.push(asked(&approval, &about));
+            }
+            Body::Deferred(deferred) => self.deferred(deferred, record),
+            Body::Paused(paused) if paused.cause == Some(PauseCause::ProviderUnavailable) => {
+                (self.paused, self.reported) = (true, Some(record.at));
+                notices.push(self.unavailable(&about));
+            }
+            Body::Resumed(_) | Body::Retried(_) if self.paused => {
+                self.waits.clear();
+                self.resolve(&about, "The board goes on and asks its provider again.", notices);
+            }
+            Body::Failed(failed) => {
+                let attempt = failed.by.attempt.as_ref().map(|attempt| attempt.invocation);
+                // A lost attempt says nothing of the provider.
+                if failed.is_final || failed.code != FailureCode::Lost {
+                    self.answered(attempt, &about, notices);
+                }
+                if failed.is_final {
+                    notices.push(given_up(&failed.by.worker, attempt, failed.code.as_str(), &about));
+                }
+            }
+            Body::Rejected(rejected) => {
+                let attempt = rejected.by.attempt.as_ref().map(|attempt| attempt.invocation);
+                self.answered(attempt, &about, notices);
+                if rejected.is_final && attempt.is_some() {
+                    notices.push(given_up(&rejected.by.worker, attempt, rejected.code.as_str(), &about));
+                }
+            }
+            Body::Budget(budget) => {
+                self.answered(budget.invocation, &about, notices);
+                if budget.invocation.is_some() {
+                    notices.push(given_up(&budget.worker, budget.invocation, budget.resource.as_str(), &about));
+                }
+            }
+            // The kernel gives up the invocations of a branch that it stops. A wait of another rule comes back with its next
+            // deferral.
+            Body::Breaker(moved) if moved.change == breaker::Change::Opened => {
+                let stopped = self.waits.iter().filter(|(_, wait)| wait.worker == moved.worker);
+                let stopped: Vec<InvocationId> = stopped.map(|(invocation, _)| *invocation).collect();
+                stopped.into_iter().for_each(|invocation| self.answered(Some(invocation), &about, notices));
+            }
+            Body::Committed(it) => self.answered(it.by.attempt.map(|it| it.invocation), &about, notices),
+            Body::NoOp(it) => self.answered(it.by.attempt.map(|it| it.invocation), &about, notices),
+            Body::Expanded(it) => self.answered(it.by.attempt.map(|it| it.invocation), &about, notices),
+            Body::Continued(it) => self.answered(it.by.attempt.map(|it| it.invocation), &about, notices),
+            Body::Ended(ended) => {
+                self.waits.clear();
+                self.resolve(&about, "The board ended and waits for no provider any more.", notices);
+                notices.extend(stopped(ended, &about));
+            }
+            _ => {}
+        }
+    }
+
+    /// Notice of a question before the cursor; none if the record asks nothing.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub(crate) fn question(record: &Record, context: &Context<'_>) -> Result<Option<Notice>, RecordError> {
+        match record.body()? {
+            Body::Approval(approval) => Ok(Some(asked(&approval, &context.about(record.seq, record.at)))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Time at which the longest wait becomes a notice.
+    pub(crate) fn due(&self, provider_after: Duration) -> Option<Timestamp> {
+        if self.reported.is_some() {
+            return None;
+        }
+        self.waits.values().map(|wait| wait.since.plus_ms(provider_after.as_ms())).min()
+    }
+
+    /// Notice of a wait that is too long at this time.
+    pub(crate) fn overdue(&mut self, now: Timestamp, context: &Context<'_>) -> Option<Notice> {
+        let due = self.due(context.provider_after).filter(|due| *due <= now)?;
+        let wait = self.waits.values().min_by_key(|wait| (wait.since, wait.seq))?;
+        let about = context.about(wait.seq, due);
+        let seconds = context.provider_after.as_ms().div_ceil(1000);
+        let message = format!(
+            "Worker {} has waited for its provider for {seconds} s ({}); the board goes on when the provider answers.",
+            wait.worker,
+            wait.reason.as_str()
+        );
+        self.reported = Some(due);
+        Some(about.says(Topic::Provider, message))
+    }
+
+    fn deferred(&mut self, deferred: Deferred, record: &Record) {
+        let Some(attempt) = &deferred.by.attempt else { return };
+        if let Some(wait) = self.waits.get_mut(&attempt.invocation) {
+            wait.reason = deferred.reason;
+        } else if self.waits.len() < WAITS_MAX {
+            let (worker, reason) = (deferred.by.worker, deferred.reason);
+            self.waits.insert(attempt.invocation, Wait { worker, reason, since: record.at, seq: record.seq });
+        }
+    }
+
+    /// Ends the wait of an invocation that was answered or is over.
+    fn answered(&mut self, invocation: Option<InvocationId>, about: &About<'_>, notices: &mut Vec<Notice>) {
+        let Some(invocation) = invocation else { return };
+        let is_reported = |wait: &Wait| self.reported.is_some_and(|reported| wait.since <= reported);
+        if self.waits.remove(&invocation).is_none() || self.paused || self.waits.values().any(is_reported) {
+            return;
+        }
+        self.resolve(about, "The board waits for its provider no longer.", notices);
+    }
+
+    /// Ends the outage, and says so if it was reported.
+    fn resolve(&mut self, about: &About<'_>, message: &str, notices: &mut Vec<Notice>) {
+        self.paused = false;
+        if self.reported.take().is_some() {
+            notices.push(Notice { resolved: true, ..about.says(Topic::Provider, message.to_owned()) });
+        }
+    }
+
+    fn unavailable(&self, about: &About<'_>) -> Notice {
+        let last = self.waits.values().max_by_key(|wait| wait.seq);
+        let reason = last.map(|wait| format!(" ({})", wait.reason.as_str())).unwrap_or_default();
+        let message = format!("The board is paused because its provider is unavailable{reason}.");
+        about.with(about.says(Topic::Provider, message), &format!("patchboard resume {}", about.board), &["resume"])
+    }
+}
+
+/// Whether a record of this kind matters without an outage.
+pub(crate) const fn matters(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Approval | Kind::Deferred | Kind::Paused | Kind::Failed | Kind::Rejected | Kind::Budget | Kind::Ended
+    )
+}
+
+fn asked(approval: &Approval, about: &About<'_>) -> Notice {
+    let (board, seq) = (about.board, about.seq);
+    let (worker, approver) = (&approval.by.worker, &approval.approver);
+    let (message, command) = match &approval.clarify {
+        Some(clarify) => {
+            let question = short(&clarify.question, QUESTION_CHARS_MAX);
+            let message = format!("Worker {worker} asks {approver}: {question}");
+            (message, format!("patchboard answer {board} {seq} --text TEXT"))
+        }
+        None => {
+            let intent = approval.intent.as_deref().map(|intent| short(intent, QUESTION_CHARS_MAX));
+            let intent = intent.map(|intent| format!(": {intent}")).unwrap_or_default();
+            let message = format!("Worker {worker} asks {approver} to approve a change{intent}");
+            (message, format!("patchboard approve {board} {seq}"))
+        }
+    };
+    about.with(about.says(Topic::Question, message), &command, &["approvals", &seq.to_string()])
+}
+
+fn given_up(worker: &WorkerName, invocation: Option<InvocationId>, why: &str, about: &About<'_>) -> Notice {
+    let (which, option) = match invocation {
+        Some(invocation) => (format!("Invocation {invocation}"), format!(" --invocation {invocation}")),
+        None => ("An invocation".to_owned(), String::new()),
+    };
+    let message = format!("{which} of worker {worker} was given up ({why}).");
+    let command = format!("patchboard retry {}{option}", about.board);
+    about.with(about.says(Topic::GaveUp, message), &command, &["retry"])
+}
+
+/// Notice of an end that an operator should know of.
+fn stopped(ended: Ended, about: &About<'_>) -> Option<Notice> {
+    let (topic, message) = match (ended.end, ended.cause) {
+        (End::Stopped | End::Failed, cause) => {
+            (Topic::Stopped, format!("The board ended: {} ({}).", ended.end.as_str(), cause.as_str()))
+        }
+        (End::Quiescent, Cause::GaveUp) => {
+            (Topic::GaveUp, "The board has nothing left to do after it gave up invocations.".to_owned())
+        }
+        (End::Done | End::Quiescent | End::Cancelled, _) => return None,
+    };
+    Some(about.with(about.says(topic, message), &format!("patchboard retry {}", about.board), &["retry"]))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! Deliveries: to a webhook, signed as Standard Webhooks has it, and to a program on its standard input.
+
+mod process;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use patchboard_agents::config::Environment;
+use patchboard_agents::llm::transport::install_tls_provider;
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::{Client, StatusCode, Url, redirect};
+
+use self::process::Ended;
+use super::notice::Notice;
+use super::settings::is_local;
+use super::sign::Secret;
+
+/// Time to reach a server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Variables that a program inherits.
+const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
+
+/// Receiver of notices.
+#[derive(Clone, Debug)]
+pub(crate) enum Receiver {
+    /// HTTP server.
+    Webhook(Webhook),
+    /// Program.
+    Program(Program),
+}
+
+/// Reason that a notice is not delivered yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Undelivered {
+    /// For people; holds no secret and no path of the webhook.
+    pub(crate) why: String,
+    /// Whether the receiver refuses the notice, so that an operator must act.
+    pub(crate) is_refused: bool,
+    /// Shortest wait that the receiver asks for.
+    pub(crate) wait: Option<Duration>,
+}
+
+impl Undelivered {
+    fn failed(why: String) -> Self {
+        Self { why, is_refused: false, wait: None }
+    }
+}
+
+impl Receiver {
+    /// Stable name, also that of its cursors' directory.
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Webhook(_) => "webhook",
+            Self::Program(_) => "program",
+        }
+    }
+
+    /// Host or program, without what may be secret.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Webhook(webhook) => webhook.url.host_str().unwrap_or_default().to_owned(),
+            Self::Program(program) => program.words.first().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Delivers a notice once, within the time limit.
+    ///
+    /// # Errors
+    /// [`Undelivered`]; the receiver may have the notice nevertheless.
+    pub(crate) async fn deliver(&self, notice: &Notice) -> Result<(), Undelivered> {
+        match self {
+            Self::Webhook(webhook) => webhook.deliver(notice).await,
+            Self::Program(program) => program.deliver(notice).await,
+        }
+    }
+}
+
+/// HTTP server that takes notices.
+#[derive(Clone, Debug)]
+pub(crate) struct Webhook {
+    http: Client,
+    url: Url,
+    secret: Option<Secret>,
+}
+
+impl Webhook {
+    /// Builds the client of an address.
+    ///
+    /// # Errors
+    /// There is no TLS client.
+    pub(super) fn new(url: Url, secret: Option<Secret>, timeout: Duration) -> Result<Self, String> {
+        install_tls_provider();
+        let mut builder = Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT.min(timeout))
+            .timeout(timeout)
+            // A notice goes to the configured address and to no other.
+            .redirect(redirect::Policy::none())
+            .user_agent(concat!("patchboard/", env!("CARGO_PKG_VERSION")));
+        if url.scheme() == "http" {
+            builder = builder.tls_certs_only([]);
+        }
+        if is_local(&url) {
+            builder = builder.no_proxy();
+        }
+        let http = builder.build().map_err(|error| {
+            format!("no TLS client: {error}; are the system's CA certificates installed (or SSL_CERT_FILE set)?")
+        })?;
+        Ok(Self { http, url, secret })
+    }
+
+    async fn deliver(&self, notice: &Notice) -> Result<(), Undelivered> {
+        let body = notice.body();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        let mut request = self.http.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
+        request = request.header("webhook-id", &notice.id).header("webhook-timestamp", now);
+        if let Some(secret) = &self.secret {
+            request = request.header("webhook-signature", secret.sign(&notice.id, now, &body));
+        }
+        let answer = request.body(body).send().await;
+        let answer = answer.map_err(|error| Undelivered::failed(broken(&error.without_url())))?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(());
+        }
+        let wait = answer.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
+        let (why, wait) = (format!("the webhook answers {status}"), wait.map(Duration::from_secs));
+        Err(Undelivered { why, is_refused: refuses(status), wait })
+    }
+}
+
+/// Whether a status says that repeating the request mends nothing.
+fn refuses(status: StatusCode) -> bool {
+    let may_pass =
+        [StatusCode::REQUEST_TIMEOUT, StatusCode::CONFLICT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
+    status.is_redirection() || (status.is_client_error() && !may_pass.contains(&status))
+}
+
+/// An error of the connection with its causes.
+fn broken(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "the webhook did not answer in time".to_owned();
+    }
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+/// Program that takes notices.
+#[derive(Clone)]
+pub(crate) struct Program {
+    words: Vec<String>,
+    env: Vec<(&'static str, String)>,
+    timeout: Duration,
+}
+
+// By hand, because the environment is no one's to print.
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Program").field("words", &self.words).field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+impl Program {
+    /// Keeps a command line and the variables that the program sees.
+    pub(super) fn new(words: Vec<String>, env: &Environment, timeout: Duration) -> Self {
+        let value = |name: &'static str| env.get(name).map(|value| (name, value.to_owned()));
+        Self { words, env: INHERITED.into_iter().filter_map(value).collect(), timeout }
+    }
+
+    async fn deliver(&self, notice: &Notice) -> Result<(), Undelivered> {
+        let mut line = notice.body();
+        line.push('\n');
+        match process::run(&self.words, &self.env, line.as_bytes(), self.timeout).await {
+            Ok(Ended { is_success: true, .. }) => Ok(()),
+            Ok(Ended { how, said, .. }) => {
+                let said = if said.is_empty() { said } else { format!(": {said}") };
+                Err(Undelivered::failed(format!("the program {how}{said}")))
+            }
+            Err(error) => Err(Undelivered::failed(format!("the program cannot be started: {error}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use patchboard_kernel::id::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn only_a_status_that_may_pass_is_no_refusal() {
+        for (status, expected) in
+            [(301, true), (400, true), (401, true), (404, true), (410, true), (413, true), (422, true)]
+        {
+            assert_eq!(refuses(StatusCode::from_u16(status).expect("a status")), expected, "{status}");
+        }
+        for status in [408, 409, 425, 429, 500, 502, 503, 504] {
+            assert!(!refuses(StatusCode::from_u16(status).expect("a status")), "{status}");
+        }
+    }
+
+    async fn deliver(script: &str, timeout: Duration) -> Result<(), Undelivered> {
+        let words = ["sh", "-c", script].map(str::to_owned).to_vec();
+        let env = [("PATH", "/usr/bin:/bin"), ("HOME", "/"), ("HIDDEN", "x")].into_iter().collect();
+        Program::new(words, &env, timeout).deliver(&Notice::test(Timestamp(0), 7)).await
+    }
+
+    #[tokio::test]
+    async fn a_program_reads_the_notice_and_its_exit_code_counts() {
+        let long = Duration::from_secs(60);
+        let reads = r#"read -r line; case "$line" in *'"id":"test:7:test"'*) exit 0;; esac; exit 9"#;
+        assert_eq!(deliver(reads, long).await, Ok(()));
+        assert_eq!(deliver("exit 0", long).await, Ok(()), "without reading");
+        assert_eq!(deliver(r#"test -z "$HIDDEN" && test "$HOME" = /"#, long).await, Ok(()));
+        let failed = deliver("echo wrong pager >&2; exit 3", long).await.expect_err("it failed");
+        assert!(failed.why.contains('3') && failed.why.contains("wrong pager") && !failed.is_refused, "{failed:?}");
+        let flood = "yes | head -c 3000000; yes | head -c 3000000 >&2; exit 4";
+        let failed = deliver(flood, long).await.expect_err("it failed");
+        assert!(failed.why.len() < 1000 && failed.why.contains('4'), "{failed:?}");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_takes_too_long_is_killed_with_its_children() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("children");
+        let script = format!("sleep 1000 & echo $! > {0}; echo $$ >> {0}; wait", file.display());
+        let failed = deliver(&script, Duration::from_millis(700)).await.expect_err("it hangs");
+        assert!(failed.why.contains("time"), "{failed:?}");
+        let children = std::fs::read_to_string(file).expect("it has begun");
+        for child in children.lines() {
+            let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            assert!(state.is_empty() || state.contains(") Z"), "{state}");
+        }
+        // A child that outlives the program holds its streams.
+        assert_eq!(deliver("sleep 1000 & exit 0", Duration::from_secs(60)).await, Ok(()));
+    }
+}

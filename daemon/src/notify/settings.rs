@@ -1,0 +1,234 @@
+//! The table `[notify]` of the operator's configuration. Errors name the line.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration as Time;
+
+use patchboard_agents::config::Environment;
+use patchboard_kernel::blueprint::Duration;
+use reqwest::Url;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::notice::Topic;
+use super::receiver::{Program, Receiver, Webhook};
+use super::sign::Secret;
+use crate::failure::Failure;
+
+/// Longest wait for a provider without a notice, where none is set.
+const PROVIDER_AFTER: Duration = Duration::from_secs(300);
+
+/// Time limit of a delivery, where none is set.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest time limit of a delivery.
+const TIMEOUT_MAX: Duration = Duration::from_secs(600);
+
+/// The file, apart from tables that others read.
+#[derive(Deserialize)]
+struct File {
+    notify: Option<Spanned<Table>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    webhook: Option<Spanned<String>>,
+    program: Option<Spanned<Vec<String>>>,
+    secret_env: Option<Spanned<String>>,
+    on: Option<Spanned<Vec<Spanned<String>>>>,
+    provider_after: Option<Spanned<Duration>>,
+    timeout: Option<Spanned<Duration>>,
+}
+
+/// Settings of notices.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Each has every notice.
+    pub(crate) receivers: Vec<Receiver>,
+    /// Notices that are delivered.
+    pub(crate) on: Vec<Topic>,
+    /// Longest wait for a provider without a notice.
+    pub(crate) provider_after: Duration,
+    /// Warnings for the operator.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Settings {
+    /// Reads the table of a file; none if the file has none.
+    ///
+    /// # Errors
+    /// The table is wrong, or the secret's variable is not set.
+    pub(crate) fn read(file: &Path, env: &Environment) -> Result<Option<Self>, Failure> {
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Failure::refused("bad_config", format!("cannot read {name}: {error}")))?;
+        let directory = file.parent().unwrap_or(Path::new(""));
+        let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+        Self::parse(&text, &directory, env)
+            .map_err(|message| Failure::refused("bad_config", format!("{name}: {message}")))
+    }
+
+    /// Reads the text of a file in a directory.
+    ///
+    /// # Errors
+    /// For people; names the line.
+    fn parse(text: &str, directory: &Path, env: &Environment) -> Result<Option<Self>, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+        let Some(table) = file.notify else { return Ok(None) };
+        let line = |at: usize| text.get(..at).unwrap_or_default().matches('\n').count() + 1;
+        let table_line = line(table.span().start);
+        let wrong = |line: usize, why: &str| format!("line {line}: [notify] {why}");
+        let table = table.into_inner();
+
+        let timeout = table.timeout.map_or(Ok(TIMEOUT), |timeout| {
+            let (at, timeout) = (line(timeout.span().start), timeout.into_inner());
+            let is_allowed = timeout.as_ms() > 0 && timeout <= TIMEOUT_MAX;
+            is_allowed.then_some(timeout).ok_or_else(|| wrong(at, "timeout lies above zero and within 10 minutes"))
+        })?;
+        let timeout = Time::from_millis(timeout.as_ms());
+        let provider_after = table.provider_after.map_or(PROVIDER_AFTER, Spanned::into_inner);
+
+        let secret = table.secret_env.map(|variable| {
+            let (at, variable) = (line(variable.span().start), variable.into_inner());
+            let value = env.get(&variable);
+            let value = value.ok_or_else(|| wrong(at, &format!("secret_env: the variable {variable} is not set")))?;
+            let secret = Secret::read(value);
+            let secret = secret.map_err(|why| wrong(at, &format!("secret_env: the variable {variable} {why}")))?;
+            if table.webhook.is_none() {
+                return Err(wrong(at, "secret_env signs a webhook, and there is none"));
+            }
+            Ok(secret)
+        });
+        let secret = secret.transpose()?;
+
+        let (mut receivers, mut warnings) = (Vec::new(), Vec::new());
+        if let Some(webhook) = table.webhook {
+            let (at, address) = (line(webhook.span().start), webhook.into_inner());
+            let url = address_of(&address).map_err(|why| wrong(at, &format!("webhook: {why}")))?;
+            if url.scheme() == "http" && !is_local(&url) && secret.is_none() {
+                warnings.push(format!(
+                    "[notify] webhook: notices go to {} unencrypted and unsigned; use https, or set secret_env",
+                    url.host_str().unwrap_or_default()
+                ));
+            }
+            let webhook = Webhook::new(url, secret, timeout).map_err(|why| wrong(at, &format!("webhook: {why}")))?;
+            receivers.push(Receiver::Webhook(webhook));
+        }
+        if let Some(program) = table.program {
+            let (at, mut words) = (line(program.span().start), program.into_inner());
+            let Some(first) = words.first_mut().filter(|first| !first.is_empty()) else {
+                return Err(wrong(at, "program is a list that begins with its name"));
+            };
+            // Relative to the file, as the programs of [commands] are.
+            if first.contains('/') {
+                let path: PathBuf = directory.join(&*first);
+                *first = path.to_string_lossy().into_owned();
+            }
+            receivers.push(Receiver::Program(Program::new(words, env, timeout)));
+        }
+        if receivers.is_empty() {
+            return Err(wrong(table_line, "names neither a webhook nor a program"));
+        }
+        let on = match table.on {
+            None => Topic::ALL.to_vec(),
+            Some(on) => {
+                let at = line(on.span().start);
+                let topics = on.into_inner().into_iter().map(|name| {
+                    let at = line(name.span().start);
+                    let known = Topic::ALL.into_iter().find(|topic| topic.as_str() == name.as_ref());
+                    let all = Topic::ALL.map(Topic::as_str).join(", ");
+                    known.ok_or_else(|| wrong(at, &format!("on: {:?} is none of {all}", name.as_ref())))
+                });
+                let topics = topics.collect::<Result<Vec<_>, _>>()?;
+                if topics.is_empty() {
+                    return Err(wrong(at, "on is empty; leave it out for all notices"));
+                }
+                topics
+            }
+        };
+        Ok(Some(Self { receivers, on, provider_after, warnings }))
+    }
+}
+
+/// Reads the address of a webhook.
+fn address_of(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("not an address: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+        return Err("an address begins with http:// or https://".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("an address holds no credentials".to_owned());
+    }
+    Ok(url)
+}
+
+/// Whether an address is on this machine.
+pub(super) fn is_local(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Option<Settings>, String> {
+        let env = [("SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"), ("WRONG", "whsec_%")];
+        Settings::parse(text, Path::new("/etc/patchboard"), &env.into_iter().collect())
+    }
+
+    fn settings(text: &str) -> Settings {
+        parse(text).expect("a good table").expect("a table")
+    }
+
+    #[test]
+    fn a_table_is_read_with_its_defaults() {
+        let both = settings("[notify]\nwebhook = \"https://h/x\"\nprogram = [\"./page.py\", \"-q\"]\n");
+        assert_eq!(both.on, Topic::ALL);
+        assert_eq!(both.provider_after, PROVIDER_AFTER);
+        let names: Vec<&str> = both.receivers.iter().map(Receiver::kind).collect();
+        assert_eq!(names, ["webhook", "program"]);
+        assert!(format!("{both:?}").contains("/etc/patchboard/./page.py"), "{both:?}");
+        let some = "[notify]\nprogram = [\"page\"]\non = [\"stopped\"]\nprovider_after = \"1m\"\ntimeout = \"2s\"";
+        let some = settings(some);
+        assert_eq!((some.on, some.provider_after.as_ms()), (vec![Topic::Stopped], 60_000));
+        assert!(parse("[serve]\nlisten = 1\n").expect("another's table").is_none());
+    }
+
+    #[test]
+    fn a_wrong_table_is_refused_with_its_line() {
+        let hook = "[serve]\n[notify]\nwebhook = \"http://localhost/x\"\n";
+        for (text, line, word) in [
+            ("[serve]\n\n[notify]\n".to_owned(), "line 3", "neither a webhook nor a program"),
+            (format!("{hook}secret_env = \"ABSENT\""), "line 4", "ABSENT is not set"),
+            (format!("{hook}secret_env = \"WRONG\""), "line 4", "no base64"),
+            (format!("{hook}on = [\n\"question\",\n\"sometimes\"]"), "line 6", "sometimes"),
+            (format!("{hook}on = []"), "line 4", "empty"),
+            (format!("{hook}timeout = \"0s\""), "line 4", "above zero"),
+            (format!("{hook}timeout = \"1d\""), "line 4", "10 minutes"),
+            (format!("{hook}provider_after = 5"), "line 4", "provider_after"),
+            (format!("{hook}webhok = \"x\""), "line 4", "webhok"),
+            ("[notify]\nwebhook = \"ftp://h\"".to_owned(), "line 2", "http://"),
+            ("[notify]\nwebhook = \"http://u:p@h\"".to_owned(), "line 2", "credentials"),
+            ("[notify]\nwebhook = \"hook\"".to_owned(), "line 2", "not an address"),
+            ("[notify]\nprogram = []".to_owned(), "line 2", "begins with its name"),
+            ("[notify]\nprogram = [\"p\"]\nsecret_env = \"SECRET\"".to_owned(), "line 3", "webhook"),
+        ] {
+            let why = parse(&text).expect_err(&text);
+            assert!(why.contains(line) && why.contains(word), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn plain_http_to_another_machine_is_warned_of_unless_it_is_signed() {
+        for (text, warnings) in [
+            ("webhook = \"http://ops.example/x\"", 1),
+            ("webhook = \"http://ops.example/x\"\nsecret_env = \"SECRET\"", 0),
+            ("webhook = \"http://127.0.0.1:1/x\"", 0),
+            ("webhook = \"http://[::1]:1/x\"", 0),
+            ("webhook = \"https://ops.example/x\"", 0),
+        ] {
+            assert_eq!(settings(&format!("[notify]\n{text}")).warnings.len(), warnings, "{text}");
+        }
+    }
+}

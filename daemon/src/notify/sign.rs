@@ -1,0 +1,89 @@
+//! Signatures of webhooks, as Standard Webhooks has them: HMAC-SHA256 over `id.timestamp.body`.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use patchboard_kernel::digest::sha256;
+
+/// Bytes of a block of SHA-256.
+const BLOCK: usize = 64;
+
+/// Begins a secret that is base64.
+const PREFIX: &str = "whsec_";
+
+/// Key that webhooks are signed with.
+#[derive(Clone)]
+pub(crate) struct Secret([u8; BLOCK]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Secret {
+    /// Reads `whsec_` with base64 behind it, or takes the bytes of any other text.
+    ///
+    /// # Errors
+    /// The text is empty, or no base64; for people, without the text.
+    pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
+        let text = text.trim();
+        let key = match text.strip_prefix(PREFIX) {
+            Some(encoded) => STANDARD.decode(encoded).map_err(|_| "holds no base64 after whsec_")?,
+            None => text.as_bytes().to_vec(),
+        };
+        if key.is_empty() {
+            return Err("is empty");
+        }
+        let key = if key.len() > BLOCK { sha256(&key).0.to_vec() } else { key };
+        let mut block = [0; BLOCK];
+        block[..key.len()].copy_from_slice(&key);
+        Ok(Self(block))
+    }
+
+    /// Value of the header `webhook-signature`.
+    pub(crate) fn sign(&self, id: &str, timestamp: i64, body: &str) -> String {
+        format!("v1,{}", STANDARD.encode(self.hmac(format!("{id}.{timestamp}.{body}").as_bytes())))
+    }
+
+    /// HMAC-SHA256 (RFC 2104).
+    fn hmac(&self, message: &[u8]) -> [u8; 32] {
+        let padded = |pad: u8| self.0.map(|byte| byte ^ pad).to_vec();
+        let inner = sha256(&[padded(0x36), message.to_vec()].concat());
+        sha256(&[padded(0x5c), inner.0.to_vec()].concat()).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Secret;
+
+    /// Writes bytes in hexadecimal.
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn the_example_of_standard_webhooks_has_its_signature() {
+        let secret = Secret::read("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("a secret");
+        let signature = secret.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, r#"{"test": 2432232314}"#);
+        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn short_and_long_keys_give_the_codes_of_rfc_4231() {
+        let short = Secret::read("Jefe").expect("a secret").hmac(b"what do ya want for nothing?");
+        assert_eq!(hex(&short), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        let encoded = format!("whsec_{}", base64::Engine::encode(&super::STANDARD, [0xaa; 131]));
+        let long = Secret::read(&encoded).expect("a secret");
+        let long = long.hmac(b"Test Using Larger Than Block-Size Key - Hash Key First");
+        assert_eq!(hex(&long), "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+    }
+
+    #[test]
+    fn a_secret_that_cannot_be_used_is_refused_without_its_text() {
+        for wrong in ["", "  ", "whsec_", "whsec_%%%"] {
+            assert!(Secret::read(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(format!("{:?}", Secret::read("hidden").expect("a secret")), "Secret");
+    }
+}
