@@ -2,17 +2,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use patchboard_kernel::digest::sha256;
-
-/// Bytes of a block of SHA-256.
-const BLOCK: usize = 64;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
 
 /// Begins a secret that is base64.
 const PREFIX: &str = "whsec_";
 
 /// Key that webhooks are signed with.
 #[derive(Clone)]
-pub(crate) struct Secret([u8; BLOCK]);
+pub(crate) struct Secret(Vec<u8>);
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -34,10 +32,7 @@ impl Secret {
         if key.is_empty() {
             return Err("is empty");
         }
-        let key = if key.len() > BLOCK { sha256(&key).0.to_vec() } else { key };
-        let mut block = [0; BLOCK];
-        block[..key.len()].copy_from_slice(&key);
-        Ok(Self(block))
+        Ok(Self(key))
     }
 
     /// Value of the header `webhook-signature`.
@@ -47,9 +42,9 @@ impl Secret {
 
     /// HMAC-SHA256 (RFC 2104).
     fn hmac(&self, message: &[u8]) -> [u8; 32] {
-        let padded = |pad: u8| self.0.map(|byte| byte ^ pad).to_vec();
-        let inner = sha256(&[padded(0x36), message.to_vec()].concat());
-        sha256(&[padded(0x5c), inner.0.to_vec()].concat()).0
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key may have any length");
+        mac.update(message);
+        mac.finalize().into_bytes().into()
     }
 }
 
