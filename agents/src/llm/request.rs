@@ -10,9 +10,10 @@ use patchboard_runtime::agent::Call;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use super::Asked;
+use super::known::SeatKey;
 use super::reply::{Completion, ToolCall};
 use super::schema::{self, Level};
-use super::{Asked, SeatKey};
 use crate::blackboard::form;
 use crate::ordered::Ordered;
 use crate::tools::Definition;
@@ -116,9 +117,9 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Asks for a reply in this form; where tools are offered, as one of them. Returns whether it can be asked for.
-    pub(super) fn hold_to(&mut self, schema: Ordered<'a>, offered: &'a [Definition]) -> bool {
+    pub(super) fn hold_to(&mut self, schema: Ordered<'a>, offered: &'a [Definition], is_strict: bool) -> bool {
         if offered.is_empty() {
-            let named = Named { name: "reply", strict: schema::is_strict(&schema.value), schema };
+            let named = Named { name: "reply", strict: is_strict || schema::is_strict(&schema.value), schema };
             self.response_format = Some(ResponseFormat { r#type: "json_schema", json_schema: Some(named) });
             return true;
         }
@@ -126,7 +127,9 @@ impl<'a> Request<'a> {
             return false;
         }
         let description = "Gives your reply, in the form that the instructions ask for, and ends the task.";
-        self.tools.push(Tool::new(ANSWER, description, schema));
+        let mut tool = Tool::new(ANSWER, description, schema);
+        tool.function.strict = is_strict.then_some(true);
+        self.tools.push(tool);
         true
     }
 
@@ -162,19 +165,21 @@ impl Default for StreamOptions {
     }
 }
 
-/// The messages, with the system's as a part of the first of the user's where the server knows no system.
+/// The messages, with the system's as a part of the first of the user's where the server knows no system. Neighbours of
+/// the user's are one then, too: such servers often demand that roles alternate.
 pub(super) fn folded<'a>(messages: &'a [Message<'a>], is_folded: bool) -> Cow<'a, [Message<'a>]> {
-    match messages {
-        [system, rest @ ..] if is_folded && system.role == Role::System => {
-            let mut rest = rest.to_vec();
-            match rest.first_mut().filter(|first| first.role == Role::User) {
-                Some(first) => first.content = format!("{}\n\n{}", system.content, first.content).into(),
-                None => rest.insert(0, Message::new(Role::User, system.content.clone())),
-            }
-            Cow::Owned(rest)
-        }
-        _ => Cow::Borrowed(messages),
+    if !is_folded {
+        return Cow::Borrowed(messages);
     }
+    let mut all: Vec<Message<'_>> = Vec::with_capacity(messages.len());
+    for message in messages {
+        let role = if message.role == Role::System { Role::User } else { message.role };
+        match all.last_mut().filter(|last| last.role == Role::User && role == Role::User) {
+            Some(last) => last.content = format!("{}\n\n{}", last.content, message.content).into(),
+            None => all.push(Message { role, ..message.clone() }),
+        }
+    }
+    Cow::Owned(all)
 }
 
 #[derive(Serialize)]
@@ -202,11 +207,13 @@ struct Function<'a> {
     name: &'a str,
     description: &'a str,
     parameters: Ordered<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strict: Option<bool>,
 }
 
 impl<'a> Tool<'a> {
     fn new(name: &'a str, description: &'a str, parameters: Ordered<'a>) -> Self {
-        Self { r#type: "function", function: Function { name, description, parameters } }
+        Self { r#type: "function", function: Function { name, description, parameters, strict: None } }
     }
 
     pub(super) fn of(definition: &'a Definition) -> Self {
@@ -258,8 +265,15 @@ fn content<S: Serializer>(content: &str, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 fn calls<S: Serializer>(calls: &[ToolCall], serializer: S) -> Result<S::Ok, S::Error> {
-    let written = calls.iter().map(|ToolCall { id, name, arguments }| -> Value {
-        json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+    let written = calls.iter().map(|call| -> Value {
+        let mut function = call.extra_function.clone();
+        function.insert("name".to_owned(), json!(call.name));
+        function.insert("arguments".to_owned(), json!(call.arguments));
+        let mut members = call.extra.clone();
+        members.insert("id".to_owned(), json!(call.id));
+        members.insert("type".to_owned(), json!("function"));
+        members.insert("function".to_owned(), Value::Object(function));
+        Value::Object(members)
     });
     serializer.collect_seq(written)
 }

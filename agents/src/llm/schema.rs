@@ -130,6 +130,40 @@ pub(super) fn plain(schema: &mut Value) {
     }
 }
 
+/// Closes every object of a schema and demands every member of it, as servers do that take strict schemas only. What many
+/// engines refuse is removed as well.
+pub(super) fn close(schema: &mut Value) {
+    plain(schema);
+    close_at(schema);
+}
+
+fn close_at(schema: &mut Value) {
+    let Some(members) = schema.as_object_mut() else { return };
+    if let Some(alternatives) = members.remove("oneOf") {
+        members.entry("anyOf").or_insert(alternatives);
+    }
+    if let Some(Value::Object(properties)) = members.get_mut("properties") {
+        properties.values_mut().for_each(close_at);
+        let names: Vec<Value> = properties.keys().map(|name| json!(name)).collect();
+        members.insert("required".to_owned(), Value::Array(names));
+        members.insert("additionalProperties".to_owned(), Value::Bool(false));
+    }
+    for keyword in ["anyOf", "allOf", "prefixItems"] {
+        members.get_mut(keyword).and_then(Value::as_array_mut).into_iter().flatten().for_each(close_at);
+    }
+    for keyword in ["$defs", "definitions"] {
+        members
+            .get_mut(keyword)
+            .and_then(Value::as_object_mut)
+            .into_iter()
+            .flat_map(|all| all.values_mut())
+            .for_each(close_at);
+    }
+    if let Some(items) = members.get_mut("items") {
+        close_at(items);
+    }
+}
+
 /// Whether the whole of a schema lies in the part of JSON Schema that OpenAI's strict mode documents: an object at the
 /// root, every object closed with every member required, no other keyword.
 pub fn is_strict(schema: &Value) -> bool {
@@ -274,6 +308,21 @@ mod tests {
         let expected =
             json!({"properties": {"pattern": {"type": "string"}, "op": {"enum": ["add"]}}, "items": {"anyOf": [{}]}});
         assert_eq!(schema, expected);
+    }
+
+    #[test]
+    fn a_closed_schema_is_strict_wherever_its_objects_are() {
+        let text = json!({"type": "string", "minLength": 2});
+        let open = json!({"type": "object", "properties": {"a": text, "required": {"const": 1, "type": "number"}}});
+        for mut schema in [
+            open.clone(),
+            json!({"type": "object", "properties": {"patch": {"type": "array", "uniqueItems": true, "items": open}}}),
+            json!({"type": "object", "properties": {"x": {"oneOf": [open, text]}}, "additionalProperties": true}),
+        ] {
+            assert!(!is_strict(&schema), "{schema}");
+            close(&mut schema);
+            assert!(is_strict(&schema), "{schema}");
+        }
     }
 
     #[test]

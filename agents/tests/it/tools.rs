@@ -262,11 +262,11 @@ async fn a_server_that_takes_no_tools_is_told_of_and_not_asked_again() {
 #[tokio::test]
 async fn a_form_that_is_refused_as_a_tool_is_loosened_and_then_left_out() {
     let refusal = || Act::Say(400, "", r#"{"error": "invalid schema for function answer"}"#.to_owned());
-    let acts = vec![refusal(), refusal(), refusal(), Act::answer("[]", 1, 1)];
+    let acts = vec![refusal(), refusal(), refusal(), refusal(), Act::answer("[]", 1, 1)];
     let (answer, sent) = work(acts, &working(9), &mut Bench::default(), keep).await;
     assert_eq!(answer.expect("a reply").text, "[]");
     let counts: Vec<usize> = sent.iter().map(|body| body["tools"].as_array().expect("tools").len()).collect();
-    assert_eq!(counts, [4, 4, 4, 3]);
+    assert_eq!(counts, [4, 4, 4, 4, 3]);
     assert_ne!(sent[0]["tools"][3], sent[1]["tools"][3]);
     assert_ne!(sent[1]["tools"][3], sent[2]["tools"][3]);
 }
