@@ -8,7 +8,7 @@
 use super::reasons::{self, is_key_refused, names};
 
 /// Requests of one climb.
-const TRIES_MAX: u32 = 24;
+const TRIES_MAX: usize = 24;
 
 /// How a request is sent, from the richest to the plainest. The order of forms is the order of the enum.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -196,7 +196,7 @@ impl Climb {
             500 => &[Part::Form],
             _ => return false,
         };
-        if self.refused.len() >= usize::try_from(TRIES_MAX).unwrap_or(usize::MAX) || is_key_refused(status, body) {
+        if self.refused.len() >= TRIES_MAX || is_key_refused(status, body) {
             return false;
         }
         self.refused.push(self.shape);
@@ -359,7 +359,7 @@ mod tests {
         ] {
             let (found, asked) = climb_with(true, |shape| (shape != sought).then_some((400, "")));
             assert_eq!(found.map(|found| (found.shape, found.proof)), Some((sought, Proof::Refusal)));
-            assert!(asked <= 24, "{asked}");
+            assert!(asked <= TRIES_MAX, "{asked}");
         }
         let (found, _) = climb(|shape| (shape.form != Rung::None || !shape.folded).then_some((400, "no")));
         let found = found.expect("two parts without a word");
@@ -400,8 +400,8 @@ mod tests {
 
     #[test]
     fn a_climb_ends_and_a_fault_proves_nothing() {
-        assert!(climb(|_| Some((400, "no"))).1 <= 24);
-        assert!(climb_with(true, |_| Some((400, "no"))).1 <= 24);
+        assert!(climb(|_| Some((400, "no"))).1 <= TRIES_MAX);
+        assert!(climb_with(true, |_| Some((400, "no"))).1 <= TRIES_MAX);
         assert_eq!(climb(|_| Some((429, "slow"))), (None, 1));
         assert_eq!(climb(|_| Some((400, "API key not valid. Please pass a valid API key."))), (None, 1));
         assert_eq!(climb_with(true, |_| Some((500, "oops"))), (None, 6));

@@ -19,6 +19,7 @@
 //! * `refusals`: what a failed exchange is called, and whether it may be repeated.
 //! * `stream`: answers that come as events.
 //! * `reasons`: why a provider did not answer.
+//! * `trouble`: what the next attempt says of a reply that could not be judged.
 //! * `waits`: how long it asks to wait.
 //! * [`embeddings`]: texts as directions, from another endpoint.
 //! * [`probe`]: whether a server is there.
@@ -45,9 +46,10 @@ use self::known::{Known, Place, SeatKey};
 use self::ladder::{Climb, Limit, Rung, Shape, Stream, Temperature};
 use self::refusals::{code_of, deferral_of, is_passing};
 use self::reply::{Completion, End};
-use self::request::{Message, Request, StreamOptions, Task, Tool};
+use self::request::{Attempt, Message, Request, StreamOptions, Task, Tool};
 use self::schema::Level;
 use self::transport::HttpFailure;
+use self::trouble::{Trouble, Troubles, troubles};
 use self::work::estimated;
 use crate::config::Model;
 use crate::tools::Definition;
@@ -66,6 +68,7 @@ pub mod schema;
 mod spoken;
 mod stream;
 pub mod transport;
+mod trouble;
 mod unwrap;
 mod waits;
 mod work;
@@ -95,6 +98,7 @@ pub struct Chat {
     /// Texts that no message may show.
     secrets: Vec<SecretString>,
     known: Mutex<Known>,
+    troubles: Mutex<Troubles>,
 }
 
 /// A prompt to complete that is no worker's.
@@ -131,7 +135,14 @@ impl Chat {
         let http = transport::client(&model.url)?;
         let headers = model.headers.values().map(|value| SecretString::from(value.as_str()));
         let secrets = key.into_iter().chain(headers).collect();
-        Ok(Self { http, endpoint, model: model.clone(), secrets, known: Mutex::default() })
+        Ok(Self {
+            http,
+            endpoint,
+            model: model.clone(),
+            secrets,
+            known: Mutex::default(),
+            troubles: Mutex::new(troubles()),
+        })
     }
 
     /// Completes a prompt, with the repetitions and the forgiveness of a worker's call.
@@ -156,6 +167,7 @@ impl Chat {
 
     async fn in_time(&self, task: Task<'_>) -> Answer {
         let deadline = Instant::now() + task.timeout();
+        pause(task, deadline).await;
         let Said { completion, .. } = self.ask(task, &task.messages(), &[], deadline).await?;
         Ok(Reply { text: completion.text, usage: completion.usage, written: None })
     }
@@ -220,9 +232,14 @@ impl Chat {
             if has_tools && refusals::is_of_tools(&failure) {
                 return Err(self.no_tools(&failure.to_string()));
             }
-            let climbs = matches!(&failure, HttpFailure::Status { status, body, .. } if climb.next(*status, body));
-            // What is said of a request without tools is no reason for the one with them.
-            if has_tools || offered.is_empty() || refused.is_none() {
+            let (climbs, is_refusal) = match &failure {
+                HttpFailure::Status { status, body, .. } => {
+                    (climb.next(*status, body), *status < 500 && *status != 429)
+                }
+                _ => (false, false),
+            };
+            // What a request without tools is refused for is no reason for the one with them.
+            if has_tools || offered.is_empty() || !is_refusal {
                 refused = Some(failure);
             }
             if let (false, Some(failure)) = (climbs, &refused) {
@@ -251,6 +268,36 @@ impl Chat {
     fn known(&self) -> MutexGuard<'_, Known> {
         // It is whole whatever thread ended while it held it.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn troubles(&self) -> MutexGuard<'_, Troubles> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call, as the attempts before it let it be made.
+    fn attempt<'a>(&self, call: &'a Call) -> Task<'a> {
+        let trouble = self.troubles().get(&(call.board.clone(), call.invocation)).copied();
+        let tokens = call.seat().limits.reply_tokens;
+        let reply_tokens = trouble.map_or(tokens, |trouble| trouble.room(tokens, &self.model));
+        Task::Call(Attempt { call, trouble, reply_tokens })
+    }
+
+    /// Keeps what came of an attempt for the next one. What a provider did not take was none.
+    fn settle(&self, call: &Call, answer: &Answer) {
+        let key = (call.board.clone(), call.invocation);
+        let mut troubles = self.troubles();
+        match answer {
+            Ok(_) => {
+                troubles.remove(&key);
+            }
+            Err(failure) if failure.deferral.is_none() => {
+                let before = troubles.get(&key).copied();
+                if let Some(after) = Trouble::after(before, failure.code) {
+                    troubles.insert(key, after);
+                }
+            }
+            Err(_) => {}
+        }
     }
 
     fn request<'a>(
@@ -311,12 +358,8 @@ impl Chat {
         deadline: Instant,
         is_first: bool,
     ) -> Result<Value, HttpFailure> {
-        let tries = match task {
-            Task::Call(call) if call.permit.is_some() => 1,
-            // A plainer request stands for a repetition.
-            Task::Call(_) | Task::Asked(_) if !is_first => 1,
-            Task::Call(_) | Task::Asked(_) => self.model.max_tries,
-        };
+        // A plainer request stands for a repetition.
+        let tries = if task.is_deferred() || !is_first { 1 } else { self.model.max_tries };
         let may = |failure: &HttpFailure| request.tools.is_empty() || !refusals::is_of_tools(failure);
         again(tries, deadline, may, || self.send(body.clone(), deadline)).await
     }
@@ -369,8 +412,7 @@ impl Chat {
 
     /// What an exchange that came to nothing is called.
     fn name(&self, task: Task<'_>, error: &HttpFailure) -> Failure {
-        let is_deferred = matches!(task, Task::Call(call) if call.permit.is_some());
-        let deferral = is_deferred.then(|| deferral_of(error)).flatten();
+        let deferral = task.is_deferred().then(|| deferral_of(error)).flatten();
         if matches!(error, HttpFailure::NoAnswer { .. }) {
             return Failure { deferral, ..out_of_time(task) };
         }
@@ -396,7 +438,11 @@ impl Chat {
 
 impl Agent for Chat {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        Box::pin(self.in_time(Task::Call(call)))
+        Box::pin(async move {
+            let answer = self.in_time(self.attempt(call)).await;
+            self.settle(call, &answer);
+            answer
+        })
     }
 }
 
@@ -428,6 +474,15 @@ fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Durati
     };
     let wait = asked.unwrap_or(pause);
     (wait < left).then_some(wait)
+}
+
+/// Waits before a further attempt, where the last one's trouble asks for that.
+async fn pause(task: Task<'_>, deadline: Instant) {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let wait = task.trouble().map(Trouble::pause).unwrap_or_default().min(left / 4);
+    if !wait.is_zero() {
+        tokio::time::sleep(wait).await;
+    }
 }
 
 fn out_of_time(task: Task<'_>) -> Failure {

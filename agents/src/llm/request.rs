@@ -14,6 +14,7 @@ use super::Asked;
 use super::known::SeatKey;
 use super::reply::{Completion, ToolCall};
 use super::schema::{self, Level};
+use super::trouble::Trouble;
 use crate::blackboard::form;
 use crate::ordered::Ordered;
 use crate::tools::Definition;
@@ -24,35 +25,44 @@ pub(super) const ANSWER: &str = "answer";
 /// What a request is made for.
 #[derive(Clone, Copy)]
 pub(super) enum Task<'a> {
-    Call(&'a Call),
+    Call(Attempt<'a>),
     Asked(&'a Asked<'a>),
+}
+
+/// A call, and what came of the attempts before it.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt<'a> {
+    pub(super) call: &'a Call,
+    pub(super) trouble: Option<Trouble>,
+    /// Tokens of its reply.
+    pub(super) reply_tokens: u32,
 }
 
 impl<'a> Task<'a> {
     pub(super) fn prompt(self) -> &'a Prompt {
         match self {
-            Self::Call(call) => &call.prompt,
+            Self::Call(attempt) => &attempt.call.prompt,
             Self::Asked(asked) => asked.prompt,
         }
     }
 
-    pub(super) fn reply_tokens(self) -> u32 {
+    pub(super) const fn reply_tokens(self) -> u32 {
         match self {
-            Self::Call(call) => call.seat().limits.reply_tokens,
+            Self::Call(attempt) => attempt.reply_tokens,
             Self::Asked(asked) => asked.reply_tokens,
         }
     }
 
     pub(super) const fn timeout(self) -> Duration {
         match self {
-            Self::Call(call) => call.timeout,
+            Self::Call(attempt) => attempt.call.timeout,
             Self::Asked(asked) => asked.timeout,
         }
     }
 
     pub(super) fn key(self) -> SeatKey {
         match self {
-            Self::Call(call) => (call.shown.plan().blueprint.name.clone(), call.worker.to_string()),
+            Self::Call(Attempt { call, .. }) => (call.shown.plan().blueprint.name.clone(), call.worker.to_string()),
             Self::Asked(asked) => (String::new(), asked.by.to_owned()),
         }
     }
@@ -60,7 +70,7 @@ impl<'a> Task<'a> {
     /// What the reply is held to, and at which level.
     pub(super) fn form(self, level: Level) -> Option<(Level, Ordered<'a>)> {
         let (level, schema, first) = match self {
-            Self::Call(call) => {
+            Self::Call(Attempt { call, .. }) => {
                 let (level, schema) = schema::of_reply(&call.shown, level)?;
                 let order = if call.seat().format.is_some() { form::ORDER } else { &[] };
                 (level, Cow::Owned(schema), order)
@@ -77,8 +87,21 @@ impl<'a> Task<'a> {
     /// Whether the reply is JSON.
     pub(super) fn is_json(self) -> bool {
         match self {
-            Self::Call(call) => call.shown.seat().interface != Interface::Message,
+            Self::Call(attempt) => attempt.call.shown.seat().interface != Interface::Message,
             Self::Asked(_) => true,
+        }
+    }
+
+    /// Whether its board waits for the provider.
+    pub(super) const fn is_deferred(self) -> bool {
+        matches!(self, Self::Call(attempt) if attempt.call.permit.is_some())
+    }
+
+    /// What came of the attempts before.
+    pub(super) const fn trouble(self) -> Option<Trouble> {
+        match self {
+            Self::Call(attempt) => attempt.trouble,
+            Self::Asked(_) => None,
         }
     }
 
@@ -87,7 +110,9 @@ impl<'a> Task<'a> {
         let prompt = self.prompt();
         let parts = [(Role::System, &prompt.system), (Role::User, &prompt.user)];
         let parts = parts.into_iter().filter(|(_, content)| !content.is_empty());
-        parts.map(|(role, content)| Message::new(role, content.as_str())).collect()
+        let messages = parts.map(|(role, content)| Message::new(role, content.as_str()));
+        let note = self.trouble().map(|trouble| Message::new(Role::User, trouble.note()));
+        messages.chain(note).collect()
     }
 }
 

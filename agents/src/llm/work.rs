@@ -22,7 +22,7 @@ use super::reply::{Completion, ToolCall, estimate};
 use super::request::{ANSWER, Message, Task};
 use super::schema::Level;
 use super::spoken::spoken;
-use super::{Chat, Said, out_of_time, unwrap};
+use super::{Chat, Said, out_of_time, pause, unwrap};
 use crate::telemetry;
 use crate::tools::{Definition, ROOM_MAX, Tools, Used, cut};
 
@@ -41,8 +41,15 @@ impl Chat {
     /// Each call of the model but the last is settled by [`Tools::go_on`]; the reply's usage, or the failure's, is the
     /// last one's.
     pub async fn work(&self, call: &Call, tools: &mut dyn Tools) -> Answer {
-        let task = Task::Call(call);
+        let answer = self.work_at(call, tools).await;
+        self.settle(call, &answer);
+        answer
+    }
+
+    async fn work_at(&self, call: &Call, tools: &mut dyn Tools) -> Answer {
+        let task = self.attempt(call);
         let deadline = Instant::now() + task.timeout();
+        pause(task, deadline).await;
         let iterations = call.seat().files.as_ref().map_or(1, |files| files.iterations).max(1);
         let definitions = tools.definitions();
         let mut talk = Talk::new(task, &definitions, self.model.context);

@@ -248,6 +248,7 @@ async fn time_is_over_in_the_middle_of_a_tool_too() {
 async fn a_server_that_takes_no_tools_is_told_of_and_not_asked_again() {
     for (status, body) in [
         (400, r#"{"error": {"message": "'tools' is not supported by this model"}}"#),
+        (404, r#"{"error": {"message": "No endpoints found that support tool use.", "code": 404}}"#),
         (422, r#"{"detail": "tools: extra fields not permitted"}"#),
         (500, r#"{"error": {"message": "tools param requires --jinja flag"}}"#),
     ] {
@@ -257,6 +258,71 @@ async fn a_server_that_takes_no_tools_is_told_of_and_not_asked_again() {
         assert_eq!((failure.code, sent.len()), (FailureCode::Refused, 1));
         assert!(failure.message.starts_with("the server takes no tools"), "{failure}");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_answers_without_tools_alone_takes_none() {
+    let refusal = || Act::Say(400, "", r#"{"error": {"message": "bad request: tools"}}"#.to_owned());
+    let acts = vec![refusal(), Act::answer("[]", 7, 1)];
+    let (answer, sent) = work(acts, &working(9), &mut Bench::default(), keep).await;
+    let failure = answer.expect_err("no tools");
+    assert!(
+        failure.message.starts_with("the server takes no tools") && failure.message.contains("bad request"),
+        "{failure}"
+    );
+    assert_eq!((failure.code, failure.usage), (FailureCode::Refused, spent(7, 1)), "what the trial cost is paid for");
+    assert_eq!((sent.len(), sent[1].get("tools")), (2, None));
+    // What is refused without tools as well was not refused for them.
+    for body in [
+        r#"{"error": {"message": "Missing `reasoning_content`, see https://api.example.com/guides#tool-calls"}}"#,
+        r#"{"error": {"message": "tool_call_id call_1 is not found"}}"#,
+        r#"{"error": {"message": "bad request: tools"}}"#,
+    ] {
+        let acts = vec![uses(&[("a", "echo", "{}")]), Act::Say(400, "", body.to_owned())];
+        let failure = work(acts, &working(9), &mut Bench::default(), keep).await.0.expect_err(body);
+        assert!(failure.message.starts_with("400 Bad Request"), "{failure}");
+    }
+    // A server that is busy when it is asked without tools says nothing of them.
+    let acts = vec![refusal(), Act::Say(429, "", String::new())];
+    let mut call = working(9);
+    call.permit = Some(patchboard_runtime::agent::Permit::ungated());
+    let failure = work(acts, &call, &mut Bench::default(), keep).await.0.expect_err("later");
+    assert!(failure.deferral.is_some(), "{failure}");
+}
+
+#[tokio::test]
+async fn a_call_goes_back_as_it_came_under_an_id_of_its_own() {
+    let signed = |id: Value| {
+        let call = json!({"id": id, "type": "function", "extra_content": {"google": {"thought_signature": "s1"}},
+            "function": {"name": "echo", "arguments": "{}"}});
+        let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        let answer = json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]});
+        Act::Say(200, "", answer.to_string())
+    };
+    let acts = vec![signed(json!("call_0")), signed(json!("call_0")), signed(Value::Null), Act::answer("[]", 1, 1)];
+    let (answer, sent) = work(acts, &working(9), &mut Bench::default(), keep).await;
+    answer.expect("a reply");
+    let last = sent.last().expect("a call")["messages"].as_array().expect("messages").clone();
+    let calls: Vec<&Value> = last.iter().filter_map(|one| one["tool_calls"].get(0)).collect();
+    assert!(calls.iter().all(|call| call["extra_content"]["google"]["thought_signature"] == "s1"), "{calls:?}");
+    let ids: Vec<&Value> = calls.iter().map(|call| &call["id"]).collect();
+    let results: Vec<&Value> = last.iter().filter_map(|one| one.get("tool_call_id")).collect();
+    assert_eq!(ids, results);
+    assert_eq!(ids.iter().map(|id| id.to_string()).collect::<std::collections::BTreeSet<_>>().len(), 3, "{ids:?}");
+}
+
+#[tokio::test]
+async fn several_uses_in_words_are_done_in_their_order_and_a_patch_in_a_text_is_read() {
+    let mut bench = Bench::default();
+    let text = "<think>two</think>I look.\n<tool_call>{\"name\": \"echo\", \"arguments\": {\"text\": \"one\"}}</tool_call>\n\
+                <tool_call>{\"name\": \"echo\", \"arguments\": {\"text\": \"two\"}}</tool_call>";
+    let patch = json!([{"op": "add", "path": "/a", "value": 1}]);
+    let encoded = json!({"patch": patch.to_string()}).to_string();
+    let acts = vec![Act::answer(text, 1, 1), uses(&[("z", "answer", &encoded)])];
+    let (answer, _) = work(acts, &working(9), &mut bench, keep).await;
+    assert_eq!(answer.expect("a reply").text, json!({"patch": patch}).to_string());
+    let done: Vec<String> = told(&bench.log).into_iter().filter(|what| what.starts_with("echo")).collect();
+    assert_eq!(done, ["echo {\"text\":\"one\"}", "echo {\"text\":\"two\"}"]);
 }
 
 #[tokio::test]
