@@ -177,12 +177,12 @@ impl Climb {
 
     /// What was found out, after an answer; none if the request was taken as it was.
     pub(super) fn found(&self) -> Option<Found> {
-        let generic = [Rung::Generic, Rung::Object].map(|form| Shape { form, ..self.shape });
+        let general = [Rung::Generic, Rung::Object].map(|form| Shape { form, ..self.shape });
         (self.shape != self.start).then(|| Found {
             shape: self.shape,
             refused: self.start.form,
             proof: self.proof,
-            is_form_refused: self.shape.form == Rung::None && generic.iter().any(|shape| self.refused.contains(shape)),
+            is_form_refused: self.shape.form == Rung::None && general.iter().all(|shape| self.refused.contains(shape)),
         })
     }
 
@@ -203,6 +203,10 @@ impl Climb {
         let words = body.to_ascii_lowercase();
         let hinted = HINTS.iter().find(|(_, all)| all.iter().any(|word| names(&words, word))).map(|(part, _)| *part);
         let hinted = hinted.filter(|part| parts.contains(part));
+        // The tool by which a reply is given has a form, which is tried before the tools.
+        let form = (hinted == Some(Part::Tools)).then_some(Part::Form).filter(|part| !self.done.contains(part));
+        let order = form.into_iter().chain(hinted).chain(parts.iter().copied());
+        let hinted = form.or(hinted);
         if status == 500 {
             self.proof = Proof::Fault;
         }
@@ -228,7 +232,7 @@ impl Climb {
                 self.done.push(part);
             }
         }
-        for part in hinted.into_iter().chain(parts.iter().copied()) {
+        for part in order {
             if self.done.contains(&part) {
                 continue;
             }
@@ -292,7 +296,11 @@ impl Climb {
             }
             Part::Seed if !shape.no_seed => Shape { no_seed: true, ..shape },
             Part::System if !shape.folded => Shape { folded: true, ..shape },
-            Part::Tools if self.has_tools && !shape.no_tools => Shape { no_tools: true, ..shape },
+            Part::Tools if self.has_tools && !shape.no_tools => {
+                // Only a refusal of the tools alone says something of them.
+                let formless = Shape { form: Rung::None, ..shape };
+                if self.refused.contains(&formless) { Shape { no_tools: true, ..formless } } else { formless }
+            }
             Part::Seed | Part::System | Part::Tools => return None,
             Part::Stream => Shape {
                 stream: match shape.stream {
@@ -355,7 +363,7 @@ mod tests {
             Shape { no_seed: true, ..bare },
             Shape { folded: true, ..bare },
             Shape { stream: Stream::WithUsage, ..bare },
-            Shape { no_tools: true, ..bare },
+            Shape { no_tools: true, form: Rung::None, ..bare },
         ] {
             let (found, asked) = climb_with(true, |shape| (shape != sought).then_some((400, "")));
             assert_eq!(found.map(|found| (found.shape, found.proof)), Some((sought, Proof::Refusal)));
@@ -384,6 +392,18 @@ mod tests {
         // A word inside another is none.
         let upstream = |shape: Shape| (shape.form == Rung::Derived).then_some((400, "upstream refused it"));
         assert_eq!(shape(climb(upstream)), (Some(Shape { form: Rung::Strict, ..Shape::default() }), 2));
+    }
+
+    #[test]
+    fn tools_are_left_out_after_the_form_of_the_tool_that_replies() {
+        for words in ["invalid tool", "bad request", "tools are not supported"] {
+            let (found, asked) = climb_with(true, |shape| (!shape.no_tools).then_some((400, words)));
+            assert!(found.expect("taken").shape.no_tools, "{words}");
+            assert!(asked <= if words.contains("tool") { 8 } else { TRIES_MAX }, "{asked}");
+            // Whose form is refused in the same words takes tools.
+            let (found, _) = climb_with(true, |shape| (shape.form < Rung::Generic).then_some((400, words)));
+            assert_eq!(found.map(|found| found.shape), Some(Shape { form: Rung::Generic, ..Shape::default() }));
+        }
     }
 
     #[test]

@@ -234,7 +234,7 @@ impl Chat {
             }
             let (climbs, is_refusal) = match &failure {
                 HttpFailure::Status { status, body, .. } => {
-                    (climb.next(*status, body), *status < 500 && *status != 429)
+                    (climb.next(*status, body), deferral_of(&failure).is_none())
                 }
                 _ => (false, false),
             };
@@ -338,7 +338,7 @@ impl Chat {
                 rung => {
                     match rung {
                         Rung::Plain => schema::plain(schema.value.to_mut()),
-                        Rung::Strict => schema::close(schema.value.to_mut()),
+                        Rung::Strict => schema::close(schema.value.to_mut(), task.takes_null()),
                         _ => {}
                     }
                     request.has_form = request.hold_to(schema, offered, rung == Rung::Strict);

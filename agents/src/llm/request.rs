@@ -92,6 +92,16 @@ impl<'a> Task<'a> {
         }
     }
 
+    /// Whether members of the reply may be null that may be missing: the kernel reads its envelope so.
+    pub(super) fn takes_null(self) -> bool {
+        match self {
+            Self::Call(Attempt { call, .. }) => {
+                call.shown.seat().interface == Interface::Patch && call.seat().format.is_none()
+            }
+            Self::Asked(_) => false,
+        }
+    }
+
     /// Whether its board waits for the provider.
     pub(super) const fn is_deferred(self) -> bool {
         matches!(self, Self::Call(attempt) if attempt.call.permit.is_some())
