@@ -152,8 +152,12 @@ pub(super) fn says_no_tools(body: &str) -> bool {
         "requires --",
     ];
     // Of a part of one tool it is said that it is not supported as well.
-    const PARTS: [&str; 10] = [
+    const PARTS: [&str; 14] = [
         "schema",
+        "name",
+        "description",
+        "choice",
+        "type",
         "parameter",
         "keyword",
         "tool_call_id",
@@ -302,6 +306,7 @@ mod tests {
                 false,
             ),
             (r#"{"error": {"message": "tool_call_id call_1 is not supported"}}"#, false),
+            (r#"{"error": {"message": "The name of tool `a.b` is not allowed"}}"#, false),
             (
                 r#"{"error": {"message": "Invalid schema for function 'answer': 'anyOf' is not supported in a tool schema"}}"#,
                 false,

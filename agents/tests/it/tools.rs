@@ -339,6 +339,25 @@ async fn a_form_that_is_refused_as_a_tool_is_loosened_and_then_left_out() {
 }
 
 #[tokio::test]
+async fn a_tool_for_replies_that_is_refused_takes_no_form_from_other_turns() {
+    let refusal = || Act::Say(400, "", r#"{"error": "invalid schema for function answer"}"#.to_owned());
+    let acts = std::iter::repeat_with(refusal).take(4).chain([Act::answer("[]", 1, 1)]).collect();
+    let endpoint = Endpoint::new(acts);
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), None).expect("a client");
+    let other = call("other", seat(json!({"agent": "llm", "writes": [{"path": "/a"}]})), "What is shown.", 1);
+    chat.work(&working(9), &mut Bench::default()).await.expect("a reply");
+    let before = endpoint.bodies().len();
+    chat.work(&working(9), &mut Bench::default()).await.expect("a reply");
+    // The same seat without tools, and another one.
+    chat.work(&working(1), &mut Bench::default()).await.expect("a reply");
+    chat.call(&other).await.expect("a reply");
+    let sent = endpoint.bodies().split_off(before);
+    let forms: Vec<bool> = sent.iter().map(|body| body["response_format"]["type"] == "json_schema").collect();
+    let tools: Vec<usize> = sent.iter().map(|body| body["tools"].as_array().map_or(0, Vec::len)).collect();
+    assert_eq!((forms, tools), (vec![false, true, true], vec![3, 0, 0]), "nothing is refused again");
+}
+
+#[tokio::test]
 async fn what_tools_gave_gives_way_when_the_context_is_full() {
     let mut bench = Bench::default();
     let long = json!({"text": "x".repeat(5000)}).to_string();
