@@ -2,12 +2,13 @@
 //!
 //! Pure. A request has a [`Shape`]; each [`Part`] of it can be sent in plainer ways. After a refusal one part is made
 //! plainer, step by step, until the error changes or the part has no step left; then it is put back, and the next part is
-//! tried. At last all parts are plain at once. The words of a refusal only say which part is tried first.
+//! tried. At last all parts are plain at once, and then without tools. The words of a refusal only decide which part is
+//! tried first.
 
-use super::reasons;
+use super::reasons::{self, is_key_refused, names};
 
 /// Requests of one climb.
-const TRIES_MAX: u32 = 24;
+const TRIES_MAX: usize = 24;
 
 /// How a request is sent, from the richest to the plainest. The order of forms is the order of the enum.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -15,7 +16,9 @@ pub(super) enum Rung {
     /// The form that the seat's contract gives.
     #[default]
     Derived,
-    /// The same without the keywords that many engines refuse.
+    /// The same with every object closed and every member required, sent as strict.
+    Strict,
+    /// The form of the contract without the keywords that many engines refuse.
     Plain,
     /// Any patch of the operations that are granted.
     Generic,
@@ -60,10 +63,41 @@ pub(super) struct Shape {
     /// The most tokens of a reply that the server has named.
     pub(super) cap: Option<u32>,
     pub(super) temperature: Temperature,
-    pub(super) no_seed: bool,
+    pub(super) left_out: LeftOut,
     /// Whether the system's message is a part of the user's.
     pub(super) folded: bool,
     pub(super) stream: Stream,
+    /// Whether the tools are left out.
+    pub(super) no_tools: bool,
+}
+
+impl Shape {
+    fn without(self, left_out: LeftOut) -> Self {
+        Self { left_out: self.left_out.or(left_out), ..self }
+    }
+}
+
+/// Optional members that are left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct LeftOut {
+    pub(super) seed: bool,
+    pub(super) top_p: bool,
+    pub(super) stop: bool,
+    pub(super) effort: bool,
+}
+
+impl LeftOut {
+    const ALL: Self = Self { seed: true, top_p: true, stop: true, effort: true };
+
+    /// Leaves out what either leaves out.
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self {
+            seed: self.seed || other.seed,
+            top_p: self.top_p || other.top_p,
+            stop: self.stop || other.stop,
+            effort: self.effort || other.effort,
+        }
+    }
 }
 
 /// A part of a request that can be sent in another way.
@@ -73,15 +107,30 @@ enum Part {
     Limit,
     Temperature,
     Seed,
+    TopP,
+    Stop,
+    Effort,
     System,
     Stream,
+    Tools,
 }
 
 /// Parts in the order in which they are tried.
-const PARTS: [Part; 6] = [Part::Form, Part::Limit, Part::Temperature, Part::Seed, Part::System, Part::Stream];
+const PARTS: [Part; 10] = [
+    Part::Form,
+    Part::Limit,
+    Part::Temperature,
+    Part::Seed,
+    Part::TopP,
+    Part::Stop,
+    Part::Effort,
+    Part::System,
+    Part::Stream,
+    Part::Tools,
+];
 
 /// Words of refusals that name a part; the first that fits is tried first.
-const HINTS: [(Part, &[&str]); 6] = [
+const HINTS: [(Part, &[&str]); 10] = [
     (Part::Limit, &["max_completion_tokens", "max_tokens", "max tokens", "completion tokens"]),
     (
         Part::Form,
@@ -98,34 +147,72 @@ const HINTS: [(Part, &[&str]); 6] = [
     ),
     (Part::Temperature, &["temperature"]),
     (Part::Seed, &["seed"]),
-    (Part::System, &["system role", "system message", "role 'system'", "developer instruction"]),
-    (Part::Stream, &["stream"]),
+    (Part::TopP, &["top_p"]),
+    (Part::Stop, &["stop", "stop_sequences"]),
+    (Part::Effort, &["reasoning_effort", "reasoning", "effort"]),
+    (
+        Part::System,
+        &["system role", "system message", "role 'system'", "developer instruction", "roles must alternate"],
+    ),
+    (Part::Stream, &["stream", "streaming"]),
+    (Part::Tools, &["tool", "tool_choice", "function calling"]),
 ];
+
+/// Words of refusals that are most often of what is asked, not of how. The plainest request is tried at once.
+const EXPLAINED: [&str; 6] =
+    ["context_length", "context length", "context size", "context window", "moderation", "content policy"];
+
+/// What a climb has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    /// The shape that was answered.
+    pub(super) shape: Shape,
+    /// The form that was refused first.
+    pub(super) refused: Rung,
+    /// How sure it is that the shape, and nothing that passed, was the cause.
+    pub(super) proof: Proof,
+    /// Whether a form of any patch was refused, and the same request without a form was answered.
+    pub(super) is_form_refused: bool,
+}
+
+/// How sure a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Proof {
+    /// The server refused the request itself.
+    Refusal,
+    /// The server failed, which may have passed.
+    Fault,
+    /// The refusal was of what was asked, so another prompt may be taken as it is.
+    Prompt,
+}
 
 /// The search for a request that a server takes.
 pub(super) struct Climb {
     shape: Shape,
     start: Shape,
+    has_tools: bool,
+    /// Shapes that were refused.
+    refused: Vec<Shape>,
     /// The part that is being changed, and the shape before it was.
     active: Option<(Part, Shape)>,
     done: Vec<Part>,
     last: Option<String>,
     is_bare: bool,
-    is_certain: bool,
-    tries: u32,
+    proof: Proof,
 }
 
 impl Climb {
-    pub(super) const fn new(shape: Shape) -> Self {
+    pub(super) const fn new(shape: Shape, has_tools: bool) -> Self {
         Self {
             shape,
             start: shape,
+            has_tools,
+            refused: Vec::new(),
             active: None,
             done: Vec::new(),
             last: None,
             is_bare: false,
-            is_certain: true,
-            tries: 0,
+            proof: Proof::Refusal,
         }
     }
 
@@ -133,115 +220,146 @@ impl Climb {
         self.shape
     }
 
-    /// What was found out, after an answer; none if the request was taken as it was, or a fault may have passed.
-    pub(super) fn found(&self) -> Option<Shape> {
-        (self.shape != self.start && self.is_certain).then_some(self.shape)
+    /// What was found out, after an answer; none if the request was taken as it was.
+    pub(super) fn found(&self) -> Option<Found> {
+        let general = [Rung::Generic, Rung::Object].map(|form| Shape { form, ..self.shape });
+        (self.shape != self.start).then(|| Found {
+            shape: self.shape,
+            refused: self.start.form,
+            proof: self.proof,
+            is_form_refused: self.shape.form == Rung::None && general.iter().all(|shape| self.refused.contains(shape)),
+        })
     }
 
     /// Chooses the next shape after a refusal; false: there is none.
     pub(super) fn next(&mut self, status: u16, body: &str) -> bool {
-        let words = body.to_ascii_lowercase();
-        let hinted = HINTS.iter().find(|(_, all)| all.iter().any(|word| words.contains(word))).map(|(part, _)| *part);
-        let parts = match status {
-            400 | 415 | 422 => &PARTS[..],
-            // The model may not be served in this form, and the fault may be in making the form.
-            404 | 500 => &PARTS[..1],
+        let parts: &[Part] = match status {
+            400 | 415 | 422 => &PARTS,
+            // The model may not be served in this form.
+            404 | 501 => &[Part::Form, Part::Tools],
+            // The fault may be in making the form.
+            500 => &[Part::Form],
             _ => return false,
         };
-        if self.tries >= TRIES_MAX || is_explained(&words) {
+        if self.refused.len() >= TRIES_MAX || is_key_refused(status, body) {
             return false;
         }
-        self.tries += 1;
-        if status == 500 && hinted.is_none() {
-            self.is_certain = false;
+        self.refused.push(self.shape);
+        let words = body.to_ascii_lowercase();
+        let hinted = HINTS.iter().find(|(_, all)| all.iter().any(|word| names(&words, word))).map(|(part, _)| *part);
+        let hinted = hinted.filter(|part| parts.contains(part));
+        // The tool by which a reply is given has a form, which is tried before the tools.
+        let form = (hinted == Some(Part::Tools)).then_some(Part::Form).filter(|part| !self.done.contains(part));
+        let order = form.into_iter().chain(hinted).chain(parts.iter().copied());
+        let hinted = form.or(hinted);
+        if status == 500 {
+            self.proof = Proof::Fault;
         }
         let error = format!("{status} {}", reasons::said(body));
         let is_same = self.last.as_ref() == Some(&error);
         self.last = Some(error);
-        if let Some((part, before)) = self.active {
+        let is_full = parts.len() == PARTS.len();
+        if is_full && !self.is_bare && EXPLAINED.iter().any(|explained| words.contains(explained)) {
+            self.proof = Proof::Prompt;
+            self.active = None;
+            self.bare();
+            return true;
+        }
+        if let Some((part, before)) = self.active.take() {
             let moves_on = !is_same && hinted != Some(part);
-            if !moves_on && let Some(shape) = step(self.shape, part, &words) {
+            if !moves_on && let Some(shape) = self.step(part, &words) {
                 self.shape = shape;
+                self.active = Some((part, before));
                 return true;
             }
-            self.active = None;
             if !moves_on {
                 self.shape = before;
                 self.done.push(part);
             }
         }
-        let order = hinted.into_iter().filter(|part| parts.contains(part)).chain(parts.iter().copied());
-        for part in order.filter(|part| !self.done.contains(part)) {
-            if let Some(shape) = step(self.shape, part, &words) {
+        for part in order {
+            if self.done.contains(&part) {
+                continue;
+            }
+            if let Some(shape) = self.step(part, &words) {
                 self.active = Some((part, self.shape));
                 self.shape = shape;
                 return true;
             }
         }
-        if self.is_bare || parts.len() == 1 {
-            return false;
+        if is_full && !self.is_bare {
+            self.bare();
+            return true;
         }
+        let is_last = is_full && self.has_tools && !self.shape.no_tools;
+        self.shape.no_tools |= is_last;
+        is_last
+    }
+
+    /// Makes every part plain.
+    fn bare(&mut self) {
         self.is_bare = true;
         self.shape = Shape {
             form: Rung::None,
             limit: Limit::None,
             cap: None,
             temperature: Temperature::None,
-            no_seed: true,
+            left_out: LeftOut::ALL,
             folded: true,
-            stream: self.shape.stream,
+            ..self.shape
         };
-        true
     }
-}
 
-/// Whether a refusal is of what is asked, not of how: no other way of sending it helps.
-fn is_explained(words: &str) -> bool {
-    ["context_length", "context length", "context size", "context window", "moderation", "content policy"]
-        .iter()
-        .any(|explained| words.contains(explained))
-}
-
-/// The next plainer way to send a part.
-fn step(shape: Shape, part: Part, words: &str) -> Option<Shape> {
-    Some(match part {
-        Part::Form => Shape {
-            form: match shape.form {
-                Rung::Derived => Rung::Plain,
-                Rung::Plain => Rung::Generic,
-                Rung::Generic => Rung::Object,
-                Rung::Object => Rung::None,
-                Rung::None => return None,
+    /// The next plainer way to send a part.
+    fn step(&self, part: Part, words: &str) -> Option<Shape> {
+        let shape = self.shape;
+        Some(match part {
+            Part::Form => Shape {
+                form: match shape.form {
+                    Rung::Derived => Rung::Strict,
+                    Rung::Strict => Rung::Plain,
+                    Rung::Plain => Rung::Generic,
+                    Rung::Generic => Rung::Object,
+                    Rung::Object => Rung::None,
+                    Rung::None => return None,
+                },
+                ..shape
             },
-            ..shape
-        },
-        Part::Limit => match (shape.limit, shape.cap.is_none().then(|| named_limit(words)).flatten()) {
-            (Limit::MaxTokens | Limit::MaxCompletionTokens, Some(cap)) => Shape { cap: Some(cap), ..shape },
-            (Limit::MaxTokens, None) => Shape { limit: Limit::MaxCompletionTokens, ..shape },
-            (Limit::MaxCompletionTokens, None) => Shape { limit: Limit::None, ..shape },
-            (Limit::None, _) => return None,
-        },
-        Part::Temperature => {
-            let is_positive = ["positive", "greater than", "> 0"].iter().any(|word| words.contains(word));
-            let temperature = match shape.temperature {
-                Temperature::Given if is_positive => Temperature::Positive,
-                Temperature::Given | Temperature::Positive => Temperature::None,
-                Temperature::None => return None,
-            };
-            Shape { temperature, ..shape }
-        }
-        Part::Seed if !shape.no_seed => Shape { no_seed: true, ..shape },
-        Part::System if !shape.folded => Shape { folded: true, ..shape },
-        Part::Seed | Part::System => return None,
-        Part::Stream => Shape {
-            stream: match shape.stream {
-                Stream::Off => Stream::WithUsage,
-                Stream::WithUsage => Stream::On,
-                Stream::On => return None,
+            Part::Limit => match (shape.limit, shape.cap.is_none().then(|| named_limit(words)).flatten()) {
+                (Limit::MaxTokens | Limit::MaxCompletionTokens, Some(cap)) => Shape { cap: Some(cap), ..shape },
+                (Limit::MaxTokens, None) => Shape { limit: Limit::MaxCompletionTokens, ..shape },
+                (Limit::MaxCompletionTokens, None) => Shape { limit: Limit::None, ..shape },
+                (Limit::None, _) => return None,
             },
-            ..shape
-        },
-    })
+            Part::Temperature => {
+                let mut ways = [Temperature::None, Temperature::Positive];
+                if ["positive", "greater than", "> 0"].iter().any(|word| words.contains(word)) {
+                    ways.reverse();
+                }
+                let ways = ways.map(|temperature| Shape { temperature, ..shape });
+                return ways.into_iter().find(|way| !self.refused.contains(way));
+            }
+            Part::Seed if !shape.left_out.seed => shape.without(LeftOut { seed: true, ..LeftOut::default() }),
+            Part::TopP if !shape.left_out.top_p => shape.without(LeftOut { top_p: true, ..LeftOut::default() }),
+            Part::Stop if !shape.left_out.stop => shape.without(LeftOut { stop: true, ..LeftOut::default() }),
+            Part::Effort if !shape.left_out.effort => shape.without(LeftOut { effort: true, ..LeftOut::default() }),
+            Part::System if !shape.folded => Shape { folded: true, ..shape },
+            Part::Tools if self.has_tools && !shape.no_tools => {
+                // Only a refusal of the tools alone says something of them.
+                let formless = Shape { form: Rung::None, ..shape };
+                if self.refused.contains(&formless) { Shape { no_tools: true, ..formless } } else { formless }
+            }
+            Part::Seed | Part::TopP | Part::Stop | Part::Effort | Part::System | Part::Tools => return None,
+            Part::Stream => Shape {
+                stream: match shape.stream {
+                    Stream::Off => Stream::WithUsage,
+                    Stream::WithUsage => Stream::On,
+                    Stream::On => return None,
+                },
+                ..shape
+            },
+        })
+    }
 }
 
 /// The most tokens of a reply that a refusal names.
@@ -257,9 +375,13 @@ fn named_limit(words: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Climbs against a server that says `refuse(shape)`; the shape that it takes, and how often it was asked.
-    fn climb(refuse: impl Fn(Shape) -> Option<(u16, &'static str)>) -> (Option<Shape>, u32) {
-        let mut climb = Climb::new(Shape::default());
+    /// Climbs against a server that says `refuse(shape)`; what was found, and how often it was asked.
+    fn climb(refuse: impl Fn(Shape) -> Option<(u16, &'static str)>) -> (Option<Found>, usize) {
+        climb_with(false, refuse)
+    }
+
+    fn climb_with(has_tools: bool, refuse: impl Fn(Shape) -> Option<(u16, &'static str)>) -> (Option<Found>, usize) {
+        let mut climb = Climb::new(Shape::default(), has_tools);
         for asked in 1.. {
             match refuse(climb.shape()) {
                 None => return (climb.found(), asked),
@@ -270,51 +392,98 @@ mod tests {
         unreachable!("a climb is bounded")
     }
 
+    fn shape(found: (Option<Found>, usize)) -> (Option<Shape>, usize) {
+        (found.0.map(|found| found.shape), found.1)
+    }
+
     #[test]
     fn a_server_that_says_nothing_is_understood_by_trying() {
         let bare = Shape::default();
-        for found in [
+        for sought in [
+            Shape { form: Rung::Strict, ..bare },
             Shape { form: Rung::Plain, ..bare },
             Shape { form: Rung::Object, ..bare },
             Shape { form: Rung::None, ..bare },
             Shape { limit: Limit::MaxCompletionTokens, ..bare },
             Shape { limit: Limit::None, ..bare },
+            Shape { temperature: Temperature::Positive, ..bare },
             Shape { temperature: Temperature::None, ..bare },
-            Shape { no_seed: true, ..bare },
+            bare.without(LeftOut { seed: true, ..LeftOut::default() }),
             Shape { folded: true, ..bare },
             Shape { stream: Stream::WithUsage, ..bare },
+            Shape { no_tools: true, form: Rung::None, ..bare },
         ] {
-            let (shape, asked) = climb(|shape| (shape != found).then_some((400, "")));
-            assert_eq!(shape, Some(found));
+            let (found, asked) = climb_with(true, |shape| (shape != sought).then_some((400, "")));
+            assert_eq!(found.map(|found| (found.shape, found.proof)), Some((sought, Proof::Refusal)));
             assert!(asked <= TRIES_MAX, "{asked}");
         }
-        let (shape, _) = climb(|shape| (shape.form != Rung::None || !shape.folded).then_some((400, "no")));
-        assert!(shape.is_some_and(|shape| shape.folded && shape.form == Rung::None), "two parts without a word");
+        let (found, _) = climb(|shape| (shape.form != Rung::None || !shape.folded).then_some((400, "no")));
+        let found = found.expect("two parts without a word");
+        assert!(found.shape.folded && found.shape.form == Rung::None);
+        assert!(!found.is_form_refused, "nothing is known of a form in a request that is plain otherwise");
     }
 
     #[test]
-    fn the_words_of_a_refusal_say_what_is_tried_first() {
+    fn the_words_of_a_refusal_decide_what_is_tried_first() {
         let gpt = |shape: Shape| match shape {
             Shape { limit: Limit::MaxTokens, .. } => Some((400, "Use 'max_completion_tokens' instead of max_tokens")),
             Shape { temperature: Temperature::Given | Temperature::Positive, .. } => Some((400, "temperature is 1")),
             _ => None,
         };
         let found = Shape { limit: Limit::MaxCompletionTokens, temperature: Temperature::None, ..Shape::default() };
-        assert_eq!(climb(gpt), (Some(found), 3));
+        assert_eq!(shape(climb(gpt)), (Some(found), 3));
         let positive = |shape: Shape| (shape.temperature == Temperature::Given).then_some((422, "temperature > 0"));
-        assert_eq!(climb(positive).0.map(|shape| shape.temperature), Some(Temperature::Positive));
+        let found = Shape { temperature: Temperature::Positive, ..Shape::default() };
+        assert_eq!(shape(climb(positive)), (Some(found), 2));
         let lower = |shape: Shape| (shape.cap != Some(512)).then_some((400, "max_tokens: at most 512, not 1024"));
-        assert_eq!(climb(lower), (Some(Shape { cap: Some(512), ..Shape::default() }), 2));
+        assert_eq!(shape(climb(lower)), (Some(Shape { cap: Some(512), ..Shape::default() }), 2));
+        // A word inside another is none.
+        let upstream = |shape: Shape| (shape.form == Rung::Derived).then_some((400, "upstream refused it"));
+        assert_eq!(shape(climb(upstream)), (Some(Shape { form: Rung::Strict, ..Shape::default() }), 2));
     }
 
     #[test]
-    fn a_climb_ends_and_what_may_have_passed_is_not_remembered() {
-        assert!(climb(|_| Some((400, "no"))).1 <= TRIES_MAX + 1);
+    fn tools_are_left_out_after_the_form_of_the_tool_that_replies() {
+        for words in ["invalid tool", "bad request", "tools are not supported"] {
+            let (found, asked) = climb_with(true, |shape| (!shape.no_tools).then_some((400, words)));
+            assert!(found.expect("taken").shape.no_tools, "{words}");
+            assert!(asked <= if words.contains("tool") { 8 } else { TRIES_MAX }, "{asked}");
+            // Whose form is refused in the same words takes tools.
+            let (found, _) = climb_with(true, |shape| (shape.form < Rung::Generic).then_some((400, words)));
+            assert_eq!(found.map(|found| found.shape), Some(Shape { form: Rung::Generic, ..Shape::default() }));
+        }
+    }
+
+    #[test]
+    fn words_that_explain_a_refusal_do_not_end_the_search() {
+        for words in ["our content policy: temperature must be 1", "see the page of the context window"] {
+            let picky = |shape: Shape| (shape.temperature != Temperature::None).then_some((400, words));
+            let (found, asked) = climb(picky);
+            assert_eq!((found.expect("taken").proof, asked), (Proof::Prompt, 2));
+            let streamed = |shape: Shape| (shape.stream == Stream::Off).then_some((400, words));
+            assert!(climb(streamed).0.is_some(), "{words}");
+        }
+        assert_eq!(climb(|_| Some((400, "maximum context length is 4096"))), (None, 5));
+    }
+
+    #[test]
+    fn a_climb_ends_and_a_fault_proves_nothing() {
+        assert!(climb(|_| Some((400, "no"))).1 <= TRIES_MAX);
+        assert!(climb_with(true, |_| Some((400, "no"))).1 <= TRIES_MAX);
         assert_eq!(climb(|_| Some((429, "slow"))), (None, 1));
-        assert_eq!(climb(|_| Some((400, "maximum context length is 4096"))), (None, 1));
-        assert_eq!(climb(|_| Some((500, "oops"))), (None, 5));
-        assert_eq!(climb(|shape| (shape.form == Rung::Derived).then_some((500, "oops"))), (None, 2));
-        let grammar = |shape: Shape| (shape.form == Rung::Derived).then_some((500, "bad grammar"));
-        assert_eq!(climb(grammar), (Some(Shape { form: Rung::Plain, ..Shape::default() }), 2));
+        assert_eq!(climb(|_| Some((400, "API key not valid. Please pass a valid API key."))), (None, 1));
+        assert_eq!(climb_with(true, |_| Some((500, "oops"))), (None, 6));
+        for words in ["oops", "bad grammar"] {
+            let (found, asked) = climb(|shape| (shape.form == Rung::Derived).then_some((500, words)));
+            assert_eq!((found.map(|found| found.proof), asked), (Some(Proof::Fault), 2));
+        }
+    }
+
+    #[test]
+    fn a_server_without_forms_is_one_that_refused_the_general_one_too() {
+        let none = |shape: Shape| (shape.form != Rung::None).then_some((400, "response_format"));
+        assert!(climb(none).0.expect("taken").is_form_refused);
+        let plain = |shape: Shape| (shape.form < Rung::Plain).then_some((400, "response_format"));
+        assert!(!climb(plain).0.expect("taken").is_form_refused);
     }
 }

@@ -6,7 +6,7 @@
 //! call's time does, else the attempt ends at once. Does not decide about further attempts: the kernel does.
 //!
 //! A request that a server refuses is sent in plainer ways (`ladder`). What was found is remembered as long as the
-//! process lives: a form up to the generic one for its seat, as those of others may be simpler; all else for the model.
+//! process lives (`known`).
 //!
 //! A model that has tools is asked more than once in an attempt ([`Chat::work`]).
 //!
@@ -15,15 +15,18 @@
 //! * `unwrap`: what stands around the JSON text of a reply.
 //! * `envelope`: bodies of answers, as servers encode them.
 //! * `ladder`: what to send instead of a refused request.
+//! * `known`: what was found out of a server.
+//! * `refusals`: what a failed exchange is called, and whether it may be repeated.
 //! * `stream`: answers that come as events.
 //! * `reasons`: why a provider did not answer.
+//! * `trouble`: what the next attempt says of a reply that could not be judged.
 //! * `waits`: how long it asks to wait.
 //! * [`embeddings`]: texts as directions, from another endpoint.
 //! * [`probe`]: whether a server is there.
 //! * [`transport`]: requests, TLS, time limits.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
@@ -31,7 +34,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
-use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
@@ -41,13 +43,17 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
+use self::known::{Known, Place, SeatKey};
 use self::ladder::{Climb, Limit, Rung, Shape, Stream, Temperature};
+use self::refusals::{code_of, deferral_of, is_passing};
 use self::reply::{Completion, End};
-use self::request::{Message, Request, StreamOptions, Task, Tool};
+use self::request::{Attempt, Message, Request, StreamOptions, Task, Tool};
 use self::schema::Level;
 use self::transport::HttpFailure;
+use self::trouble::{Trouble, Troubles, troubles};
 use self::work::estimated;
-use crate::config::{Api, Model, Streaming, Structured};
+use crate::config::{Api, Model, Streaming};
+use crate::ordered::Ordered;
 use crate::tools::Definition;
 use crate::{failure, one_line, telemetry};
 
@@ -56,15 +62,18 @@ mod api;
 pub mod embeddings;
 mod envelope;
 mod keys;
+mod known;
 mod ladder;
 pub mod probe;
 mod reasons;
+mod refusals;
 pub mod reply;
 mod request;
 pub mod schema;
 mod spoken;
 mod stream;
 pub mod transport;
+mod trouble;
 mod unwrap;
 mod waits;
 mod work;
@@ -84,8 +93,8 @@ const MESSAGE_MAX: usize = 300;
 /// Characters of a refused reply that its failure shows.
 const REFUSED_MAX: usize = 200;
 
-/// Seats whose forms are remembered; of more, what is found counts for the model.
-const SEATS_MAX: usize = 256;
+/// The effort of reasoning after a reply that reasoning left no room for.
+const LESS: &str = "low";
 
 /// The temperature where it must be positive and 0 is meant.
 const POSITIVE: f64 = 0.01;
@@ -96,18 +105,8 @@ pub struct Chat {
     endpoint: transport::Endpoint,
     model: Model,
     known: Mutex<Known>,
+    troubles: Mutex<Troubles>,
 }
-
-/// What was found out of the server.
-#[derive(Default)]
-struct Known {
-    shape: Shape,
-    /// Forms of seats.
-    forms: BTreeMap<SeatKey, Rung>,
-}
-
-/// A seat: the name of its blueprint, and its own. Who asks without a board has no blueprint, and an empty name for it.
-type SeatKey = (String, String);
 
 /// A prompt to complete that is no worker's.
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +141,7 @@ impl Chat {
     pub fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let endpoint = transport::Endpoint::new(model, variables)?;
         let http = transport::client(&model.url)?;
-        Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default() })
+        Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default(), troubles: Mutex::new(troubles()) })
     }
 
     /// Completes a prompt, with the repetitions and the forgiveness of a worker's call.
@@ -167,6 +166,7 @@ impl Chat {
 
     async fn in_time(&self, task: Task<'_>) -> Answer {
         let deadline = Instant::now() + task.timeout();
+        pause(task, deadline).await;
         let Said { completion, .. } = self.ask(task, &task.messages(), &[], deadline).await?;
         Ok(Reply { text: completion.text, usage: completion.usage, written: None })
     }
@@ -195,13 +195,14 @@ impl Chat {
         deadline: Instant,
     ) -> Result<Said, Failure> {
         let key = task.key();
-        let mut climb = Climb::new(self.known().shape(&key, self.model.structured));
+        let place = if offered.is_empty() { Place::Format } else { Place::Tool };
+        let mut climb = Climb::new(self.known().shape(&key, place, self.model.structured), !offered.is_empty());
         let mut refused: Option<HttpFailure> = None;
         let mut sent = BTreeSet::new();
         loop {
-            let request = self.request(task, messages, offered, climb.shape());
-            let body =
-                serde_json::to_vec(&request).map_err(|error| self.name(task, &HttpFailure::Form(error.to_string())))?;
+            let has_tools = !offered.is_empty() && !climb.shape().no_tools;
+            let request = self.request(task, messages, if has_tools { offered } else { &[] }, climb.shape());
+            let body = self.body(&request).map_err(|error| self.name(task, &HttpFailure::Form(error.to_string())))?;
             // A step may change nothing.
             if !sent.insert(sha256(&body))
                 && let Some(failure) = &refused
@@ -211,36 +212,93 @@ impl Chat {
                     failure => return Err(self.name(task, failure)),
                 }
             }
-            match self.insist(task, &request, body, deadline).await {
-                Err(failure) if refuses_tools(&failure, &request) => {
-                    let said = self.masked(&failure.to_string());
-                    let message = format!("the server takes no tools, which the seat's files need: {said}");
-                    return Err(crate::failure(FailureCode::Refused, message));
-                }
-                Err(failure) => match &failure {
-                    HttpFailure::Status { status, body, .. }
-                        if may_climb(task, *status) && climb.next(*status, body) =>
-                    {
-                        refused = Some(failure);
-                    }
-                    failure => return Err(self.name(task, failure)),
-                },
-                Ok(answer) => {
-                    if let Some(found) = climb.found() {
-                        self.known().remember(&key, found);
-                        tracing::info!(model = %self.model.model, ?found, "the server refused a request as it was");
-                    }
+            let failure = match self.insist(task, &request, body, deadline, refused.is_none()).await {
+                Ok(answer) if has_tools || offered.is_empty() => {
+                    self.learn(&key, place, &climb);
                     telemetry::responded(&Span::current(), &answer);
-                    let completion = self.read(task, messages, &answer, !offered.is_empty())?;
+                    let completion = self.read(task, messages, &answer, has_tools)?;
                     return Ok(Said { completion, takes_answers: request.takes_answers() });
                 }
+                // What it refused was the tools.
+                Ok(answer) => {
+                    let usage = self.read(task, messages, &answer, false).map_or_else(|f| f.usage, |said| said.usage);
+                    let why = refused.as_ref().map(ToString::to_string).unwrap_or_default();
+                    return Err(Failure { usage, ..self.no_tools(&why) });
+                }
+                Err(failure) => failure,
+            };
+            if matches!(failure, HttpFailure::NoAnswer { came: false }) && self.model.stream == Streaming::Auto {
+                self.known().prefer_streams();
+            }
+            if has_tools && refusals::is_of_tools(&failure) {
+                return Err(self.no_tools(&failure.to_string()));
+            }
+            let (climbs, is_refusal) = match &failure {
+                HttpFailure::Status { status, body, .. } => {
+                    (climb.next(*status, body), deferral_of(&failure).is_none())
+                }
+                _ => (false, false),
+            };
+            // What a request without tools is refused for is no reason for the one with them.
+            if has_tools || offered.is_empty() || !is_refusal {
+                refused = Some(failure);
+            }
+            if let (false, Some(failure)) = (climbs, &refused) {
+                return Err(self.name(task, failure));
             }
         }
+    }
+
+    /// Keeps what a climb has found.
+    fn learn(&self, seat: &SeatKey, place: Place, climb: &Climb) {
+        match climb.found() {
+            Some(found) => {
+                self.known().remember(seat, place, found);
+                tracing::info!(model = %self.model.model, ?found, "the server refused a request as it was");
+            }
+            None => self.known().clear(seat, place),
+        }
+    }
+
+    /// Says that a server takes no tools.
+    fn no_tools(&self, why: &str) -> Failure {
+        let why = self.masked(why);
+        failure(FailureCode::Refused, format!("the server takes no tools, which the seat's files need: {why}"))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         // It is whole whatever thread ended while it held it.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn troubles(&self) -> MutexGuard<'_, Troubles> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call, as the attempts before it let it be made.
+    fn attempt<'a>(&self, call: &'a Call) -> Task<'a> {
+        let trouble = self.troubles().get(&(call.board.clone(), call.invocation)).copied();
+        let tokens = call.seat().limits.reply_tokens;
+        let reply_tokens = trouble.map_or(tokens, |trouble| trouble.room(tokens, &self.model));
+        Task::Call(Attempt { call, trouble, reply_tokens })
+    }
+
+    /// Keeps what came of an attempt for the next one. What a provider did not take was none.
+    fn settle(&self, call: &Call, answer: &Answer) {
+        let key = (call.board.clone(), call.invocation);
+        let mut troubles = self.troubles();
+        match answer {
+            Ok(_) => {
+                troubles.remove(&key);
+            }
+            Err(failure) if failure.deferral.is_none() => {
+                let before = troubles.get(&key).copied();
+                if let Some(after) = Trouble::after(before, failure.code) {
+                    troubles.insert(key, after);
+                }
+            }
+            Err(_) => {}
+        }
     }
 
     fn request<'a>(
@@ -263,6 +321,9 @@ impl Chat {
             Streaming::Always => shape.stream.max(Stream::WithUsage),
             Streaming::Never => Stream::Off,
         };
+        let left_out = shape.left_out;
+        let effort = self.model.reasoning_effort.as_deref();
+        let effort = effort.map(|effort| if task.is_to_reason_less() { LESS } else { effort });
         let mut request = Request {
             model: &self.model.model,
             messages: request::folded(messages, shape.folded),
@@ -271,17 +332,17 @@ impl Chat {
             temperature,
             max_tokens: limit.filter(|_| shape.limit == Limit::MaxTokens),
             max_completion_tokens: limit.filter(|_| shape.limit == Limit::MaxCompletionTokens),
-            seed: self.model.seed.filter(|_| !shape.no_seed),
-            top_p: self.model.top_p,
-            stop: &self.model.stop,
-            reasoning_effort: self.model.reasoning_effort.as_deref(),
+            seed: self.model.seed.filter(|_| !left_out.seed),
+            top_p: self.model.top_p.filter(|_| !left_out.top_p),
+            stop: if left_out.stop { &[] } else { &self.model.stop },
+            reasoning_effort: effort.filter(|_| !left_out.effort),
             extra: Cow::Borrowed(&self.model.extra_body),
             tools: offered.iter().map(Tool::of).collect(),
             response_format: None,
             has_form: false,
         };
         let level = match shape.form {
-            Rung::Derived | Rung::Plain => Level::Derived,
+            Rung::Derived | Rung::Strict | Rung::Plain => Level::Derived,
             Rung::Generic | Rung::Object => Level::Generic,
             Rung::None => Level::None,
         };
@@ -289,10 +350,12 @@ impl Chat {
             match shape.form {
                 Rung::Object => request.hold_to_an_object(),
                 rung => {
-                    if rung == Rung::Plain {
-                        schema::plain(schema.value.to_mut());
+                    match rung {
+                        Rung::Plain => schema::plain(schema.value.to_mut()),
+                        Rung::Strict => schema::close(schema.value.to_mut(), task.takes_null()),
+                        _ => {}
                     }
-                    request.has_form = request.hold_to(schema, offered);
+                    request.has_form = request.hold_to(schema, offered, rung == Rung::Strict);
                 }
             }
         }
@@ -308,25 +371,27 @@ impl Chat {
         request: &Request<'_>,
         body: Vec<u8>,
         deadline: Instant,
+        is_first: bool,
     ) -> Result<Value, HttpFailure> {
-        let tries = match task {
-            Task::Call(call) if call.permit.is_some() => 1,
-            Task::Call(_) | Task::Asked(_) => self.model.max_tries,
-        };
-        let may = |failure: &HttpFailure| !refuses_tools(failure, request);
+        // A plainer request stands for a repetition.
+        let tries = if task.is_deferred() || !is_first { 1 } else { self.model.max_tries };
+        let may = |failure: &HttpFailure| request.tools.is_empty() || !refusals::is_of_tools(failure);
         again(tries, deadline, may, || self.send(body.clone(), deadline)).await
+    }
+
+    /// The bytes of a request, in the protocol of the endpoint.
+    fn body(&self, request: &Request<'_>) -> Result<Vec<u8>, serde_json::Error> {
+        match self.model.api {
+            Api::Chat => serde_json::to_vec(request),
+            api @ (Api::Responses | Api::Anthropic) => {
+                let body = api::encode(api, serde_json::to_value(request)?, &self.model.extra_body);
+                serde_json::to_vec(&Ordered::new(&body, request.order()))
+            }
+        }
     }
 
     async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
         let api = self.model.api;
-        let body = match api {
-            Api::Chat => body,
-            Api::Responses | Api::Anthropic => {
-                let form = |error: serde_json::Error| HttpFailure::Form(error.to_string());
-                let body = api::encode(api, serde_json::from_slice(&body).map_err(form)?, &self.model.extra_body);
-                serde_json::to_vec(&body).map_err(form)?
-            }
-        };
         let answer = self.endpoint.post(&self.http, api::path(api), body, deadline).await?;
         Ok(api::decode(api, answer))
     }
@@ -342,7 +407,11 @@ impl Chat {
             return Err(failure(FailureCode::Protocol, "the answer holds no choice"));
         };
         let is_counted = |usage: &Usage| usage.prompt > 0 || usage.completion > 0;
-        let usage = completion.usage.filter(is_counted).unwrap_or_else(|| estimated(messages, &completion));
+        let mut usage = completion.usage.filter(is_counted).unwrap_or_else(|| estimated(messages, &completion));
+        if usage.completion == 0 {
+            usage.completion = estimated(messages, &completion).completion;
+            usage.estimated |= usage.completion > 0;
+        }
         completion.usage = Some(usage);
         let fail = |code, message: &str| {
             Err(Failure { code, message: self.masked(message), usage: Some(usage), deferral: None })
@@ -353,21 +422,25 @@ impl Chat {
             End::Length if !completion.is_whole(task.is_json()) => {
                 fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens"))
             }
+            End::Other(why) if completion.is_cut_off(task.is_json()) => {
+                fail(FailureCode::Truncated, &format!("the reply ended before its end ({why})"))
+            }
             End::Refused(why) => match one_line(&completion.text, REFUSED_MAX) {
                 text if text.is_empty() => fail(FailureCode::Refused, &format!("the model refused: {why}")),
                 text => fail(FailureCode::Refused, &format!("the model refused: {why}: {text}")),
             },
-            End::Stopped | End::Length => match completion.text.is_empty() && completion.calls.is_empty() {
-                true => fail(FailureCode::Empty, "the model wrote nothing"),
-                false => Ok(completion),
-            },
+            End::Stopped | End::Length | End::Other(_) => {
+                match completion.text.is_empty() && completion.calls.is_empty() {
+                    true => fail(FailureCode::Empty, "the model wrote nothing"),
+                    false => Ok(completion),
+                }
+            }
         }
     }
 
     /// What an exchange that came to nothing is called.
     fn name(&self, task: Task<'_>, error: &HttpFailure) -> Failure {
-        let is_deferred = matches!(task, Task::Call(call) if call.permit.is_some());
-        let deferral = is_deferred.then(|| deferral_of(error)).flatten();
+        let deferral = task.is_deferred().then(|| deferral_of(error)).flatten();
         if matches!(error, HttpFailure::NoAnswer { .. }) {
             return Failure { deferral, ..out_of_time(task) };
         }
@@ -389,97 +462,12 @@ impl Chat {
 
 impl Agent for Chat {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        Box::pin(self.in_time(Task::Call(call)))
+        Box::pin(async move {
+            let answer = self.in_time(self.attempt(call)).await;
+            self.settle(call, &answer);
+            answer
+        })
     }
-}
-
-impl Known {
-    /// How a seat's request is sent.
-    fn shape(&self, seat: &SeatKey, structured: Structured) -> Shape {
-        let asked = match structured {
-            Structured::Derived => Rung::Derived,
-            Structured::Generic => Rung::Generic,
-            Structured::Off => Rung::None,
-        };
-        let form = self.forms.get(seat).copied().unwrap_or_default().max(self.shape.form).max(asked);
-        Shape { form, ..self.shape }
-    }
-
-    /// Keeps what was found out. Calls run side by side: nothing that another has found is lost.
-    fn remember(&mut self, seat: &SeatKey, found: Shape) {
-        let has_room = self.forms.len() < SEATS_MAX || self.forms.contains_key(seat);
-        let form = if found.form <= Rung::Generic && has_room {
-            self.forms.insert(seat.clone(), found.form);
-            self.shape.form
-        } else {
-            found.form
-        };
-        let known = self.shape;
-        self.shape = Shape {
-            form: known.form.max(form),
-            limit: known.limit.max(found.limit),
-            cap: found.cap.or(known.cap),
-            temperature: known.temperature.max(found.temperature),
-            no_seed: known.no_seed || found.no_seed,
-            folded: known.folded || found.folded,
-            stream: known.stream.max(found.stream),
-        };
-    }
-}
-
-/// Whether a refusal is answered by another shape. Of a fault of the server that may only be known where its board waits.
-const fn may_climb(task: Task<'_>, status: u16) -> bool {
-    match task {
-        Task::Call(call) => status != 500 || call.permit.is_some(),
-        Task::Asked(_) => status != 500,
-    }
-}
-
-/// What an exchange that came to nothing is called.
-fn code_of(error: &HttpFailure) -> FailureCode {
-    match error {
-        HttpFailure::Key(_) | HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => {
-            FailureCode::Unreachable
-        }
-        // It reached the model, or may have: it stays charged.
-        HttpFailure::Broken { came: true, .. } | HttpFailure::Form(_) => FailureCode::Protocol,
-        HttpFailure::NoAnswer { .. } | HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
-        HttpFailure::Status { status: 429, body, .. } if is_quota(body) => FailureCode::Refused,
-        HttpFailure::Status { status: 429, .. } => FailureCode::RateLimited,
-        HttpFailure::Status { status: 409 | 425 | 498 | 500.., .. } => FailureCode::Unreachable,
-        HttpFailure::Status { .. } => FailureCode::Refused,
-    }
-}
-
-/// Why a provider did not take a request, if it may take the same one later or once an operator has acted.
-fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
-    use DeferralReason as R;
-    let (reason, wait, is_ambiguous) = match error {
-        HttpFailure::Key(_) | HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => {
-            (R::Unreachable, None, false)
-        }
-        HttpFailure::NoAnswer { came: false } => (R::NoAnswer, None, false),
-        HttpFailure::Broken { came: true, .. } | HttpFailure::NoAnswer { came: true } | HttpFailure::Form(_) => {
-            return None;
-        }
-        HttpFailure::Status { status, wait, body } => {
-            let reason = match status {
-                401 => R::KeyRefused,
-                402 => R::PaymentRequired,
-                429 if is_quota(body) => R::PaymentRequired,
-                403 if !is_moderation(body) => R::AccessDenied,
-                404 => R::ModelNotFound,
-                429 => R::RateLimited,
-                408 | 409 | 425 | 498 => R::Overloaded,
-                503 if body.to_ascii_lowercase().contains("loading") => R::ModelLoading,
-                500.. => R::Overloaded,
-                _ => return None,
-            };
-            (reason, *wait, *status == 500)
-        }
-    };
-    let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-    Some(Deferral { wait_ms, is_ambiguous, ..Deferral::new(reason) })
 }
 
 /// Sends a request until it is answered, cannot be, or may not be sent again.
@@ -502,25 +490,6 @@ async fn again<F: Future<Output = Result<Value, HttpFailure>>>(
         .await
 }
 
-/// Whether the same request may well be answered later. A call whose time is over has no later.
-fn is_passing(failure: &HttpFailure) -> bool {
-    let is_over = matches!(failure, HttpFailure::NoAnswer { .. });
-    !is_over && deferral_of(failure).is_some_and(|deferral| !deferral.reason.needs_operator())
-}
-
-/// Whether a 429 means that there is no money left, which no waiting mends.
-fn is_quota(body: &str) -> bool {
-    ["insufficient_quota", "billing_hard_limit", "insufficient balance"]
-        .iter()
-        .any(|words| body.to_ascii_lowercase().contains(words))
-}
-
-/// Whether a 403 is about what the request says.
-fn is_moderation(body: &str) -> bool {
-    let body = body.to_ascii_lowercase();
-    ["moderation", "flagged", "content policy", "content_policy", "safety"].iter().any(|words| body.contains(words))
-}
-
 /// How long to wait before asking again; `None`: not at all.
 fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Duration> {
     let asked = match failure {
@@ -531,12 +500,13 @@ fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Durati
     (wait < left).then_some(wait)
 }
 
-/// Whether the server refuses a request because of the tools that it offers. Some say so as a fault of their own.
-fn refuses_tools(failure: &HttpFailure, sent: &Request<'_>) -> bool {
-    let HttpFailure::Status { status: 400 | 422 | 500 | 501, body, .. } = failure else { return false };
-    let body = body.to_ascii_lowercase();
-    // A tool's schema can be sent in another way.
-    !sent.tools.is_empty() && body.contains("tool") && !body.contains("schema")
+/// Waits before a further attempt, where the last one's trouble asks for that.
+async fn pause(task: Task<'_>, deadline: Instant) {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let wait = task.trouble().map(Trouble::pause).unwrap_or_default().min(left / 4);
+    if !wait.is_zero() {
+        tokio::time::sleep(wait).await;
+    }
 }
 
 fn out_of_time(task: Task<'_>) -> Failure {

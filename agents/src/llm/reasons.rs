@@ -104,6 +104,90 @@ fn by_words(error: &str) -> Option<u16> {
     }
 }
 
+/// Whether a text has these words as words: not as a part of others. An underscore separates, and a plural is the same.
+pub(super) fn names(text: &str, words: &str) -> bool {
+    text.match_indices(words).any(|(at, _)| {
+        let rest = &text[at + words.len()..];
+        let rest = rest.strip_prefix('s').unwrap_or(rest);
+        let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        !is_part(text[..at].chars().next_back()) && !is_part(rest.chars().next())
+    })
+}
+
+/// Whether a refusal is of the key, though its status does not say so.
+pub(super) fn is_key_refused(status: u16, body: &str) -> bool {
+    const KEYS: [&str; 5] = ["api key", "api_key", "api-key", "apikey", "access token"];
+    const WRONG: [&str; 10] = [
+        "not valid",
+        "invalid",
+        "incorrect",
+        "expired",
+        "missing",
+        "revoked",
+        "wrong",
+        "malformed",
+        "unauthorized",
+        "not found",
+    ];
+    matches!(status, 400 | 401 | 403 | 422)
+        && sentences(body)
+            .any(|said| KEYS.iter().any(|key| said.contains(key)) && WRONG.iter().any(|word| names(&said, word)))
+}
+
+/// Whether a refusal says that a model or its server takes no tools.
+pub(super) fn says_no_tools(body: &str) -> bool {
+    const TOOLS: [&str; 5] = ["tool", "tool use", "tool calling", "function calling", "function call"];
+    const NONE: [&str; 12] = [
+        "not support",
+        "not supported",
+        "unsupported",
+        "not available",
+        "no support",
+        "not enabled",
+        "no endpoint",
+        "cannot use",
+        "not permitted",
+        "not allowed",
+        "not implemented",
+        "requires --",
+    ];
+    // Of a part of one tool it is said that it is not supported as well.
+    const PARTS: [&str; 14] = [
+        "schema",
+        "name",
+        "description",
+        "choice",
+        "type",
+        "parameter",
+        "keyword",
+        "tool_call_id",
+        "tool_calls",
+        "role",
+        "message",
+        "parallel_tool_calls",
+        "argument",
+        "strict",
+    ];
+    sentences(body).any(|said| {
+        let has = |all: &[&str]| all.iter().any(|word| names(&said, word));
+        has(&TOOLS) && NONE.iter().any(|none| said.contains(none)) && !has(&PARTS)
+            || said.contains("enable-auto-tool-choice")
+            || said.contains("tools param requires")
+    })
+}
+
+/// The sentences of an error in lower case, without links.
+fn sentences(body: &str) -> impl Iterator<Item = String> {
+    let said = said(body);
+    let words: Vec<&str> = said.split_whitespace().filter(|word| !word.contains("://")).collect();
+    let text = words.join(" ").to_lowercase();
+    text.split_inclusive(['!', '?', ';'])
+        .flat_map(|part| part.split(". "))
+        .map(str::to_owned)
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
 /// Text without markup, for error pages of proxies: the title, and the text of the body.
 fn readable(text: &str) -> String {
     let text = &text[..text.floor_char_boundary(TEXT_MAX)];
@@ -190,11 +274,58 @@ mod tests {
         }
     }
 
+    #[test]
+    fn words_count_as_words() {
+        for (text, expected) in [
+            ("stream must be true", true),
+            ("'stream_options'", true),
+            ("no streams", true),
+            ("upstream error", false),
+            ("streamlined upstream stream.", true),
+            ("streamed", false),
+            ("éstream", false),
+            ("", false),
+        ] {
+            assert_eq!(names(text, "stream"), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_tools_is_one_that_says_so() {
+        for (body, expected) in [
+            (r#"{"error": {"message": "registry.ollama.ai/library/gemma3:4b does not support tools"}}"#, true),
+            (r#"{"error": {"message": "No endpoints found that support tool use. Try disabling \"view\"."}}"#, true),
+            (
+                r#"{"message": "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"}"#,
+                true,
+            ),
+            (r#"{"error": {"message": "Function calling is not supported by this model"}}"#, true),
+            (r#"{"error": {"message": "tools param requires --jinja flag", "code": 500}}"#, true),
+            (
+                r#"{"error": {"message": "Missing `reasoning_content` field; not supported, see https://a/b#tool-calls"}}"#,
+                false,
+            ),
+            (r#"{"error": {"message": "tool_call_id call_1 is not supported"}}"#, false),
+            (r#"{"error": {"message": "The name of tool `a.b` is not allowed"}}"#, false),
+            (
+                r#"{"error": {"message": "Invalid schema for function 'answer': 'anyOf' is not supported in a tool schema"}}"#,
+                false,
+            ),
+            (r#"{"error": {"message": "messages with role 'tool' must follow tool_calls"}}"#, false),
+            (r#"{"error": {"message": "the tool view was used twice. Images are not supported."}}"#, false),
+            ("", false),
+        ] {
+            assert_eq!(says_no_tools(body), expected, "{body}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_page_makes_it_panic(text in "(<|>|/|script|style|é|\\PC| ){0,30}") {
             drop(said(&format!("<{text}")));
             drop(said(&text));
+            is_key_refused(400, &text);
+            says_no_tools(&text);
         }
     }
 }

@@ -4,7 +4,6 @@
 //! taken off by `super::unwrap`. The kernel reads the text strictly.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use patchboard_kernel::ledger::Usage;
 use serde_json::{Map, Value, json};
@@ -19,6 +18,8 @@ const TOKENS_MAX: f64 = 1e9;
 pub struct Completion {
     /// What the model wrote; empty if nothing.
     pub text: String,
+    /// The same before what stands around it was taken off.
+    pub raw: String,
     /// The tools that it wants to use, in their order.
     pub calls: Vec<ToolCall>,
     /// Why it ended.
@@ -32,19 +33,25 @@ pub struct Completion {
 /// A tool that a model wants to use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ToolCall {
-    /// What the result is to name; made up where the server gives none.
+    /// What the result is to name; empty where the server gives none.
     pub id: String,
     /// The tool's name.
     pub name: String,
     /// JSON, if the model did well.
     pub arguments: String,
+    /// Members of the call that only the provider understands; some demand them back.
+    pub extra: Map<String, Value>,
+    /// Such members of the call's function.
+    pub extra_function: Map<String, Value>,
 }
 
 /// Why a model ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
-    /// By itself, or for a reason unknown to us.
+    /// By itself.
     Stopped,
+    /// For a reason unknown to us.
+    Other(String),
     /// At the limit of the reply's tokens.
     Length,
     /// It, or a filter around it, would not answer; with the reason, if one is given.
@@ -57,19 +64,16 @@ impl Completion {
         let choice = answer.pointer("/choices/0").filter(|choice| choice.is_object())?;
         let message = &choice["message"];
         let refusal = message["refusal"].as_str().filter(|why| !why.is_empty());
-        let end = match (choice["finish_reason"].as_str(), refusal) {
-            (Some("length"), _) => End::Length,
-            (Some("content_filter"), why) => End::Refused(why.unwrap_or("the provider's content filter").into()),
-            (_, Some(why)) => End::Refused(why.into()),
-            (_, None) => End::Stopped,
+        let end = match (ended(choice["finish_reason"].as_str().unwrap_or_default()), refusal) {
+            (End::Refused(_) | End::Stopped | End::Other(_), Some(why)) => End::Refused(why.to_owned()),
+            (end, _) => end,
         };
         let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut calls: Vec<ToolCall> = calls.iter().enumerate().map(|(index, call)| tool_call(index, call)).collect();
+        let mut calls: Vec<ToolCall> = calls.iter().map(tool_call).collect();
         let legacy = &message["function_call"];
         if calls.is_empty() && legacy.is_object() {
-            calls.push(tool_call(0, &json!({"function": legacy})));
+            calls.push(tool_call(&json!({"function": legacy})));
         }
-        distinguish(&mut calls);
         let mut text = text(&message["content"]);
         if !has_tools {
             if let ([call], true) = (&calls[..], text.trim().is_empty()) {
@@ -81,13 +85,14 @@ impl Completion {
             let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|name| message[name].as_str());
             text = reasoning.and_then(unwrap::found).unwrap_or_default();
         }
-        Some(Self { text, calls, end, extra: extra(message), usage: usage(&answer["usage"]) })
+        Some(Self { text, raw: String::new(), calls, end, extra: extra(message), usage: usage(&answer["usage"]) })
     }
 
     /// Takes off what stands around the text.
     pub(super) fn unwrap(&mut self, is_json: bool) {
         let text = if is_json { unwrap::json(&self.text) } else { Cow::Borrowed(unwrap::words(&self.text)) };
-        self.text = text.into_owned();
+        let text = text.into_owned();
+        self.raw = std::mem::replace(&mut self.text, text);
     }
 
     /// Whether nothing is missing although the model ended at the limit.
@@ -98,25 +103,48 @@ impl Completion {
             false => self.calls.iter().all(|call| is_document(&call.arguments)),
         }
     }
+
+    /// Whether JSON was begun and is not at its end.
+    pub(super) fn is_cut_off(&self, is_json: bool) -> bool {
+        let is_open =
+            |text: &str| text.find(['{', '[']).is_some_and(|start| unwrap::balanced(&text[start..]).is_none());
+        match self.calls.is_empty() {
+            true => is_json && is_open(&self.text),
+            false => self.calls.iter().any(|call| is_open(&call.arguments)),
+        }
+    }
+}
+
+/// Why a model ended, in the words of its vendor.
+fn ended(reason: &str) -> End {
+    let name = reason.trim().to_ascii_lowercase().replace(['-', ' '], "_");
+    match name.as_str() {
+        "" | "stop" | "tool_calls" | "function_call" | "tool_use" | "end_turn" | "stop_sequence" | "eos"
+        | "eos_token" => End::Stopped,
+        "length"
+        | "max_tokens"
+        | "model_length"
+        | "max_length"
+        | "max_output_tokens"
+        | "model_context_window_exceeded" => End::Length,
+        "content_filter" | "safety" | "refusal" | "recitation" | "blocklist" | "prohibited_content" | "spii" => {
+            let by_filter = "the provider's content filter";
+            End::Refused(if name == "content_filter" { by_filter.to_owned() } else { format!("{by_filter} ({name})") })
+        }
+        _ => End::Other(name),
+    }
 }
 
 /// Members of a message that are not read here.
 fn extra(message: &Value) -> Map<String, Value> {
-    const READ: [&str; 6] = ["role", "content", "tool_calls", "function_call", "refusal", "annotations"];
-    let members = message.as_object().into_iter().flatten();
-    let unread = members.filter(|(name, value)| !READ.contains(&name.as_str()) && !value.is_null());
-    unread.map(|(name, value)| (name.clone(), value.clone())).collect()
+    unread(message, &["role", "content", "tool_calls", "function_call", "refusal", "annotations"])
 }
 
-/// Gives calls with the same id different ones.
-fn distinguish(calls: &mut [ToolCall]) {
-    let mut known = BTreeSet::new();
-    for (index, call) in calls.iter_mut().enumerate() {
-        if !known.insert(call.id.clone()) {
-            call.id = format!("{}_{index}", call.id);
-            known.insert(call.id.clone());
-        }
-    }
+/// Members of an object apart from these.
+fn unread(object: &Value, read: &[&str]) -> Map<String, Value> {
+    let members = object.as_object().into_iter().flatten();
+    let unread = members.filter(|(name, value)| !read.contains(&name.as_str()) && !value.is_null());
+    unread.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Content is a string, or, with some vendors, a list of parts, a part, or the JSON value itself.
@@ -138,11 +166,10 @@ fn text(content: &Value) -> String {
 }
 
 /// Arguments are a text, or, with some vendors, the value itself.
-fn tool_call(index: usize, call: &Value) -> ToolCall {
-    let id = call["id"].as_str().filter(|id| !id.is_empty());
+fn tool_call(call: &Value) -> ToolCall {
     let function = &call["function"];
     ToolCall {
-        id: id.map_or_else(|| format!("call_{index}"), str::to_owned),
+        id: call["id"].as_str().unwrap_or_default().to_owned(),
         name: function["name"].as_str().unwrap_or_default().to_owned(),
         arguments: match &function["arguments"] {
             // Some encode it twice.
@@ -150,6 +177,8 @@ fn tool_call(index: usize, call: &Value) -> ToolCall {
             Value::Null => String::new(),
             other => other.to_string(),
         },
+        extra: unread(call, &["id", "type", "index", "function"]),
+        extra_function: unread(function, &["name", "arguments"]),
     }
 }
 
@@ -257,9 +286,9 @@ mod tests {
             |id: Value, arguments: Value| json!({"id": id, "function": {"name": "view", "arguments": arguments}});
         let calls = [
             (call(json!("a"), json!("{\"x\": 1}")), ("a", "view", "{\"x\": 1}")),
-            (call(json!(""), json!({"x": 1})), ("call_1", "view", "{\"x\":1}")),
-            (call(Value::Null, Value::Null), ("call_2", "view", "")),
-            (json!({}), ("call_3", "", "")),
+            (call(json!(""), json!({"x": 1})), ("", "view", "{\"x\":1}")),
+            (call(Value::Null, Value::Null), ("", "view", "")),
+            (json!({}), ("", "", "")),
         ];
         let sent: Vec<_> = calls.iter().map(|(sent, _)| sent).collect();
         let answer =
@@ -269,6 +298,45 @@ mod tests {
         for (call, (_, (id, name, arguments))) in read.calls.iter().zip(calls) {
             assert_eq!((call.id.as_str(), call.name.as_str(), call.arguments.as_str()), (id, name, arguments));
         }
+    }
+
+    #[test]
+    fn the_reasons_of_vendors_for_an_end_are_understood() {
+        for (reason, expected) in [
+            (json!("stop"), "stopped"),
+            (json!(null), "stopped"),
+            (json!("eos_token"), "stopped"),
+            (json!("length"), "length"),
+            (json!("MAX_TOKENS"), "length"),
+            (json!("max_tokens"), "length"),
+            (json!("model_length"), "length"),
+            (json!("SAFETY"), "refused"),
+            (json!("refusal"), "refused"),
+            (json!("RECITATION"), "refused"),
+            (json!("blocklist"), "refused"),
+            (json!("PROHIBITED_CONTENT"), "refused"),
+            (json!("content-filter"), "refused"),
+            (json!("abort"), "other"),
+        ] {
+            let answer = json!({"choices": [{"finish_reason": reason, "message": {"content": "[]"}}]});
+            let end = match Completion::read(&answer, false).expect("a choice").end {
+                End::Stopped => "stopped",
+                End::Length => "length",
+                End::Refused(_) => "refused",
+                End::Other(_) => "other",
+            };
+            assert_eq!(end, expected, "{reason}");
+        }
+    }
+
+    #[test]
+    fn members_of_a_call_that_only_its_provider_understands_are_kept() {
+        let call = json!({"id": "a", "index": 0, "type": "function", "extra_content": {"google": {"thought_signature": "s"}},
+            "function": {"name": "view", "arguments": "{}", "thought": 1}});
+        let answer = json!({"choices": [{"message": {"tool_calls": [call]}}]});
+        let read = Completion::read(&answer, true).expect("a choice").calls.remove(0);
+        assert_eq!(Value::Object(read.extra), json!({"extra_content": {"google": {"thought_signature": "s"}}}));
+        assert_eq!(Value::Object(read.extra_function), json!({"thought": 1}));
     }
 
     #[test]

@@ -10,9 +10,11 @@ use patchboard_runtime::agent::Call;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use super::Asked;
+use super::known::SeatKey;
 use super::reply::{Completion, ToolCall};
 use super::schema::{self, Level};
-use super::{Asked, SeatKey};
+use super::trouble::Trouble;
 use crate::blackboard::form;
 use crate::ordered::Ordered;
 use crate::tools::Definition;
@@ -23,35 +25,52 @@ pub(super) const ANSWER: &str = "answer";
 /// What a request is made for.
 #[derive(Clone, Copy)]
 pub(super) enum Task<'a> {
-    Call(&'a Call),
+    Call(Attempt<'a>),
     Asked(&'a Asked<'a>),
+}
+
+/// A call, and what came of the attempts before it.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt<'a> {
+    pub(super) call: &'a Call,
+    pub(super) trouble: Option<Trouble>,
+    /// Tokens of its reply.
+    pub(super) reply_tokens: u32,
 }
 
 impl<'a> Task<'a> {
     pub(super) fn prompt(self) -> &'a Prompt {
         match self {
-            Self::Call(call) => &call.prompt,
+            Self::Call(attempt) => &attempt.call.prompt,
             Self::Asked(asked) => asked.prompt,
         }
     }
 
-    pub(super) fn reply_tokens(self) -> u32 {
+    pub(super) const fn reply_tokens(self) -> u32 {
         match self {
-            Self::Call(call) => call.seat().limits.reply_tokens,
+            Self::Call(attempt) => attempt.reply_tokens,
             Self::Asked(asked) => asked.reply_tokens,
+        }
+    }
+
+    /// Whether the attempt before may have failed because of too much reasoning.
+    pub(super) fn is_to_reason_less(self) -> bool {
+        match self {
+            Self::Call(attempt) => attempt.trouble.is_some_and(Trouble::is_of_reasoning),
+            Self::Asked(_) => false,
         }
     }
 
     pub(super) const fn timeout(self) -> Duration {
         match self {
-            Self::Call(call) => call.timeout,
+            Self::Call(attempt) => attempt.call.timeout,
             Self::Asked(asked) => asked.timeout,
         }
     }
 
     pub(super) fn key(self) -> SeatKey {
         match self {
-            Self::Call(call) => (call.shown.plan().blueprint.name.clone(), call.worker.to_string()),
+            Self::Call(Attempt { call, .. }) => (call.shown.plan().blueprint.name.clone(), call.worker.to_string()),
             Self::Asked(asked) => (String::new(), asked.by.to_owned()),
         }
     }
@@ -59,7 +78,7 @@ impl<'a> Task<'a> {
     /// What the reply is held to, and at which level.
     pub(super) fn form(self, level: Level) -> Option<(Level, Ordered<'a>)> {
         let (level, schema, first) = match self {
-            Self::Call(call) => {
+            Self::Call(Attempt { call, .. }) => {
                 let (level, schema) = schema::of_reply(&call.shown, level)?;
                 let order = if call.seat().format.is_some() { form::ORDER } else { &[] };
                 (level, Cow::Owned(schema), order)
@@ -76,8 +95,31 @@ impl<'a> Task<'a> {
     /// Whether the reply is JSON.
     pub(super) fn is_json(self) -> bool {
         match self {
-            Self::Call(call) => call.shown.seat().interface != Interface::Message,
+            Self::Call(attempt) => attempt.call.shown.seat().interface != Interface::Message,
             Self::Asked(_) => true,
+        }
+    }
+
+    /// Whether members of the reply may be null that may be missing: the kernel reads its envelope so.
+    pub(super) fn takes_null(self) -> bool {
+        match self {
+            Self::Call(Attempt { call, .. }) => {
+                call.shown.seat().interface == Interface::Patch && call.seat().format.is_none()
+            }
+            Self::Asked(_) => false,
+        }
+    }
+
+    /// Whether its board waits for the provider.
+    pub(super) const fn is_deferred(self) -> bool {
+        matches!(self, Self::Call(attempt) if attempt.call.permit.is_some())
+    }
+
+    /// What came of the attempts before.
+    pub(super) const fn trouble(self) -> Option<Trouble> {
+        match self {
+            Self::Call(attempt) => attempt.trouble,
+            Self::Asked(_) => None,
         }
     }
 
@@ -86,7 +128,9 @@ impl<'a> Task<'a> {
         let prompt = self.prompt();
         let parts = [(Role::System, &prompt.system), (Role::User, &prompt.user)];
         let parts = parts.into_iter().filter(|(_, content)| !content.is_empty());
-        parts.map(|(role, content)| Message::new(role, content.as_str())).collect()
+        let messages = parts.map(|(role, content)| Message::new(role, content.as_str()));
+        let note = self.trouble().map(|trouble| Message::new(Role::User, trouble.note()));
+        messages.chain(note).collect()
     }
 }
 
@@ -125,9 +169,9 @@ pub(super) struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Asks for a reply in this form; where tools are offered, as one of them. Returns whether it can be asked for.
-    pub(super) fn hold_to(&mut self, schema: Ordered<'a>, offered: &'a [Definition]) -> bool {
+    pub(super) fn hold_to(&mut self, schema: Ordered<'a>, offered: &'a [Definition], is_strict: bool) -> bool {
         if offered.is_empty() {
-            let named = Named { name: "reply", strict: schema::is_strict(&schema.value), schema };
+            let named = Named { name: "reply", strict: is_strict || schema::is_strict(&schema.value), schema };
             self.response_format = Some(ResponseFormat { r#type: "json_schema", json_schema: Some(named) });
             return true;
         }
@@ -135,7 +179,9 @@ impl<'a> Request<'a> {
             return false;
         }
         let description = "Gives your reply, in the form that the instructions ask for, and ends the task.";
-        self.tools.push(Tool::new(ANSWER, description, schema));
+        let mut tool = Tool::new(ANSWER, description, schema);
+        tool.function.strict = is_strict.then_some(true);
+        self.tools.push(tool);
         true
     }
 
@@ -151,6 +197,13 @@ impl<'a> Request<'a> {
         {
             last.content.to_mut().push_str("\n\nReply with JSON.");
         }
+    }
+
+    /// Members of the form in the order in which they are to be written.
+    pub(super) fn order(&self) -> &'a [&'a str] {
+        let named = self.response_format.as_ref().and_then(|format| format.json_schema.as_ref());
+        let of_tool = self.tools.last().map(|tool| tool.function.parameters.first);
+        named.map(|named| named.schema.first).or(of_tool).unwrap_or_default()
     }
 
     /// Leaves out members that the operator's replace.
@@ -191,19 +244,21 @@ impl Default for StreamOptions {
     }
 }
 
-/// The messages, with the system's as a part of the first of the user's where the server knows no system.
+/// The messages, with the system's as a part of the first of the user's where the server knows no system. Neighbours of
+/// the user's are one then, too: such servers often demand that roles alternate.
 pub(super) fn folded<'a>(messages: &'a [Message<'a>], is_folded: bool) -> Cow<'a, [Message<'a>]> {
-    match messages {
-        [system, rest @ ..] if is_folded && system.role == Role::System => {
-            let mut rest = rest.to_vec();
-            match rest.first_mut().filter(|first| first.role == Role::User) {
-                Some(first) => first.content = format!("{}\n\n{}", system.content, first.content).into(),
-                None => rest.insert(0, Message::new(Role::User, system.content.clone())),
-            }
-            Cow::Owned(rest)
-        }
-        _ => Cow::Borrowed(messages),
+    if !is_folded {
+        return Cow::Borrowed(messages);
     }
+    let mut all: Vec<Message<'_>> = Vec::with_capacity(messages.len());
+    for message in messages {
+        let role = if message.role == Role::System { Role::User } else { message.role };
+        match all.last_mut().filter(|last| last.role == Role::User && role == Role::User) {
+            Some(last) => last.content = format!("{}\n\n{}", last.content, message.content).into(),
+            None => all.push(Message { role, ..message.clone() }),
+        }
+    }
+    Cow::Owned(all)
 }
 
 #[derive(Serialize)]
@@ -231,11 +286,13 @@ struct Function<'a> {
     name: &'a str,
     description: &'a str,
     parameters: Ordered<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strict: Option<bool>,
 }
 
 impl<'a> Tool<'a> {
     fn new(name: &'a str, description: &'a str, parameters: Ordered<'a>) -> Self {
-        Self { r#type: "function", function: Function { name, description, parameters } }
+        Self { r#type: "function", function: Function { name, description, parameters, strict: None } }
     }
 
     pub(super) fn of(definition: &'a Definition) -> Self {
@@ -287,8 +344,15 @@ fn content<S: Serializer>(content: &str, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 fn calls<S: Serializer>(calls: &[ToolCall], serializer: S) -> Result<S::Ok, S::Error> {
-    let written = calls.iter().map(|ToolCall { id, name, arguments }| -> Value {
-        json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+    let written = calls.iter().map(|call| -> Value {
+        let mut function = call.extra_function.clone();
+        function.insert("name".to_owned(), json!(call.name));
+        function.insert("arguments".to_owned(), json!(call.arguments));
+        let mut members = call.extra.clone();
+        members.insert("id".to_owned(), json!(call.id));
+        members.insert("type".to_owned(), json!("function"));
+        members.insert("function".to_owned(), Value::Object(function));
+        Value::Object(members)
     });
     serializer.collect_seq(written)
 }

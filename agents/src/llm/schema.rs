@@ -13,7 +13,7 @@ use patchboard_kernel::blueprint::{GrantOp, Intent, Worker, WriteGrant};
 use patchboard_kernel::form::Form;
 use patchboard_kernel::mode::{Component, Interface};
 use patchboard_kernel::shown::Shown;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::blackboard::form;
 
@@ -58,6 +58,9 @@ const REFUSED_KEYWORDS: [&str; 16] = [
     "propertyNames",
     "patternProperties",
 ];
+
+/// How deep objects may be nested each of which is given twice in a closed schema.
+const DOUBLED_MAX: u32 = 3;
 
 /// How deep objects may be nested for it.
 const STRICT_DEPTH_MAX: usize = 10;
@@ -128,6 +131,79 @@ pub(super) fn plain(schema: &mut Value) {
             _ => {}
         }
     }
+}
+
+/// Closes every object of a schema and demands every member of it, as servers do that take strict schemas only. What many
+/// engines refuse is removed as well. A member that may be missing stays so: at the root it may be null, if `takes_null`;
+/// below, there is an object without such members and one with all of them.
+pub(super) fn close(schema: &mut Value, takes_null: bool) {
+    plain(schema);
+    let optional = optional(schema);
+    let Some(members) = schema.as_object_mut() else { return };
+    close_parts(members, DOUBLED_MAX);
+    if let Some(Value::Object(properties)) = members.get_mut("properties") {
+        if takes_null {
+            for name in &optional {
+                let property = properties.get_mut(name).map(Value::take);
+                properties.insert(name.clone(), json!({"anyOf": [property, {"type": "null"}]}));
+            }
+        }
+        if takes_null || optional.is_empty() {
+            let names: Vec<&String> = properties.keys().collect();
+            let names = json!(names);
+            members.insert("required".to_owned(), names);
+        }
+        members.insert("additionalProperties".to_owned(), Value::Bool(false));
+    }
+}
+
+/// Members of an object that may be missing.
+fn optional(schema: &Value) -> Vec<String> {
+    let is_required =
+        |name: &String| schema["required"].as_array().is_some_and(|list| list.iter().any(|one| one == name));
+    let properties = schema["properties"].as_object();
+    properties.into_iter().flat_map(Map::keys).filter(|name| !is_required(name)).cloned().collect()
+}
+
+fn close_parts(members: &mut Map<String, Value>, doubled: u32) {
+    if let Some(alternatives) = members.remove("oneOf") {
+        members.entry("anyOf").or_insert(alternatives);
+    }
+    for (keyword, value) in members {
+        match (keyword.as_str(), value) {
+            ("properties" | "$defs" | "definitions", Value::Object(all)) => {
+                all.values_mut().for_each(|schema| close_at(schema, doubled));
+            }
+            ("anyOf" | "allOf" | "prefixItems", Value::Array(all)) => {
+                all.iter_mut().for_each(|schema| close_at(schema, doubled));
+            }
+            ("items", value) => close_at(value, doubled),
+            _ => {}
+        }
+    }
+}
+
+fn close_at(schema: &mut Value, doubled: u32) {
+    let optional = optional(schema);
+    let Some(members) = schema.as_object_mut() else { return };
+    close_parts(members, doubled.saturating_sub(u32::from(!optional.is_empty())));
+    let Some(Value::Object(properties)) = members.get("properties") else { return };
+    let of = |properties: Map<String, Value>| {
+        let mut members = members.clone();
+        let names: Vec<&String> = properties.keys().collect();
+        members.insert("required".to_owned(), json!(names));
+        members.insert("properties".to_owned(), Value::Object(properties));
+        members.insert("additionalProperties".to_owned(), Value::Bool(false));
+        Value::Object(members)
+    };
+    let mut least = properties.clone();
+    least.retain(|name, _| !optional.contains(name));
+    let (least, all) = (of(least), of(properties.clone()));
+    *schema = match (optional.is_empty(), doubled) {
+        (true, _) => all,
+        (false, 0) => least,
+        (false, _) => json!({"anyOf": [least, all]}),
+    };
 }
 
 /// Whether the whole of a schema lies in the part of JSON Schema that OpenAI's strict mode documents: an object at the
@@ -274,6 +350,50 @@ mod tests {
         let expected =
             json!({"properties": {"pattern": {"type": "string"}, "op": {"enum": ["add"]}}, "items": {"anyOf": [{}]}});
         assert_eq!(schema, expected);
+    }
+
+    #[test]
+    fn a_closed_schema_is_strict_and_demands_nothing_new() {
+        let text = json!({"type": "string", "minLength": 2});
+        let open = json!({"type": "object", "properties": {"a": text, "required": {"const": 1, "type": "number"}},
+            "required": ["a"]});
+        for mut schema in [
+            open.clone(),
+            json!({"type": "object", "properties": {"patch": {"type": "array", "uniqueItems": true, "items": open}}}),
+            json!({"type": "object", "properties": {"x": {"oneOf": [open, text]}}, "additionalProperties": true}),
+        ] {
+            assert!(!is_strict(&schema), "{schema}");
+            close(&mut schema, true);
+            assert!(is_strict(&schema), "{schema}");
+        }
+        let mut envelope = json!({"type": "object", "required": ["patch"], "properties": {
+            "patch": {"type": "array", "items": open}, "pass": {"type": "string"}}});
+        close(&mut envelope, true);
+        let validator = jsonschema::validator_for(&envelope).expect("a schema");
+        for (reply, expected) in [
+            (json!({"patch": [{"a": "xx"}], "pass": null}), true),
+            (json!({"patch": [{"a": "xx", "required": 1}], "pass": null}), true),
+            (json!({"patch": [], "pass": "no"}), true),
+            (json!({"patch": [{"required": 1}], "pass": null}), false),
+            (json!({"patch": [{"a": "xx", "b": 1}], "pass": null}), false),
+            (json!({"patch": []}), false),
+        ] {
+            assert_eq!(validator.is_valid(&reply), expected, "{reply}");
+        }
+        let mut asked = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        close(&mut asked, false);
+        assert_eq!(asked.get("required"), None, "who asks may not take null");
+    }
+
+    #[test]
+    fn a_closed_schema_of_many_levels_stays_short() {
+        let mut schema = json!({"type": "string"});
+        for _ in 0..30 {
+            schema = json!({"type": "object", "properties": {"a": schema, "b": {"type": "number"}}, "required": ["a"]});
+        }
+        let before = schema.to_string().len();
+        close(&mut schema, true);
+        assert!(schema.to_string().len() < 10 * before, "{}", schema.to_string().len());
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn is_fenced(text: &str, start: usize, end: usize) -> bool {
 }
 
 /// Bytes of the bracketed part that a text begins with.
-fn balanced(text: &str) -> Option<usize> {
+pub(super) fn balanced(text: &str) -> Option<usize> {
     let (mut depth, mut inside, mut escaped) = (0_usize, false, false);
     for (at, c) in text.char_indices() {
         match c {

@@ -7,10 +7,14 @@
 //! tools give way to [`SHOWN_EARLIER`], enough of them at once that this happens seldom. A tool is told how much room there
 //! is for its result, a quarter of the context, and a half for all that one answer asks for; it gives no more.
 
+use std::collections::BTreeSet;
+
 use async_openai::types::chat::Role;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::mode::Interface;
 use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
+use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
@@ -18,7 +22,7 @@ use super::reply::{Completion, ToolCall, estimate};
 use super::request::{ANSWER, Message, Task};
 use super::schema::Level;
 use super::spoken::spoken;
-use super::{Chat, Said, out_of_time};
+use super::{Chat, Said, out_of_time, pause, unwrap};
 use crate::telemetry;
 use crate::tools::{Definition, ROOM_MAX, Tools, Used, cut};
 
@@ -37,8 +41,15 @@ impl Chat {
     /// Each call of the model but the last is settled by [`Tools::go_on`]; the reply's usage, or the failure's, is the
     /// last one's.
     pub async fn work(&self, call: &Call, tools: &mut dyn Tools) -> Answer {
-        let task = Task::Call(call);
+        let answer = self.work_at(call, tools).await;
+        self.settle(call, &answer);
+        answer
+    }
+
+    async fn work_at(&self, call: &Call, tools: &mut dyn Tools) -> Answer {
+        let task = self.attempt(call);
         let deadline = Instant::now() + task.timeout();
+        pause(task, deadline).await;
         let iterations = call.seat().files.as_ref().map_or(1, |files| files.iterations).max(1);
         let definitions = tools.definitions();
         let mut talk = Talk::new(task, &definitions, self.model.context);
@@ -52,8 +63,9 @@ impl Chat {
             if left > 0 && completion.calls.is_empty() {
                 let is_offered =
                     |name: &str| definitions.iter().any(|tool| tool.name == name) || (takes_answers && name == ANSWER);
-                if let Some(call) = spoken(&completion.text, format!("spoken_{left}"), is_offered) {
-                    completion = Completion { text: String::new(), calls: vec![call], ..completion };
+                let calls = spoken(unwrap::words(&completion.raw), is_offered);
+                if !calls.is_empty() {
+                    completion = Completion { text: String::new(), calls, ..completion };
                 }
             }
             // Where none are offered, none are used.
@@ -61,6 +73,7 @@ impl Chat {
                 return Ok(Reply { text: completion.text, usage, written: None });
             }
             let late = || Failure { usage, ..out_of_time(task) };
+            talk.identify(&mut completion.calls);
             let calls = completion.calls.clone();
             talk.said(completion);
             if calls.len() > 1 {
@@ -68,7 +81,7 @@ impl Chat {
             }
             for (index, used) in calls.iter().enumerate() {
                 if used.name == ANSWER && takes_answers {
-                    match answered(&used.arguments) {
+                    match answered(&used.arguments, call.shown.seat().interface) {
                         Ok(text) => return Ok(Reply { text, usage, written: None }),
                         Err(why) => talk.result(used, cut(why, talk.room(calls.len()))),
                     }
@@ -98,6 +111,10 @@ impl Chat {
 /// What has been said so far.
 struct Talk<'a> {
     messages: Vec<Message<'a>>,
+    /// Ids of all calls.
+    ids: BTreeSet<String>,
+    /// How many of them were made up.
+    made: usize,
     /// Characters of what is said of the tools and of the form of the reply.
     tools: usize,
     reply_tokens: u64,
@@ -113,9 +130,23 @@ impl<'a> Talk<'a> {
         let form = task.form(Level::Derived);
         Self {
             messages: task.messages(),
+            ids: BTreeSet::new(),
+            made: 0,
             tools: definitions.iter().map(of).sum::<usize>() + form.map_or(0, |(_, form)| form.json().chars().count()),
             reply_tokens: u64::from(task.reply_tokens()),
             context: usize::try_from(context).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Gives calls ids where the server gave none, or one that the conversation has already.
+    fn identify(&mut self, calls: &mut [ToolCall]) {
+        for call in calls {
+            while call.id.is_empty() || self.ids.contains(&call.id) {
+                self.made += 1;
+                // Some servers take nine letters and digits, and nothing else.
+                call.id = format!("call{:05}", self.made);
+            }
+            self.ids.insert(call.id.clone());
         }
     }
 
@@ -182,12 +213,27 @@ fn unprefix(call: &mut ToolCall, definitions: &[Definition]) {
     }
 }
 
-/// The reply that a model gives by a tool.
-fn answered(arguments: &str) -> Result<String, String> {
-    match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(arguments) {
-        Ok(_) => Ok(arguments.trim().to_owned()),
-        Err(error) => Err(no_object(&error)),
+/// The reply that a model gives by a tool. A patch that is written as text is decoded.
+fn answered(arguments: &str, interface: Interface) -> Result<String, String> {
+    let mut members = serde_json::from_str::<Map<String, Value>>(arguments).map_err(|error| no_object(&error))?;
+    let encoded = members.get("patch").and_then(Value::as_str).filter(|_| interface == Interface::Patch);
+    match encoded.and_then(decoded) {
+        Some(patch) => {
+            members.insert("patch".to_owned(), patch);
+            Ok(Value::Object(members).to_string())
+        }
+        None => Ok(arguments.trim().to_owned()),
     }
+}
+
+/// The list that a text holds, which may be encoded twice.
+fn decoded(text: &str) -> Option<Value> {
+    let once: Value = serde_json::from_str(text).ok()?;
+    let value = match once {
+        Value::String(again) => serde_json::from_str(&again).ok()?,
+        value => value,
+    };
+    value.is_array().then_some(value)
 }
 
 /// Uses a tool, if it is one and the arguments are some.
@@ -233,14 +279,20 @@ mod tests {
 
     fn talk(context: usize) -> Talk<'static> {
         let messages = vec![Message::new(Role::System, "s".repeat(40)), Message::new(Role::User, "u".repeat(40))];
-        Talk { messages, tools: 20, reply_tokens: 10, context }
+        Talk { messages, ids: BTreeSet::new(), made: 0, tools: 20, reply_tokens: 10, context }
+    }
+
+    fn use_of(id: &str) -> ToolCall {
+        let (extra, extra_function) = (Map::new(), Map::new());
+        ToolCall { id: id.to_owned(), name: "view".into(), arguments: "{}".into(), extra, extra_function }
     }
 
     fn round(talk: &mut Talk<'_>, id: usize, chars: usize) {
-        let call = ToolCall { id: format!("c{id}"), name: "view".into(), arguments: "{}".into() };
+        let call = use_of(&format!("c{id}"));
         let calls = vec![call.clone()];
         talk.said(Completion {
             text: String::new(),
+            raw: String::new(),
             calls,
             end: super::super::reply::End::Stopped,
             extra: serde_json::Map::new(),
@@ -281,10 +333,35 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_by_a_tool_is_an_object() {
-        assert_eq!(answered(" {\"patch\": []} "), Ok("{\"patch\": []}".to_owned()));
+    fn ids_are_unique_in_a_conversation() {
+        let mut talk = talk(100);
+        let mut ids = Vec::new();
+        for given in [&["", ""][..], &["call_0"], &["call_0", "call00004"], &["call_0", ""]] {
+            let mut calls: Vec<ToolCall> = given.iter().map(|id| use_of(id)).collect();
+            talk.identify(&mut calls);
+            ids.extend(calls.into_iter().map(|call| call.id));
+        }
+        assert_eq!(ids[..4], ["call00001", "call00002", "call_0", "call00003"]);
+        assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "{ids:?}");
+    }
+
+    #[test]
+    fn a_reply_by_a_tool_is_an_object_and_its_patch_a_list() {
+        let patch = |text: &str| answered(text, Interface::Patch);
+        assert_eq!(patch(" {\"patch\": []} "), Ok("{\"patch\": []}".to_owned()));
         for bad in ["", "[]", "{", "null", "{} {}"] {
-            assert!(answered(bad).is_err(), "{bad}");
+            assert!(patch(bad).is_err(), "{bad}");
+        }
+        let list = serde_json::json!([{"op": "remove", "path": "/a"}]);
+        let once = Value::from(list.to_string());
+        for written in [once.clone(), Value::from(once.to_string())] {
+            let arguments = serde_json::json!({"intent": "x", "patch": written}).to_string();
+            let read: Value = serde_json::from_str(&patch(&arguments).expect("an object")).expect("JSON");
+            assert_eq!(read, serde_json::json!({"intent": "x", "patch": list}));
+            assert_eq!(answered(&arguments, Interface::Merge), Ok(arguments), "it is a value of the board there");
+        }
+        for kept in [r#"{"patch": "later"}"#, r#"{"patch": "{}"}"#] {
+            assert_eq!(patch(kept), Ok(kept.to_owned()));
         }
     }
 }

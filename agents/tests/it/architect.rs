@@ -406,7 +406,8 @@ async fn a_model_that_cannot_be_asked_ends_it_at_once() {
 #[tokio::test]
 async fn a_chat_completes_under_the_schema_and_does_without_it_where_it_is_refused() {
     let refusal = || Act::Say(400, "", r#"{"error": {"message": "response_format is not supported"}}"#.into());
-    let endpoint = Endpoint::new(vec![refusal(), refusal(), Act::complete("{}", "stop", json!({"prompt_tokens": 7}))]);
+    let answer = Act::complete("{}", "stop", json!({"prompt_tokens": 7}));
+    let endpoint = Endpoint::new(vec![refusal(), refusal(), refusal(), answer]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let prompt = Prompt { system: "s".into(), user: "u".into() };
     let schema = json!({"type": "object", "properties": {"b": {"type": "string"}}});
@@ -417,7 +418,8 @@ async fn a_chat_completes_under_the_schema_and_does_without_it_where_it_is_refus
     }
     let sent: Vec<Value> = endpoint.requests().into_iter().map(|(_, body)| body).collect();
     let schemas: Vec<&Value> = sent.iter().map(|body| &body["response_format"]["json_schema"]["schema"]).collect();
-    assert_eq!(schemas, [&schema, &json!({"type": "object"}), &Value::Null, &Value::Null]);
+    let closed = json!({"type": "object", "properties": {"b": {"type": "string"}}, "additionalProperties": false});
+    assert_eq!(schemas, [&schema, &closed, &json!({"type": "object"}), &Value::Null, &Value::Null]);
     assert_eq!(sent[0]["max_tokens"], 55);
 
     let endpoint = Endpoint::new(vec![Act::Hang]);

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use patchboard_agents::config::{Api, Model, Structured};
 use patchboard_agents::llm::{Chat, Variables};
 use patchboard_endpoint::{Act, Endpoint};
+use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
-use patchboard_runtime::agent::{Agent as _, Answer, Call};
+use patchboard_runtime::agent::{Agent as _, Answer, Call, Permit};
 use serde_json::{Value, json};
 
 use crate::support::{call, seat};
@@ -152,13 +153,13 @@ async fn failures_have_the_code_their_cause_deserves_and_tries_are_bounded() {
     let long = format!(r#"{{"error": {{"message": "{}"}}}}"#, "no ".repeat(500));
     let echo = format!(r#"{{"error": {{"message": "Incorrect API key provided: {KEY} or sk-hush1234"}}}}"#);
     for (act, code, requests, words) in [
-        (say(400, &long), FailureCode::Refused, 12, "400 Bad Request: no no"),
+        (say(400, &long), FailureCode::Refused, 14, "400 Bad Request: no no"),
         (say(401, &echo), FailureCode::Refused, 1, "Incorrect API key provided: *** or sk-***"),
         (say(403, "\u{1b}[31mforbidden"), FailureCode::Refused, 1, "403 Forbidden: [31mforbidden"),
-        (say(404, r#"{"error": "no such model"}"#), FailureCode::Refused, 5, "no such model"),
+        (say(404, r#"{"error": "no such model"}"#), FailureCode::Refused, 6, "no such model"),
         (say(429, r#"{"error": {"message": "m"}}"#), FailureCode::RateLimited, 3, "429"),
         (say(429, r#"{"error": {"code": "insufficient_quota"}}"#), FailureCode::Refused, 1, "insufficient_quota"),
-        (say(500, "oops"), FailureCode::Unreachable, 3, "500 Internal Server Error: oops"),
+        (say(500, "oops"), FailureCode::Unreachable, 8, "500 Internal Server Error: oops"),
         (say(502, "<html>\n<h1>Bad <b>Gateway</b></h1>"), FailureCode::Unreachable, 3, "502 Bad Gateway: Bad Gateway"),
         (
             Act::Say(307, "location: http://elsewhere/v1\r\n", String::new()),
@@ -247,7 +248,7 @@ async fn a_parameter_that_is_refused_by_name_is_left_out_once_and_for_all() {
 #[tokio::test]
 async fn a_server_that_refuses_a_derived_form_gets_the_generic_one_from_that_seat() {
     let refusal = say(400, r#"{"error": {"message": "Failed to parse grammar"}}"#);
-    let endpoint = Endpoint::new(vec![refusal.clone(), refusal, ok("[]")]);
+    let endpoint = Endpoint::new(vec![refusal.clone(), refusal.clone(), refusal, ok("[]")]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let mut other = llm_call();
     other.worker = "other".into();
@@ -264,7 +265,7 @@ async fn a_server_that_refuses_a_derived_form_gets_the_generic_one_from_that_sea
         })
         .collect();
     let (derived, generic) = (json!({"type": "string", "enum": ["/a"]}), json!({"type": "string"}));
-    assert_eq!(paths, [derived.clone(), derived.clone(), generic.clone(), generic, derived]);
+    assert_eq!(paths, [derived.clone(), derived.clone(), derived.clone(), generic.clone(), generic, derived]);
 }
 
 #[tokio::test]
@@ -272,7 +273,73 @@ async fn a_server_that_refuses_even_the_bare_request_is_believed() {
     let refusal = say(400, r#"{"error": "response_format, temperature, max_completion_tokens: all wrong"}"#);
     let (answer, endpoint, _) = ask(vec![refusal], keep).await;
     assert_eq!(answer.expect_err("refused").code, FailureCode::Refused);
-    assert_eq!(endpoint.requests().len(), 12, "each part in its steps, then all at once");
+    assert_eq!(endpoint.requests().len(), 14, "each part in its steps, then all at once");
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_not_tried_in_other_ways() {
+    for body in [
+        r#"[{"error": {"code": 400, "message": "API key not valid. Please pass a valid API key.", "status": "INVALID_ARGUMENT"}}]"#,
+        r#"{"code": "Client specified an invalid argument", "error": "Incorrect API key provided: xa***mp."}"#,
+    ] {
+        let (answer, endpoint, _) = ask(vec![say(400, body)], |_, call| call.permit = Some(Permit::ungated())).await;
+        let deferral = answer.expect_err("refused").deferral.expect("an operator can act");
+        assert_eq!((deferral.reason, endpoint.requests().len()), (DeferralReason::KeyRefused, 1), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn one_seats_form_is_no_other_seats_and_a_fault_counts_twice() {
+    let refusal = || say(400, r#"{"error": "response_format"}"#);
+    let fault = || say(500, "oops");
+    let forms = async |acts: Vec<Act>| {
+        let endpoint = Endpoint::new(acts);
+        let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
+        let mut other = llm_call();
+        other.worker = "other".into();
+        let mut asked = Vec::new();
+        for mut call in [llm_call(), llm_call(), llm_call(), other] {
+            call.permit = Some(Permit::ungated());
+            let before = endpoint.requests().len();
+            chat.call(&call).await.expect("a reply");
+            asked.push(endpoint.requests().len() - before);
+        }
+        let has: Vec<bool> = endpoint.bodies().iter().map(|body| body.get("response_format").is_some()).collect();
+        (asked, has.ends_with(&[true]))
+    };
+    // Up to any object: of this seat.
+    let acts = [refusal(), refusal(), refusal(), refusal(), ok("[]"), ok("[]"), ok("[]"), ok("[]")].to_vec();
+    assert_eq!(forms(acts).await, (vec![5, 1, 1, 1], true));
+    // None at all: of the model.
+    let acts = [refusal(), refusal(), refusal(), refusal(), refusal(), ok("[]")].to_vec();
+    assert_eq!(forms(acts).await, (vec![6, 1, 1, 1], false));
+    let acts = [fault(), ok("[]"), fault(), ok("[]")].to_vec();
+    assert_eq!(forms(acts).await, (vec![2, 2, 1, 1], true), "twice in a row is the form's fault");
+    let acts = [fault(), ok("[]"), ok("[]"), fault(), ok("[]")].to_vec();
+    assert_eq!(forms(acts).await, (vec![2, 1, 2, 1], true), "an answer in between clears the form");
+}
+
+#[tokio::test]
+async fn what_a_reply_cost_is_estimated_where_its_tokens_are_not_counted() {
+    let usage = json!({"prompt_tokens": 12, "completion_tokens": 0});
+    let (answer, ..) = ask(vec![Act::complete("[1,2]", "stop", usage)], keep).await;
+    let expected = Usage { prompt: 12, completion: 2, cached: 0, estimated: true };
+    assert_eq!(answer.expect("a reply").usage, Some(expected));
+}
+
+#[tokio::test]
+async fn the_reason_for_an_end_that_is_not_known_counts_only_amid_a_reply() {
+    for (content, reason, expected) in [
+        ("[]", "abort", None),
+        ("[]", "STOP", None),
+        ("[{", "abort", Some(FailureCode::Truncated)),
+        ("[{", "MAX_TOKENS", Some(FailureCode::Truncated)),
+        ("[]", "MAX_TOKENS", None),
+        ("[]", "SAFETY", Some(FailureCode::Refused)),
+    ] {
+        let (answer, ..) = ask(vec![Act::complete(content, reason, Value::Null)], keep).await;
+        assert_eq!(answer.err().map(|failure| failure.code), expected, "{content} {reason}");
+    }
 }
 
 #[tokio::test]
@@ -311,10 +378,13 @@ async fn other_protocols_are_asked_in_their_own_way_and_answer_alike() {
 async fn other_protocols_refuse_in_words_that_are_kept_and_forms_are_left_out() {
     let refusal = r#"{"type": "error", "error": {"type": "invalid_request_error", "message": "output_config.format: too complex"}}"#;
     let said = r#"{"content": [{"type": "text", "text": "[]"}], "stop_reason": "end_turn"}"#;
-    let acts = vec![say(400, refusal), say(400, refusal), say(400, refusal), say(200, said)];
-    let (answer, endpoint, _) = ask(acts, |model, _| model.api = Api::Anthropic).await;
-    assert_eq!(answer.expect("a reply").text, "[]");
-    assert_eq!(endpoint.bodies().last().expect("a request").pointer("/output_config/format"), None);
+    let endpoint = Endpoint::serving(move |body| match body.pointer("/output_config/format") {
+        Some(_) => say(400, refusal),
+        None => say(200, said),
+    });
+    let model = Model { api: Api::Anthropic, ..Model::new(endpoint.url.clone(), "m") };
+    let chat = Chat::new(&model, &Variables::new()).expect("a client");
+    assert_eq!(chat.call(&llm_call()).await.expect("a reply").text, "[]");
     let overloaded = r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#;
     let (answer, _, _) = ask(vec![say(529, overloaded)], |model, _| {
         (model.api, model.max_tries) = (Api::Anthropic, 1);
@@ -323,4 +393,37 @@ async fn other_protocols_refuse_in_words_that_are_kept_and_forms_are_left_out() 
     let failure = answer.expect_err("it is overloaded");
     assert_eq!(failure.code, FailureCode::Unreachable);
     assert!(failure.message.contains("Overloaded"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_server_that_was_silent_is_asked_for_a_stream() {
+    let endpoint = Endpoint::new(vec![Act::Hang, ok("[]")]);
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
+    let mut call = llm_call();
+    call.permit = Some(Permit::ungated());
+    call.timeout = Duration::from_millis(300);
+    let deferral = chat.call(&call).await.expect_err("no byte came").deferral.expect("it waits");
+    assert_eq!(deferral.reason, DeferralReason::NoAnswer);
+    call.timeout = Duration::from_secs(20);
+    assert_eq!(chat.call(&call).await.expect("a reply").text, "[]");
+    let streams: Vec<Value> = endpoint.bodies().into_iter().map(|body| body["stream"].clone()).collect();
+    assert_eq!(streams, [false, true]);
+}
+
+#[tokio::test]
+async fn after_an_empty_reply_less_reasoning_is_asked_for_and_what_is_refused_of_it_is_left_out() {
+    let endpoint = Endpoint::serving(|body| match &body["reasoning_effort"] {
+        Value::Null => ok("[]"),
+        Value::String(effort) if effort == "high" => ok(""),
+        _ => say(400, r#"{"error": {"message": "Unrecognized request argument supplied: reasoning_effort"}}"#),
+    });
+    let model =
+        Model { reasoning_effort: Some("high".into()), top_p: Some(0.9), ..Model::new(endpoint.url.clone(), "m") };
+    let chat = Chat::new(&model, &Variables::new()).expect("a client");
+    let call = llm_call();
+    assert_eq!(chat.call(&call).await.expect_err("it is empty").code, FailureCode::Empty);
+    assert_eq!(chat.call(&call).await.expect("a reply").text, "[]");
+    let sent = endpoint.bodies();
+    assert_eq!((&sent[1]["reasoning_effort"], &sent[2]["top_p"]), (&json!("low"), &json!(0.9)));
+    assert_eq!(sent.len(), 3, "the refusal names what is left out first");
 }

@@ -1,6 +1,7 @@
 //! Agents against real sockets, processes and files.
 
 mod acceptance;
+mod again;
 mod architect;
 mod at_once;
 mod blackboard;

@@ -1,46 +1,77 @@
 //! The chat agent against a server that deviates as vendors do: every behaviour that the server defines.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
+use jsonptr::PointerBuf;
 use patchboard_agents::config::Model;
 use patchboard_agents::llm::{Chat, Variables};
-use patchboard_runtime::agent::{Agent as _, Permit};
+use patchboard_agents::tools::{Coming, Definition, Tools, Used};
+use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::digest::{Hasher, Salt};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::freshness::{Basis, Commits, Context, Reservations};
+use patchboard_kernel::id::{Seq, Version, WorkerName};
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::pipeline::{self, ReplyBody, Verdict};
+use patchboard_kernel::plan::{Own, Plans as _};
+use patchboard_kernel::rejection::{Code, Rejection};
+use patchboard_kernel::shown::Shown;
+use patchboard_kernel::state::State;
+use patchboard_runtime::agent::{Agent as _, Answer, Call, Failure, Permit};
 use serde_json::{Value, json};
 
 use crate::support::{call, seat};
 
-/// Calls that a board makes of one behaviour, deferrals included.
-const CALLS: u32 = 7;
+/// Deferrals of one attempt that a board waits for.
+const DEFERRALS_MAX: u32 = 6;
 
-/// Behaviours that cannot end with the answer, and words of the failure that a user can act on.
-const FAILING: [(&str, &str); 17] = [
-    ("401", "401 Unauthorized"),
-    ("402", "Insufficient credits"),
-    ("403_html", "you have been blocked"),
-    ("404_path", "/v1"),
-    ("405", "/v1"),
-    ("413", "Request Entity Too Large"),
-    ("429_always", "Too many requests"),
-    ("quota_google", "exceeded your current quota"),
-    ("400_empty", "400 Bad Request"),
-    ("ctx", "maximum context length is 4096"),
-    ("ctx_llamacpp", "exceeds the available context size"),
-    ("finish_filter", "content filter"),
-    ("refusal", "I can't help with that"),
-    ("choices_empty_always", "no choice"),
-    ("reasoning_length", "cut off"),
-    ("length_partial", "cut off"),
-    ("redirect", "redirects to"),
-];
+/// How a behaviour ends.
+#[derive(Clone, Copy, Debug)]
+enum Expected {
+    /// With this value at `/answer`.
+    Answer(&'static str),
+    /// With a reply that the kernel rejects so, in these words.
+    Rejected(Code, &'static str),
+    /// With this failure, and words of it that a user can act on.
+    Fails(FailureCode, &'static str),
+}
 
-/// Replies whose text the kernel judges: they are no JSON, or no patch.
-const JUDGED: [&str; 6] = ["single_quotes", "trailing_comma", "rawctl", "huge_num", "lone_surrogate", "bad_utf8"];
-
-/// Behaviours that take longer than a test may.
-const SLOW: [&str; 2] = ["drip_long", "hang_once"];
+/// Behaviours that do not end with the answer 42.
+fn expected(name: &str) -> Expected {
+    use Expected::{Answer, Fails, Rejected};
+    use FailureCode as F;
+    match name {
+        "401" => Fails(F::Refused, "401 Unauthorized"),
+        "402" => Fails(F::Refused, "Insufficient credits"),
+        "403_html" => Fails(F::Refused, "you have been blocked"),
+        "404_path" | "405" => Fails(F::Refused, "/v1"),
+        "413" => Fails(F::Refused, "Request Entity Too Large"),
+        "429_always" => Fails(F::RateLimited, "Too many requests"),
+        "quota_google" => Fails(F::Refused, "exceeded your current quota"),
+        "400_empty" => Fails(F::Refused, "400 Bad Request"),
+        "ctx" => Fails(F::Refused, "maximum context length is 4096"),
+        "ctx_llamacpp" => Fails(F::Refused, "exceeds the available context size"),
+        "finish_filter" => Fails(F::Refused, "content filter"),
+        "refusal" => Fails(F::Refused, "I can't help with that"),
+        "choices_empty_always" => Fails(F::Protocol, "no choice"),
+        "reasoning_length" | "length_partial" => Fails(F::Truncated, "cut off"),
+        "redirect" => Fails(F::Refused, "redirects to"),
+        "drip_long" => Fails(F::Timeout, "no answer from the model within"),
+        "single_quotes" | "trailing_comma" | "rawctl" => Rejected(Code::InvalidJson, "a reply is one JSON object"),
+        "lone_surrogate" => Rejected(Code::InvalidJson, "hex escape"),
+        "huge_num" => Rejected(Code::NumberOutOfRange, "number"),
+        "single_op" | "wrapped" => Rejected(Code::NotAPatch, "patch"),
+        "lone_surrogate_raw" => Answer("\u{fffd}"),
+        "bad_utf8" => Answer("4\u{fffd}"),
+        "latin1" => Answer("caf\u{e9}"),
+        "nul" => Answer("a\0b"),
+        _ => Answer("42"),
+    }
+}
 
 struct Server(Child);
 
@@ -80,52 +111,176 @@ fn start(name: &str) -> Option<(Server, String, Vec<String>, tempfile::TempDir)>
     Some((server, format!("http://127.0.0.1:{port}/v1"), names, dir))
 }
 
-/// Calls a model as a board does: again after a deferral that passes, and after a failure.
-async fn play(url: &str, name: &str) -> Result<String, String> {
-    let chat = Chat::new(&Model::new(url, name), &Variables::new()).expect("a client");
-    let fields = json!({"agent": "llm", "writes": [{"path": "/answer"}], "limits": {"reply_tokens": 1024}});
-    let mut last = String::new();
-    for attempt in 1..=CALLS {
-        let mut call = call("w", seat(fields.clone()), "What is shown.", 0);
+/// How a behaviour has ended.
+#[derive(Debug)]
+enum Outcome {
+    Answer(Value),
+    Rejected(Rejection),
+    Failed(Failure),
+}
+
+/// Calls a model as a board does: again after a deferral that passes, and after a failure or a rejection as often as its
+/// seat says. Waits are shortened.
+async fn play(url: String, name: String, expected: Expected, files: Option<PathBuf>) -> Result<(), String> {
+    // These take longer than a test may: what they do is seen earlier.
+    let timeout = if matches!(name.as_str(), "drip_long" | "hang_once") { 1500 } else { 20_000 };
+    let chat = Chat::new(&Model::new(url, name.clone()), &Variables::new()).expect("a client");
+    let mut outcome = None;
+    for attempt in 1..=writer(files.is_some()).limits.attempts {
+        let mut call = call("writer", writer(files.is_some()), "What is shown.", 0);
+        call.shown = Arc::new(shown(files.is_some()));
         call.attempt = attempt;
         call.permit = Some(Permit::ungated());
-        match chat.call(&call).await {
-            Ok(reply) => return Ok(reply.text),
-            Err(failure) if failure.deferral.is_some_and(|deferral| deferral.reason.needs_operator()) => {
-                return Err(failure.message);
+        call.timeout = Duration::from_millis(timeout);
+        let mut answer = ask(&chat, &call, files.as_deref()).await;
+        for _ in 0..DEFERRALS_MAX {
+            let is_passing = |failure: &Failure| failure.deferral.is_some_and(|one| !one.reason.needs_operator());
+            if !answer.as_ref().is_err_and(is_passing) {
+                break;
             }
-            Err(failure) => last = failure.message,
+            answer = ask(&chat, &call, files.as_deref()).await;
+        }
+        let found = match answer {
+            Ok(reply) => judged(&call, &reply.text),
+            Err(failure) => Outcome::Failed(failure),
+        };
+        let is_last = match &found {
+            Outcome::Answer(_) => true,
+            Outcome::Rejected(_) => false,
+            Outcome::Failed(failure) => failure.deferral.is_some() || !failure.code.is_worth_another_attempt(),
+        };
+        outcome = Some(found);
+        if is_last {
+            break;
         }
     }
-    Err(last)
+    let outcome = outcome.expect("an attempt");
+    let is_right = match (&outcome, expected) {
+        (Outcome::Answer(value), Expected::Answer(expected)) => value == expected,
+        (Outcome::Rejected(rejection), Expected::Rejected(code, words)) => {
+            rejection.code == code && rejection.violations.iter().any(|one| one.message.contains(words))
+        }
+        (Outcome::Failed(failure), Expected::Fails(code, words)) => {
+            failure.code == code && failure.message.contains(words)
+        }
+        _ => false,
+    };
+    if is_right { Ok(()) } else { Err(format!("{name}: {outcome:?}, not {expected:?}")) }
+}
+
+async fn ask(chat: &Chat, call: &Call, files: Option<&Path>) -> Answer {
+    match files {
+        Some(files) => chat.work(call, &mut Disk(files.to_owned())).await,
+        None => chat.call(call).await,
+    }
+}
+
+/// Plays all behaviours of a server of the shared directory.
+async fn play_all(server: &str, expected: fn(&str) -> Expected, files: Option<&Path>) {
+    let Some((_server, url, names, _dir)) = start(server) else { return };
+    assert!(names.len() > 20, "{names:?}");
+    let mut playing = tokio::task::JoinSet::new();
+    for name in names {
+        let expected = expected(&name);
+        playing.spawn(play(url.clone(), name, expected, files.map(Path::to_owned)));
+    }
+    let mut wrong: Vec<String> = playing.join_all().await.into_iter().filter_map(Result::err).collect();
+    wrong.sort();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The seat of the board that asks.
+fn writer(has_files: bool) -> Worker {
+    let mut fields = json!({"agent": "llm", "reads": ["/answer"], "limits": {"reply_tokens": 1024},
+        "writes": [{"path": "/answer", "ops": ["replace"]}]});
+    if has_files {
+        fields["files"] = json!({"view": ["**"], "iterations": 6});
+    }
+    seat(fields)
+}
+
+/// Tools that read a directory.
+struct Disk(PathBuf);
+
+impl Tools for Disk {
+    fn definitions(&self) -> Vec<Definition> {
+        let path = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+        let none = json!({"type": "object", "properties": {}});
+        let tool = |name: &str, parameters| Definition { name: name.into(), description: "Reads.".into(), parameters };
+        vec![tool("view", path), tool("list", none)]
+    }
+
+    fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, _: usize) -> Coming<'a, Used> {
+        let arguments: Value = serde_json::from_str(arguments).expect("they were read before");
+        let used = match (name, arguments["path"].as_str()) {
+            ("view", Some(path)) => match std::fs::read_to_string(self.0.join(path)) {
+                Ok(text) => Used::done(text),
+                Err(error) => Used::error(error.to_string()),
+            },
+            ("list", _) => Used::done("a.py"),
+            _ => Used::error("no path"),
+        };
+        Box::pin(std::future::ready(used))
+    }
+
+    fn go_on(&mut self, _: Option<Usage>, _: u64) -> Coming<'_, Result<(), Failure>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// What it is shown: a board without an answer.
+fn shown(has_files: bool) -> Shown {
+    let schema = json!({"type": "object", "properties": {"answer": {"type": "string"}}});
+    let blueprint =
+        json!({"blueprint": 1, "name": "one", "state": {"schema": schema}, "workers": {"writer": writer(has_files)}});
+    let plan = Own.of(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    let state = State::new(&json!({"answer": ""}), &Hasher::new(&Salt::ZERO));
+    let basis = Basis { state, reads: vec![PointerBuf::from_tokens(["answer"])], members: Vec::new() };
+    Shown::new(plan, "writer".into(), Arc::new(basis), false).expect("the worker is there")
+}
+
+struct Nobody;
+
+impl Commits for Nobody {
+    fn by(&self, _: Version) -> Option<(Seq, WorkerName)> {
+        None
+    }
+}
+
+/// What the kernel makes of a reply: the answer on the board, or the code of its rejection.
+fn judged(call: &Call, reply: &str) -> Outcome {
+    let basis = call.shown.basis();
+    let context = Context {
+        expansions_left: 0,
+        base: basis.state.version(),
+        basis: Some(basis),
+        invocation: Some(call.invocation),
+        reservations: &Reservations::default(),
+        commits: &Nobody,
+    };
+    let (body, interface) = (ReplyBody::Text(reply.to_owned()), call.shown.seat().interface);
+    match pipeline::judge(call.shown.plan(), &basis.state, &call.worker, &body, interface, &context) {
+        Verdict::Accepted(accepted) => {
+            let answer = accepted.made.state.get(&PointerBuf::from_tokens(["answer"])).expect("it is there");
+            Outcome::Answer(serde_json::to_value(answer).expect("JSON"))
+        }
+        Verdict::NoOp(_) => panic!("42 is no empty text"),
+        Verdict::Rejected { rejection, .. } => Outcome::Rejected(rejection),
+    }
 }
 
 #[tokio::test]
 async fn every_behaviour_ends_with_the_answer_or_in_words_to_act_on() {
-    let Some((_server, url, names, _dir)) = start("fake_vendor.py") else { return };
-    let slow = BTreeSet::from(SLOW);
-    let names = names.iter().filter(|name| !slow.contains(name.as_str()));
-    let mut playing = tokio::task::JoinSet::new();
-    for name in names.cloned() {
-        let url = url.clone();
-        playing.spawn(async move { (play(&url, &name).await, name) });
-    }
-    let mut wrong = Vec::new();
-    while let Some(played) = playing.join_next().await {
-        let (outcome, name) = played.expect("no panic");
-        let failing = FAILING.iter().find(|(known, _)| *known == name);
-        let is_right = match (&outcome, failing) {
-            (Err(why), Some((_, words))) => why.contains(words),
-            (Ok(_), None) if JUDGED.contains(&name.as_str()) => true,
-            (Ok(text), None) => {
-                serde_json::from_str::<Value>(text).is_ok_and(|reply| reply.to_string().contains("/answer"))
-            }
-            _ => false,
-        };
-        if !is_right {
-            wrong.push(format!("{name}: {outcome:?}"));
-        }
-    }
-    wrong.sort();
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    play_all("fake_vendor.py", expected, None).await;
+}
+
+#[tokio::test]
+async fn every_behaviour_with_tools_ends_with_the_answer_or_in_words_to_act_on() {
+    let expected = |name: &str| match name {
+        "notools400" | "notools_auto" => Expected::Fails(FailureCode::Refused, "the server takes no tools"),
+        _ => Expected::Answer("1"),
+    };
+    let root = std::env::var_os("PATCHBOARD_SHARED").map(PathBuf::from);
+    let files = root.map(|root| root.join("cases/providers/wsrc")).unwrap_or_default();
+    play_all("fake_vendor_tools.py", expected, Some(&files)).await;
 }

@@ -248,6 +248,7 @@ async fn time_is_over_in_the_middle_of_a_tool_too() {
 async fn a_server_that_takes_no_tools_is_told_of_and_not_asked_again() {
     for (status, body) in [
         (400, r#"{"error": {"message": "'tools' is not supported by this model"}}"#),
+        (404, r#"{"error": {"message": "No endpoints found that support tool use.", "code": 404}}"#),
         (422, r#"{"detail": "tools: extra fields not permitted"}"#),
         (500, r#"{"error": {"message": "tools param requires --jinja flag"}}"#),
     ] {
@@ -260,15 +261,100 @@ async fn a_server_that_takes_no_tools_is_told_of_and_not_asked_again() {
 }
 
 #[tokio::test]
+async fn a_server_that_answers_without_tools_alone_takes_none() {
+    let refusal = || Act::Say(400, "", r#"{"error": {"message": "bad request: tools"}}"#.to_owned());
+    // The forms of the tool that replies are tried first.
+    let before = |act: Act| std::iter::repeat_with(refusal).take(5).chain([act]).collect::<Vec<_>>();
+    let (answer, sent) = work(before(Act::answer("[]", 7, 1)), &working(9), &mut Bench::default(), keep).await;
+    let failure = answer.expect_err("no tools");
+    assert!(
+        failure.message.starts_with("the server takes no tools") && failure.message.contains("bad request"),
+        "{failure}"
+    );
+    assert_eq!((failure.code, failure.usage), (FailureCode::Refused, spent(7, 1)), "what the trial cost is paid for");
+    assert_eq!((sent.len(), sent[4]["tools"].as_array().map(Vec::len), sent[5].get("tools")), (6, Some(3), None));
+    // What is refused without tools as well was not refused for them.
+    for body in [
+        r#"{"error": {"message": "Missing `reasoning_content`, see https://api.example.com/guides#tool-calls"}}"#,
+        r#"{"error": {"message": "tool_call_id call_1 is not found"}}"#,
+        r#"{"error": {"message": "bad request: tools"}}"#,
+    ] {
+        let acts = vec![uses(&[("a", "echo", "{}")]), Act::Say(400, "", body.to_owned())];
+        let failure = work(acts, &working(9), &mut Bench::default(), keep).await.0.expect_err(body);
+        assert!(failure.message.starts_with("400 Bad Request"), "{failure}");
+    }
+    // A server that is busy when it is asked without tools says nothing of them.
+    let acts = before(Act::Say(429, "", String::new()));
+    let mut call = working(9);
+    call.permit = Some(patchboard_runtime::agent::Permit::ungated());
+    let failure = work(acts, &call, &mut Bench::default(), keep).await.0.expect_err("later");
+    assert!(failure.deferral.is_some(), "{failure}");
+}
+
+#[tokio::test]
+async fn a_call_goes_back_as_it_came_under_an_id_of_its_own() {
+    let signed = |id: Value| {
+        let call = json!({"id": id, "type": "function", "extra_content": {"google": {"thought_signature": "s1"}},
+            "function": {"name": "echo", "arguments": "{}"}});
+        let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        let answer = json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]});
+        Act::Say(200, "", answer.to_string())
+    };
+    let acts = vec![signed(json!("call_0")), signed(json!("call_0")), signed(Value::Null), Act::answer("[]", 1, 1)];
+    let (answer, sent) = work(acts, &working(9), &mut Bench::default(), keep).await;
+    answer.expect("a reply");
+    let last = sent.last().expect("a call")["messages"].as_array().expect("messages").clone();
+    let calls: Vec<&Value> = last.iter().filter_map(|one| one["tool_calls"].get(0)).collect();
+    assert!(calls.iter().all(|call| call["extra_content"]["google"]["thought_signature"] == "s1"), "{calls:?}");
+    let ids: Vec<&Value> = calls.iter().map(|call| &call["id"]).collect();
+    let results: Vec<&Value> = last.iter().filter_map(|one| one.get("tool_call_id")).collect();
+    assert_eq!(ids, results);
+    assert_eq!(ids.iter().map(|id| id.to_string()).collect::<std::collections::BTreeSet<_>>().len(), 3, "{ids:?}");
+}
+
+#[tokio::test]
+async fn several_uses_in_words_are_done_in_their_order_and_a_patch_in_a_text_is_read() {
+    let mut bench = Bench::default();
+    let text = "<think>two</think>I look.\n<tool_call>{\"name\": \"echo\", \"arguments\": {\"text\": \"one\"}}</tool_call>\n\
+                <tool_call>{\"name\": \"echo\", \"arguments\": {\"text\": \"two\"}}</tool_call>";
+    let patch = json!([{"op": "add", "path": "/a", "value": 1}]);
+    let encoded = json!({"patch": patch.to_string()}).to_string();
+    let acts = vec![Act::answer(text, 1, 1), uses(&[("z", "answer", &encoded)])];
+    let (answer, _) = work(acts, &working(9), &mut bench, keep).await;
+    assert_eq!(answer.expect("a reply").text, json!({"patch": patch}).to_string());
+    let done: Vec<String> = told(&bench.log).into_iter().filter(|what| what.starts_with("echo")).collect();
+    assert_eq!(done, ["echo {\"text\":\"one\"}", "echo {\"text\":\"two\"}"]);
+}
+
+#[tokio::test]
 async fn a_form_that_is_refused_as_a_tool_is_loosened_and_then_left_out() {
     let refusal = || Act::Say(400, "", r#"{"error": "invalid schema for function answer"}"#.to_owned());
-    let acts = vec![refusal(), refusal(), refusal(), Act::answer("[]", 1, 1)];
+    let acts = vec![refusal(), refusal(), refusal(), refusal(), Act::answer("[]", 1, 1)];
     let (answer, sent) = work(acts, &working(9), &mut Bench::default(), keep).await;
     assert_eq!(answer.expect("a reply").text, "[]");
     let counts: Vec<usize> = sent.iter().map(|body| body["tools"].as_array().expect("tools").len()).collect();
-    assert_eq!(counts, [4, 4, 4, 3]);
+    assert_eq!(counts, [4, 4, 4, 4, 3]);
     assert_ne!(sent[0]["tools"][3], sent[1]["tools"][3]);
     assert_ne!(sent[1]["tools"][3], sent[2]["tools"][3]);
+}
+
+#[tokio::test]
+async fn a_tool_for_replies_that_is_refused_takes_no_form_from_other_turns() {
+    let refusal = || Act::Say(400, "", r#"{"error": "invalid schema for function answer"}"#.to_owned());
+    let acts = std::iter::repeat_with(refusal).take(4).chain([Act::answer("[]", 1, 1)]).collect();
+    let endpoint = Endpoint::new(acts);
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
+    let other = call("other", seat(json!({"agent": "llm", "writes": [{"path": "/a"}]})), "What is shown.", 1);
+    chat.work(&working(9), &mut Bench::default()).await.expect("a reply");
+    let before = endpoint.bodies().len();
+    chat.work(&working(9), &mut Bench::default()).await.expect("a reply");
+    // The same seat without tools, and another one.
+    chat.work(&working(1), &mut Bench::default()).await.expect("a reply");
+    chat.call(&other).await.expect("a reply");
+    let sent = endpoint.bodies().split_off(before);
+    let forms: Vec<bool> = sent.iter().map(|body| body["response_format"]["type"] == "json_schema").collect();
+    let tools: Vec<usize> = sent.iter().map(|body| body["tools"].as_array().map_or(0, Vec::len)).collect();
+    assert_eq!((forms, tools), (vec![false, true, true], vec![3, 0, 0]), "nothing is refused again");
 }
 
 #[tokio::test]

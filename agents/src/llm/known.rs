@@ -1,0 +1,210 @@
+//! What was found out of a server, as long as the process lives.
+//!
+//! A form that was refused is a fact of the seat whose form it was, and of the kind of turn: a server may refuse the tool
+//! by which a seat answers and take `response_format`, or the other way round. Only that a server takes no
+//! `response_format` at all is a fact of the model. All other parts of a request are the model's.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::ladder::{Found, Proof, Rung, Shape, Stream};
+use crate::config::Structured;
+
+/// Seats whose forms are remembered.
+const SEATS_MAX: usize = 256;
+
+/// A seat: the name of its blueprint, and its own. Who asks without a board has no blueprint, and an empty name for it.
+pub(super) type SeatKey = (String, String);
+
+/// Where a request says the form of the reply.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Place {
+    /// In `response_format`.
+    Format,
+    /// In the tool by which the reply is given.
+    Tool,
+}
+
+/// What was found out of a server.
+pub(super) struct Known {
+    /// How a request is sent apart from its form.
+    shape: Shape,
+    /// Whether the server takes no `response_format`.
+    no_format: bool,
+    /// Forms that seats found.
+    forms: Bounded<(SeatKey, Place), Rung>,
+    /// Forms before which the server failed, and the plainer ones that were answered.
+    suspects: Bounded<(SeatKey, Place), Rung>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            shape: Shape::default(),
+            no_format: false,
+            forms: Bounded::new(SEATS_MAX),
+            suspects: Bounded::new(SEATS_MAX),
+        }
+    }
+}
+
+impl Known {
+    /// How a seat's request is sent.
+    pub(super) fn shape(&self, seat: &SeatKey, place: Place, structured: Structured) -> Shape {
+        let asked = match structured {
+            Structured::Derived => Rung::Derived,
+            Structured::Generic => Rung::Generic,
+            Structured::Off => Rung::None,
+        };
+        let of_model = if self.no_format && place == Place::Format { Rung::None } else { Rung::Derived };
+        let of_seat = self.forms.get(&(seat.clone(), place)).copied().unwrap_or_default();
+        Shape { form: of_seat.max(of_model).max(asked), ..self.shape }
+    }
+
+    /// Keeps what was found out. Calls run side by side: nothing that another has found is lost.
+    pub(super) fn remember(&mut self, seat: &SeatKey, place: Place, found: Found) {
+        let key = (seat.clone(), place);
+        match found.proof {
+            Proof::Prompt => return,
+            // A fault that meets the same form again was no accident.
+            Proof::Fault => {
+                if self.suspects.remove(&key) == Some(found.refused) {
+                    self.forms.insert(key, found.shape.form);
+                } else {
+                    self.suspects.insert(key, found.refused);
+                }
+                return;
+            }
+            Proof::Refusal => {}
+        }
+        if found.shape.form != found.refused {
+            self.forms.insert(key, found.shape.form);
+            self.no_format |= place == Place::Format && found.is_form_refused;
+        }
+        let (known, found) = (self.shape, found.shape);
+        self.shape = Shape {
+            form: Rung::Derived,
+            limit: known.limit.max(found.limit),
+            cap: found.cap.or(known.cap),
+            temperature: known.temperature.max(found.temperature),
+            left_out: known.left_out.or(found.left_out),
+            folded: known.folded || found.folded,
+            stream: known.stream.max(found.stream),
+            no_tools: false,
+        };
+    }
+
+    /// Streams from now on, so that bytes tell a slow answer from none.
+    pub(super) fn prefer_streams(&mut self) {
+        self.shape.stream = self.shape.stream.max(Stream::WithUsage);
+    }
+
+    /// Drops the suspicion against a seat's form that was answered.
+    pub(super) fn clear(&mut self, seat: &SeatKey, place: Place) {
+        self.suspects.remove(&(seat.clone(), place));
+    }
+}
+
+/// A map of bounded size; the oldest entry gives way.
+pub(super) struct Bounded<K, V> {
+    max: usize,
+    values: BTreeMap<K, V>,
+    order: VecDeque<K>,
+}
+
+impl<K: Ord + Clone, V> Bounded<K, V> {
+    pub(super) const fn new(max: usize) -> Self {
+        Self { max, values: BTreeMap::new(), order: VecDeque::new() }
+    }
+
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        self.values.get(key)
+    }
+
+    pub(super) fn insert(&mut self, key: K, value: V) {
+        self.remove(&key);
+        if self.order.len() >= self.max
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.values.remove(&oldest);
+        }
+        self.order.push_back(key.clone());
+        self.values.insert(key, value);
+    }
+
+    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+        let value = self.values.remove(key)?;
+        self.order.retain(|one| one != key);
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ladder::{Limit, Temperature};
+    use super::*;
+
+    fn key(worker: &str) -> SeatKey {
+        ("b".to_owned(), worker.to_owned())
+    }
+
+    fn found(form: Rung, proof: Proof, is_form_refused: bool) -> Found {
+        Found { shape: Shape { form, ..Shape::default() }, refused: Rung::Derived, proof, is_form_refused }
+    }
+
+    fn form(known: &Known, worker: &str, place: Place) -> Rung {
+        known.shape(&key(worker), place, Structured::Derived).form
+    }
+
+    #[test]
+    fn a_form_is_a_fact_of_its_seat_and_of_its_place() {
+        for refused in [Rung::Plain, Rung::Generic, Rung::Object, Rung::None] {
+            let mut known = Known::default();
+            known.remember(&key("one"), Place::Tool, found(refused, Proof::Refusal, true));
+            assert_eq!(form(&known, "one", Place::Tool), refused);
+            assert_eq!(form(&known, "one", Place::Format), Rung::Derived);
+            assert_eq!(form(&known, "other", Place::Tool), Rung::Derived);
+            known.remember(&key("one"), Place::Format, found(refused, Proof::Refusal, false));
+            assert_eq!(form(&known, "one", Place::Format), refused);
+            assert_eq!(form(&known, "other", Place::Format), Rung::Derived);
+        }
+        let mut known = Known::default();
+        known.remember(&key("one"), Place::Format, found(Rung::None, Proof::Refusal, true));
+        assert_eq!(form(&known, "other", Place::Format), Rung::None);
+        assert_eq!(form(&known, "other", Place::Tool), Rung::Derived);
+    }
+
+    #[test]
+    fn a_fault_counts_when_it_meets_the_same_form_twice_in_a_row() {
+        let mut known = Known::default();
+        let fault = found(Rung::Plain, Proof::Fault, false);
+        known.remember(&key("one"), Place::Format, fault);
+        assert_eq!(form(&known, "one", Place::Format), Rung::Derived);
+        known.clear(&key("one"), Place::Format);
+        known.remember(&key("one"), Place::Format, fault);
+        assert_eq!(form(&known, "one", Place::Format), Rung::Derived, "the form was answered in between");
+        known.remember(&key("one"), Place::Format, fault);
+        assert_eq!(form(&known, "one", Place::Format), Rung::Plain);
+        assert_eq!(form(&known, "other", Place::Format), Rung::Derived);
+    }
+
+    #[test]
+    fn other_parts_are_the_models_unless_the_prompt_was_the_cause() {
+        let mut known = Known::default();
+        let shape = Shape { limit: Limit::None, temperature: Temperature::Positive, ..Shape::default() };
+        let of = |proof| Found { shape, refused: Rung::Derived, proof, is_form_refused: false };
+        known.remember(&key("one"), Place::Format, of(Proof::Prompt));
+        assert_eq!(known.shape(&key("other"), Place::Tool, Structured::Derived), Shape::default());
+        known.remember(&key("one"), Place::Format, of(Proof::Refusal));
+        assert_eq!(known.shape(&key("other"), Place::Tool, Structured::Derived), shape);
+    }
+
+    #[test]
+    fn the_oldest_entry_of_a_full_map_gives_way() {
+        let mut map = Bounded::new(2);
+        for (key, value) in [(1, 'a'), (2, 'b'), (1, 'c'), (3, 'd')] {
+            map.insert(key, value);
+        }
+        assert_eq!((map.get(&1), map.get(&2), map.get(&3)), (Some(&'c'), None, Some(&'d')));
+        assert_eq!((map.remove(&1), map.remove(&1)), (Some('c'), None));
+    }
+}

@@ -1,0 +1,161 @@
+//! What came of the last attempt of an invocation, where nothing of it can be judged: the next request says so.
+//!
+//! The kernel's prompt names why it refused a reply. Of a reply that was cut off, empty or unreadable it knows nothing, so
+//! a further attempt would send the same bytes, and at temperature 0 get the same answer. Here the failure is kept per
+//! invocation, in a map of bounded size. The next request has one more message of the user's, and more room.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::{BoardId, InvocationId};
+
+use super::known::Bounded;
+use super::{PAUSE_MAX, PAUSE_MIN};
+use crate::config::Model;
+
+/// Invocations of which a failure is kept.
+const INVOCATIONS_MAX: usize = 4096;
+
+/// The most times that the room is doubled.
+const DOUBLED_MAX: u32 = 16;
+
+/// An invocation of a board.
+pub(super) type Key = (BoardId, InvocationId);
+
+/// Failures of invocations.
+pub(super) type Troubles = Bounded<Key, Trouble>;
+
+/// What the last attempts of an invocation came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Trouble {
+    kind: Kind,
+    /// Attempts that ended so, of any kind.
+    count: u32,
+    /// How often the room was doubled.
+    doubled: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Truncated,
+    Empty,
+    Unreadable,
+    Late,
+}
+
+/// No trouble yet.
+pub(super) const fn troubles() -> Troubles {
+    Bounded::new(INVOCATIONS_MAX)
+}
+
+impl Trouble {
+    /// What is known after a further attempt that failed so; none where another failure says nothing of the reply.
+    pub(super) fn after(before: Option<Self>, code: FailureCode) -> Option<Self> {
+        let kind = match code {
+            FailureCode::Truncated => Kind::Truncated,
+            FailureCode::Empty => Kind::Empty,
+            FailureCode::Protocol => Kind::Unreadable,
+            FailureCode::Timeout => Kind::Late,
+            _ => return before,
+        };
+        let (count, doubled) = before.map_or((0, 0), |before| (before.count, before.doubled));
+        // An empty reply is often one whose reasoning has taken all of the room.
+        let is_short = matches!(kind, Kind::Truncated | Kind::Empty);
+        Some(Self { kind, count: count.saturating_add(1), doubled: doubled.saturating_add(u32::from(is_short)) })
+    }
+
+    /// Tokens of the reply, where a seat has so many: doubled with each reply that had too few, up to the model's.
+    pub(super) fn room(self, tokens: u32, model: &Model) -> u32 {
+        let most = model.max_reply_tokens.map_or(model.context, NonZeroU32::get).max(tokens);
+        tokens.saturating_mul(1 << self.doubled.min(DOUBLED_MAX)).min(most)
+    }
+
+    /// Whether reasoning may have been in the way of the reply.
+    pub(super) const fn is_of_reasoning(self) -> bool {
+        match self.kind {
+            Kind::Truncated | Kind::Empty | Kind::Late => true,
+            Kind::Unreadable => false,
+        }
+    }
+
+    /// How long to wait before the next request: an answer that is no answer is often one of a server in trouble.
+    pub(super) fn pause(self) -> Duration {
+        match self.kind {
+            Kind::Unreadable => {
+                PAUSE_MIN.saturating_mul(1 << self.count.saturating_sub(1).min(DOUBLED_MAX)).min(PAUSE_MAX)
+            }
+            Kind::Truncated | Kind::Empty | Kind::Late => Duration::ZERO,
+        }
+    }
+
+    /// What the next request says. It differs from what was said before.
+    pub(super) fn note(self) -> String {
+        let why = match self.kind {
+            Kind::Truncated => {
+                "it was cut off at its limit of tokens, so nothing of it was taken. Reason briefly, and write less"
+            }
+            Kind::Empty => "it was empty. Reason briefly, and write the reply itself",
+            Kind::Unreadable => "it could not be read. Write the whole reply once more",
+            Kind::Late => "it was not complete in time. Reason briefly, and write less",
+        };
+        let form = "in the form that the instructions ask for, and nothing else.";
+        match self.count {
+            0 | 1 => format!("Your last reply did not count: {why}, {form}"),
+            count => format!("Your last {count} replies did not count. Of the last one: {why}, {form}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(codes: &[FailureCode]) -> Option<Trouble> {
+        codes.iter().fold(None, |before, code| Trouble::after(before, *code))
+    }
+
+    #[test]
+    fn each_further_request_differs() {
+        use FailureCode as C;
+        let mut notes = std::collections::BTreeSet::new();
+        for kind in [C::Truncated, C::Empty, C::Protocol, C::Timeout] {
+            for times in 1..4 {
+                let trouble = after(&vec![kind; times]).expect("known");
+                assert!(notes.insert(trouble.note()), "{}", trouble.note());
+            }
+        }
+        assert_eq!(after(&[C::Refused, C::Unreachable]), None);
+        assert_eq!(after(&[C::Empty, C::Unreachable]), after(&[C::Empty]));
+    }
+
+    #[test]
+    fn room_is_doubled_up_to_what_the_model_has() {
+        use FailureCode as C;
+        let model = Model { context: 4000, ..Model::new("http://localhost", "m") };
+        for (codes, tokens, expected) in [
+            (&[C::Truncated][..], 1000, 2000),
+            (&[C::Truncated, C::Empty], 1000, 4000),
+            (&[C::Truncated, C::Protocol], 1000, 2000),
+            (&[C::Timeout], 1000, 1000),
+            (&[C::Empty; 3], 1000, 4000),
+            (&[C::Empty; 40], u32::MAX, u32::MAX),
+            (&[C::Empty], 5000, 5000),
+        ] {
+            assert_eq!(after(codes).expect("known").room(tokens, &model), expected, "{codes:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_a_server_did_wrong_is_paused_for() {
+        use FailureCode as C;
+        for (codes, expected) in [
+            (&[C::Truncated][..], Duration::ZERO),
+            (&[C::Protocol], PAUSE_MIN),
+            (&[C::Protocol, C::Protocol], PAUSE_MIN * 2),
+            (&[C::Protocol; 40], PAUSE_MAX),
+        ] {
+            assert_eq!(after(codes).expect("known").pause(), expected, "{codes:?}");
+        }
+    }
+}

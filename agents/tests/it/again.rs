@@ -1,0 +1,110 @@
+//! Further attempts of one invocation: no request is sent twice.
+
+use std::collections::BTreeSet;
+
+use patchboard_agents::config::Model;
+use patchboard_agents::llm::{Chat, Variables};
+use patchboard_endpoint::{Act, Endpoint};
+use patchboard_kernel::failure::FailureCode;
+use patchboard_runtime::agent::{Agent as _, Call, Permit};
+use serde_json::{Value, json};
+
+use crate::support::{call, seat};
+use crate::tools::{Bench, Log, told};
+
+fn attempt(attempt: u32, occurrence: u32) -> Call {
+    let fields = json!({"agent": "llm", "writes": [{"path": "/a"}], "limits": {"reply_tokens": 100},
+        "files": {"iterations": 3}});
+    let call = call("w", seat(fields), "What is shown.", occurrence);
+    Call { attempt, permit: Some(Permit::ungated()), ..call }
+}
+
+fn empty() -> Act {
+    Act::complete("", "stop", Value::Null)
+}
+
+fn cut_off() -> Act {
+    Act::complete("[{", "length", Value::Null)
+}
+
+fn unreadable() -> Act {
+    Act::Say(200, "", "<html>".to_owned())
+}
+
+fn ok() -> Act {
+    Act::complete("[]", "stop", Value::Null)
+}
+
+/// The last message of a request.
+fn last(body: &Value) -> &Value {
+    body["messages"].as_array().and_then(|all| all.last()).expect("messages")
+}
+
+#[tokio::test]
+async fn the_next_request_says_what_was_wrong_and_has_more_room() {
+    for (act, code, room, word) in [
+        (cut_off(), FailureCode::Truncated, 200, "cut off"),
+        (empty(), FailureCode::Empty, 200, "empty"),
+        (unreadable(), FailureCode::Protocol, 100, "could not be read"),
+        (Act::BreakOff, FailureCode::Protocol, 100, "could not be read"),
+    ] {
+        let endpoint = Endpoint::new(vec![act, ok()]);
+        let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
+        assert_eq!(chat.call(&attempt(1, 0)).await.expect_err("no reply").code, code);
+        chat.call(&attempt(2, 0)).await.expect("a reply");
+        // Of another invocation, and of this one when it had its reply, nothing is said.
+        chat.call(&attempt(1, 1)).await.expect("a reply");
+        chat.call(&attempt(3, 0)).await.expect("a reply");
+        let sent = endpoint.bodies();
+        assert_eq!(last(&sent[1])["role"], "user");
+        let said = last(&sent[1])["content"].as_str().expect("words");
+        assert!(said.contains(word), "{said}");
+        assert_eq!((&sent[0]["max_tokens"], &sent[1]["max_tokens"]), (&json!(100), &json!(room)));
+        assert_eq!(
+            sent[1]["messages"].as_array().map(|all| all[..2].to_vec()),
+            sent[0]["messages"].as_array().cloned()
+        );
+        assert_eq!((&sent[2], &sent[3]), (&sent[0], &sent[0]));
+    }
+}
+
+#[tokio::test]
+async fn the_same_bytes_are_never_sent_twice_for_one_invocation() {
+    let acts = vec![empty(), cut_off(), cut_off(), unreadable(), empty(), ok()];
+    let endpoint = Endpoint::new(acts);
+    let model = Model { context: 1000, ..Model::new(endpoint.url.clone(), "m") };
+    let chat = Chat::new(&model, &Variables::new()).expect("a client");
+    for number in 1..=5 {
+        chat.call(&attempt(number, 0)).await.expect_err("no reply");
+    }
+    chat.call(&attempt(6, 0)).await.expect("a reply");
+    let sent = endpoint.bodies();
+    let rooms: Vec<u64> = sent.iter().map(|body| body["max_tokens"].as_u64().expect("a limit")).collect();
+    assert_eq!(rooms, [100, 200, 400, 800, 800, 1000], "as much as the model has, at most");
+    let different: BTreeSet<String> = sent.iter().map(Value::to_string).collect();
+    assert_eq!(different.len(), 6);
+}
+
+#[tokio::test]
+async fn a_request_that_was_not_taken_may_be_sent_again_as_it_was() {
+    let endpoint = Endpoint::new(vec![Act::Say(429, "", String::new()), ok()]);
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
+    assert!(chat.call(&attempt(1, 0)).await.expect_err("later").deferral.is_some());
+    chat.call(&attempt(1, 0)).await.expect("a reply");
+    let sent = endpoint.bodies();
+    assert_eq!(sent[0], sent[1]);
+}
+
+#[tokio::test]
+async fn an_attempt_with_tools_begins_anew_and_says_so_too() {
+    let endpoint = Endpoint::new(vec![Act::call_tools(&[("a", "echo", "{}")], 1, 1), cut_off(), ok()]);
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
+    let log = Log::default();
+    let mut bench = Bench { log: log.clone(), ..Bench::default() };
+    assert_eq!(chat.work(&attempt(1, 0), &mut bench).await.expect_err("cut off").code, FailureCode::Truncated);
+    chat.work(&attempt(2, 0), &mut bench).await.expect("a reply");
+    let sent = endpoint.bodies();
+    assert_eq!(told(&log).iter().filter(|what| what.starts_with("echo")).count(), 1);
+    assert!(last(&sent[2])["content"].as_str().expect("words").contains("cut off"));
+    assert_eq!(sent[2]["max_tokens"], 200);
+}
