@@ -97,6 +97,7 @@ pub fn schema(terms: &Terms, wants_input: bool) -> Value {
     let caps = &terms.caps;
     for (pointer, value) in [
         ("/required".to_owned(), required(wants_input)),
+        ("/properties/blueprint".to_owned(), json!({"const": 1})),
         (format!("{worker}/required"), json!(["agent", "role", "reads", "writes"])),
         (format!("{worker}/properties/reads/items"), reduced(&json!({"$ref": "#/$defs/pattern"}), &meta, 0)),
         (format!("{worker}/properties/agent"), json!({"type": "string", "enum": ["llm", "human"]})),
@@ -162,10 +163,15 @@ fn reduced(schema: &Value, meta: &Value, depth: usize) -> Value {
         }
         let value = match (keyword, value) {
             ("properties", Value::Object(all)) => {
-                all.iter().map(|(name, schema)| (name.clone(), reduced(schema, meta, depth + 1))).collect()
+                // An architect knows no prices, and asks nobody for ever.
+                let all = all.iter().filter(|(name, _)| *name != "money");
+                all.map(|(name, schema)| (name.clone(), reduced(schema, meta, depth + 1))).collect()
             }
             ("items" | "additionalProperties", schema) => reduced(schema, meta, depth + 1),
-            ("anyOf", Value::Array(all)) => all.iter().map(|schema| reduced(schema, meta, depth + 1)).collect(),
+            ("anyOf", Value::Array(all)) => {
+                let all = all.iter().filter(|schema| schema.get("const").is_none_or(|word| word != "never"));
+                all.map(|schema| reduced(schema, meta, depth + 1)).collect()
+            }
             ("maxItems", count) => count.as_u64().unwrap_or(ITEMS_MAX).min(ITEMS_MAX).into(),
             (_, other) => other.clone(),
         };
