@@ -406,6 +406,6 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_skips_a_step() {
         assert_eq!(Need::Program("no-such-program").missing().as_deref(), Some("there is no no-such-program"));
-        assert_eq!(Need::Variable("PATCHBOARD_NO_SUCH_VARIABLE", "nothing").missing().is_some(), true);
+        assert!(Need::Variable("PATCHBOARD_NO_SUCH_VARIABLE", "nothing").missing().is_some());
     }
 }

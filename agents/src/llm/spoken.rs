@@ -197,7 +197,7 @@ mod tests {
             "<｜tool▁call▁begin｜>function<｜tool▁sep｜>view\n```json\n{\"path\": \"a.py\"}\n```<｜tool▁call▁end｜>",
             "<|channel|>commentary to=functions.view <|constrain|>json<|message|>{\"path\": \"a.py\"}<|call|>",
         ] {
-            assert_eq!(heard(text), [view.clone()], "{text}");
+            assert_eq!(heard(text), std::slice::from_ref(&view), "{text}");
         }
         let text = r#"{"name": "answer", "arguments": {"patch": []}}"#;
         assert_eq!(heard(text), [("answer".to_owned(), r#"{"patch":[]}"#.to_owned())]);

@@ -53,8 +53,8 @@ fn a_fallback_serves_while_a_model_is_away_and_what_it_refuses() {
         let deferred = of_kind(&records, "deferred");
         assert_eq!(deferred.last().map(|record| &record["reason"]), Some(&json!(reason)), "{status}");
         let invoked = of_kind(&records, "invoked");
-        let models = invoked.iter().map(|record| &record["admitted"]["model"]).filter(|model| !model.is_null());
-        assert_eq!(models.last(), Some(&json!("other")), "{status}");
+        let mut models = invoked.iter().map(|record| &record["admitted"]["model"]).filter(|model| !model.is_null());
+        assert_eq!(models.next_back(), Some(&json!("other")), "{status}");
         assert!(of_kind(&records, "paused").is_empty() && of_kind(&records, "failed").is_empty(), "{status}");
         let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
         assert_eq!((&cost["models"]["other"]["calls"], &cost["models"]["other"]["tokens"]), (&json!(1), &json!(1050)));
