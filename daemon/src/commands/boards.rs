@@ -5,22 +5,24 @@ use std::path::Path;
 
 use clap::Args;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{Body, Kind, Record};
+use patchboard_kernel::plan::Own;
+use patchboard_kernel::record::{Body, PauseCause, Record};
+use patchboard_kernel::scheduler::ProviderWait;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError};
+use patchboard_runtime::recovery;
 use serde_json::{Value, json};
 
+use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, short, table};
 use crate::reader::{moment, storage};
 
-/// How many records are read at once.
-const PAGE: usize = 1024;
-
 /// List the boards of the data directory, the oldest first
 ///
 /// The status of a board is how it ended, or one of: running (a living process has it), paused, interrupted (its process
-/// died or was killed). `patchboard resume` goes on with paused and interrupted ones.
+/// died or was killed). `patchboard resume` goes on with paused and interrupted ones. A board may wait for answers of
+/// persons, for a provider that takes no requests now, or, after its patience, for `resume`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -33,17 +35,18 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     match SqliteJournal::open_read_only(data_dir) {
         Ok(journal) => {
             for board in journal.boards().map_err(storage)? {
-                let status = status(&journal, data_dir, &board)?;
+                let waits = if board.ended.is_none() { Waits::of(&journal, &board) } else { Waits::default() };
+                let status = status(data_dir, &board, &waits);
                 let mode = mode(&journal, &board)?;
-                boards.push((board, status, mode));
+                boards.push((board, status, mode, waits));
             }
         }
         Err(JournalError::NotFound(_)) => {}
         Err(error) => return Err(storage(error)),
     }
     if output.is_json() {
-        for (board, status, mode) in &boards {
-            output.json(&summary_json(board, status, mode))?;
+        for (board, status, mode, waits) in &boards {
+            output.json(&summary_json(board, status, mode, waits))?;
         }
         return Ok(Exit::Done);
     }
@@ -51,7 +54,7 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
         output.note(&format!("there are no boards in {}; `patchboard run` makes one", data_dir.display()));
         return Ok(Exit::Done);
     }
-    let rows = boards.iter().map(|(board, status, mode)| {
+    let rows = boards.iter().map(|(board, status, mode, waits)| {
         [
             board.id.to_string(),
             match &board.parent {
@@ -59,6 +62,7 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
                 Some(parent) => format!("{} in {parent}", short(&board.name, 40)),
             },
             (*status).to_owned(),
+            waits.text(),
             mode.to_string(),
             board.version.to_string(),
             (board.head.seq.0 + 1).to_string(),
@@ -66,33 +70,77 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
             moment(board.updated_at),
         ]
     });
-    output.line(&table(["BOARD", "BLUEPRINT", "STATUS", "MODE", "VERSION", "RECORDS", "CREATED", "UPDATED"], rows))?;
+    let header = ["BOARD", "BLUEPRINT", "STATUS", "WAITS FOR", "MODE", "VERSION", "RECORDS", "CREATED", "UPDATED"];
+    output.line(&table(header, rows))?;
     Ok(Exit::Done)
 }
 
-/// How the board ended; `running`, if a process has claimed it; `paused`; or `interrupted`, if its process died.
-fn status(journal: &SqliteJournal, data_dir: &Path, board: &BoardSummary) -> Result<&'static str, Failure> {
-    if let Some(end) = board.ended {
-        return Ok(end.as_str());
-    }
-    if is_claimed(data_dir, board) {
-        return Ok("running");
-    }
-    let mut is_paused = false;
-    let mut after = None;
-    loop {
-        let records = journal.records(&board.id, after, PAGE).map_err(storage)?;
-        let Some(last) = records.last() else { break };
-        after = Some(last.seq);
-        for record in &records {
-            match record.kind {
-                Kind::Paused => is_paused = true,
-                Kind::Resumed | Kind::Retried => is_paused = false,
-                _ => {}
-            }
+/// What a board that has not ended waits for.
+#[derive(Default)]
+struct Waits {
+    is_paused: bool,
+    /// Whether it was paused because no model could be reached.
+    is_provider_away: bool,
+    /// Questions to persons.
+    questions: usize,
+    /// Waits for providers.
+    providers: Vec<ProviderWait>,
+}
+
+impl Waits {
+    /// Recovers a board to see what it waits for. Of one that cannot be recovered nothing is known: `verify` says why.
+    fn of(journal: &SqliteJournal, board: &BoardSummary) -> Self {
+        let Ok(recovered) = recovery::recover(journal, &board.id, &Own) else { return Self::default() };
+        let board = recovered.board;
+        let waits = board.scheduler().open().values().filter_map(|open| open.deferrals.as_ref()?.waiting.clone());
+        Self {
+            is_paused: board.is_paused(),
+            is_provider_away: board.pause_cause() == Some(PauseCause::ProviderUnavailable),
+            questions: board.pending().len(),
+            providers: waits.collect(),
         }
     }
-    Ok(if is_paused { "paused" } else { "interrupted" })
+
+    /// The provider wait that ends first.
+    fn provider(&self) -> Option<&ProviderWait> {
+        self.providers.iter().min_by_key(|wait| wait.not_before)
+    }
+
+    fn text(&self) -> String {
+        let questions = match self.questions {
+            0 => None,
+            count => Some(plural(count, "question")),
+        };
+        let provider = match (self.is_provider_away, self.provider()) {
+            (true, Some(wait)) => Some(format!("resume (provider: {})", wait.reason)),
+            (true, None) => Some("resume (provider)".to_owned()),
+            (false, Some(wait)) => Some(format!("provider until {} ({})", moment(wait.not_before), wait.reason)),
+            (false, None) => None,
+        };
+        questions.into_iter().chain(provider).collect::<Vec<_>>().join(", ")
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "questions": self.questions,
+            "provider": self.provider().map(|wait| json!({
+                "reason": wait.reason,
+                "not_before": wait.not_before,
+                "patience": wait.patience,
+                "waiting": self.providers.len(),
+            })),
+        })
+    }
+}
+
+/// How the board ended; `running`, if a process has claimed it; `paused`; or `interrupted`, if its process died.
+fn status(data_dir: &Path, board: &BoardSummary, waits: &Waits) -> &'static str {
+    match board.ended {
+        Some(end) => end.as_str(),
+        None if is_claimed(data_dir, board) => "running",
+        None if waits.is_paused => "paused",
+        None => "interrupted",
+    }
 }
 
 /// Whether a living process holds the board's lock file (see `Journal::claim`). Looks without claiming: a shared lock,
@@ -111,9 +159,10 @@ fn mode(journal: &SqliteJournal, board: &BoardSummary) -> Result<Mode, Failure> 
     }
 }
 
-fn summary_json(board: &BoardSummary, status: &str, mode: &Mode) -> Value {
+fn summary_json(board: &BoardSummary, status: &str, mode: &Mode, waits: &Waits) -> Value {
     json!({
         "status": status,
+        "waits": waits.json(),
         "board": board.id,
         "name": board.name,
         "parent": board.parent,

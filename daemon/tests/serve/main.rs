@@ -19,6 +19,7 @@ mod logs;
 mod mcp;
 mod metrics;
 mod notify;
+mod outage;
 mod people;
 mod protocols;
 mod requests;

@@ -253,10 +253,10 @@ impl World {
         self.due.insert((self.now.plus_ms(delivery.after_ms), self.sent), delivery.input);
     }
 
-    /// Puts another board in this one's place, made from its journal, or from a snapshot.
+    /// Puts another board in this one's place, made from its journal, or from a snapshot. What the gate was asked for stays
+    /// asked for, unless the process has died ([`Self::die`]).
     pub fn replace(&mut self, board: Board) {
         self.owner = Owner::new(board);
-        self.waiting.clear();
         self.has_failed = false;
     }
 

@@ -1,0 +1,112 @@
+//! Boards of a daemon whose model is away, and who is killed while they wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use patchboard_endpoint::{Act, Endpoint};
+use serde_json::{Value, json};
+
+use crate::daemon::{Daemon, STEPS};
+
+/// Boards that wait for one model.
+const BOARDS: usize = 5;
+
+/// A model that is away until it is told to be back, and how often it has answered.
+struct Provider {
+    endpoint: Endpoint,
+    is_back: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
+}
+
+impl Provider {
+    fn away() -> Self {
+        let (is_back, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (back, answers) = (Arc::clone(&is_back), Arc::clone(&answered));
+        let endpoint = Endpoint::serving(move |_| match back.load(Ordering::Relaxed) {
+            false => Act::Say(503, "", "away".into()),
+            true => {
+                answers.fetch_add(1, Ordering::Relaxed);
+                Act::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9)
+            }
+        });
+        Self { endpoint, is_back, answered }
+    }
+}
+
+/// Makes boards while the provider is away, kills the daemon twice within `outage`, and starts it again.
+async fn killed_while_away(outage: Duration, patience: Duration) {
+    let provider = Provider::away();
+    let mut daemon = Daemon::at_rest(&[]);
+    daemon.configure(&format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", provider.endpoint.url));
+    daemon.start();
+    let source =
+        STEPS.replacen("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]\n", "agent: llm\n", 1);
+    let mut boards = Vec::new();
+    let began = Instant::now();
+    for _ in 0..BOARDS {
+        let made = daemon.post("/v1/boards", &json!({ "source": source })).await.is(201);
+        boards.push(made["board"].as_str().expect("an id").to_owned());
+    }
+    for _ in 0..2 {
+        waits(&daemon, &boards).await;
+        tokio::time::sleep(outage / 3).await;
+        daemon.kill();
+        daemon.start();
+    }
+    tokio::time::sleep(outage.saturating_sub(began.elapsed())).await;
+    provider.is_back.store(true, Ordering::Relaxed);
+    let back = Instant::now();
+    for board in &boards {
+        loop {
+            let shown = daemon.get(&format!("/v1/boards/{board}")).await.is(200);
+            if shown["status"] == "quiescent" {
+                break;
+            }
+            assert!(back.elapsed() < patience, "{shown}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    assert_eq!(provider.answered.load(Ordering::Relaxed), BOARDS, "one call for one commit");
+    daemon.stop();
+    for board in &boards {
+        let lines = |arguments: &[&str]| {
+            let output = daemon.command(arguments).output().expect("the binary can be run");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).expect("text")
+        };
+        let log = lines(&["log", board]);
+        let kinds: Vec<Value> =
+            log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["kind"].clone()).collect();
+        let count = |kind: &str| kinds.iter().filter(|known| *known == kind).count();
+        assert_eq!((count("committed"), count("failed"), count("paused")), (1, 0, 0), "{log}");
+        lines(&["replay", board]);
+        lines(&["verify", board]);
+    }
+}
+
+/// Waits until every board has a call to make.
+async fn waits(daemon: &Daemon, boards: &[String]) {
+    let begun = Instant::now();
+    for board in boards {
+        loop {
+            let shown = daemon.get(&format!("/v1/boards/{board}")).await.is(200);
+            if shown["live"]["open"].as_u64() == Some(1) || shown["live"]["queued"].as_u64() == Some(1) {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(30), "{shown}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_that_is_killed_while_its_model_is_away_goes_on_and_asks_once_for_each_commit() {
+    killed_while_away(Duration::from_secs(3), Duration::from_secs(60)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "full tier: the model is away for 90 s"]
+async fn a_long_outage_and_kills_lose_nothing() {
+    killed_while_away(Duration::from_secs(90), Duration::from_secs(400)).await;
+}

@@ -1,0 +1,274 @@
+//! What becomes of work behind a model that is limited or away: how long forty items take at a rate limit, how fairly boards
+//! share a model, and what boards cost that wait for one. Time on the wall, against a server of this program's own.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use patchboard_agents::config::{Config, Environment, Model};
+use patchboard_agents::seats::{Inline, Seats};
+use patchboard_endpoint::{Act, Endpoint};
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::record::Kind;
+use patchboard_runtime::journal::Journal as _;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use patchboard_tests::measure::{Bench, Goal, Row, run};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+
+/// Items of a board behind a rate limit.
+const ITEMS: usize = 40;
+/// The time that may be taken, beside what the limit allows.
+const SLACK: f64 = 1.3;
+/// Boards that share one model, and the items of each.
+const SHARING: (usize, usize) = (30, 6);
+/// Boards that wait for one model.
+const WAITING: usize = 10_000;
+/// The time for which they are measured.
+const IDLE: Duration = Duration::from_secs(20);
+
+fn main() -> ExitCode {
+    run("provider", |bench| {
+        for (rate, after) in [(4, 1), (4, 2), (4, 25), (2, 1), (2, 2), (2, 25)] {
+            let size = format!("{rate}/s, Retry-After {after}");
+            if bench.wants("limit", &size) && (after < 25 || !bench.options.quick) {
+                limited(bench, &size, rate, after);
+            }
+        }
+        if bench.wants("share", "30 boards") {
+            shared(bench);
+        }
+        if bench.wants("idle", "10,000 boards") && !bench.options.quick {
+            idle(bench);
+        }
+    })
+}
+
+/// One board whose items all need the model at once.
+fn limited(bench: &mut Bench, size: &str, rate: u32, after: u32) {
+    let server = Server::limited(rate, after);
+    let (took, lost) = block_on(async {
+        let place = Place::new(&server.endpoint.url);
+        let began = Instant::now();
+        let board = place.board(ITEMS).await;
+        board.ended().await.expect("the board ends");
+        let results = results(&board);
+        (began.elapsed().as_secs_f64(), ITEMS - results)
+    });
+    let most = SLACK * (ITEMS as f64 / f64::from(rate) + f64::from(after));
+    bench.add(Row::number("limit", size, "40 items, one request each", took, "s").goal(Goal::at_most(most, took, "s")));
+    bench.add(Row::number("limit", size, "items lost", lost as f64, "").goal(Goal::at_most(0.0, lost as f64, "")));
+    let refused = server.refused.load(Ordering::Relaxed);
+    bench.add(Row::number("limit", size, "requests refused", refused as f64, ""));
+}
+
+/// Boards that share a model of ten requests a second.
+fn shared(bench: &mut Bench) {
+    let server = Server::limited(10, 1);
+    let (boards, items) = SHARING;
+    let waits: Vec<f64> = block_on(async {
+        let place = Place::new(&server.endpoint.url);
+        let began = Instant::now();
+        let mut running = tokio::task::JoinSet::new();
+        for _ in 0..boards {
+            let board = place.board(items).await;
+            running.spawn(async move {
+                board.ended().await.expect("the board ends");
+                assert_eq!(results(&board), items);
+                began.elapsed().as_secs_f64()
+            });
+        }
+        running.join_all().await
+    });
+    let longest = waits.iter().copied().fold(0.0, f64::max);
+    let shortest = waits.iter().copied().fold(f64::MAX, f64::min);
+    let share = longest / shortest;
+    bench.add(
+        Row::number("share", "30 boards", "the last board's time beside the first's", share, "×")
+            .goal(Goal::at_most(3.0, share, "×")),
+    );
+    bench.add(Row::number("share", "30 boards", "180 items at 10/s", longest, "s"));
+}
+
+/// Boards that wait for a model that is away, and what follows when it is back.
+fn idle(bench: &mut Bench) {
+    let count = WAITING.min(usize::try_from(files()).unwrap_or(usize::MAX).saturating_sub(256));
+    let size = "10,000 boards";
+    if count < WAITING {
+        let why = format!("only {count} boards can be open: raise the limit of open files");
+        bench.add(Row::skipped("idle", size, "boards that wait for one model", why));
+        return;
+    }
+    let server = Server::away(40);
+    let (made, idle, back, deferred) = block_on(async {
+        let place = Place::new(&server.endpoint.url);
+        let began = Instant::now();
+        let mut boards = Vec::with_capacity(count);
+        for _ in 0..count {
+            boards.push(place.board(1).await);
+        }
+        let made = began.elapsed().as_secs_f64();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let before = processor();
+        tokio::time::sleep(IDLE).await;
+        let idle = processor() - before;
+        server.is_away.store(false, Ordering::Relaxed);
+        let began = Instant::now();
+        for board in &boards {
+            board.ended().await.expect("the board ends");
+        }
+        let back = began.elapsed().as_secs_f64();
+        let deferred: usize = boards.iter().map(|board| place.deferred(board)).sum();
+        (made, idle, back, deferred)
+    });
+    let share = 100.0 * idle / IDLE.as_secs_f64();
+    bench.add(Row::number("idle", size, "made", made, "s"));
+    bench
+        .add(Row::number("idle", size, "processor while they wait", share, " %").goal(Goal::at_most(1.0, share, " %")));
+    let refused = server.refused.load(Ordering::Relaxed);
+    bench.add(Row::number("idle", size, "requests while the model was away", refused as f64, ""));
+    let each = deferred as f64 / refused.max(1) as f64;
+    bench.add(
+        Row::number("idle", size, "records for a request that was not taken", each, "")
+            .goal(Goal::at_most(2.0, each, "")),
+    );
+    bench.add(Row::number("idle", size, "until all are done, once it is back", back, "s"));
+    let most = server.most.load(Ordering::Relaxed);
+    bench.add(Row::number("idle", size, "requests at once, at most", most as f64, ""));
+}
+
+/// Processor time of this process, in seconds.
+fn processor() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// How many files may be open, after asking for as many as are allowed.
+fn files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    // What is refused leaves the limit as it was.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads can be started");
+    threads.block_on(future)
+}
+
+fn results(board: &BoardHandle) -> usize {
+    board.snapshot().state.root().to_value()["results"].as_array().map_or(0, Vec::len)
+}
+
+/// A model that is limited, or away.
+struct Server {
+    endpoint: Endpoint,
+    is_away: Arc<AtomicBool>,
+    refused: Arc<AtomicUsize>,
+    /// Requests at once, at most.
+    most: Arc<AtomicUsize>,
+}
+
+impl Server {
+    fn new(is_away: bool, take: impl Fn() -> Option<&'static str> + Send + Sync + 'static) -> Self {
+        let (refused, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let is_away = Arc::new(AtomicBool::new(is_away));
+        let (now, counts) = (AtomicUsize::new(0), (Arc::clone(&refused), Arc::clone(&most)));
+        let endpoint = Endpoint::serving(move |_| {
+            counts.1.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let act = match take() {
+                Some(headers) => {
+                    counts.0.fetch_add(1, Ordering::Relaxed);
+                    Act::Say(429, headers, r#"{"error":{"message":"Rate limit reached"}}"#.into())
+                }
+                None => {
+                    std::thread::sleep(Duration::from_millis(50));
+                    Act::answer(r#"[{"op":"add","path":"/results/-","value":"done"}]"#, 10, 5)
+                }
+            };
+            now.fetch_sub(1, Ordering::Relaxed);
+            act
+        });
+        Self { endpoint, is_away, refused, most }
+    }
+
+    /// Takes so many requests a second, as a bucket that holds those of one second.
+    fn limited(rate: u32, after: u32) -> Self {
+        let bucket = Mutex::new((f64::from(rate), Instant::now()));
+        let headers: &'static str = format!("retry-after: {after}\r\n").leak();
+        Self::new(false, move || {
+            let mut bucket = bucket.lock().expect("no thread has failed");
+            let now = Instant::now();
+            let filled = bucket.0 + (now - bucket.1).as_secs_f64() * f64::from(rate);
+            *bucket = (filled.min(f64::from(rate)), now);
+            let is_taken = bucket.0 >= 1.0;
+            if is_taken {
+                bucket.0 -= 1.0;
+            }
+            (!is_taken).then_some(headers)
+        })
+    }
+
+    /// Takes none until it is told to, and asks for a wait.
+    fn away(after: u32) -> Self {
+        let headers: &'static str = format!("retry-after: {after}\r\n").leak();
+        let is_away = Arc::new(AtomicBool::new(true));
+        let told = Arc::clone(&is_away);
+        Self { is_away, ..Self::new(true, move || told.load(Ordering::Relaxed).then_some(headers)) }
+    }
+}
+
+/// A runtime in a directory of its own.
+struct Place {
+    journal: Arc<SqliteJournal>,
+    runtime: Runtime,
+    blueprint: Value,
+    _directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(url: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let journal = Arc::new(SqliteJournal::open(directory.path()).expect("a journal can be made"));
+        let mut config = Config::default();
+        config.models.insert("default".into(), Model::new(url, "m"));
+        let seats = Arc::new(Seats::new(config, &Environment::default(), Inline::Refused));
+        let started = Runtime::start(Arc::clone(&journal) as _, Options::new(seats));
+        let runtime = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(started));
+        let runtime = runtime.expect("the runtime starts");
+        let blueprint = json!({
+            "blueprint": 1, "name": "fan", "concurrency": 8, "limits": {"wall": "1h"},
+            "state": {
+                "schema": {"type": "object", "properties": {
+                    "items": {"type": "array"}, "results": {"type": "array", "items": {"type": "string"}}}},
+                "initial": {"items": [], "results": []}},
+            "workers": {
+                "splitter": {"agent": "script", "writes": [{"path": "/items/-", "ops": ["add"]}], "patch": {"max_ops": 64}},
+                "mapper": {"agent": "llm", "writes": [{"path": "/results/-", "ops": ["add"]}],
+                    "limits": {"attempts": 2, "concurrency": 8}}},
+            "rules": [
+                {"name": "begin", "trigger": "start", "run": "splitter"},
+                {"name": "map", "trigger": {"op": "add", "path": "/items/*"}, "run": "mapper"}],
+        });
+        Self { journal, runtime, blueprint, _directory: directory }
+    }
+
+    /// Makes a board of so many items.
+    async fn board(&self, items: usize) -> BoardHandle {
+        let mut blueprint = self.blueprint.clone();
+        let add = json!({"op": "add", "path": "/items/-", "value": 1});
+        blueprint["workers"]["splitter"]["script"] = json!([vec![add; items]]);
+        blueprint["done"] = json!({"when": format!("size(state.results) >= {items}")});
+        let blueprint: Blueprint = serde_json::from_value(blueprint).expect("a blueprint");
+        self.runtime.create(blueprint, json!({}), None).await.expect("the board is made")
+    }
+
+    /// Requests of a board that were not taken.
+    fn deferred(&self, board: &BoardHandle) -> usize {
+        let records = self.journal.records(board.id(), None, 1024).expect("its records can be read");
+        records.iter().filter(|record| record.kind == Kind::Deferred).count()
+    }
+}
