@@ -34,7 +34,7 @@ struct Long {
 const REQUIRED: (&str, &str) = ("PATCHBOARD_REQUIRE_CLIENTS", "1");
 
 /// The long steps, the shorter ones first.
-const LONG: [Long; 13] = [
+const LONG: [Long; 14] = [
     // Tests that are too long for the quick tier are marked `#[ignore = "full tier: …"]`.
     Long {
         step: Step::of_tests(
@@ -96,6 +96,8 @@ const LONG: [Long; 13] = [
         step: Step::new("fuzz", &["run", "--package", "xtask", "--", "fuzz", "--seconds", "300"]),
         needs: &[Need::Program("cc")],
     },
+    // `load` starts the daemon that lies beside it.
+    Long { step: Step::new("release", &["build", "--release", "--workspace", "--bins"]), needs: &[] },
     Long {
         step: Step::new(
             "faults",
