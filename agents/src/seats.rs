@@ -27,6 +27,7 @@ use crate::config::{ARCHITECT_MODEL, Config, DEFAULT_MODEL, Embeddings, Environm
 use crate::departments::storage::Storage;
 use crate::gate::Gate;
 use crate::lease::Leases;
+use crate::llm::abilities::{Abilities, Unanswered, find_out};
 use crate::llm::embeddings::Embedder;
 use crate::llm::probe::{Probed, probe};
 use crate::llm::{Chat, Variables};
@@ -265,6 +266,14 @@ impl Seats {
     /// Whether the server of one of the operator's models, or of embeddings, is there, and takes its key.
     pub async fn probe(&self, model: &Model, patience: Duration) -> Probed {
         probe(model, &self.variables, patience).await
+    }
+
+    /// Finds out what one of the operator's models can do, within this time. Costs tokens.
+    ///
+    /// # Errors
+    /// The model gave no answer.
+    pub async fn abilities(&self, model: &Model, time: Duration) -> Result<Abilities, Unanswered> {
+        find_out(model, &self.variables, time).await
     }
 
     /// The program of a seat: written in it, or the operator's of the name it gives, or of the worker's own name.

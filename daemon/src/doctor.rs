@@ -7,6 +7,7 @@ pub(crate) mod observe;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use patchboard_agents::llm::abilities::{Abilities, Unanswered};
 use patchboard_agents::llm::probe::{Listed, Probed};
 use patchboard_kernel::id::Timestamp;
 use serde::Serialize;
@@ -29,6 +30,7 @@ pub(crate) enum Check {
     Clock,
     Files,
     Models,
+    Abilities,
     Embeddings,
     Commands,
     Daemon,
@@ -38,7 +40,7 @@ pub(crate) enum Check {
 
 impl Check {
     #[cfg(test)]
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Version,
         Self::Configuration,
         Self::DataDir,
@@ -49,6 +51,7 @@ impl Check {
         Self::Clock,
         Self::Files,
         Self::Models,
+        Self::Abilities,
         Self::Embeddings,
         Self::Commands,
         Self::Daemon,
@@ -69,6 +72,7 @@ impl Check {
             Self::Clock => "clock",
             Self::Files => "files",
             Self::Models => "models",
+            Self::Abilities => "abilities",
             Self::Embeddings => "embeddings",
             Self::Commands => "commands",
             Self::Daemon => "daemon",
@@ -98,19 +102,29 @@ pub(crate) struct Finding {
     pub(crate) message: String,
     /// What to do about it.
     pub(crate) help: Option<String>,
+    /// Operator's name of a model, and what it can do.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) able: Option<Able>,
+}
+
+/// Abilities of one of the operator's models.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Able {
+    pub(crate) model: String,
+    pub(crate) abilities: Abilities,
 }
 
 impl Finding {
     pub(crate) fn ok(check: Check, message: impl Into<String>) -> Self {
-        Self { check, severity: Severity::Ok, message: message.into(), help: None }
+        Self { check, severity: Severity::Ok, message: message.into(), help: None, able: None }
     }
 
     fn warning(check: Check, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { check, severity: Severity::Warning, message: message.into(), help: Some(help.into()) }
+        Self { check, severity: Severity::Warning, message: message.into(), help: Some(help.into()), able: None }
     }
 
     pub(crate) fn error(check: Check, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { check, severity: Severity::Error, message: message.into(), help: Some(help.into()) }
+        Self { check, severity: Severity::Error, message: message.into(), help: Some(help.into()), able: None }
     }
 }
 
@@ -273,6 +287,18 @@ pub(crate) fn files(limit: Option<u64>) -> Finding {
 /// A model of the operator, by the operator's name.
 pub(crate) fn model(name: &str, wanted: &str, probed: &Probed) -> Finding {
     server(Check::Models, name, wanted, probed)
+}
+
+/// Abilities of a model of the operator, by the operator's name.
+pub(crate) fn abilities(name: &str, found: Result<Abilities, Unanswered>) -> Finding {
+    match found {
+        Ok(abilities) => {
+            let seconds = Duration::from_millis(abilities.latency_ms).as_secs_f64();
+            let able = Some(Able { model: name.to_owned(), abilities });
+            Finding { able, ..Finding::ok(Check::Abilities, format!("{name}: it answers, in {seconds:.1} s")) }
+        }
+        Err(Unanswered { message, help }) => Finding::error(Check::Abilities, format!("{name}: {message}"), help),
+    }
 }
 
 /// What the operator has embeddings from. Whether it gives any is not asked: that may cost something.

@@ -53,7 +53,7 @@ const LONG: [Long; 14] = [
                 &["test", "--package", "patchboard-daemon", "--test", "serve", "clients::", "--", "--include-ignored"],
             )
         },
-        needs: &[Need::Program("npm"), Need::Program("python3")],
+        needs: &[Need::Program("npm"), Need::Program("python3"), Need::Program("c++")],
     },
     Long {
         step: Step {

@@ -220,6 +220,11 @@ impl Climb {
         self.shape
     }
 
+    /// Whether every optional part was left out at once.
+    pub(super) const fn is_bare(&self) -> bool {
+        self.is_bare
+    }
+
     /// What was found out, after an answer; none if the request was taken as it was.
     pub(super) fn found(&self) -> Option<Found> {
         let general = [Rung::Generic, Rung::Object].map(|form| Shape { form, ..self.shape });

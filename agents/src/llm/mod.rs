@@ -10,11 +10,13 @@
 //!
 //! A model that has tools is asked more than once in an attempt ([`Chat::work`]).
 //!
+//! * [`abilities`]: what a model can do, found by asking it.
 //! * [`schema`]: the form that replies are held to.
 //! * [`reply`]: reading answers.
 //! * `unwrap`: what stands around the JSON text of a reply.
 //! * `envelope`: bodies of answers, as servers encode them.
 //! * `ladder`: what to send instead of a refused request.
+//! * `exchange`: a request and its plainer ones, until one is answered.
 //! * `known`: what was found out of a server.
 //! * `refusals`: what a failed exchange is called, and whether it may be repeated.
 //! * `stream`: answers that come as events.
@@ -26,7 +28,6 @@
 //! * [`transport`]: requests, TLS, time limits.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
@@ -34,7 +35,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
-use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
@@ -43,13 +43,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use self::known::{Known, Place, SeatKey};
-use self::ladder::{Climb, Limit, Rung, Shape, Stream, Temperature};
+use self::known::Known;
+use self::ladder::{Limit, Rung, Shape, Stream, Temperature};
 use self::refusals::{code_of, deferral_of, is_passing};
 use self::reply::{Completion, End};
 use self::request::{Attempt, Message, Request, StreamOptions, Task, Tool};
 use self::schema::Level;
-use self::transport::HttpFailure;
+use self::transport::{Answered, HttpFailure};
 use self::trouble::{Trouble, Troubles, troubles};
 use self::work::estimated;
 use crate::config::{Api, Model, Streaming};
@@ -57,10 +57,12 @@ use crate::ordered::Ordered;
 use crate::tools::Definition;
 use crate::{failure, one_line, telemetry};
 
+pub mod abilities;
 mod access;
 mod api;
 pub mod embeddings;
 mod envelope;
+mod exchange;
 mod keys;
 mod known;
 mod ladder;
@@ -186,7 +188,7 @@ impl Chat {
         said
     }
 
-    /// Asks again without what the server refuses, as long as it can be done without.
+    /// Makes one call of the model, without what the server refuses.
     async fn forgive(
         &self,
         task: Task<'_>,
@@ -194,70 +196,20 @@ impl Chat {
         offered: &[Definition],
         deadline: Instant,
     ) -> Result<Said, Failure> {
-        let key = task.key();
-        let place = if offered.is_empty() { Place::Format } else { Place::Tool };
-        let mut climb = Climb::new(self.known().shape(&key, place, self.model.structured), !offered.is_empty());
-        let mut refused: Option<HttpFailure> = None;
-        let mut sent = BTreeSet::new();
-        loop {
-            let has_tools = !offered.is_empty() && !climb.shape().no_tools;
-            let request = self.request(task, messages, if has_tools { offered } else { &[] }, climb.shape());
-            let body = self.body(&request).map_err(|error| self.name(task, &HttpFailure::Form(error.to_string())))?;
-            // A step may change nothing.
-            if !sent.insert(sha256(&body))
-                && let Some(failure) = &refused
-            {
-                match failure {
-                    HttpFailure::Status { status, body, .. } if climb.next(*status, body) => continue,
-                    failure => return Err(self.name(task, failure)),
-                }
+        let exchanged = self.exchange(task, messages, offered, deadline).await.map_err(|failure| {
+            match !offered.is_empty() && refusals::is_of_tools(&failure) {
+                true => self.no_tools(&failure.to_string()),
+                false => self.name(task, &failure),
             }
-            let failure = match self.insist(task, &request, body, deadline, refused.is_none()).await {
-                Ok(answer) if has_tools || offered.is_empty() => {
-                    self.learn(&key, place, &climb);
-                    telemetry::responded(&Span::current(), &answer);
-                    let completion = self.read(task, messages, &answer, has_tools)?;
-                    return Ok(Said { completion, takes_answers: request.takes_answers() });
-                }
-                // What it refused was the tools.
-                Ok(answer) => {
-                    let usage = self.read(task, messages, &answer, false).map_or_else(|f| f.usage, |said| said.usage);
-                    let why = refused.as_ref().map(ToString::to_string).unwrap_or_default();
-                    return Err(Failure { usage, ..self.no_tools(&why) });
-                }
-                Err(failure) => failure,
-            };
-            if matches!(failure, HttpFailure::NoAnswer { came: false }) && self.model.stream == Streaming::Auto {
-                self.known().prefer_streams();
-            }
-            if has_tools && refusals::is_of_tools(&failure) {
-                return Err(self.no_tools(&failure.to_string()));
-            }
-            let (climbs, is_refusal) = match &failure {
-                HttpFailure::Status { status, body, .. } => {
-                    (climb.next(*status, body), deferral_of(&failure).is_none())
-                }
-                _ => (false, false),
-            };
-            // What a request without tools is refused for is no reason for the one with them.
-            if has_tools || offered.is_empty() || !is_refusal {
-                refused = Some(failure);
-            }
-            if let (false, Some(failure)) = (climbs, &refused) {
-                return Err(self.name(task, failure));
-            }
+        })?;
+        let (answer, has_tools) = (&exchanged.answer.value, exchanged.has_tools);
+        if let Some(why) = &exchanged.tools_refused {
+            let usage = self.read(task, messages, answer, false).map_or_else(|f| f.usage, |said| said.usage);
+            return Err(Failure { usage, ..self.no_tools(why) });
         }
-    }
-
-    /// Keeps what a climb has found.
-    fn learn(&self, seat: &SeatKey, place: Place, climb: &Climb) {
-        match climb.found() {
-            Some(found) => {
-                self.known().remember(seat, place, found);
-                tracing::info!(model = %self.model.model, ?found, "the server refused a request as it was");
-            }
-            None => self.known().clear(seat, place),
-        }
+        telemetry::responded(&Span::current(), answer);
+        let completion = self.read(task, messages, answer, has_tools)?;
+        Ok(Said { completion, takes_answers: exchanged.takes_answers })
     }
 
     /// Says that a server takes no tools.
@@ -363,22 +315,6 @@ impl Chat {
         request
     }
 
-    /// Sends the request until it is answered, cannot be, or may not be sent again. A worker's call is sent once: its board
-    /// waits for the provider.
-    async fn insist(
-        &self,
-        task: Task<'_>,
-        request: &Request<'_>,
-        body: Vec<u8>,
-        deadline: Instant,
-        is_first: bool,
-    ) -> Result<Value, HttpFailure> {
-        // A plainer request stands for a repetition.
-        let tries = if task.is_deferred() || !is_first { 1 } else { self.model.max_tries };
-        let may = |failure: &HttpFailure| request.tools.is_empty() || !refusals::is_of_tools(failure);
-        again(tries, deadline, may, || self.send(body.clone(), deadline)).await
-    }
-
     /// The bytes of a request, in the protocol of the endpoint.
     fn body(&self, request: &Request<'_>) -> Result<Vec<u8>, serde_json::Error> {
         match self.model.api {
@@ -390,10 +326,10 @@ impl Chat {
         }
     }
 
-    async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
+    async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Answered, HttpFailure> {
         let api = self.model.api;
-        let answer = self.endpoint.post(&self.http, api::path(api), body, deadline).await?;
-        Ok(api::decode(api, answer))
+        let answered = self.endpoint.post(&self.http, api::path(api), body, deadline).await?;
+        Ok(Answered { value: api::decode(api, answered.value), ..answered })
     }
 
     fn read(
@@ -471,12 +407,12 @@ impl Agent for Chat {
 }
 
 /// Sends a request until it is answered, cannot be, or may not be sent again.
-async fn again<F: Future<Output = Result<Value, HttpFailure>>>(
+async fn again<T, F: Future<Output = Result<T, HttpFailure>>>(
     tries: u32,
     deadline: Instant,
     may: impl Fn(&HttpFailure) -> bool,
     send: impl FnMut() -> F,
-) -> Result<Value, HttpFailure> {
+) -> Result<T, HttpFailure> {
     let pauses = ExponentialBuilder::new()
         .with_min_delay(PAUSE_MIN)
         .with_max_delay(PAUSE_MAX)

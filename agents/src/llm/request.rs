@@ -100,12 +100,10 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Whether members of the reply may be null that may be missing: the kernel reads its envelope so.
+    /// Whether members of the reply may be null that may be missing.
     pub(super) fn takes_null(self) -> bool {
         match self {
-            Self::Call(Attempt { call, .. }) => {
-                call.shown.seat().interface == Interface::Patch && call.seat().format.is_none()
-            }
+            Self::Call(Attempt { call, .. }) => schema::takes_null(&call.shown),
             Self::Asked(_) => false,
         }
     }

@@ -108,6 +108,28 @@ pub fn of_reply(shown: &Shown, level: Level) -> Option<(Level, Value)> {
     }
 }
 
+/// Every schema that a reply of a seat may be held to, from the richest to the plainest, by its name in reports.
+pub fn all_of_reply(shown: &Shown) -> Vec<(&'static str, Value)> {
+    let of = |level| of_reply(shown, level).map(|(_, schema)| schema);
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let mut schema = of(Level::Derived)?;
+        change(&mut schema);
+        Some(schema)
+    };
+    let forms = [
+        ("derived", of(Level::Derived)),
+        ("strict", changed(&|schema| close(schema, takes_null(shown)))),
+        ("plain", changed(&plain)),
+        ("generic", of(Level::Generic)),
+    ];
+    forms.into_iter().filter_map(|(name, schema)| Some((name, schema?))).collect()
+}
+
+/// Whether members of the reply may be null that may be missing: the kernel reads its envelope so.
+pub(super) fn takes_null(shown: &Shown) -> bool {
+    shown.seat().interface == Interface::Patch && shown.seat().worker.format.is_none()
+}
+
 /// The seat as if it could use every operation.
 fn with_all_operations(seat: &Worker) -> Worker {
     let everything =

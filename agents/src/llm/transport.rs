@@ -77,6 +77,13 @@ pub enum HttpFailure {
     Form(String),
 }
 
+/// The body of a successful answer.
+pub(super) struct Answered {
+    pub(super) value: Value,
+    /// Whether it came as a stream of events.
+    pub(super) is_stream: bool,
+}
+
 /// Installs ring as the process's TLS provider, unless there already is one. May be called any number of times.
 pub fn install_tls_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
@@ -146,7 +153,7 @@ impl Endpoint {
         path: &str,
         body: Vec<u8>,
         deadline: Instant,
-    ) -> Result<Value, HttpFailure> {
+    ) -> Result<Answered, HttpFailure> {
         let key = self.key(None, deadline).await?;
         let answered = answer(http, self.request(Method::POST, path, key.as_ref(), body.clone())?, deadline).await;
         if !self.access.can_renew() || !matches!(answered, Err(HttpFailure::Status { status: 401, .. })) {
@@ -226,7 +233,7 @@ fn sensitive(mut value: HeaderValue) -> HeaderValue {
 ///
 /// # Errors
 /// [`HttpFailure`].
-async fn answer(http: &reqwest::Client, request: Request, deadline: Instant) -> Result<Value, HttpFailure> {
+async fn answer(http: &reqwest::Client, request: Request, deadline: Instant) -> Result<Answered, HttpFailure> {
     let response = timeout_at(deadline, http.execute(request)).await;
     let response = response.map_err(|_| HttpFailure::NoAnswer { came: false })?;
     let response = response.map_err(|error| network_failure(error, false))?;
@@ -243,9 +250,9 @@ async fn answer(http: &reqwest::Client, request: Request, deadline: Instant) -> 
         let wait = waits::asked(&headers, &body, SystemTime::now());
         return Err(HttpFailure::Status { status: status.as_u16(), wait, body });
     }
-    let value = body(response, header(CONTENT_TYPE), header(CONTENT_ENCODING), deadline).await?;
-    let Some(status) = reasons::embedded(&value) else { return Ok(value) };
-    let body = value.to_string();
+    let answered = body(response, header(CONTENT_TYPE), header(CONTENT_ENCODING), deadline).await?;
+    let Some(status) = reasons::embedded(&answered.value) else { return Ok(answered) };
+    let body = answered.value.to_string();
     Err(match status {
         Some(status) => HttpFailure::Status { status, wait: waits::asked(&headers, &body, SystemTime::now()), body },
         None => HttpFailure::Form(format!("the answer is an error: {}", reasons::said(&body))),
@@ -253,7 +260,7 @@ async fn answer(http: &reqwest::Client, request: Request, deadline: Instant) -> 
 }
 
 /// Reads the body of a successful answer. One that is complete is taken even if its connection breaks behind it.
-async fn body(mut response: Response, kind: &str, encoding: &str, deadline: Instant) -> Result<Value, HttpFailure> {
+async fn body(mut response: Response, kind: &str, encoding: &str, deadline: Instant) -> Result<Answered, HttpFailure> {
     let mut stream = kind.to_ascii_lowercase().contains("text/event-stream").then(Assembly::default);
     let mut bytes = Vec::new();
     let mut came = false;
@@ -294,14 +301,15 @@ async fn body(mut response: Response, kind: &str, encoding: &str, deadline: Inst
         (Some(stream), Some(failure)) if !stream.is_finished() => Err(failure),
         (Some(stream), _) => {
             let broken = |why| if came { HttpFailure::Broken { why, came } } else { HttpFailure::Form(why) };
-            stream.finish().map_err(broken)
+            stream.finish().map(|value| Answered { value, is_stream: true }).map_err(broken)
         }
         (None, ended) => {
             let text = envelope::text(&bytes, kind);
-            envelope::json(&text).map_err(|error| {
+            let value = envelope::json(&text).map_err(|error| {
                 let shown = reasons::said(&text[..text.floor_char_boundary(SHOWN_MAX)]);
                 ended.unwrap_or_else(|| HttpFailure::Form(format!("the answer is not JSON ({error}): {shown}")))
-            })
+            })?;
+            Ok(Answered { value, is_stream: false })
         }
     }
 }

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use futures_util::stream;
 use patchboard_agents::config::Environment;
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_kernel::record::FORMAT;
@@ -24,11 +26,16 @@ use crate::serve::tokens::Tokens;
 /// How long a model's server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Models that are asked for their abilities at once.
+const AT_ONCE: usize = 4;
+
 /// Check the set-up, and say what to do where something is wrong
 ///
 /// Looks at the configuration, the data directory, the disk, the journal (all of its file is read), the clock, limits of the
 /// system, the models' servers (each is asked for its list of models, with its key), the programs, and whether `serve` could
 /// start. Changes nothing. No key or token is ever printed.
+///
+/// With --models each configured model also gets a few tiny requests, which cost tokens: the report is what it can do.
 ///
 /// Exits with 0 if nothing is wrong (warnings aside), with 1 if something is, with 2 if the configuration is refused.
 #[derive(Args, Debug)]
@@ -37,6 +44,7 @@ Examples:
   patchboard doctor
   patchboard doctor --data-dir /var/lib/patchboard --config /etc/patchboard/patchboard.toml
   patchboard doctor --output json | jq '.findings[] | select(.severity != \"ok\")'
+  patchboard doctor --models
   patchboard doctor --ready")]
 pub(crate) struct Arguments {
     /// Only ask the daemon whether it is ready, as a health check does: at --url, or where it would listen here
@@ -44,6 +52,14 @@ pub(crate) struct Arguments {
     ready: bool,
     #[command(flatten)]
     daemon: DaemonArgument,
+    /// Ask each model what it can do: forms of replies, tools, streams, members of requests. COSTS TOKENS: at least four
+    /// requests a model, each with a reply of at most 32 tokens
+    #[arg(long = "models", conflicts_with_all = ["ready", "offline"])]
+    asks_models: bool,
+    /// Seconds that --models gives each model
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(requires = "asks_models")]
+    timeout: u64,
     /// Do not ask the models' servers
     #[arg(long)]
     offline: bool,
@@ -82,6 +98,9 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let exit = if let Ok((seats, settings)) = &configured {
         if !arguments.offline {
             findings.extend(models(seats).await);
+            if arguments.asks_models {
+                findings.extend(abilities(seats, Duration::from_secs(arguments.timeout)).await);
+            }
             if let Some(configured) = &seats.config().embeddings {
                 let probed = seats.probe(&configured.server(), PATIENCE).await;
                 findings.push(doctor::embeddings(&configured.model, &probed));
@@ -130,6 +149,16 @@ async fn models(seats: &Seats) -> Vec<Finding> {
     join_all(asked).await
 }
 
+/// Asks some models at once what they can do; findings in the order of names.
+async fn abilities(seats: &Seats, time: Duration) -> Vec<Finding> {
+    let asked = seats
+        .config()
+        .models
+        .iter()
+        .map(|(name, model)| async move { doctor::abilities(name, seats.abilities(model, time).await) });
+    stream::iter(asked).buffered(AT_ONCE).collect().await
+}
+
 /// Whether `serve` could start.
 fn serving(settings: &Settings, data_dir: &Path) -> Vec<Finding> {
     let placed = observe::placed(data_dir);
@@ -175,6 +204,9 @@ fn tell(findings: &[Finding], worst: Severity, output: Output) -> Result<(), Fai
         output.line(&format!("{mark:<8} {:<14} {}", finding.check.as_str(), one_line(&finding.message)))?;
         if let Some(help) = &finding.help {
             output.line(&format!("{:24}help: {}", "", one_line(help)))?;
+        }
+        for (name, found) in finding.able.iter().flat_map(|able| able.abilities.lines()) {
+            output.line(&format!("{:24}{name:<17} {}", "", one_line(&found)))?;
         }
     }
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();

@@ -291,3 +291,223 @@ fn a_board_that_was_interrupted_is_told_of() {
     let told = finding(&doctor(&sandbox, &[]).exits(0), "boards", "warning");
     assert!(told.contains("1 interrupted") && told.contains("patchboard resume"), "{told}");
 }
+
+/// A streamed completion.
+fn events(text: &str) -> Act {
+    let choice = serde_json::json!({"index": 0, "delta": {"content": text}, "finish_reason": "stop"});
+    let chunk = serde_json::json!({
+        "choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 1}
+    });
+    Act::Say(200, "content-type: text/event-stream\r\n", format!("data: {chunk}\n\ndata: [DONE]\n\n"))
+}
+
+/// Answers as a server that can do everything.
+fn able(body: &Value) -> Act {
+    match body {
+        Value::Null => Act::Say(200, "", serde_json::json!({"data": [{"id": "m"}]}).to_string()),
+        body if body["stream"] == true => events("yes"),
+        body if body["tools"].is_array() => Act::call_tools(&[("c", "note", r#"{"text":"hi"}"#)], 9, 3),
+        _ => Act::answer(r#"{"ok":"yes"}"#, 10, 5),
+    }
+}
+
+fn refuse(words: &str) -> Act {
+    Act::Say(400, "", serde_json::json!({"error": {"message": words}}).to_string())
+}
+
+/// Asks the abilities of a model behind a server like this; the run, and the bodies of its requests.
+fn asked(configured: &str, act: impl Fn(&Value) -> Act + Send + Sync + 'static) -> (Ran, Vec<Value>) {
+    let sandbox = Sandbox::new();
+    let endpoint = Endpoint::serving(act);
+    let text = format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n{configured}", endpoint.url);
+    sandbox.write("patchboard.toml", text);
+    let ran = doctor(&sandbox, &["--models"]);
+    let bodies = endpoint.bodies().into_iter().filter(|body| !body.is_null()).collect();
+    (ran, bodies)
+}
+
+/// Abilities of the only model.
+#[track_caller]
+fn abilities(ran: &Ran) -> Value {
+    finding(ran, "abilities", "ok");
+    let all = ran.json();
+    let findings = all["findings"].as_array().expect("a list");
+    let found = findings.iter().find(|finding| finding["check"] == "abilities").expect("one");
+    assert_eq!(found["model"], "default", "{found}");
+    found["abilities"].clone()
+}
+
+#[test]
+fn a_model_that_can_do_everything_is_asked_four_times_and_costs_its_price() {
+    let price = "price = { input = 1, output = 10 }\nextra_body = { max_tokens = 9000 }\n";
+    let (ran, bodies) = asked(price, able);
+    let found = abilities(&ran.exits(0));
+    for name in ["tools", "stream", "system", "temperature", "seed", "top_p", "stop", "reasoning_effort", "usage"] {
+        assert_eq!(found[name]["state"], "yes", "{name}: {found}");
+    }
+    assert_eq!((&found["form"], &found["token_limit"]), (&"derived".into(), &"max_tokens".into()));
+    // Two plain answers, one call and one stream: 10 + 10 + 9 + 7 and 5 + 5 + 3 + 1.
+    assert_eq!(found["tokens"], serde_json::json!({"prompt": 36, "completion": 14}));
+    assert_eq!(found["cost"], serde_json::json!({"amount": 0.000_176, "currency": "USD"}));
+    assert_eq!(bodies.len(), 4);
+    assert!(bodies.iter().all(|body| body["max_tokens"] == 32), "{bodies:?}");
+}
+
+#[test]
+fn what_a_server_refuses_is_found_by_trying() {
+    type Refuses = fn(&Value) -> Option<&'static str>;
+    let cases: [(&str, Refuses, &[(&str, Value)]); 12] = [
+        (
+            "closed",
+            |body| {
+                let is_open = body["response_format"]["json_schema"]["strict"] == false;
+                is_open.then_some("additionalProperties must be false")
+            },
+            &[("/form", "strict".into()), ("/tools/state", "yes".into())],
+        ),
+        (
+            "json_schema",
+            |body| (body["response_format"]["type"] == "json_schema").then_some("json_schema is not supported"),
+            &[("/form", "json_object".into()), ("/stream/state", "yes".into())],
+        ),
+        ("response_format", |body| body.get("response_format").map(|_| "unknown member"), &[("/form", "none".into())]),
+        (
+            "tools",
+            |body| body.get("tools").map(|_| "this model does not support tools"),
+            &[("/tools/state", "no".into()), ("/form", "derived".into())],
+        ),
+        ("wordless tools", |body| body.get("tools").map(|_| "bad request"), &[("/tools/state", "no".into())]),
+        (
+            "streams",
+            |body| (body["stream"] == true).then_some("streaming is not supported"),
+            &[("/stream/state", "no".into()), ("/tools/state", "yes".into())],
+        ),
+        (
+            "no stream",
+            |body| (body["stream"] != true).then_some("only stream=true is served"),
+            &[("/stream/state", "yes".into()), ("/stream/note", "the server serves nothing else".into())],
+        ),
+        (
+            "max_tokens",
+            |body| body.get("max_tokens").map(|_| "use max_completion_tokens"),
+            &[("/token_limit", "max_completion_tokens".into())],
+        ),
+        (
+            "temperature",
+            |body| body.get("temperature").map(|_| "temperature is deprecated"),
+            &[("/temperature/state", "no".into()), ("/seed/state", "yes".into())],
+        ),
+        (
+            "zero",
+            |body| (body["temperature"] == 0.0).then_some("temperature must be positive"),
+            &[("/temperature/state", "yes".into()), ("/temperature/note", "above 0 only".into())],
+        ),
+        (
+            "seed and effort",
+            |body| {
+                let effort = body.get("reasoning_effort").map(|_| "unknown member reasoning_effort");
+                body.get("seed").map(|_| "unknown member seed").or(effort)
+            },
+            &[
+                ("/seed/state", "no".into()),
+                ("/reasoning_effort/state", "no".into()),
+                ("/top_p/state", "yes".into()),
+                ("/stop/state", "yes".into()),
+            ],
+        ),
+        (
+            "system",
+            |body| (body["messages"][0]["role"] == "system").then_some("system role not supported"),
+            &[("/system/state", "no".into()), ("/temperature/state", "yes".into())],
+        ),
+    ];
+    for (name, refuses, expected) in cases {
+        let (ran, _) = asked("", move |body| refuses(body).map_or_else(|| able(body), refuse));
+        let found = abilities(&ran.exits(0));
+        for (pointer, value) in expected {
+            assert_eq!(found.pointer(pointer), Some(value), "{name}: {found}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_streams_unasked_or_never_and_counts_nothing_is_found() {
+    let silent = |body: &Value| match body {
+        Value::Null => able(body),
+        _ => Act::complete("yes", "length", Value::Null),
+    };
+    let (ran, _) = asked("", silent);
+    let found = abilities(&ran.exits(0));
+    assert_eq!((&found["stream"]["state"], &found["usage"]["state"]), (&"no".into(), &"no".into()), "{found}");
+    assert_eq!((&found["tools"]["state"], &found["tokens"]["estimated"]), (&"unknown".into(), &true.into()));
+    let (ran, bodies) = asked("", |body| if body.is_null() { able(body) } else { events("yes") });
+    let found = abilities(&ran.exits(0));
+    assert_eq!((&found["stream"]["state"], &found["stream"]["note"]), (&"yes".into(), &Value::Null), "{found}");
+    assert_eq!(bodies.len(), 3);
+}
+
+#[test]
+fn members_of_another_protocol_are_not_asked_for() {
+    let answer = |body: &Value| match body {
+        Value::Null => able(body),
+        _ => Act::Say(
+            200,
+            "",
+            serde_json::json!({
+                "type": "message", "content": [{"type": "text", "text": "yes"}], "stop_reason": "end_turn",
+                "usage": {"input_tokens": 4, "output_tokens": 1}
+            })
+            .to_string(),
+        ),
+    };
+    let (ran, bodies) = asked("api = \"anthropic\"\n", answer);
+    let found = abilities(&ran.exits(0));
+    assert_eq!((&found["seed"]["state"], &found["stop"]["state"]), (&"unknown".into(), &"yes".into()), "{found}");
+    assert_eq!((&found["stream"]["state"], bodies.len()), (&"unknown".into(), 3));
+}
+
+#[test]
+fn a_model_that_does_not_answer_is_an_error_with_advice_and_without_its_key() {
+    const KEY: &str = "hush-key-0123456789";
+    for (act, words, help) in [
+        (Act::Say(401, "", format!("bad key {KEY}")), "bad key", "right key"),
+        (Act::Say(404, "", r#"{"error":{"message":"no model m"}}"#.into()), "no model m", "correct model"),
+        (Act::Say(402, "", "no credit".into()), "no credit", "pay the provider"),
+        (Act::Say(429, "", "slow down".into()), "slow down", "ask again"),
+        (Act::Say(400, "", "I do not like you".into()), "I do not like you", "extra_body"),
+        (Act::Say(200, "", "<html>".into()), "not JSON", "base of a chat endpoint"),
+        (Act::Say(200, "", "{}".into()), "no choice", "base of a chat endpoint"),
+        (Act::Hang, "within 1 s", "--timeout"),
+    ] {
+        let endpoint = Endpoint::serving(move |body| if body.is_null() { able(body) } else { act.clone() });
+        let sandbox = Sandbox::new();
+        let model = |name: &str| {
+            format!("[models.{name}]\nurl = \"{}\"\nmodel = \"m\"\napi_key_env = \"HUSH_KEY\"\n", endpoint.url)
+        };
+        sandbox.write("patchboard.toml", model("default"));
+        let all = ["doctor", "--models", "--timeout", "1", "--output", "json", "--data-dir", "d", "--listen"];
+        let mut command = sandbox.command(&[&all[..], &["127.0.0.1:0"]].concat());
+        let ran = Ran::from(command.env("HUSH_KEY", KEY).output().expect("the binary can be run")).exits(1);
+        let found = finding(&ran, "abilities", "error");
+        assert!(found.contains(words) && found.contains(help), "{words}: {found}");
+        assert!(!ran.stdout.contains(KEY) && !ran.stderr.contains(KEY), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn abilities_are_printed_for_every_model_of_the_file_and_of_the_flags() {
+    let sandbox = Sandbox::new();
+    let endpoint = Endpoint::serving(able);
+    sandbox.write("patchboard.toml", format!("[models.b]\nurl = \"{}\"\nmodel = \"n\"\n", endpoint.url));
+    let flags = ["--model-url", &endpoint.url, "--model", "m", "--data-dir", "d", "--listen", "127.0.0.1:0"];
+    let text = sandbox.run(&[&["doctor", "--models"], &flags[..]].concat()).exits(0).stdout;
+    for words in ["b: it answers", "default: it answers", "json_schema, derived", "max_tokens"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert_eq!(endpoint.bodies().iter().filter(|body| body["model"] == "n").count(), 4);
+    sandbox.run(&["doctor", "--models", "--offline"]).exits(2);
+    sandbox.run(&["doctor", "--timeout", "3"]).exits(2);
+    sandbox.run(&["doctor", "--models", "--timeout", "0"]).exits(2);
+    let help = sandbox.run(&["doctor", "--help"]).exits(0).stdout;
+    assert!(help.contains("COSTS TOKENS"), "{help}");
+}

@@ -1,12 +1,13 @@
 //! Clients that are not ours, against a real daemon: the scripts of `tests/clients`, with their packages at pinned versions.
 //!
 //! A client is a directory there, with its script and what it needs: `package.json` and its lock for Node,
-//! `requirements.txt` for Python. It is installed once, under the target directory, and again when these files change.
+//! `requirements.txt` for Python, and `install.py` for what is no package. It is installed once, under the target directory, and again when these files change.
 //! Where it cannot be installed (no tool, no network) its test says so on the terminal and passes; whatever happens
 //! after that is the client's own verdict. With `PATCHBOARD_REQUIRE_CLIENTS` set, what cannot be installed fails.
 
 mod agui;
 mod diagrams;
+mod engines;
 mod mcp;
 mod openapi;
 mod sw4rm;
@@ -120,7 +121,11 @@ fn install_python(home: &Path) -> Result<(), String> {
     installing(Command::new("python3").args(["-m", "venv", "--clear", "venv"]).current_dir(home))?;
     let quick = ["--quiet", "--no-deps", "--disable-pip-version-check", "--retries", "1", "--timeout", "20"];
     let mut install = Command::new(home.join("venv/bin/python"));
-    installing(install.args(["-m", "pip", "install"]).args(quick).args(["-r", "requirements.txt"]).current_dir(home))
+    installing(install.args(["-m", "pip", "install"]).args(quick).args(["-r", "requirements.txt"]).current_dir(home))?;
+    match home.join("install.py").exists() {
+        true => installing(Command::new(home.join("venv/bin/python")).arg("install.py").current_dir(home)),
+        false => Ok(()),
+    }
 }
 
 fn installing(command: &mut Command) -> Result<(), String> {

@@ -24,6 +24,10 @@ const DEPTH_MAX: usize = 64;
 /// What some decoders need to hear where anything goes: to them `{}` is an object.
 const TYPES: [&str; 6] = ["object", "array", "string", "number", "boolean", "null"];
 
+/// Formats that decoders know. They refuse a schema with another one.
+const FORMATS: [&str; 10] =
+    ["date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uri", "uuid"];
+
 /// What of a schema decoders know. Nothing it allows is lost.
 ///
 /// `formats`: whether formats are asserted; if not, a text of another format is allowed.
@@ -46,7 +50,7 @@ pub(super) fn portable(schema: &Value, formats: bool, depth: usize) -> Value {
                 value.clone()
             }
             "const" => json!([value]),
-            "format" if formats => value.clone(),
+            "format" if formats && FORMATS.iter().any(|known| value == known) => value.clone(),
             "pattern" if value.as_str().and_then(expression::portable).is_some() => value.clone(),
             "properties" => {
                 let properties = value.as_object().into_iter().flatten();
@@ -323,10 +327,18 @@ pub(super) fn finish(schema: &Value, detail: Detail) -> Option<Value> {
     let Some(depth) = detail.depth.checked_sub(1) else { return Some(anything(outline(members))) };
     let below = |schema: &Value| finish(schema, Detail { depth, ..detail });
     let closed = members.get("additionalProperties") == Some(&json!(false));
+    let required = |name: &String| {
+        members.get("required").and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one == name))
+    };
+    let is_optional = members.get("properties").and_then(Value::as_object).is_some_and(|all| !all.keys().all(required));
     let mut done = Map::new();
     for (keyword, value) in members {
         let value = match keyword.as_str() {
             "description" if !detail.described => continue,
+            // Many decoders refuse it. Elements are counted below.
+            "uniqueItems" => continue,
+            // Decoders count members only where all that are described must be there.
+            "minProperties" | "maxProperties" if is_optional => continue,
             "properties" => {
                 let properties = value.as_object().into_iter().flatten();
                 // What nothing satisfies cannot be there; as one of no names, or as one that is not asked for.

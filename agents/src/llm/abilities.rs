@@ -1,0 +1,463 @@
+//! Finds out what a model can do, by a few tiny requests.
+//!
+//! Requests go the way of a worker's call, through the ladder: the report is what the ladder found. There are at most four
+//! requests beside those that the ladder adds, each with a reply of at most [`REPLY_TOKENS`] tokens:
+//!
+//! 1. as configured, with a form;
+//! 2. with the optional members that are not configured;
+//! 3. with a tool;
+//! 4. as a stream.
+
+use std::fmt;
+use std::time::Duration;
+
+use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::money::Money;
+use patchboard_kernel::view::Prompt;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, timeout_at};
+
+use super::exchange::Exchanged;
+use super::ladder::{Limit, Rung, Stream, Temperature};
+use super::refusals::deferral_of;
+use super::reply::Completion;
+use super::request::{ANSWER, Task};
+use super::spoken::spoken;
+use super::transport::HttpFailure;
+use super::work::estimated;
+use super::{Asked, Chat, Variables, api, unwrap};
+use crate::config::{Api, Model, Streaming, Structured};
+use crate::tools::Definition;
+
+/// Tokens of a reply.
+const REPLY_TOKENS: u32 = 32;
+
+/// Name of the tool that is offered.
+const TOOL: &str = "note";
+
+/// Members of `extra_body` that are left out: they would lift the limit of tokens.
+const LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+
+/// Abilities of a model.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Abilities {
+    /// Time of the first request that was answered.
+    pub latency_ms: u64,
+    /// The richest form of reply that the server takes.
+    pub form: ReplyForm,
+    /// Calls of tools.
+    pub tools: Ability,
+    /// Replies as streams.
+    pub stream: Ability,
+    /// Name of the member that limits the tokens of a reply; none where the server takes no limit.
+    pub token_limit: Option<&'static str>,
+    /// The largest limit that the server named in a refusal.
+    pub token_limit_max: Option<u32>,
+    /// Messages of the role `system`.
+    pub system: Ability,
+    /// The member `temperature`.
+    pub temperature: Ability,
+    /// The member `seed`.
+    pub seed: Ability,
+    /// The member `top_p`.
+    pub top_p: Ability,
+    /// The member `stop`.
+    pub stop: Ability,
+    /// The member `reasoning_effort`.
+    pub reasoning_effort: Ability,
+    /// Token counts in answers.
+    pub usage: Ability,
+    /// Tokens of all answered requests.
+    pub tokens: Usage,
+    /// Their price, if one is configured.
+    pub cost: Option<Cost>,
+}
+
+/// An amount in a currency.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Cost {
+    /// The amount.
+    pub amount: Money,
+    /// The currency.
+    pub currency: String,
+}
+
+/// A form of reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplyForm {
+    /// A JSON Schema as it is derived.
+    Derived,
+    /// A JSON Schema with every object closed and every member required.
+    Strict,
+    /// A JSON Schema without keywords that many engines refuse.
+    Plain,
+    /// A JSON Schema of patches in general.
+    Generic,
+    /// Any JSON object.
+    JsonObject,
+    /// No form.
+    None,
+}
+
+/// Whether a server can do a thing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Ability {
+    /// The finding.
+    pub state: State,
+    /// The provider's words, or the way in which it can.
+    pub note: Option<String>,
+}
+
+/// A finding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// The server can.
+    Yes,
+    /// The server cannot.
+    No,
+    /// The requests did not show it.
+    Unknown,
+}
+
+/// The reason why nothing was found out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unanswered {
+    /// The provider's words, without secrets.
+    pub message: String,
+    /// Advice for the operator.
+    pub help: &'static str,
+}
+
+impl Ability {
+    fn new(state: State, note: Option<&str>) -> Self {
+        Self { state, note: note.map(str::to_owned) }
+    }
+
+    const fn is(taken: bool) -> Self {
+        Self { state: if taken { State::Yes } else { State::No }, note: None }
+    }
+}
+
+impl fmt::Display for Ability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::Yes => "yes",
+            State::No => "no",
+            State::Unknown => "unknown",
+        };
+        match &self.note {
+            Some(note) => write!(f, "{state} ({note})"),
+            None => f.write_str(state),
+        }
+    }
+}
+
+impl From<Rung> for ReplyForm {
+    fn from(rung: Rung) -> Self {
+        match rung {
+            Rung::Derived => Self::Derived,
+            Rung::Strict => Self::Strict,
+            Rung::Plain => Self::Plain,
+            Rung::Generic => Self::Generic,
+            Rung::Object => Self::JsonObject,
+            Rung::None => Self::None,
+        }
+    }
+}
+
+impl fmt::Display for ReplyForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Derived => "json_schema, derived",
+            Self::Strict => "json_schema, strict",
+            Self::Plain => "json_schema, plain",
+            Self::Generic => "json_schema, generic",
+            Self::JsonObject => "json_object",
+            Self::None => "none",
+        })
+    }
+}
+
+impl Abilities {
+    /// Names and findings, for people.
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let limit = self.token_limit.unwrap_or("none");
+        let limit = self.token_limit_max.map_or_else(|| limit.to_owned(), |max| format!("{limit}, at most {max}"));
+        let estimated = if self.tokens.estimated { ", estimated" } else { "" };
+        let mut lines = vec![
+            ("reply form", self.form.to_string()),
+            ("tools", self.tools.to_string()),
+            ("stream", self.stream.to_string()),
+            ("token limit", limit),
+            ("system role", self.system.to_string()),
+            ("temperature", self.temperature.to_string()),
+            ("seed", self.seed.to_string()),
+            ("top_p", self.top_p.to_string()),
+            ("stop", self.stop.to_string()),
+            ("reasoning_effort", self.reasoning_effort.to_string()),
+            ("token counts", self.usage.to_string()),
+            ("tokens", format!("{} prompt, {} reply{estimated}", self.tokens.prompt, self.tokens.completion)),
+        ];
+        if let Some(Cost { amount, currency }) = &self.cost {
+            lines.push(("cost", format!("{amount} {currency}{estimated}")));
+        }
+        lines
+    }
+}
+
+/// Asks a model within this time.
+///
+/// # Errors
+/// The first request was not answered.
+pub(crate) async fn find_out(model: &Model, variables: &Variables, time: Duration) -> Result<Abilities, Unanswered> {
+    let mut model = Model { max_tries: 1, ..model.clone() };
+    model.extra_body.retain(|name, _| !LIMITS.contains(&name.as_str()));
+    let chat = Chat::new(&model, variables).map_err(|message| Unanswered {
+        message,
+        help: "correct it in patchboard.toml, or set the variable that it names",
+    })?;
+    Finder { chat, time, deadline: Instant::now() + time, tokens: Usage::default() }.run(&model).await
+}
+
+/// Requests to one model.
+struct Finder {
+    chat: Chat,
+    time: Duration,
+    deadline: Instant,
+    tokens: Usage,
+}
+
+impl Finder {
+    async fn run(mut self, model: &Model) -> Result<Abilities, Unanswered> {
+        let (first, completion) = match self.ask("Reply with {\"ok\": \"yes\"}.", None).await {
+            Ok((first, Some(completion))) => (first, completion),
+            Ok((_, None)) => return Err(unanswered("the answer holds no choice".to_owned(), None)),
+            Err((message, failure)) => return Err(unanswered(message, Some(&failure))),
+        };
+        let members = self.members(model, &first).await;
+        let tools = self.tools(model).await;
+        let stream = self.stream(model, &first).await;
+        let [seed, top_p, stop, reasoning_effort] = members;
+        let (shape, is_bare) = (first.shape, first.is_bare);
+        let unless_bare = |ability: Ability| if is_bare { left_out_together() } else { ability };
+        let cost = model
+            .price
+            .as_ref()
+            .map(|price| Cost { amount: Money(price.of(self.tokens)), currency: price.currency.clone() });
+        let token_limit = match (model.api, shape.limit) {
+            (Api::Anthropic, _) => Some("max_tokens"),
+            (_, Limit::None) => None,
+            (Api::Responses, _) => Some("max_output_tokens"),
+            (Api::Chat, Limit::MaxTokens) => Some("max_tokens"),
+            (Api::Chat, Limit::MaxCompletionTokens) => Some("max_completion_tokens"),
+        };
+        Ok(Abilities {
+            latency_ms: u64::try_from(first.took.as_millis()).unwrap_or(u64::MAX),
+            form: shape.form.into(),
+            tools,
+            stream,
+            token_limit,
+            token_limit_max: shape.cap,
+            system: if shape.folded { unless_bare(Ability::is(false)) } else { Ability::is(true) },
+            temperature: match shape.temperature {
+                Temperature::Given => Ability::is(true),
+                Temperature::Positive => Ability::new(State::Yes, Some("above 0 only")),
+                Temperature::None => unless_bare(Ability::is(false)),
+            },
+            seed,
+            top_p,
+            stop,
+            reasoning_effort,
+            usage: Ability::is(is_counted(&completion)),
+            tokens: self.tokens,
+            cost,
+        })
+    }
+
+    /// Asks the first request again with the optional members that it did not have.
+    async fn members(&mut self, model: &Model, first: &Exchanged) -> [Ability; 4] {
+        let has = |name: &str, is_set: bool| is_set || model.extra_body.contains_key(name);
+        let configured = [
+            has("seed", model.seed.is_some()),
+            has("top_p", model.top_p.is_some()),
+            has("stop", !model.stop.is_empty()),
+            has("reasoning_effort", model.reasoning_effort.is_some()),
+        ];
+        let sendable = MEMBERS.map(|(name, sample)| is_sent(model.api, name, &json!(sample)));
+        self.chat.model = Model {
+            structured: Structured::Off,
+            seed: model.seed.or_else(|| (!configured[0]).then_some(1)),
+            top_p: model.top_p.or_else(|| (!configured[1]).then_some(1.0)),
+            stop: if configured[2] { model.stop.clone() } else { vec!["\n\n\n\n".to_owned()] },
+            reasoning_effort: model.reasoning_effort.clone().or_else(|| (!configured[3]).then(|| "low".to_owned())),
+            ..model.clone()
+        };
+        let is_open = configured.iter().zip(sendable).any(|(configured, sendable)| !configured && sendable);
+        let second = if is_open { Some(self.ask("Reply with the word yes.", None).await) } else { None };
+        std::array::from_fn(|at| {
+            if !sendable[at] {
+                return Ability::new(State::Unknown, Some("not a part of this protocol"));
+            }
+            let exchanged = match (&second, configured[at]) {
+                (_, true) | (None, _) => first,
+                (Some(Ok((second, _))), false) => second,
+                (Some(Err((why, _))), false) => return Ability::new(State::Unknown, Some(why)),
+            };
+            let left_out = exchanged.shape.left_out;
+            match [left_out.seed, left_out.top_p, left_out.stop, left_out.effort][at] {
+                true if exchanged.is_bare || (!configured[at] && first.is_bare) => left_out_together(),
+                is_left_out => Ability::is(!is_left_out),
+            }
+        })
+    }
+
+    /// Offers a tool, beside the one by which a reply is given.
+    async fn tools(&mut self, model: &Model) -> Ability {
+        self.chat.model = model.clone();
+        let parameters = json!({
+            "type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"],
+            "additionalProperties": false
+        });
+        let tool = Definition { name: TOOL.to_owned(), description: "Keeps a short text.".to_owned(), parameters };
+        match self.ask("Call the tool note with the text hi.", Some(&tool)).await {
+            Ok((Exchanged { tools_refused: Some(why), .. }, _)) => {
+                Ability::new(State::No, Some(&self.chat.masked(&why)))
+            }
+            Ok((_, Some(completion))) if !completion.calls.is_empty() => Ability::is(true),
+            Ok((_, Some(completion))) => {
+                let is_offered = |name: &str| name == TOOL || name == ANSWER;
+                match spoken(unwrap::words(&completion.text), is_offered).is_empty() {
+                    false => Ability::new(State::Yes, Some("written as text")),
+                    true => Ability::new(State::Unknown, Some("the server takes tools; the short reply called none")),
+                }
+            }
+            Ok((_, None)) => Ability::new(State::Unknown, Some("the answer holds no choice")),
+            Err((why, failure)) => refused_or_unknown(&why, &failure),
+        }
+    }
+
+    /// Asks for a stream, unless the first answer was one.
+    async fn stream(&mut self, model: &Model, first: &Exchanged) -> Ability {
+        if model.api != Api::Chat {
+            return Ability::new(State::Unknown, Some("this protocol is asked without streams"));
+        }
+        if first.answer.is_stream {
+            let is_only = model.stream == Streaming::Auto && first.shape.stream != Stream::Off;
+            return Ability::new(State::Yes, is_only.then_some("the server serves nothing else"));
+        }
+        self.chat.model = Model { stream: Streaming::Always, structured: Structured::Off, ..model.clone() };
+        match self.ask("Reply with the word yes.", None).await {
+            Ok((streamed, Some(completion))) if streamed.answer.is_stream => {
+                Ability::new(State::Yes, (!is_counted(&completion)).then_some("without token counts"))
+            }
+            Ok((streamed, None)) if streamed.answer.is_stream => {
+                Ability::new(State::Unknown, Some("the stream holds no choice"))
+            }
+            Ok(_) => Ability::new(State::No, Some("the answer comes in one piece")),
+            Err((why, failure)) => refused_or_unknown(&why, &failure),
+        }
+    }
+
+    /// Asks one thing. Replies that end at their limit of tokens are answers.
+    async fn ask(
+        &mut self,
+        words: &str,
+        tool: Option<&Definition>,
+    ) -> Result<(Exchanged, Option<Completion>), (String, HttpFailure)> {
+        let prompt = Prompt { system: "You answer briefly, in JSON where asked.".to_owned(), user: words.to_owned() };
+        // It has a keyword of each kind that forms leave out, and a member that may be missing.
+        let schema = json!({
+            "type": "object",
+            "properties": {"ok": {"type": "string", "maxLength": 8}, "note": {"const": "none"}},
+            "required": ["ok"]
+        });
+        let asked = Asked {
+            by: "doctor",
+            prompt: &prompt,
+            schema: &schema,
+            order: &[],
+            reply_tokens: REPLY_TOKENS,
+            timeout: self.time,
+        };
+        let task = Task::Asked(&asked);
+        let (messages, offered) = (task.messages(), tool.map(std::slice::from_ref).unwrap_or_default());
+        let exchange = self.chat.exchange(task, &messages, offered, self.deadline);
+        let exchanged = timeout_at(self.deadline, exchange).await;
+        let exchanged = exchanged.unwrap_or(Err(HttpFailure::NoAnswer { came: false })).map_err(|failure| {
+            let message = self.chat.name(task, &failure).message;
+            (message, failure)
+        })?;
+        let completion = Completion::read(&exchanged.answer.value, exchanged.has_tools);
+        if let Some(completion) = &completion {
+            let counted = completion.usage.filter(|_| is_counted(completion));
+            self.tokens.add(counted.unwrap_or_else(|| estimated(&messages, completion)));
+        }
+        Ok((exchanged, completion))
+    }
+}
+
+/// Optional members, with a value of each.
+const MEMBERS: [(&str, &str); 4] = [("seed", "1"), ("top_p", "1"), ("stop", "x"), ("reasoning_effort", "low")];
+
+/// Whether requests of a protocol have a member.
+fn is_sent(api: Api, name: &str, value: &Value) -> bool {
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]});
+    let mut with = body.clone();
+    with[name] = value.clone();
+    api::encode(api, with, &Map::new()) != api::encode(api, body, &Map::new())
+}
+
+fn is_counted(completion: &Completion) -> bool {
+    completion.usage.is_some_and(|usage| usage.total() > 0)
+}
+
+fn left_out_together() -> Ability {
+    Ability::new(State::Unknown, Some("left out with others until the server answered"))
+}
+
+/// The finding after a request that was not answered.
+fn refused_or_unknown(why: &str, failure: &HttpFailure) -> Ability {
+    let is_refusal = matches!(failure, HttpFailure::Status { status: 400 | 404 | 415 | 422 | 500 | 501, .. });
+    Ability::new(if is_refusal { State::No } else { State::Unknown }, Some(why))
+}
+
+fn unanswered(message: String, failure: Option<&HttpFailure>) -> Unanswered {
+    use DeferralReason as R;
+    let form = "is url in patchboard.toml the base of a chat endpoint, and api its protocol?";
+    let help = match (failure, failure.and_then(deferral_of).map(|deferral| deferral.reason)) {
+        (Some(HttpFailure::Key(_)), _) => "set the key that api_key_env or api_key_command of the model names",
+        (Some(HttpFailure::NoAnswer { .. }), _) => {
+            "give it more time with --timeout, or see what keeps the server busy"
+        }
+        (_, Some(R::KeyRefused)) => "put the right key into the variable that api_key_env names",
+        (_, Some(R::AccessDenied)) => "use a key whose account may use the model, or another model",
+        (_, Some(R::PaymentRequired)) => "pay the provider, or configure another model",
+        (_, Some(R::ModelNotFound)) => "correct model, or url, in patchboard.toml",
+        (_, Some(R::Unreachable)) => {
+            "start the server, or correct url in patchboard.toml; is a proxy or a firewall between?"
+        }
+        (_, Some(R::RateLimited | R::Overloaded | R::ModelLoading | R::NoAnswer)) => "wait, and ask again",
+        (Some(HttpFailure::Status { .. }), _) => {
+            "the server refused the plainest request, too: correct what its words name (model, url, api, extra_body)"
+        }
+        _ => form,
+    };
+    Unanswered { message, help }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_protocol_has_the_members_that_its_requests_carry() {
+        let sent = |api| MEMBERS.map(|(name, sample)| is_sent(api, name, &json!(sample)));
+        assert_eq!(sent(Api::Chat), [true; 4]);
+        assert_eq!(sent(Api::Responses), [false, true, false, true]);
+        assert_eq!(sent(Api::Anthropic), [false, true, true, true]);
+    }
+}
