@@ -356,7 +356,8 @@ fn a_model_that_can_do_everything_is_asked_four_times_and_costs_its_price() {
 #[test]
 fn what_a_server_refuses_is_found_by_trying() {
     type Refuses = fn(&Value) -> Option<&'static str>;
-    let cases: [(&str, Refuses, &[(&str, Value)]); 12] = [
+    type Case<'a> = (&'a str, Refuses, &'a [(&'a str, Value)]);
+    let cases: [Case<'_>; 12] = [
         (
             "closed",
             |body| {

@@ -4,6 +4,7 @@ The converter is a few files of C++ that need no model, and none of the rest of 
 """
 
 import pathlib
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -14,6 +15,8 @@ PARTS = ["/vendor/llama.cpp/" + part for part in ("common/", "include/", "src/",
 
 home = pathlib.Path(__file__).parent
 source = home / "source"
+# Of another version, perhaps.
+shutil.rmtree(source, ignore_errors=True)
 download = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
 download += ["--no-binary", "llama-cpp-python", "--retries", "1", "--timeout", "20", "--dest", str(source), PACKAGE]
 subprocess.run(download, check=True)
