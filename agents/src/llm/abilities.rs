@@ -1,7 +1,7 @@
 //! Finds out what a model can do, by a few tiny requests.
 //!
 //! Requests go the way of a worker's call, through the ladder: the report is what the ladder found. There are at most four
-//! requests beside those that the ladder adds, each with a reply of at most [`REPLY_TOKENS`] tokens:
+//! requests beside those that the ladder adds, each with a reply of at most 32 tokens:
 //!
 //! 1. as configured, with a form;
 //! 2. with the optional members that are not configured;

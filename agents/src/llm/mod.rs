@@ -1,7 +1,7 @@
 //! Any OpenAI-compatible chat endpoint as an agent.
 //!
 //! Owns one attempt: the request, and what the outcome is called. A board's call is sent once: what a provider did not
-//! take is reported with a [`Deferral`], and the board waits. Others have nobody else who waits: their requests are
+//! take is reported with a deferral, and the board waits. Others have nobody else who waits: their requests are
 //! repeated (`again`). The waits grow with jitter; a wait that the server asks for is obeyed if it ends before the
 //! call's time does, else the attempt ends at once. Does not decide about further attempts: the kernel does.
 //!

@@ -13,7 +13,7 @@ use crate::notify::settings::Settings;
 use crate::output::{Output, one_line};
 use crate::seating::config_file;
 
-/// Check that notices of [notify] reach their receivers
+/// Check that notices of `[notify]` reach their receivers
 ///
 /// The daemon delivers notices to a webhook or a program: a board asks a person, waits for a provider, stopped, or gave up.
 #[derive(Args, Debug)]
