@@ -37,7 +37,7 @@ use self::session::{Limits, Sessions};
 use crate::config::{Environment, Program};
 use crate::{failure, one_line};
 
-pub(crate) mod group;
+pub mod group;
 mod lines;
 pub mod session;
 

@@ -21,18 +21,18 @@ const LOOK: Duration = Duration::from_millis(5);
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 
 /// A running process that leads a group. Dropping it kills the group.
-pub(crate) struct Group {
+pub struct Group {
     child: Child,
     leader: Leader,
 }
 
 /// The number of a group, as long as the group may be killed: until somebody did.
 #[derive(Clone, Default)]
-pub(crate) struct Leader(Arc<Mutex<Option<Pid>>>);
+pub struct Leader(Arc<Mutex<Option<Pid>>>);
 
 impl Leader {
     /// Kills the group, once. The leader is not reaped before.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         let leader = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(leader) = leader {
             // Fails if nobody is left, which is what is wanted.
@@ -47,7 +47,7 @@ impl Leader {
 
 impl Group {
     /// Starts the process.
-    pub(crate) fn spawn(mut command: Command) -> io::Result<Self> {
+    pub fn spawn(mut command: Command) -> io::Result<Self> {
         // `kill_on_drop` makes tokio reap a leader whose group was killed by a drop.
         let child = command.process_group(0).kill_on_drop(true).spawn()?;
         let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
@@ -55,47 +55,47 @@ impl Group {
     }
 
     /// To kill the group with from elsewhere.
-    pub(crate) fn leader(&self) -> Leader {
+    pub fn leader(&self) -> Leader {
         self.leader.clone()
     }
 
     /// Its standard input, once.
-    pub(crate) fn stdin(&mut self) -> Option<ChildStdin> {
+    pub fn stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
 
     /// Its standard output, once.
-    pub(crate) fn stdout(&mut self) -> Option<ChildStdout> {
+    pub fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
 
     /// Its standard error, once.
-    pub(crate) fn stderr(&mut self) -> Option<ChildStderr> {
+    pub fn stderr(&mut self) -> Option<ChildStderr> {
         self.child.stderr.take()
     }
 
     /// Waits until the leader has ended by itself or the group was killed, without reaping it.
-    pub(crate) async fn ended(&self) {
+    pub async fn ended(&self) {
         while !self.has_ended() {
             tokio::time::sleep(LOOK).await;
         }
     }
 
     /// Whether the leader has ended by itself or the group was killed.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         // An error means that there is no such child any more.
         self.leader.get().is_none_or(|leader| !matches!(waitid(WaitId::Pid(leader), look), Ok(None)))
     }
 
     /// Kills what is left of the group and reaps the leader.
-    pub(crate) async fn end(mut self) -> io::Result<ExitStatus> {
+    pub async fn end(mut self) -> io::Result<ExitStatus> {
         self.leader.kill();
         self.child.wait().await
     }
 
     /// The same, and waits until nobody of the group is left, [`GONE_WITHIN`] at most.
-    pub(crate) async fn end_wholly(self) -> io::Result<ExitStatus> {
+    pub async fn end_wholly(self) -> io::Result<ExitStatus> {
         let (group, until) = (self.leader.get(), Instant::now() + GONE_WITHIN);
         let exit = self.end().await;
         // While anybody is in the group, nobody else gets its number.

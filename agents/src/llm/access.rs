@@ -1,10 +1,10 @@
-//! What proves to a server who sends a request: key, headers and query, with the values of the environment.
+//! Key, headers and query of requests, with the values of the environment.
 
 use std::collections::BTreeMap;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::keys::Keys;
+use super::keys::{self, Keys};
 use crate::config::{Model, Setting};
 
 /// Values of the environment variables that the configuration names.
@@ -21,14 +21,14 @@ impl Access {
     /// Looks up what the configuration of a model names.
     ///
     /// # Errors
-    /// The variable that is not set, and the member that names it.
+    /// The variable that is not set, and the member that names it; or the key cannot be sent.
     pub(super) fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let value = |variable: &str, what: String| {
             let missing = || format!("set {variable}, which {what}");
             variables.get(variable).cloned().ok_or_else(missing)
         };
         let of_key = |variable: &String| value(variable, "api_key_env says holds its key".to_owned());
-        let key = model.api_key_env.as_ref().map(of_key).transpose()?;
+        let key = model.api_key_env.as_ref().map(|variable| of_key(variable).and_then(keys::check)).transpose()?;
         let all = |settings: &BTreeMap<String, Setting>, table: &str| {
             let pair = |(name, setting): (&String, &Setting)| {
                 let value = match setting {
@@ -49,7 +49,7 @@ impl Access {
     /// The key to send. `refused` is one that the server has refused.
     ///
     /// # Errors
-    /// Why the program that prints it gave none.
+    /// The program that prints it gave none.
     pub(super) async fn key(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, String> {
         self.keys.get(refused).await
     }

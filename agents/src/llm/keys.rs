@@ -11,6 +11,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::time::Instant;
 
+use crate::command::group::Group;
+
 /// The most bytes of a key that a program may print.
 const OUTPUT_MAX: u64 = 16 * 1024;
 
@@ -22,6 +24,17 @@ const FAILED_FOR: Duration = Duration::from_secs(5);
 
 /// Keys that are remembered in order to keep them out of messages.
 const ISSUED_MAX: usize = 8;
+
+/// Refuses a key that no header may hold; without the key.
+///
+/// # Errors
+/// It holds control characters or others than ASCII.
+pub(super) fn check(key: SecretString) -> Result<SecretString, String> {
+    match key.expose_secret().bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        true => Ok(key),
+        false => Err("the key holds characters that no header may hold".to_owned()),
+    }
+}
 
 /// Gives the key of a model.
 pub(super) struct Keys {
@@ -52,7 +65,7 @@ impl Keys {
     /// The key to send. `refused` is one that the server has refused; a program is then run again.
     ///
     /// # Errors
-    /// Why the program gave none.
+    /// The program gave none.
     pub(super) async fn get(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, String> {
         let (words, current) = match &self.source {
             Source::Fixed(key) => return Ok(key.clone()),
@@ -80,7 +93,7 @@ impl Keys {
         }
     }
 
-    /// Whether another key may be had after one was refused.
+    /// Tells whether another key may be had after one was refused.
     pub(super) const fn can_renew(&self) -> bool {
         matches!(self.source, Source::Program { .. })
     }
@@ -96,15 +109,10 @@ impl Keys {
 
 async fn run(words: &[String]) -> Result<SecretString, String> {
     let [program, arguments @ ..] = words else { return Err("api_key_command is empty".to_owned()) };
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| format!("api_key_command cannot be started: {error}"))?;
-    let output = child.stdout.take();
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut group = Group::spawn(command).map_err(|error| format!("api_key_command cannot be started: {error}"))?;
+    let output = group.stdout();
     let reading = async {
         let mut bytes = Vec::new();
         if let Some(output) = output {
@@ -112,10 +120,10 @@ async fn run(words: &[String]) -> Result<SecretString, String> {
         }
         // More than that is no key, and the program may wait for it to be read.
         let is_long = bytes.len() as u64 > OUTPUT_MAX;
-        if is_long {
-            child.start_kill()?;
+        if !is_long {
+            group.ended().await;
         }
-        Ok::<_, std::io::Error>((bytes, child.wait().await?, is_long))
+        Ok::<_, std::io::Error>((bytes, group.end().await?, is_long))
     };
     let read = tokio::time::timeout(TIMEOUT, reading).await;
     let read = read.map_err(|_| format!("api_key_command gave no key within {} s", TIMEOUT.as_secs()))?;
@@ -127,7 +135,7 @@ async fn run(words: &[String]) -> Result<SecretString, String> {
         return Err(format!("api_key_command failed: {status}"));
     }
     match str::from_utf8(&bytes).map(str::trim) {
-        Ok(key) if !key.is_empty() => Ok(SecretString::from(key)),
+        Ok(key) if !key.is_empty() => check(SecretString::from(key)),
         Ok(_) => Err("api_key_command printed nothing".to_owned()),
         Err(_) => Err("api_key_command printed something else than text".to_owned()),
     }

@@ -80,7 +80,7 @@ pub enum HttpFailure {
 /// The body of a successful answer.
 pub(super) struct Answered {
     pub(super) value: Value,
-    /// Whether it came as a stream of events.
+    /// It came as a stream of events.
     pub(super) is_stream: bool,
 }
 
@@ -92,8 +92,11 @@ pub fn install_tls_provider() {
     }
 }
 
-/// Builds the HTTP client for an address.
-pub(super) fn client(url: &str) -> Result<reqwest::Client, String> {
+/// Builds the HTTP client for an address: no redirects, no proxy on this machine.
+///
+/// # Errors
+/// It is no address, or the machine's certificates cannot be read.
+pub fn client(url: &str) -> Result<reqwest::Client, String> {
     install_tls_provider();
     let url = Url::parse(url).map_err(|error| format!("not an address: {error}"))?;
     let mut builder = reqwest::Client::builder()
@@ -335,7 +338,7 @@ fn network_failure(error: reqwest::Error, came: bool) -> HttpFailure {
 }
 
 /// Formats an error with its causes, which reqwest's own text leaves out.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -349,7 +352,8 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Tells whether an address is on this machine.
+pub fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
@@ -365,12 +369,11 @@ mod tests {
         let mut model = Model::new("http://localhost:1/v1", "m");
         model.api_key_env = Some("KEY".into());
         model.query.insert("api-version".into(), "2026 1".into());
-        let endpoint_with_key = Endpoint::new(&model, &variables).expect("its headers can be sent");
-        let key = variables.get("KEY");
-        let error =
-            endpoint_with_key.request(Method::GET, "/models", key, Vec::new()).expect_err("refused").to_string();
+        let error = Endpoint::new(&model, &variables).err().expect("refused");
         assert!(error.contains("the key") && !error.contains("hush"), "{error}");
-        let request = endpoint_with_key.request(Method::GET, "/models", None, Vec::new()).expect("it can be sent");
+        model.api_key_env = None;
+        let endpoint = Endpoint::new(&model, &variables).expect("its headers can be sent");
+        let request = endpoint.request(Method::GET, "/models", None, Vec::new()).expect("it can be sent");
         assert_eq!(request.url().as_str(), "http://localhost:1/v1/models?api-version=2026+1");
         model.headers.insert("x-key".into(), Setting::Variable(Variable { env: "KEY".into() }));
         let error = Endpoint::new(&model, &variables).err().expect("refused");

@@ -5,17 +5,13 @@ mod process;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use patchboard_agents::config::Environment;
-use patchboard_agents::llm::transport::install_tls_provider;
+use patchboard_agents::llm::transport::{chain, client};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
-use reqwest::{Client, StatusCode, Url, redirect};
+use reqwest::{Client, StatusCode, Url};
 
 use self::process::Ended;
 use super::notice::Notice;
-use super::settings::is_local;
 use super::sign::Secret;
-
-/// Time to reach a server.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Variables that a program inherits.
 const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
@@ -34,7 +30,7 @@ pub(crate) enum Receiver {
 pub(crate) struct Undelivered {
     /// For people; holds no secret and no path of the webhook.
     pub(crate) why: String,
-    /// Whether the receiver refuses the notice, so that an operator must act.
+    /// The receiver refuses the notice, so that an operator must act.
     pub(crate) is_refused: bool,
     /// Shortest wait that the receiver asks for.
     pub(crate) wait: Option<Duration>,
@@ -81,6 +77,7 @@ pub(crate) struct Webhook {
     http: Client,
     url: Url,
     secret: Option<Secret>,
+    timeout: Duration,
 }
 
 impl Webhook {
@@ -89,30 +86,15 @@ impl Webhook {
     /// # Errors
     /// There is no TLS client.
     pub(super) fn new(url: Url, secret: Option<Secret>, timeout: Duration) -> Result<Self, String> {
-        install_tls_provider();
-        let mut builder = Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT.min(timeout))
-            .timeout(timeout)
-            // A notice goes to the configured address and to no other.
-            .redirect(redirect::Policy::none())
-            .user_agent(concat!("patchboard/", env!("CARGO_PKG_VERSION")));
-        if url.scheme() == "http" {
-            builder = builder.tls_certs_only([]);
-        }
-        if is_local(&url) {
-            builder = builder.no_proxy();
-        }
-        let http = builder.build().map_err(|error| {
-            format!("no TLS client: {error}; are the system's CA certificates installed (or SSL_CERT_FILE set)?")
-        })?;
-        Ok(Self { http, url, secret })
+        Ok(Self { http: client(url.as_str())?, url, secret, timeout })
     }
 
     async fn deliver(&self, notice: &Notice) -> Result<(), Undelivered> {
         let body = notice.body();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let now = i64::try_from(now).unwrap_or(i64::MAX);
-        let mut request = self.http.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
+        let mut request =
+            self.http.post(self.url.clone()).timeout(self.timeout).header(CONTENT_TYPE, "application/json");
         request = request.header("webhook-id", &notice.id).header("webhook-timestamp", now);
         if let Some(secret) = &self.secret {
             request = request.header("webhook-signature", secret.sign(&notice.id, now, &body));
@@ -129,7 +111,7 @@ impl Webhook {
     }
 }
 
-/// Whether a status says that repeating the request mends nothing.
+/// Tells whether a status says that repeating the request mends nothing.
 fn refuses(status: StatusCode) -> bool {
     let may_pass =
         [StatusCode::REQUEST_TIMEOUT, StatusCode::CONFLICT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
@@ -141,13 +123,7 @@ fn broken(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "the webhook did not answer in time".to_owned();
     }
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
+    chain(error)
 }
 
 /// Program that takes notices.

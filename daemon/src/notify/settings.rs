@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration as Time;
 
 use patchboard_agents::config::Environment;
+use patchboard_agents::llm::transport::is_loopback;
 use patchboard_kernel::blueprint::Duration;
 use reqwest::Url;
 use serde::Deserialize;
@@ -105,7 +106,7 @@ impl Settings {
         if let Some(webhook) = table.webhook {
             let (at, address) = (line(webhook.span().start), webhook.into_inner());
             let url = address_of(&address).map_err(|why| wrong(at, &format!("webhook: {why}")))?;
-            if url.scheme() == "http" && !is_local(&url) && secret.is_none() {
+            if url.scheme() == "http" && !is_loopback(&url) && secret.is_none() {
                 warnings.push(format!(
                     "[notify] webhook: notices go to {} unencrypted and unsigned; use https, or set secret_env",
                     url.host_str().unwrap_or_default()
@@ -160,12 +161,6 @@ fn address_of(text: &str) -> Result<Url, String> {
         return Err("an address holds no credentials".to_owned());
     }
     Ok(url)
-}
-
-/// Whether an address is on this machine.
-pub(super) fn is_local(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -2,18 +2,18 @@
 
 use std::io;
 use std::pin::pin;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use patchboard_agents::command::group::Group;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, Command};
-use tokio::time::{sleep, timeout};
+use tokio::process::Command;
+use tokio::time::timeout;
 
 use crate::output::short;
 
-/// Pause between two looks for an exit.
-const LOOK: Duration = Duration::from_millis(10);
+/// Time for the last words of a program that has ended.
+const LAST_WORDS: Duration = Duration::from_millis(50);
 
 /// Bytes of standard error that are kept.
 const KEPT_MAX: usize = 4096;
@@ -23,54 +23,12 @@ const SAID_MAX: usize = 300;
 
 /// Exit of a program.
 pub(super) struct Ended {
-    /// Whether it ended by itself with 0.
+    /// It ended by itself with 0.
     pub(super) is_success: bool,
     /// For people, after "the program".
     pub(super) how: String,
     /// End of its standard error, on one line.
     pub(super) said: String,
-}
-
-/// Process that leads a group. Dropping it kills the group, while the leader is not reaped yet.
-struct Group {
-    child: Child,
-    leader: Option<Pid>,
-}
-
-impl Group {
-    fn spawn(mut command: Command) -> io::Result<Self> {
-        // `kill_on_drop` lets tokio reap a leader that was killed by a drop.
-        let child = command.process_group(0).kill_on_drop(true).spawn()?;
-        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        Ok(Self { child, leader })
-    }
-
-    fn kill(&mut self) {
-        if let Some(leader) = self.leader.take() {
-            // Fails if the group is empty.
-            let _ = kill_process_group(leader, Signal::KILL);
-        }
-    }
-
-    /// Waits for the leader's exit without reaping it: until then no other process has its number.
-    async fn ended(&self) {
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        while self.leader.is_some_and(|leader| matches!(waitid(WaitId::Pid(leader), look), Ok(None))) {
-            sleep(LOOK).await;
-        }
-    }
-
-    /// Kills the rest of the group and reaps the leader.
-    async fn end(mut self) -> io::Result<ExitStatus> {
-        self.kill();
-        self.child.wait().await
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }
 
 /// Runs a program with nothing but these variables, and this text on its standard input.
@@ -93,8 +51,8 @@ pub(super) async fn run(
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let mut group = Group::spawn(command)?;
-    let stdin = group.child.stdin.take();
-    let stderr = group.child.stderr.take();
+    let stdin = group.stdin();
+    let stderr = group.stderr();
     let mut kept = Vec::new();
     let in_time = {
         let mut write = pin!(async {
@@ -120,7 +78,7 @@ pub(super) async fn run(
         };
         if in_time && !is_drained {
             // The last words are in the pipe already; a child that holds the pipe is not waited for.
-            let _ = timeout(LOOK * 5, &mut drain).await;
+            let _ = timeout(LAST_WORDS, &mut drain).await;
         }
         in_time
     };
