@@ -39,10 +39,39 @@ pub(super) fn decode(api: Api, answer: Value) -> Value {
     }
 }
 
-/// An answer of Chat Completions with one choice.
-fn chat_answer(answer: &Value, message: Map<String, Value>, finish: &str, usage: Value) -> Value {
-    let choice = json!({"index": 0, "message": message, "finish_reason": finish});
-    json!({"id": answer["id"], "model": answer["model"], "choices": [choice], "usage": usage})
+/// A model's message and its tokens, as they are read from an answer.
+struct Said<'a> {
+    content: String,
+    /// Calls of tools, each as [`chat_call`].
+    calls: Vec<Value>,
+    /// The member of the answer that goes back with calls, and its name in a message.
+    echo: (&'a str, &'a str),
+    finish: &'a str,
+    prompt: Option<u64>,
+    cached: u64,
+    completion: Option<u64>,
+}
+
+impl Said<'_> {
+    /// An answer of Chat Completions with one choice. `more`: a further member of its message.
+    fn chat_answer(self, answer: &Value, more: (&str, String)) -> Value {
+        let mut message = Map::new();
+        message.insert("role".into(), json!("assistant"));
+        message.insert("content".into(), self.content.into());
+        if !more.1.is_empty() {
+            message.insert(more.0.to_owned(), more.1.into());
+        }
+        if !self.calls.is_empty() {
+            message.insert("tool_calls".into(), self.calls.into());
+            carry(answer, self.echo.0, &mut message, self.echo.1);
+        }
+        let usage = self.prompt.zip(self.completion).map(|(prompt, completion)| {
+            let details = json!({"cached_tokens": self.cached});
+            json!({"prompt_tokens": prompt, "completion_tokens": completion, "prompt_tokens_details": details})
+        });
+        let choice = json!({"index": 0, "message": message, "finish_reason": self.finish});
+        json!({"id": answer["id"], "model": answer["model"], "choices": [choice], "usage": usage})
+    }
 }
 
 /// A tool's call of Chat Completions.

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{carry, chat_answer, chat_call, limit, list};
+use super::{Said, carry, chat_call, limit, list};
 
 /// Tokens of a reply where the request names no limit: the API demands one.
 const LIMIT: u32 = 4096;
@@ -91,14 +91,6 @@ pub(super) fn decode(answer: &Value) -> Value {
             _ => {}
         }
     }
-    let mut message = Map::from_iter([("role".to_owned(), json!("assistant")), ("content".to_owned(), content.into())]);
-    if !reasoning.is_empty() {
-        message.insert("reasoning".into(), reasoning.into());
-    }
-    if !calls.is_empty() {
-        message.insert("tool_calls".into(), calls.into());
-        carry(answer, "content", &mut message, BLOCKS);
-    }
     let finish = match answer["stop_reason"].as_str().unwrap_or_default() {
         "max_tokens" | "model_context_window_exceeded" => "length",
         "tool_use" => "tool_calls",
@@ -109,14 +101,9 @@ pub(super) fn decode(answer: &Value) -> Value {
     let cached = count("cache_read_input_tokens").unwrap_or(0);
     let written = count("cache_creation_input_tokens").unwrap_or(0);
     // Tokens of the cache are beside those of the input.
-    let usage = count("input_tokens").zip(count("output_tokens")).map(|(input, output)| {
-        json!({
-            "prompt_tokens": input.saturating_add(cached).saturating_add(written),
-            "completion_tokens": output,
-            "prompt_tokens_details": {"cached_tokens": cached},
-        })
-    });
-    chat_answer(answer, message, finish, usage.unwrap_or_default())
+    let prompt = count("input_tokens").map(|input| input.saturating_add(cached).saturating_add(written));
+    let (echo, completion) = (("content", BLOCKS), count("output_tokens"));
+    Said { content, calls, echo, finish, prompt, cached, completion }.chat_answer(answer, ("reasoning", reasoning))
 }
 
 #[cfg(test)]

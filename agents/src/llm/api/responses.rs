@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{carry, chat_answer, chat_call, limit, list};
+use super::{Said, carry, chat_call, limit, list};
 
 /// Member of an assistant's message that keeps its output items.
 const ITEMS: &str = "responses_output";
@@ -86,31 +86,17 @@ pub(super) fn decode(answer: &Value) -> Value {
             _ => {}
         }
     }
-    let has_calls = !calls.is_empty();
-    let mut message = Map::from_iter([("role".to_owned(), json!("assistant")), ("content".to_owned(), content.into())]);
-    if !refusal.is_empty() {
-        message.insert("refusal".into(), refusal.into());
-    }
-    if has_calls {
-        message.insert("tool_calls".into(), calls.into());
-        carry(answer, "output", &mut message, ITEMS);
-    }
     let finish = match answer["incomplete_details"]["reason"].as_str() {
         Some("max_output_tokens") => "length",
         Some("content_filter") => "content_filter",
-        _ if has_calls => "tool_calls",
+        _ if !calls.is_empty() => "tool_calls",
         _ => "stop",
     };
-    let count = |name: &str| answer["usage"][name].as_u64();
-    let usage = count("input_tokens").zip(count("output_tokens")).map(|(input, output)| {
-        let cached = answer["usage"]["input_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
-        json!({
-            "prompt_tokens": input,
-            "completion_tokens": output,
-            "prompt_tokens_details": {"cached_tokens": cached},
-        })
-    });
-    chat_answer(answer, message, finish, usage.unwrap_or_default())
+    let usage = &answer["usage"];
+    let (prompt, completion) = (usage["input_tokens"].as_u64(), usage["output_tokens"].as_u64());
+    let cached = usage["input_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0);
+    let echo = ("output", ITEMS);
+    Said { content, calls, echo, finish, prompt, cached, completion }.chat_answer(answer, ("refusal", refusal))
 }
 
 #[cfg(test)]
