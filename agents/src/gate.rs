@@ -128,7 +128,7 @@ impl Gate {
         }
     }
 
-    /// Closes a model for a while, as a journal says after a restart.
+    /// Closes a model that the gate does not know yet for a while, as a journal says after a restart.
     pub fn hold(&self, key: &ModelKey, reason: DeferralReason, wait: Duration) {
         self.inner.event(|core, now| core.hold(now, key, reason, wait));
     }

@@ -76,7 +76,6 @@ impl Snapshot {
         let (seq, hash) = board.head();
         let count =
             |is: fn(Position) -> bool| board.breaker().positions().filter(|(_, position)| is(*position)).count();
-        let waits = board.scheduler().open().values().filter_map(|open| open.deferrals.as_ref()?.waiting.as_ref());
         Self {
             board: board.id().clone(),
             blueprint: Arc::clone(board.blueprint()),
@@ -90,7 +89,7 @@ impl Snapshot {
             ended: board.ended(),
             paused: board.is_paused(),
             pause_cause: board.pause_cause(),
-            provider_waits: waits.cloned().collect(),
+            provider_waits: board.scheduler().provider_waits().cloned().collect(),
             awaiting: board.awaiting_admission().len(),
             wake_at: board.wake_at(),
             open: board.scheduler().open().len(),

@@ -455,7 +455,7 @@ impl Simulation {
 
 /// What the gate says of a call: that it may be made, once its provider may be asked again.
 pub(super) fn gate(at: Timestamp, call: &Waiting) -> Passage {
-    match call.not_before.filter(|not_before| *not_before > at) {
+    match call.wait.as_ref().map(|wait| wait.not_before).filter(|not_before| *not_before > at) {
         Some(not_before) => Passage::After(not_before.ms_since(at)),
         None => Passage::Now(Admission::default()),
     }

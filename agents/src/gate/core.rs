@@ -202,14 +202,14 @@ impl Core {
         self.serve(&key);
     }
 
-    /// Closes a model for a while, as a journal says after a restart.
+    /// Closes a model that is not known yet for a while, as a journal says after a restart.
     pub(super) fn hold(&mut self, now: Duration, key: &ModelKey, reason: DeferralReason, wait: Duration) {
         self.advance(now);
-        let wait = jittered(wait.min(Duration::from_secs(24 * 60 * 60)), (self.jitter)());
-        let model = self.models.entry(key.clone()).or_insert_with(|| Model::new(self.now));
-        if model.absence(self.now).is_some_and(|absence| absence.until >= self.now + wait) {
+        if self.models.contains_key(key) {
             return;
         }
+        let wait = jittered(wait.min(Duration::from_secs(24 * 60 * 60)), (self.jitter)());
+        let model = self.models.entry(key.clone()).or_insert_with(|| Model::new(self.now));
         if let Some(change) = model.begin_outage(self.now, reason, wait) {
             self.effects.transitions.push(Transition { key: key.clone(), change });
             self.reroute(|waiter| waiter.key() == key);

@@ -23,10 +23,14 @@ impl Seats {
         let fallbacks = model.fallback.iter().filter_map(|other| Some((other, self.config.models.get(other)?)));
         let (others, fallbacks): (Vec<_>, Vec<_>) =
             fallbacks.map(|(other, model)| (admission(other, model), Arc::new(endpoint(model)))).unzip();
+        let (key, now) = (ModelKey::new(&model.url, &model.model), self.means.clock.now());
+        let left = waiting.wait.as_ref().map_or(0, |wait| wait.not_before.ms_since(now));
+        let left = Duration::from_millis(left);
+        if let Some(wait) = waiting.wait.as_ref().filter(|_| !left.is_zero()) {
+            self.gate.hold(&key, wait.reason, left);
+        }
         // Of several models the gate knows best which one to ask, and when.
-        let not_before = waiting.not_before.filter(|_| fallbacks.is_empty());
-        let left = not_before.map_or(0, |not_before| not_before.ms_since(self.means.clock.now()));
-        let pause = Duration::from_millis(left);
+        let pause = if fallbacks.is_empty() { left } else { Duration::ZERO };
         let request = Request {
             board: board.clone(),
             endpoint: Arc::new(endpoint(model)),

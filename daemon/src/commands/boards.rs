@@ -75,11 +75,11 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// What a board that has not ended waits for.
+/// Waits of a board that has not ended.
 #[derive(Default)]
 struct Waits {
     is_paused: bool,
-    /// Whether it was paused because no model could be reached.
+    /// The kernel paused it because no model could be reached.
     is_provider_away: bool,
     /// Questions to persons.
     questions: usize,
@@ -92,12 +92,11 @@ impl Waits {
     fn of(journal: &SqliteJournal, board: &BoardSummary) -> Self {
         let Ok(recovered) = recovery::recover(journal, &board.id, &Own) else { return Self::default() };
         let board = recovered.board;
-        let waits = board.scheduler().open().values().filter_map(|open| open.deferrals.as_ref()?.waiting.clone());
         Self {
             is_paused: board.is_paused(),
             is_provider_away: board.pause_cause() == Some(PauseCause::ProviderUnavailable),
             questions: board.pending().len(),
-            providers: waits.collect(),
+            providers: board.scheduler().provider_waits().cloned().collect(),
         }
     }
 

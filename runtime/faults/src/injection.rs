@@ -411,7 +411,7 @@ fn defer(call: &Call<'_>, after_ms: u64, reason: DeferralReason, wait_ms: u64) -
 
 impl Others for Played<'_> {
     fn admits(&mut self, at: Timestamp, call: &Waiting) -> Passage {
-        match call.not_before.filter(|not_before| *not_before > at) {
+        match call.wait.as_ref().map(|wait| wait.not_before).filter(|not_before| *not_before > at) {
             Some(not_before) => Passage::After(not_before.ms_since(at)),
             None => Passage::Now(Admission::default()),
         }

@@ -7,8 +7,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{InvocationId, Timestamp, WorkerName};
+use crate::id::{InvocationId, WorkerName};
 use crate::money::Price;
+use crate::scheduler::ProviderWait;
 
 /// Where a call was admitted to.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -17,7 +18,7 @@ pub struct Admission {
     /// The operator's name of the model; none where no gate chose one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What the model's tokens cost; none where the operator names no price.
+    /// Price of the model's tokens; none where the operator names no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
 }
@@ -35,8 +36,8 @@ pub struct Waiting {
     pub model: Option<String>,
     /// Tokens that the call may take, estimated.
     pub tokens: u64,
-    /// When the provider said, or the gate chose, that the request may be repeated; none for a first request.
-    pub not_before: Option<Timestamp>,
+    /// The wait that its last request was deferred to; none for a first request.
+    pub wait: Option<ProviderWait>,
 }
 
 /// A gate that lets every call through.

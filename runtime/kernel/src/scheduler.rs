@@ -397,10 +397,14 @@ impl Scheduler {
         self.open.values().any(|open| open.calling)
     }
 
+    /// Waits of invocations for their providers.
+    pub fn provider_waits(&self) -> impl Iterator<Item = &ProviderWait> {
+        self.open.values().filter_map(|open| open.deferrals.as_ref()?.waiting.as_ref())
+    }
+
     /// When the first wait for a provider has lasted too long.
     pub fn patience(&self) -> Option<Timestamp> {
-        let waits = self.open.values().filter_map(|open| open.deferrals.as_ref()?.waiting.as_ref());
-        waits.map(|wait| wait.patience).min()
+        self.provider_waits().map(|wait| wait.patience).min()
     }
 
     /// The first wait for a provider that has lasted too long.

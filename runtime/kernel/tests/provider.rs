@@ -164,7 +164,7 @@ fn what_an_operator_must_mend_pauses_the_board_and_so_does_the_end_of_patience()
     // It is tried again when the operator says so, and patience begins anew.
     closed(&mut played, 25 * 3_600_000, Input::Resume { token: None });
     assert_eq!(played.board.pause_cause(), None);
-    assert_eq!(played.board.awaiting_admission()[0].not_before, None);
+    assert_eq!(played.board.awaiting_admission()[0].wait, None);
     admit(&mut played, 25 * 3_600_000, 1, 2);
     let began = 25 * 3_600_000;
     let patience = played.board.wake_at();

@@ -313,6 +313,9 @@ fn a_hold_closes_a_model_until_a_probe_is_answered() {
     assert_eq!(admitted(&mut core), [first]);
     core.answered(at, first);
     assert_eq!(core.state(at)[0].outage, None);
+    // The journal of another board is older than what the gate has seen.
+    core.hold(at, &key("m"), RateLimited, secs(60));
+    assert_eq!(core.state(at)[0].outage, None);
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub struct LimitsInForce {
 }
 
 impl LimitsInForce {
-    /// The same where these are higher.
+    /// Raises limits where these are higher.
     #[must_use]
     pub fn raised_by(self, raised: Raised) -> Self {
         let Raised { tokens, wall_ms, commits, money } = raised;
@@ -74,7 +74,7 @@ impl Board {
                 worker: branch.worker.clone(),
                 model: self.plan.blueprint.model_of(&branch.worker).map(str::to_owned),
                 tokens: reserved.unwrap_or(estimated),
-                not_before: wait.map(|wait| wait.not_before),
+                wait: wait.cloned(),
             }
         };
         self.awaiting().into_iter().map(waiting).collect()

@@ -328,7 +328,7 @@ impl Board {
         let open = self.scheduler.open().get(&attempt.invocation).ok_or(not_under_way)?.clone();
         let branch = self.scheduler.go_on(attempt, at, continued.reserved).ok_or(not_under_way)?;
         self.settle(&open, continued.by.usage, at);
-        self.ledger.reserve(&branch, hold(&self.plan, &branch.worker, continued.reserved, open.price.as_ref()));
+        self.ledger.reserve(&branch, Hold { tokens: continued.reserved, ..self.held(&open) });
         Ok(())
     }
 
@@ -469,7 +469,7 @@ impl Board {
         self.given_up.push_back(queued);
     }
 
-    /// What a call under way holds.
+    /// Gives the reservation of a call under way.
     pub(super) fn held<'a>(&self, open: &'a Open) -> Hold<'a> {
         hold(&self.plan, &open.queued.branch.worker, open.reserved, open.price.as_ref())
     }
@@ -477,8 +477,8 @@ impl Board {
     fn settle(&mut self, open: &Open, usage: Option<Usage>, at: Timestamp) {
         // An attempt that is over was settled when it ended.
         if open.calling {
-            let hold = hold(&self.plan, &open.queued.branch.worker, open.reserved, open.price.as_ref());
-            self.ledger.settle(&open.queued.branch, hold, usage, at.ms_since(open.since));
+            let held = self.held(open);
+            self.ledger.settle(&open.queued.branch, held, usage, at.ms_since(open.since));
         }
     }
 
@@ -595,7 +595,7 @@ enum Finish {
     Asked(Seq),
 }
 
-/// What a call of a worker that may take so many tokens holds at a price.
+/// Builds the reservation of a worker's call that may take so many tokens.
 pub(super) fn hold<'a>(plan: &Plan, worker: &WorkerName, tokens: u64, price: Option<&'a Price>) -> Hold<'a> {
     let reply = plan.seats.get(worker).map_or(0, |seat| u64::from(seat.worker.limits.reply_tokens));
     Hold { tokens, reply, price }
