@@ -28,6 +28,8 @@ use crate::reader::{Reader, storage};
 /// What a model took to write the blueprint (`run --architect`) is a line of its own, and part of the board's sum; its
 /// calls after the first are its RETRIES.
 ///
+/// With several models, or prices of them, a line says what each took. Money is settled by the price recorded with the call.
+///
 /// Everything comes from the journal: a call is charged what its provider said, or an estimate (marked ~) where it said
 /// nothing; a call that nobody answered is charged what was reserved for it, once, whatever crashed. RETRIES are attempts
 /// after the first of an invocation. What prompts consisted of is shared out by characters.
@@ -115,7 +117,7 @@ struct Retries {
     tokens: u64,
 }
 
-/// What calls of one model came to.
+/// Sums over the calls of one model.
 #[derive(Clone, Copy, Default)]
 struct OfModel {
     calls: u64,
@@ -132,7 +134,7 @@ impl OfModel {
 /// A call that was made.
 struct Asked {
     worker: WorkerName,
-    /// Where it was admitted to.
+    /// Admission of the gate.
     admitted: Admission,
     /// Tokens that its reply might have.
     reply_tokens: u64,
@@ -211,11 +213,15 @@ impl Details {
                 Body::Deferred(deferred) => {
                     // The request was not taken: only calls before it cost something.
                     let Some(attempt) = &deferred.by.attempt else { continue };
+                    let usage = deferred.by.usage.unwrap_or_default();
                     if let Some(call) = asked.remove(&(attempt.invocation, attempt.number)) {
-                        details.of_model(&call, |of| of.calls = of.calls.saturating_sub(1));
+                        // A model that answered by refusing the request was asked.
+                        let uncalled = u64::from(usage.total() == 0);
+                        details.of_model(&call, |of| of.calls = of.calls.saturating_sub(uncalled));
+                        details.paid(&call, usage);
                     }
                     *uncounted.entry(attempt.invocation).or_default() += 1;
-                    details.answered.add(deferred.by.usage.unwrap_or_default());
+                    details.answered.add(usage);
                     continue;
                 }
                 Body::Invoked(invoked) => {
@@ -283,10 +289,7 @@ impl Details {
             return Ok(());
         };
         self.answered.add(usage);
-        self.of_model(call, |of| {
-            of.tokens = of.tokens.saturating_add(usage.total());
-            of.money = of.money.saturating_add(call.admitted.price.as_ref().map_or(0, |price| price.of(usage)));
-        });
+        self.paid(call, usage);
         if call.is_retry {
             self.retried(&call.worker, usage.total());
         }
@@ -321,6 +324,14 @@ impl Details {
         if call.is_retry {
             self.retried(&call.worker, call.reserved);
         }
+    }
+
+    /// Adds tokens of a call, and their money, to its model.
+    fn paid(&mut self, call: &Asked, usage: Usage) {
+        self.of_model(call, |of| {
+            of.tokens = of.tokens.saturating_add(usage.total());
+            of.money = of.money.saturating_add(call.admitted.price.as_ref().map_or(0, |price| price.of(usage)));
+        });
     }
 
     /// Changes what the calls of a call's model came to.
