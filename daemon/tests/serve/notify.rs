@@ -15,6 +15,7 @@ use patchboard_endpoint::{Act, Endpoint};
 use patchboard_kernel::digest::sha256;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 use crate::daemon::{Daemon, STEPS};
 use crate::metrics::by_a_model;
@@ -36,10 +37,13 @@ struct Inbox {
     status: AtomicU16,
     /// Requests that hold this text are never answered.
     hangs_on: Mutex<Option<String>>,
+    /// A request came, or a notice was taken.
+    changed: Notify,
 }
 
 async fn take(State(inbox): State<Arc<Inbox>>, headers: HeaderMap, body: String) -> StatusCode {
     inbox.tries.lock().expect("a list").push(body.clone());
+    inbox.changed.notify_one();
     let hangs = inbox.hangs_on.lock().expect("a text").as_ref().is_some_and(|text| body.contains(text));
     if hangs {
         std::future::pending::<()>().await;
@@ -47,6 +51,7 @@ async fn take(State(inbox): State<Arc<Inbox>>, headers: HeaderMap, body: String)
     let status = StatusCode::from_u16(inbox.status.load(Ordering::Relaxed)).expect("a status");
     if status.is_success() {
         inbox.taken.lock().expect("a list").push((headers, body));
+        inbox.changed.notify_one();
     }
     status
 }
@@ -75,7 +80,7 @@ impl Receiver {
 
     /// Waits until a notice was taken that is like this.
     async fn until(&self, is_it: impl Fn(&Value) -> bool) -> (HeaderMap, String, Value) {
-        for _ in 0..3000 {
+        loop {
             let taken = self.inbox.taken.lock().expect("a list").clone();
             for (headers, body) in taken {
                 let notice: Value = serde_json::from_str(&body).expect("JSON");
@@ -83,9 +88,14 @@ impl Receiver {
                     return (headers, body, notice);
                 }
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            self.changed().await;
         }
-        panic!("it never came; there are {:?}", self.ids());
+    }
+
+    /// Waits until something came.
+    async fn changed(&self) {
+        let changed = tokio::time::timeout(Duration::from_secs(30), self.inbox.changed.notified()).await;
+        changed.unwrap_or_else(|_| panic!("nothing came; there are {:?}", self.ids()));
     }
 
     fn ids(&self) -> Vec<String> {
@@ -98,13 +108,9 @@ impl Receiver {
     }
 
     async fn tried(&self) {
-        for _ in 0..3000 {
-            if !self.inbox.tries.lock().expect("a list").is_empty() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        while self.inbox.tries.lock().expect("a list").is_empty() {
+            self.changed().await;
         }
-        panic!("nothing came");
     }
 }
 
