@@ -219,7 +219,7 @@ impl Seats {
         Vec::from_iter(problem)
     }
 
-    /// Why money cannot be counted where a limit of money holds: a model of the seat has no price.
+    /// Finds a model of the seat without a price, where a limit of money holds.
     fn money_problem(&self, blueprint: &Blueprint, seat: &Worker) -> Option<String> {
         let is_limited = blueprint.limits.money.is_some() || seat.limits.money.is_some();
         if !is_limited || seat.agent != AgentKind::Llm {

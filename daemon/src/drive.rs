@@ -409,7 +409,7 @@ pub(crate) fn question_text(seq: Seq, question: &Pending, state: &State) -> Stri
     )
 }
 
-/// When a question is over.
+/// Formats the end of a question.
 pub(crate) fn until(expires: Option<Timestamp>) -> String {
     expires.map(|expires| format!(", until {}", moment(expires))).unwrap_or_default()
 }

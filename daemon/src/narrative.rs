@@ -311,7 +311,7 @@ fn name(name: &str) -> String {
     short(name, 40)
 }
 
-/// When a question is over.
+/// Formats the end of a question.
 fn until(expires: Option<Timestamp>) -> String {
     expires.map(|expires| format!(" (until {})", moment(expires))).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! What becomes of work behind a model that is limited or away: how long forty items take at a rate limit, how fairly boards
-//! share a model, and what boards cost that wait for one. Time on the wall, against a server of this program's own.
+//! Work behind a model that is limited or away: the time of forty items at a rate limit, the fairness between boards that
+//! share a model, and the cost of boards that wait for one. Time on the wall, against a server of this program's own.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -146,7 +146,7 @@ fn processor() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// How many files may be open, after asking for as many as are allowed.
+/// Raises the limit of open files as far as it may be, and returns it.
 fn files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     // What is refused leaves the limit as it was.

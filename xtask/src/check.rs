@@ -17,7 +17,7 @@ const STEPS: [Step; 3] = [
     ),
 ];
 
-/// What only binaries with features do. Last of the tests, as it builds the daemon anew.
+/// Tests of binaries with features. Last of the tests, as they build the daemon again.
 const FEATURES: [Step; 2] = [
     Step::of_tests(
         "tests of TLS",

@@ -9,7 +9,7 @@ use super::tally::{Runner, Tally};
 /// A command of a check.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
-    /// What cargo is given.
+    /// Arguments of cargo.
     pub(crate) arguments: &'static [&'static str],
     pub(crate) environment: &'static [(&'static str, &'static str)],
     /// The runner of its tests, if it runs some: its output is read for their numbers.

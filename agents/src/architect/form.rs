@@ -163,7 +163,7 @@ fn reduced(schema: &Value, meta: &Value, depth: usize) -> Value {
         }
         let value = match (keyword, value) {
             ("properties", Value::Object(all)) => {
-                // An architect knows no prices, and asks nobody for ever.
+                // An architect knows no prices, and its questions end.
                 let all = all.iter().filter(|(name, _)| *name != "money");
                 all.map(|(name, schema)| (name.clone(), reduced(schema, meta, depth + 1))).collect()
             }

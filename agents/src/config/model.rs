@@ -68,7 +68,7 @@ pub struct Model {
     /// How much of the form of the reply is imposed on the model.
     #[serde(default)]
     pub structured: Structured,
-    /// Whether replies are streamed.
+    /// Streaming of replies.
     #[serde(default)]
     pub stream: Streaming,
     /// Requests that one call without a board may make: the first and its repetitions, 1 to 10. Calls of boards are
@@ -93,7 +93,7 @@ pub struct Model {
     /// Requests per minute, over all boards of the process.
     #[serde(default, deserialize_with = "limit")]
     pub requests_per_minute: Option<NonZeroU32>,
-    /// What its tokens cost; absent: its calls count no money, and boards with `limits.money` are refused.
+    /// Price of its tokens; absent: its calls count no money, and boards with `limits.money` are refused.
     #[serde(default, deserialize_with = "price")]
     pub price: Option<Price>,
     /// Tokens per minute as estimated before a call, over all boards of the process.
@@ -138,7 +138,7 @@ pub enum Api {
     Anthropic,
 }
 
-/// Whether replies are streamed.
+/// Streaming of replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Streaming {
     /// Streamed, unless the server refuses it.

@@ -102,7 +102,7 @@ pub enum ReplyForm {
     None,
 }
 
-/// Whether a server can do a thing.
+/// Finding about one ability of a server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Ability {
     /// The finding.
@@ -403,7 +403,7 @@ impl Finder {
 /// Optional members, with a value of each.
 const MEMBERS: [(&str, &str); 4] = [("seed", "1"), ("top_p", "1"), ("stop", "x"), ("reasoning_effort", "low")];
 
-/// Whether requests of a protocol have a member.
+/// Tells whether requests of a protocol have a member.
 fn is_sent(api: Api, name: &str, value: &Value) -> bool {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]});
     let mut with = body.clone();

@@ -19,12 +19,12 @@ use crate::tools::Definition;
 pub(super) struct Exchanged {
     pub(super) answer: Answered,
     pub(super) has_tools: bool,
-    /// Whether the model could reply by a tool.
+    /// The model could reply by a tool.
     pub(super) takes_answers: bool,
     /// The refusal of a request with tools, where one without them was answered.
     pub(super) tools_refused: Option<String>,
     pub(super) shape: Shape,
-    /// Whether every optional part was left out at once.
+    /// Every optional part was left out at once.
     pub(super) is_bare: bool,
     /// Time of the last request.
     pub(super) took: Duration,
@@ -92,7 +92,7 @@ impl Chat {
                 }
                 _ => (false, false),
             };
-            // What a request without tools is refused for is no reason for the one with them.
+            // The refusal of a request without tools explains nothing about the one with them.
             if has_tools || offered.is_empty() || !is_refusal {
                 refused = Some(failure);
             }

@@ -1,4 +1,4 @@
-//! What was found out of a server, as long as the process lives.
+//! Findings about a server, kept as long as the process lives.
 //!
 //! A form that was refused is a fact of the seat whose form it was, and of the kind of turn: a server may refuse the tool
 //! by which a seat answers and take `response_format`, or the other way round. Only that a server takes no
@@ -15,7 +15,7 @@ const SEATS_MAX: usize = 256;
 /// A seat: the name of its blueprint, and its own. Who asks without a board has no blueprint, and an empty name for it.
 pub(super) type SeatKey = (String, String);
 
-/// Where a request says the form of the reply.
+/// Part of a request that holds the form of the reply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Place {
     /// In `response_format`.
@@ -24,11 +24,11 @@ pub(super) enum Place {
     Tool,
 }
 
-/// What was found out of a server.
+/// Findings about a server.
 pub(super) struct Known {
-    /// How a request is sent apart from its form.
+    /// Shape of requests, apart from their form.
     shape: Shape,
-    /// Whether the server takes no `response_format`.
+    /// The server takes no `response_format`.
     no_format: bool,
     /// Forms that seats found.
     forms: Bounded<(SeatKey, Place), Rung>,
@@ -48,7 +48,7 @@ impl Default for Known {
 }
 
 impl Known {
-    /// How a seat's request is sent.
+    /// Gives the shape of a seat's requests.
     pub(super) fn shape(&self, seat: &SeatKey, place: Place, structured: Structured) -> Shape {
         let asked = match structured {
             Structured::Derived => Rung::Derived,

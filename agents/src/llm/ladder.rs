@@ -67,7 +67,7 @@ pub(super) struct Shape {
     /// Whether the system's message is a part of the user's.
     pub(super) folded: bool,
     pub(super) stream: Stream,
-    /// Whether the tools are left out.
+    /// The tools are left out.
     pub(super) no_tools: bool,
 }
 
@@ -162,20 +162,20 @@ const HINTS: [(Part, &[&str]); 10] = [
 const EXPLAINED: [&str; 6] =
     ["context_length", "context length", "context size", "context window", "moderation", "content policy"];
 
-/// What a climb has found.
+/// Finding of a climb.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     /// The shape that was answered.
     pub(super) shape: Shape,
     /// The form that was refused first.
     pub(super) refused: Rung,
-    /// How sure it is that the shape, and nothing that passed, was the cause.
+    /// Certainty that the shape, and nothing that passed, was the cause.
     pub(super) proof: Proof,
-    /// Whether a form of any patch was refused, and the same request without a form was answered.
+    /// A form of any patch was refused, and the same request without a form was answered.
     pub(super) is_form_refused: bool,
 }
 
-/// How sure a finding is.
+/// Certainty of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Proof {
     /// The server refused the request itself.
@@ -220,12 +220,12 @@ impl Climb {
         self.shape
     }
 
-    /// Whether every optional part was left out at once.
+    /// Every optional part was left out at once.
     pub(super) const fn is_bare(&self) -> bool {
         self.is_bare
     }
 
-    /// What was found out, after an answer; none if the request was taken as it was.
+    /// Gives the finding after an answer; none if the request was taken as it was.
     pub(super) fn found(&self) -> Option<Found> {
         let general = [Rung::Generic, Rung::Object].map(|form| Shape { form, ..self.shape });
         (self.shape != self.start).then(|| Found {
@@ -453,7 +453,7 @@ mod tests {
             let (found, asked) = climb_with(true, |shape| (!shape.no_tools).then_some((400, words)));
             assert!(found.expect("taken").shape.no_tools, "{words}");
             assert!(asked <= if words.contains("tool") { 8 } else { TRIES_MAX }, "{asked}");
-            // Whose form is refused in the same words takes tools.
+            // A server that refuses the form in the same words takes tools.
             let (found, _) = climb_with(true, |shape| (shape.form < Rung::Generic).then_some((400, words)));
             assert_eq!(found.map(|found| found.shape), Some(Shape { form: Rung::Generic, ..Shape::default() }));
         }

@@ -374,7 +374,7 @@ impl Chat {
         }
     }
 
-    /// What an exchange that came to nothing is called.
+    /// Names the failure of an exchange.
     fn name(&self, task: Task<'_>, error: &HttpFailure) -> Failure {
         let deferral = task.is_deferred().then(|| deferral_of(error)).flatten();
         if matches!(error, HttpFailure::NoAnswer { .. }) {

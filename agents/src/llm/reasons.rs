@@ -104,7 +104,7 @@ fn by_words(error: &str) -> Option<u16> {
     }
 }
 
-/// Whether a text has these words as words: not as a part of others. An underscore separates, and a plural is the same.
+/// Tells whether a text has these words as words: not as a part of others. An underscore separates, and a plural is the same.
 pub(super) fn names(text: &str, words: &str) -> bool {
     text.match_indices(words).any(|(at, _)| {
         let rest = &text[at + words.len()..];
@@ -114,7 +114,7 @@ pub(super) fn names(text: &str, words: &str) -> bool {
     })
 }
 
-/// Whether a refusal is of the key, though its status does not say so.
+/// Tells whether a refusal is of the key, though its status does not say so.
 pub(super) fn is_key_refused(status: u16, body: &str) -> bool {
     const KEYS: [&str; 5] = ["api key", "api_key", "api-key", "apikey", "access token"];
     const WRONG: [&str; 10] = [
@@ -134,7 +134,7 @@ pub(super) fn is_key_refused(status: u16, body: &str) -> bool {
             .any(|said| KEYS.iter().any(|key| said.contains(key)) && WRONG.iter().any(|word| names(&said, word)))
 }
 
-/// Whether a refusal says that a model or its server takes no tools.
+/// Tells whether a refusal says that a model or its server takes no tools.
 pub(super) fn says_no_tools(body: &str) -> bool {
     const TOOLS: [&str; 5] = ["tool", "tool use", "tool calling", "function calling", "function call"];
     const NONE: [&str; 12] = [

@@ -1,4 +1,4 @@
-//! What an exchange that came to nothing is called, and whether the same request may be answered later.
+//! Failed exchanges: their failure code, and the deferral where the same request may be answered later.
 
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::failure::FailureCode;
@@ -6,7 +6,7 @@ use patchboard_kernel::failure::FailureCode;
 use super::reasons::{is_key_refused, says_no_tools};
 use super::transport::HttpFailure;
 
-/// What an exchange that came to nothing is called.
+/// Names the failure of an exchange.
 pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
     match error {
         HttpFailure::Key(_) | HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => {
@@ -22,7 +22,7 @@ pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
     }
 }
 
-/// Why a provider did not take a request, if it may take the same one later or once an operator has acted.
+/// Gives the deferral of a request that a provider may take later, or once an operator has acted.
 pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
     use DeferralReason as R;
     let (reason, wait, is_ambiguous) = match error {
@@ -56,26 +56,26 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
     Some(Deferral { wait_ms, is_ambiguous, ..Deferral::new(reason) })
 }
 
-/// Whether the same request may well be answered later. A call whose time is over has no later.
+/// Tells whether the same request may well be answered later. A call whose time is over has no later.
 pub(super) fn is_passing(failure: &HttpFailure) -> bool {
     let is_over = matches!(failure, HttpFailure::NoAnswer { .. });
     !is_over && deferral_of(failure).is_some_and(|deferral| !deferral.reason.needs_operator())
 }
 
-/// Whether a 429 means that there is no money left, which no waiting mends.
+/// Tells whether a 429 means that there is no money left, which no waiting mends.
 fn is_quota(body: &str) -> bool {
     ["insufficient_quota", "billing_hard_limit", "insufficient balance"]
         .iter()
         .any(|words| body.to_ascii_lowercase().contains(words))
 }
 
-/// Whether a 403 is about what the request says.
+/// Tells whether a 403 is about the content of the request.
 fn is_moderation(body: &str) -> bool {
     let body = body.to_ascii_lowercase();
     ["moderation", "flagged", "content policy", "content_policy", "safety"].iter().any(|words| body.contains(words))
 }
 
-/// Whether a server says that it takes no tools. Some say so as a fault of their own.
+/// Tells whether a server says that it takes no tools. Some say so as a fault of their own.
 pub(super) fn is_of_tools(failure: &HttpFailure) -> bool {
     matches!(failure, HttpFailure::Status { status: 400 | 404 | 422 | 500 | 501, body, .. } if says_no_tools(body))
 }

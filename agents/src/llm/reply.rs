@@ -33,7 +33,7 @@ pub struct Completion {
 /// A tool that a model wants to use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ToolCall {
-    /// What the result is to name; empty where the server gives none.
+    /// Id that the result names; empty where the server gives none.
     pub id: String,
     /// The tool's name.
     pub name: String,
@@ -104,7 +104,7 @@ impl Completion {
         }
     }
 
-    /// Whether JSON was begun and is not at its end.
+    /// Tells whether JSON was begun and is not at its end.
     pub(super) fn is_cut_off(&self, is_json: bool) -> bool {
         let is_open =
             |text: &str| text.find(['{', '[']).is_some_and(|start| unwrap::balanced(&text[start..]).is_none());
@@ -115,7 +115,7 @@ impl Completion {
     }
 }
 
-/// Why a model ended, in the words of its vendor.
+/// Reads the reason for an end, in the words of a vendor.
 fn ended(reason: &str) -> End {
     let name = reason.trim().to_ascii_lowercase().replace(['-', ' '], "_");
     match name.as_str() {

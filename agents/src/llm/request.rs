@@ -53,7 +53,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Whether the attempt before may have failed because of too much reasoning.
+    /// Tells whether the attempt before may have failed because of too much reasoning.
     pub(super) fn is_to_reason_less(self) -> bool {
         match self {
             Self::Call(attempt) => attempt.trouble.is_some_and(Trouble::is_of_reasoning),
@@ -100,7 +100,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Whether members of the reply may be null that may be missing.
+    /// Tells whether members of the reply may be null that may be missing.
     pub(super) fn takes_null(self) -> bool {
         match self {
             Self::Call(Attempt { call, .. }) => schema::takes_null(&call.shown),
@@ -108,12 +108,12 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Whether its board waits for the provider.
+    /// Tells whether its board waits for the provider.
     pub(super) const fn is_deferred(self) -> bool {
         matches!(self, Self::Call(attempt) if attempt.call.permit.is_some())
     }
 
-    /// What came of the attempts before.
+    /// Gives the trouble of the attempts before.
     pub(super) const fn trouble(self) -> Option<Trouble> {
         match self {
             Self::Call(attempt) => attempt.trouble,

@@ -125,7 +125,7 @@ pub fn all_of_reply(shown: &Shown) -> Vec<(&'static str, Value)> {
     forms.into_iter().filter_map(|(name, schema)| Some((name, schema?))).collect()
 }
 
-/// Whether members of the reply may be null that may be missing: the kernel reads its envelope so.
+/// Tells whether members of the reply may be null that may be missing: the kernel reads its envelope so.
 pub(super) fn takes_null(shown: &Shown) -> bool {
     shown.seat().interface == Interface::Patch && shown.seat().worker.format.is_none()
 }

@@ -1,4 +1,4 @@
-//! What came of the last attempt of an invocation, where nothing of it can be judged: the next request says so.
+//! Trouble of the last attempt of an invocation, where nothing of it can be judged: the next request says so.
 //!
 //! The kernel's prompt names why it refused a reply. Of a reply that was cut off, empty or unreadable it knows nothing, so
 //! a further attempt would send the same bytes, and at temperature 0 get the same answer. Here the failure is kept per
@@ -26,13 +26,13 @@ pub(super) type Key = (BoardId, InvocationId);
 /// Failures of invocations.
 pub(super) type Troubles = Bounded<Key, Trouble>;
 
-/// What the last attempts of an invocation came to.
+/// Trouble of the last attempts of an invocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Trouble {
     kind: Kind,
     /// Attempts that ended so, of any kind.
     count: u32,
-    /// How often the room was doubled.
+    /// Times that the room was doubled.
     doubled: u32,
 }
 
@@ -50,7 +50,7 @@ pub(super) const fn troubles() -> Troubles {
 }
 
 impl Trouble {
-    /// What is known after a further attempt that failed so; none where another failure says nothing of the reply.
+    /// Gives the trouble after a further attempt that failed so; none where another failure says nothing of the reply.
     pub(super) fn after(before: Option<Self>, code: FailureCode) -> Option<Self> {
         let kind = match code {
             FailureCode::Truncated => Kind::Truncated,
@@ -71,7 +71,7 @@ impl Trouble {
         tokens.saturating_mul(1 << self.doubled.min(DOUBLED_MAX)).min(most)
     }
 
-    /// Whether reasoning may have been in the way of the reply.
+    /// Tells whether reasoning may have been in the way of the reply.
     pub(super) const fn is_of_reasoning(self) -> bool {
         match self.kind {
             Kind::Truncated | Kind::Empty | Kind::Late => true,
@@ -79,7 +79,7 @@ impl Trouble {
         }
     }
 
-    /// How long to wait before the next request: an answer that is no answer is often one of a server in trouble.
+    /// Gives the wait before the next request: an unreadable answer is often one of a server in trouble.
     pub(super) fn pause(self) -> Duration {
         match self.kind {
             Kind::Unreadable => {
@@ -89,7 +89,7 @@ impl Trouble {
         }
     }
 
-    /// What the next request says. It differs from what was said before.
+    /// Gives the words of the next request. They differ from those before.
     pub(super) fn note(self) -> String {
         let why = match self.kind {
             Kind::Truncated => {

@@ -69,7 +69,7 @@ pub(crate) struct Notice {
     pub(crate) seq: Seq,
     /// One sentence.
     pub(crate) message: String,
-    /// Whether the notice ends an earlier one.
+    /// The notice ends an earlier one.
     pub(crate) resolved: bool,
     /// Command that acts on it; none where nothing is to be done.
     pub(crate) command: Option<String>,
@@ -152,7 +152,7 @@ pub(crate) struct Cursor {
     /// Waits that began no later than this are part of an outage that was reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reported: Option<Timestamp>,
-    /// Whether the kernel paused the board for an unavailable provider.
+    /// The kernel paused the board for an unavailable provider.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     paused: bool,
 }
@@ -180,7 +180,7 @@ impl Cursor {
         Self { after: Some(after), questions, ..Self::default() }
     }
 
-    /// Whether records of any kind may matter: an outage is open.
+    /// Tells whether records of any kind may matter: an outage is open.
     pub(crate) fn waits(&self) -> bool {
         !self.waits.is_empty() || self.reported.is_some() || self.paused
     }
@@ -330,7 +330,7 @@ impl Cursor {
     }
 }
 
-/// Whether a record of this kind matters without an outage.
+/// Tells whether a record of this kind matters without an outage.
 pub(crate) const fn matters(kind: Kind) -> bool {
     matches!(
         kind,

@@ -1,4 +1,4 @@
-//! What operators say of their models: fallbacks, keys, headers and queries, prices.
+//! Members of a model's configuration: fallbacks, keys, headers and queries, prices.
 
 #![cfg(unix)]
 

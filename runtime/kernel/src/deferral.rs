@@ -63,7 +63,7 @@ pub struct Deferral {
     /// Whether the request itself may be what failed: status 500.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_ambiguous: bool,
-    /// Whether another model may take the request: the board goes on although only an operator can mend this one.
+    /// Another model may take the request: the board goes on although only an operator can mend this one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_served_elsewhere: bool,
 }

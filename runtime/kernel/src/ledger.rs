@@ -91,7 +91,7 @@ pub struct Account {
     pub money_reserved: u64,
 }
 
-/// What is set aside for a call, and the price by which it is settled.
+/// Reservation of a call, and the price by which it is settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hold<'a> {
     /// Tokens of prompt and reply.
@@ -194,7 +194,7 @@ impl Ledger {
         self.architect = Some(account);
     }
 
-    /// Whether a call of a branch can be afforded under these limits of the board.
+    /// Tells whether a call of a branch can be afforded under these limits of the board.
     ///
     /// # Errors
     /// The first budget that does not suffice.
@@ -231,7 +231,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The same for a call that follows one which held `before`, and cost what `usage` says.
+    /// Tells it of a call that follows one which held `before` and cost `usage`.
     ///
     /// # Errors
     /// The first budget that does not suffice.

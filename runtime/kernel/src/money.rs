@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for Money {
     }
 }
 
-/// What a model's tokens cost: 10⁻⁹ of the currency for a million tokens.
+/// Price of a model's tokens: 10⁻⁹ of the currency for a million tokens.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
@@ -77,7 +77,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// What a call costs, in 10⁻⁹ of the currency, rounded up.
+    /// Gives the price of a call, in 10⁻⁹ of the currency, rounded up.
     pub fn of(&self, usage: Usage) -> u64 {
         let cached = usage.cached.min(usage.prompt);
         let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);

@@ -30,7 +30,7 @@ pub(crate) struct Counting {
 struct Begun {
     attempt: u32,
     at: Timestamp,
-    /// Where its calls were admitted to.
+    /// Admission of its calls.
     admitted: Admission,
 }
 

@@ -203,7 +203,7 @@ impl Duration {
     }
 }
 
-/// How long a question to a person stands: a [`Duration`], or `never` for one that stays until it is answered.
+/// Lifetime of a question to a person: a [`Duration`], or `never` for one that stays until it is answered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Expiry {
     /// For this long.

@@ -308,7 +308,7 @@ pub struct Pending {
     pub by: Author,
     /// The `human` worker who is asked.
     pub approver: WorkerName,
-    /// When the question is over; none: it stands until it is answered.
+    /// End of the question; none: it stays open until it is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
     /// The fingerprint of what was proposed or asked: what an answer is about.
@@ -328,7 +328,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Whether its time has passed.
+    /// Tells whether its time has passed.
     pub fn is_over(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
     }

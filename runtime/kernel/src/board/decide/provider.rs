@@ -21,7 +21,7 @@ pub struct NotTaken {
     pub wait_ms: u64,
     /// Milliseconds after the first of an unbroken series of deferrals at which the board is paused.
     pub patience_ms: u64,
-    /// Whether another model may take the request.
+    /// Another model may take the request.
     pub is_served_elsewhere: bool,
     /// For people.
     pub message: String,

@@ -248,7 +248,7 @@ pub struct Budget {
     pub needed: u64,
     /// How much was left.
     pub left: u64,
-    /// Where the call was admitted to, if a gate had admitted it.
+    /// Admission of the call, if a gate had admitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Admission>,
 }

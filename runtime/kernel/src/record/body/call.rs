@@ -151,7 +151,7 @@ pub struct Deferred {
     pub not_before: Timestamp,
     /// When the board is paused if the provider takes no request until then.
     pub patience: Timestamp,
-    /// Whether another model may take the request: the board goes on although only an operator can mend this one.
+    /// Another model may take the request: the board goes on although only an operator can mend this one.
     #[serde(rename = "elsewhere", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_served_elsewhere: bool,
     /// For people.

@@ -166,7 +166,7 @@ pub struct Approval {
     pub by: Author,
     /// The `human` worker who is asked.
     pub approver: WorkerName,
-    /// When the question is over; none: it stands until it is answered.
+    /// End of the question; none: it stays open until it is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
     /// The fingerprint of patch, intent and `expand`, or of the question: what an answer is about.
