@@ -388,14 +388,17 @@ fn interrupt(seq: Seq, question: &Pending) -> Value {
             ("approval", question.intent.clone().unwrap_or_else(|| format!("{worker} asks for approval")))
         }
     };
-    json!({
+    let mut interrupt = json!({
         "id": format!("{seq}:{}", question.digest),
         "reason": format!("{PREFIX}{reason}"),
         "message": message,
-        "expiresAt": question.expires.map(moment),
         "responseSchema": {"type": "object", "required": ["agrees"], "properties": asked},
         "metadata": question_json(seq, question),
-    })
+    });
+    if let Some(expires) = question.expires {
+        interrupt["expiresAt"] = moment(expires).into();
+    }
+    interrupt
 }
 
 /// Which question an interrupt is about, and what was shown.

@@ -111,6 +111,30 @@ fn what_a_person_has_agreed_to_is_what_it_was_when_the_person_was_asked() {
 }
 
 #[test]
+fn a_question_that_never_expires_waits_for_its_answer_however_long_it_takes() {
+    let mut played = Played::new(json!({
+        "blueprint": 2,
+        "state": {"schema": {"type": "object"}, "initial": {"payments": []}},
+        "workers": {
+            "boss": {"agent": "human"},
+            "clerk": {"agent": "llm", "writes": [
+                {"path": "/payments/-", "ops": ["add"], "approval": {"by": "boss", "expires": "never"}}]},
+        },
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "clerk"}],
+    }));
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/payments/-", "value": 1}]), None);
+    assert_eq!(played.board.pending().values().next().expect("a question").expires, None);
+    assert_eq!(played.board.wake_at(), None, "nothing is due");
+    // Ten years later.
+    played.now += 10 * 365 * 86_400_000;
+    played.give(Input::Tick);
+    let of = question(&played);
+    assert!(matches!(answer(&mut played, of, "boss", true), Outcome::Committed { .. }));
+    played.holds();
+}
+
+#[test]
 fn what_is_agreed_to_is_committed_and_only_then_the_rule_is_complete() {
     let mut played = office(json!({}));
     played.signal();
