@@ -7,14 +7,18 @@ use super::step::{Step, run};
 use super::tally::{Runner, Tally};
 use super::{cargo, seconds};
 
-/// The steps around the tests, cheapest first.
-const STEPS: [Step; 3] = [
+/// What builds no program, cheapest first. Documentation leaves private items out.
+const STEPS: [Step; 4] = [
     Step::new("format", &["fmt", "--all", "--check"]),
     Step::new("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     Step::new(
         "lints of features",
         &["clippy", "--package", "patchboard-daemon", "--all-targets", "--all-features", "--", "-D", "warnings"],
     ),
+    Step {
+        environment: &[("RUSTDOCFLAGS", "-D warnings")],
+        ..Step::new("documentation", &["doc", "--workspace", "--no-deps"])
+    },
 ];
 
 /// Tests of binaries with features. Last of the tests, as they build the daemon again.
@@ -40,16 +44,10 @@ const NEXTEST: [Step; 2] = [
 /// The tests where it is not.
 const PLAIN_TESTS: [Step; 1] = [Step::of_tests("tests", Runner::Harness, &["test", "--workspace", "--no-fail-fast"])];
 
-/// The documentation, private items left out.
-const DOCS: [Step; 1] = [Step {
-    environment: &[("RUSTDOCFLAGS", "-D warnings")],
-    ..Step::new("documentation", &["doc", "--workspace", "--no-deps"])
-}];
-
 /// The steps, in the order in which they run.
 pub(crate) fn steps() -> impl Iterator<Item = &'static Step> {
     let tests: &[Step] = if has_nextest() { &NEXTEST } else { &PLAIN_TESTS };
-    STEPS.iter().chain(tests).chain(&FEATURES).chain(&DOCS)
+    STEPS.iter().chain(tests).chain(&FEATURES)
 }
 
 /// Runs all steps, up to the first that fails.
