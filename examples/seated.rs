@@ -30,7 +30,7 @@ impl<F: Fn(&Call) -> Option<Value> + Send + Sync + 'static> Agent for Seated<F> 
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         match (self.own)(call) {
             Some(reply) => {
-                let reply = Reply { text: reply.to_string(), usage: None, written: None };
+                let reply = Reply::new(reply.to_string(), None);
                 Box::pin(async move { Ok(reply) })
             }
             None => self.seats.call(call),

@@ -44,7 +44,7 @@ impl Agent for Counting {
                 "counter" => {
                     let lines = every("/lines");
                     let Some(next) = lines.iter().position(|line| line.get("words").is_none()) else {
-                        return Ok(Reply { text: "[]".into(), usage: None, written: None });
+                        return Ok(Reply::new("[]", None));
                     };
                     let words = lines[next]["text"].as_str().unwrap_or_default().split_whitespace().count();
                     vec![json!({"op": "add", "path": format!("/lines/{next}/words"), "value": words})]
@@ -58,7 +58,7 @@ impl Agent for Counting {
                     return Err(Failure { code: FailureCode::NotConfigured, message, usage: None, deferral: None });
                 }
             };
-            Ok(Reply { text: Value::Array(patch).to_string(), usage: None, written: None })
+            Ok(Reply::new(Value::Array(patch).to_string(), None))
         })
     }
 }

@@ -456,6 +456,7 @@ pub fn proposal(text: String, token: Option<u64>) -> Proposal {
         worker: WORKER.into(),
         reply: ReplyBody::Text(text),
         usage: None,
+        raw: None,
     }
 }
 

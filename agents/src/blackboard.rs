@@ -31,7 +31,7 @@ const BYTES_MAX: usize = 256 * 1024;
 pub fn made(call: &Call, reply: Reply) -> Reply {
     let made = if reply.written.is_none() { envelope(call, &reply.text) } else { None };
     match made {
-        Some(text) => Reply { text, usage: reply.usage, written: Some(reply.text) },
+        Some(text) => Reply { text, written: Some(reply.text), ..reply },
         None => reply,
     }
 }

@@ -232,7 +232,7 @@ fn read_reply(line: Vec<u8>) -> Answer {
         return Err(failure(FailureCode::Refused, format!("the program says: {}", one_line(&why, LINE_MAX))));
     }
     // Whether it is a patch at all is for the kernel to say, in words the program's author can read in the journal.
-    Ok(Reply { text, usage: None, written: None })
+    Ok(Reply::new(text, None))
 }
 
 /// Why a process said nothing; `exit` is absent if it had to be killed.

@@ -214,7 +214,7 @@ enum Unmade {
 fn came_to(inner: &InnerBoard, snapshot: &Snapshot, ended: Ended, spent: Usage) -> Answer {
     let usage = Some(spent);
     if ended.end == End::Done {
-        return Ok(Reply { text: border::patch(inner, snapshot.state.root()).to_string(), usage, written: None });
+        return Ok(Reply::new(border::patch(inner, snapshot.state.root()).to_string(), usage));
     }
     let message = format!("the board inside ended as {} ({})", ended.end, ended.cause);
     came_to_nothing(inner, message, usage)
@@ -223,9 +223,7 @@ fn came_to(inner: &InnerBoard, snapshot: &Snapshot, ended: Ended, spent: Usage) 
 /// What a worker says whose board does not get done.
 fn came_to_nothing(inner: &InnerBoard, message: String, usage: Option<Usage>) -> Answer {
     match &inner.failed {
-        Some(failed) => {
-            Ok(Reply { text: border::patch_of_failure(failed, &message).to_string(), usage, written: None })
-        }
+        Some(failed) => Ok(Reply::new(border::patch_of_failure(failed, &message).to_string(), usage)),
         None => Err(Failure { code: FailureCode::Crashed, message, usage, deferral: None }),
     }
 }

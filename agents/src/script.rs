@@ -150,7 +150,7 @@ fn read(entry: &Value) -> Result<Turn, String> {
 }
 
 fn read_reply(entry: &Value) -> Result<Answer, String> {
-    let reply = |text: String| Ok(Ok(Reply { text, usage: None, written: None }));
+    let reply = |text: String| Ok(Ok(Reply::new(text, None)));
     match entry {
         Value::Array(_) => reply(entry.to_string()),
         Value::Object(map) if map.contains_key("fail") => read_failure(entry).map(Err),

@@ -190,6 +190,7 @@ mod tests {
                     intent: None,
                     expand: Vec::new(),
                     written: None,
+                    raw: None,
                 };
                 Record::seal(GENESIS, Seq(1), Timestamp(0), &Body::Committed(committed), &hasher)
             })

@@ -54,7 +54,7 @@ impl Agent for Counter {
                 {"op": "replace", "path": "/count", "value": now + 1},
                 {"op": "replace", "path": "/label", "value": format!("the count of {}", call.token)},
             ]);
-            Ok(Reply { text: patch.to_string(), usage: None, written: None })
+            Ok(Reply::new(patch.to_string(), None))
         })
     }
 }

@@ -39,7 +39,7 @@ pub(crate) async fn disturb(runtime: &Arc<Runtime>, mut board: BoardHandle, mut 
                 let from = From::Direct { token, base: None };
                 let worker = (*random.pick(&["planner", "clerk", "actor", "nobody"])).into();
                 let reply = ReplyBody::Text(r#"[{"op": "replace", "path": "/request", "value": null}]"#.to_owned());
-                drop(board.propose(Proposal { from, worker, reply, usage: None }).await);
+                drop(board.propose(Proposal { from, worker, reply, usage: None, raw: None }).await);
             }
             10 => drop(board.signal("news", serde_json::Value::Null, None).await),
             11 if random.percent(20) => drop(board.cancel().await),

@@ -83,5 +83,5 @@ async fn answer(board: Option<(&'static dyn Scenario, Value)>, call: &Call, mut 
     };
     let tokens = |text: &str| (text.len() as u64).div_ceil(4);
     let usage = Usage { prompt: tokens(&call.prompt.user), completion: tokens(&text), ..Usage::default() };
-    Ok(Reply { text, usage: Some(usage), written: None })
+    Ok(Reply::new(text, Some(usage)))
 }

@@ -69,9 +69,16 @@ pub struct Reply {
     pub usage: Option<Usage>,
     /// What the agent gave, where the text was made of that ([`patchboard_kernel::blueprint::Format`]).
     pub written: Option<String>,
+    /// What the model sent, where wrapping around the text was removed.
+    pub raw: Option<String>,
 }
 
 impl Reply {
+    /// A reply that is kept as it came.
+    pub fn new(text: impl Into<String>, usage: Option<Usage>) -> Self {
+        Self { text: text.into(), usage, written: None, raw: None }
+    }
+
     /// As the kernel judges it.
     pub fn into_body(self) -> ReplyBody {
         match self.written {

@@ -496,7 +496,9 @@ fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes:
                 };
             }
             let from = From::Attempt { invocation, attempt };
-            Input::Propose(Proposal { from, worker, reply: reply(bytes), usage: usage(bytes) })
+            // Without drawing for it, which would make other boards of the corpus.
+            let raw = (attempt == 2).then(|| "<think>hm</think>[]".to_owned());
+            Input::Propose(Proposal { from, worker, reply: reply(bytes), usage: usage(bytes), raw })
         }
         0..11 => {
             let token = [None, Some("once"), Some("twice")];
@@ -508,6 +510,7 @@ fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes:
                 worker,
                 reply: reply(bytes),
                 usage: usage(bytes),
+                raw: None,
             })
         }
         11 | 12 => Input::Tick,

@@ -188,7 +188,9 @@ fn go_on(created: &Record, parts: &Parts) {
 /// What happens to a board after it was restored.
 fn next(board: &Board) -> Vec<Input> {
     let reply = ReplyBody::Json(json!([{"op": "add", "path": "/tasks/-", "value": {"status": "open"}}]));
-    let propose = |from| Input::Propose(Proposal { from, worker: "planner".into(), reply: reply.clone(), usage: None });
+    let propose = |from| {
+        Input::Propose(Proposal { from, worker: "planner".into(), reply: reply.clone(), usage: None, raw: None })
+    };
     let mut inputs = vec![propose(From::Direct { token: None, base: None }), Input::Tick];
     // Whatever is open is answered or fails.
     for number in 1..=12 {

@@ -47,7 +47,7 @@ impl Others for Played<'_> {
         let text = answer(self.0, call.worker.as_str(), &call.prompt.user, call.occurrence, &document);
         let from = From::Attempt { invocation: call.invocation, attempt: call.attempt };
         let reply = ReplyBody::Text(text);
-        let input = Input::Propose(Proposal { from, worker: call.worker.clone(), reply, usage: None });
+        let input = Input::Propose(Proposal { from, worker: call.worker.clone(), reply, usage: None, raw: None });
         vec![Delivery { after_ms: after_ms(call.invocation, call.attempt), input }]
     }
 }
@@ -66,7 +66,7 @@ impl Agent for Seats {
         let text = answer(self.scenario, call.worker.as_str(), &call.prompt.user, call.occurrence, &document);
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(after_ms(call.invocation, call.attempt))).await;
-            Ok(Reply { text, usage: None, written: None })
+            Ok(Reply::new(text, None))
         })
     }
 }

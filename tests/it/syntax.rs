@@ -36,7 +36,7 @@ impl Fed {
     fn reply(&mut self, text: &str) -> Outcome {
         let from = From::Direct { token: None, base: None };
         let reply = ReplyBody::Text(text.to_owned());
-        let proposal = Proposal { from, worker: "writer".into(), reply, usage: None };
+        let proposal = Proposal { from, worker: "writer".into(), reply, usage: None, raw: None };
         let step = self.board.step(Timestamp(0), Input::Propose(proposal));
         self.records.extend(step.records);
         step.outcome.expect("a proposal has an outcome")

@@ -91,7 +91,7 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
         let (worker, patch) = proposals()[*index].clone();
         let from = From::Direct { token: None, base: None };
         let reply = ReplyBody::Json(patch);
-        let input = Input::Propose(Proposal { from, worker: worker.into(), reply, usage: None });
+        let input = Input::Propose(Proposal { from, worker: worker.into(), reply, usage: None, raw: None });
         outcomes.push(take(&mut board, input, &mut invariants).outcome);
     }
     invariants.at_the_end(&board, &records);
@@ -214,7 +214,7 @@ impl Called {
         let (_, worker, patch) = INVOCATIONS[invocation.0 as usize - 1];
         let from = From::Attempt { invocation, attempt: attempt.1 };
         let reply = ReplyBody::Text(patch.to_owned());
-        let proposal = Proposal { from, worker: worker.into(), reply, usage: None };
+        let proposal = Proposal { from, worker: worker.into(), reply, usage: None, raw: None };
         self.give(self.now.plus_ms(1), Input::Propose(proposal));
     }
 

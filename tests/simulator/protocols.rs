@@ -240,6 +240,7 @@ impl Play<'_> {
                 worker: call.worker.clone(),
                 reply: ReplyBody::Text(text),
                 usage: None,
+                raw: None,
             }),
             Err((code, message)) => {
                 panic!("SEED={}: {} cannot answer: {code}: {message}", self.seed, call.worker)

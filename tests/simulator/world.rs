@@ -396,7 +396,7 @@ impl Simulation {
 
     fn propose(&mut self, worker: &str, reply: ReplyBody, token: Option<Token>) {
         let from = From::Direct { token, base: None };
-        self.give(Input::Propose(Proposal { from, worker: worker.into(), reply, usage: None }));
+        self.give(Input::Propose(Proposal { from, worker: worker.into(), reply, usage: None, raw: None }));
     }
 
     /// Somebody tries once more what to do with a board that stands still; false if nobody does.
@@ -529,7 +529,7 @@ impl Others for Workers {
                 Some(interface) => self.reply_without_patch(interface, &call.prompt.user),
             };
             let usage = self.usage();
-            Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, worker, reply, usage })
+            Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, worker, reply, usage, raw: None })
         };
         let is_gated = call.shown.seat().worker.agent == AgentKind::Llm;
         if is_gated && self.provider.percent(if self.is_careful { 3 } else { 10 }) {

@@ -88,7 +88,7 @@ pub fn answer(call: &Call) -> Answer {
         None if seat.pass => json!({"pass": "there is no answer to choose"}),
         None => return Err(failure(FailureCode::Refused, "there is no answer to choose, and the seat may not pass")),
     };
-    Ok(Reply { text: reply.to_string(), usage: None, written: None })
+    Ok(Reply::new(reply.to_string(), None))
 }
 
 /// An answer that stands for election.

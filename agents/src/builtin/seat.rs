@@ -81,7 +81,7 @@ pub(crate) fn told(call: &Call, work: impl FnOnce() -> Result<Vec<Value>, Stop>)
         }
         Err(Stop::Failed(why)) => return Err(why),
     };
-    Ok(Reply { text: reply.to_string(), usage: None, written: None })
+    Ok(Reply::new(reply.to_string(), None))
 }
 
 /// A patch that puts a value at a place.

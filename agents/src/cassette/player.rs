@@ -202,7 +202,7 @@ impl Player {
         drop(turn);
         match (&entry.reply, &entry.failure) {
             (Some(reply), _) => {
-                let said = Reply { text: reply.text.clone(), usage: entry.usage, written: None };
+                let said = Reply::new(reply.text.clone(), entry.usage);
                 Ok(blackboard::made(call, said))
             }
             (None, Some(failure)) => Err(Failure {

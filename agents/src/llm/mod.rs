@@ -38,7 +38,7 @@ use backon::{ExponentialBuilder, Retryable as _};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
-use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
+use patchboard_runtime::agent::{Agent, Answer, Call, Failure};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
@@ -170,7 +170,7 @@ impl Chat {
         let deadline = Instant::now() + task.timeout();
         pause(task, deadline).await;
         let Said { completion, .. } = self.ask(task, &task.messages(), &[], deadline).await?;
-        Ok(Reply { text: completion.text, usage: completion.usage, written: None })
+        Ok(completion.into_reply())
     }
 
     /// Makes one call of the model.

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use patchboard_kernel::ledger::Usage;
+use patchboard_runtime::agent::Reply;
 use serde_json::{Map, Value, json};
 
 use super::unwrap;
@@ -93,6 +94,12 @@ impl Completion {
         let text = if is_json { unwrap::json(&self.text) } else { Cow::Borrowed(unwrap::words(&self.text)) };
         let text = text.into_owned();
         self.raw = std::mem::replace(&mut self.text, text);
+    }
+
+    /// The reply of a worker's call.
+    pub(super) fn into_reply(self) -> Reply {
+        let raw = (self.raw != self.text).then_some(self.raw);
+        Reply { raw, ..Reply::new(self.text, self.usage) }
     }
 
     /// Whether nothing is missing although the model ended at the limit.

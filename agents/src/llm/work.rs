@@ -70,7 +70,7 @@ impl Chat {
             }
             // Where none are offered, none are used.
             if left == 0 || completion.calls.is_empty() {
-                return Ok(Reply { text: completion.text, usage, written: None });
+                return Ok(completion.into_reply());
             }
             let late = || Failure { usage, ..out_of_time(task) };
             talk.identify(&mut completion.calls);
@@ -82,7 +82,10 @@ impl Chat {
             for (index, used) in calls.iter().enumerate() {
                 if used.name == ANSWER && takes_answers {
                     match answered(&used.arguments, call.shown.seat().interface) {
-                        Ok(text) => return Ok(Reply { text, usage, written: None }),
+                        Ok(text) => {
+                            let raw = (used.arguments != text).then(|| used.arguments.clone());
+                            return Ok(Reply { raw, ..Reply::new(text, usage) });
+                        }
                         Err(why) => talk.result(used, cut(why, talk.room(calls.len()))),
                     }
                     continue;

@@ -243,6 +243,7 @@ mod tests {
             intent: None,
             expand: Vec::new(),
             written: Some(written),
+            raw: None,
         })
     }
 
@@ -257,6 +258,7 @@ mod tests {
             rejection,
             reply,
             written: None,
+            raw: None,
         }))
     }
 

@@ -50,11 +50,7 @@ fn with(pointer: &str, value: Value) -> String {
 }
 
 fn ok(text: impl Into<String>) -> Answer {
-    Ok(Reply {
-        text: text.into(),
-        usage: Some(Usage { prompt: 100, completion: 10, cached: 0, estimated: false }),
-        written: None,
-    })
+    Ok(Reply::new(text, Some(Usage { prompt: 100, completion: 10, cached: 0, estimated: false })))
 }
 
 fn fail(code: FailureCode) -> Answer {

@@ -31,7 +31,7 @@ impl Agent for Echo {
             let usage = Some(Usage { prompt: 5, ..Usage::default() });
             match rest {
                 "fail" => Err(Failure { code: FailureCode::Refused, message: "no".into(), usage, deferral: None }),
-                _ => Ok(Reply { text: format!("{shown}/{}", call.occurrence), usage, written: None }),
+                _ => Ok(Reply::new(format!("{shown}/{}", call.occurrence), usage)),
             }
         })
     }
@@ -356,7 +356,7 @@ impl Agent for Busy {
                 tools.go_on(usage, 100).await?;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            Ok(Reply { text: "[]".into(), usage: None, written: None })
+            Ok(Reply::new("[]", None))
         })
     }
 }

@@ -74,7 +74,7 @@ fn shown(call: &Call, place: &str) -> Option<Value> {
 
 fn say(path: &str, value: &Value) -> Answer {
     let text = json!({"patch": [{"op": "add", "path": path, "value": value}]}).to_string();
-    Ok(Reply { text, usage: None, written: None })
+    Ok(Reply::new(text, None))
 }
 
 /// Which department words are for, what is to be done, and with what, if they ask for something by themselves.
@@ -115,12 +115,12 @@ fn voice(call: &Call) -> Answer {
         "planner" => {
             let words = text("/turn/text").expect("there are words");
             if words == "Rubbish" {
-                return Ok(Reply { text: "I would rather not.".to_owned(), usage: None, written: None });
+                return Ok(Reply::new("I would rather not.", None));
             }
             let decision = |agent: &str| json!({"op": "add", "path": "/decisions/-", "value": {"agent": agent}});
             if words == "Two at once" {
                 let text = json!({"patch": [decision("notes"), decision("timeline")]}).to_string();
-                return Ok(Reply { text, usage: None, written: None });
+                return Ok(Reply::new(text, None));
             }
             if words.ends_with("And again") {
                 return say("/decisions/-", &json!({"agent": "notes"}));

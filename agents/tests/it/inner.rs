@@ -37,7 +37,7 @@ impl Agent for Told {
         match (self.answers)(call.worker.as_str(), nth) {
             Some(patch) => Box::pin(async move {
                 let usage = Usage { prompt: 100, completion: 10, ..Usage::default() };
-                Ok(Reply { text: patch.to_string(), usage: Some(usage), written: None })
+                Ok(Reply::new(patch.to_string(), Some(usage)))
             }),
             None => Box::pin(pending()),
         }

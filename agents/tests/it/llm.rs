@@ -104,9 +104,11 @@ async fn cached_tokens_are_counted_and_missing_counts_are_estimated() {
 #[tokio::test]
 async fn a_fence_around_the_whole_reply_is_taken_off_and_prose_is_not() {
     let (answer, ..) = ask(vec![ok("```json\n[]\n```\n")], keep).await;
-    assert_eq!(answer.expect("a reply").text, "[]");
+    let reply = answer.expect("a reply");
+    assert_eq!((reply.text.as_str(), reply.raw.as_deref()), ("[]", Some("```json\n[]\n```\n")));
     let (answer, ..) = ask(vec![ok("Sure: []")], keep).await;
-    assert_eq!(answer.expect("a reply").text, "Sure: []");
+    let reply = answer.expect("a reply");
+    assert_eq!((reply.text.as_str(), reply.raw), ("Sure: []", None));
 }
 
 #[tokio::test]

@@ -305,8 +305,13 @@ const fn kind_of(value: &Value) -> &'static str {
 }
 
 fn propose(board: &mut Board, worker: &str, reply: ReplyBody, token: Option<Token>, base: Option<Version>) -> Answer {
-    let proposal =
-        Proposal { from: From::Direct { token, base }, worker: WorkerName::from(worker), reply, usage: None };
+    let proposal = Proposal {
+        from: From::Direct { token, base },
+        worker: WorkerName::from(worker),
+        reply,
+        usage: None,
+        raw: None,
+    };
     let step = board.step(Timestamp(0), Input::Propose(proposal));
     Answer::of(step.outcome.expect("a proposal has an outcome"))
 }

@@ -99,7 +99,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let moment = Moment::find(&records, at, &worker)?;
     let call = moment.call();
     let answer = match &arguments.reply {
-        Some(path) => Ok(blackboard::made(&call, Reply { text: read_reply(path)?, usage: None, written: None })),
+        Some(path) => Ok(blackboard::made(&call, Reply::new(read_reply(path)?, None))),
         None => {
             let before = &records[..moment.outcome.unwrap_or(at)];
             let (name, mut records) = reader.around(&summary, moment.time)?;

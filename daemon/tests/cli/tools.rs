@@ -31,7 +31,7 @@ impl Agent for Busy {
                 assert!(matches!(outcome, Outcome::Continued { .. }), "{outcome:?}");
             }
             let text = r#"[{"op": "add", "path": "/list/-", "value": 1}]"#.to_owned();
-            Ok(Reply { text, usage: usage(160, 7), written: None })
+            Ok(Reply::new(text, usage(160, 7)))
         })
     }
 }

@@ -394,7 +394,10 @@ fn reply(call: &Call<'_>, text: String, after_ms: u64) -> Delivery {
     let prompt = tokens(call.prompt.system.len() + call.prompt.user.len());
     let usage = Some(Usage { prompt, completion: tokens(text.len()), ..Usage::default() });
     let from = From::Attempt { invocation, attempt };
-    Delivery { after_ms, input: Input::Propose(Proposal { from, worker, reply: ReplyBody::Text(text), usage }) }
+    Delivery {
+        after_ms,
+        input: Input::Propose(Proposal { from, worker, reply: ReplyBody::Text(text), usage, raw: None }),
+    }
 }
 
 fn fail(call: &Call<'_>, after_ms: u64, code: FailureCode, message: &str) -> Delivery {
@@ -441,7 +444,7 @@ impl Others for Played<'_> {
         for (nth, op) in (1..).zip(later) {
             let from = From::Direct { token: None, base: None };
             let reply = ReplyBody::Text(dialect::reply(seat.interface, &[op]));
-            let input = Input::Propose(Proposal { from, worker: call.worker.clone(), reply, usage: None });
+            let input = Input::Propose(Proposal { from, worker: call.worker.clone(), reply, usage: None, raw: None });
             deliveries.push(Delivery { after_ms: after_ms + nth * BESIDE_MS, input });
         }
         deliveries

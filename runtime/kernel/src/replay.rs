@@ -355,24 +355,24 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
             let member = |name| patch.get(0).and_then(|op| op.get(name)).cloned().unwrap_or_default();
             Input::Amend { path: member("path").as_str().unwrap_or_default().to_owned(), value: member("value") }
         }
-        Body::Committed(record::Committed { by, patch, intent, expand, written, .. }) => {
+        Body::Committed(record::Committed { by, patch, intent, expand, written, raw, .. }) => {
             let reply = Reply { patch, intent, expand, written, clarify: None, pass: None };
-            propose(reply.judged_body(plan, &by), by)
+            propose(reply.judged_body(plan, &by), by, raw)
         }
-        Body::NoOp(record::NoOp { by, patch, intent, written, pass }) => {
+        Body::NoOp(record::NoOp { by, patch, intent, written, pass, raw }) => {
             let reply = Reply { patch, intent, expand: Vec::new(), written, clarify: None, pass };
-            propose(reply.judged_body(plan, &by), by)
+            propose(reply.judged_body(plan, &by), by, raw)
         }
-        Body::Expanded(record::Expanded { by, patch, intent, expand }) => {
+        Body::Expanded(record::Expanded { by, patch, intent, expand, raw }) => {
             let reply = Reply { patch, intent, expand, written: None, clarify: None, pass: None };
-            propose(reply.judged_body(plan, &by), by)
+            propose(reply.judged_body(plan, &by), by, raw)
         }
         Body::Rejected(rejected) => {
             let reply = match rejected.written {
                 Some(of) => ReplyBody::Made { reply: rejected.reply, of },
                 None => ReplyBody::Text(rejected.reply),
             };
-            propose(reply, rejected.by)
+            propose(reply, rejected.by, rejected.raw)
         }
         Body::Late(late) => {
             let from = match (late.invocation, late.attempt) {
@@ -380,7 +380,7 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
                 _ => From::Direct { token: late.token, base: None },
             };
             let reply = ReplyBody::Text(late.reply);
-            Input::Propose(Proposal { from, worker: late.worker, reply, usage: late.usage })
+            Input::Propose(Proposal { from, worker: late.worker, reply, usage: late.usage, raw: late.raw })
         }
         Body::Invoked(Invoked { invocation, attempt, admitted: Some(admission), .. }) => {
             Input::Admit { invocation, attempt, admission }
@@ -428,9 +428,9 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
         Body::Answer(record::Answer { of, by, digest, agrees, reason, text }) => {
             Input::Answer { of, by, digest, agrees, reason, text }
         }
-        Body::Approval(record::Approval { by, patch, intent, expand, written, clarify, .. }) => {
+        Body::Approval(record::Approval { by, patch, intent, expand, written, clarify, raw, .. }) => {
             let reply = Reply { patch, intent, expand, written, clarify, pass: None };
-            propose(reply.judged_body(plan, &by), by)
+            propose(reply.judged_body(plan, &by), by, raw)
         }
         Body::Paused(Steered { cause: Some(_), .. }) => Input::Unavailable,
         Body::Paused(steered) => Input::Pause { token: steered.token },
@@ -476,12 +476,12 @@ fn edit(record: &Record, written: &str) -> Result<Input, Difference> {
     Ok(Input::Edit(edit))
 }
 
-fn propose(reply: ReplyBody, by: Author) -> Input {
+fn propose(reply: ReplyBody, by: Author, raw: Option<String>) -> Input {
     let from = match by.attempt {
         Some(attempt) => From::Attempt { invocation: attempt.invocation, attempt: attempt.number },
         None => From::Direct { token: by.token, base: Some(by.base) },
     };
-    Input::Propose(Proposal { from, worker: by.worker, reply, usage: by.usage })
+    Input::Propose(Proposal { from, worker: by.worker, reply, usage: by.usage, raw })
 }
 
 fn differs(seq: Seq, what: impl Into<String>) -> Difference {

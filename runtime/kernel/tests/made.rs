@@ -52,7 +52,7 @@ fn made(reply: &Value, of: &str) -> ReplyBody {
 fn answer(played: &mut Played, reply: ReplyBody) -> (Proposal, Outcome) {
     let (invocation, attempt, worker) = played.calls.remove(0);
     let from = From::Attempt { invocation, attempt };
-    let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None };
+    let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None, raw: None };
     let outcome = played.give(Input::Propose(proposal.clone())).outcome.expect("an outcome");
     (proposal, outcome)
 }
@@ -111,6 +111,48 @@ fn the_words_are_kept_with_what_became_of_them_and_a_replay_derives_both() {
         }
         played.holds();
     }
+}
+
+#[test]
+fn a_reply_as_the_model_sent_it_is_kept_with_what_became_of_it_and_is_never_judged() {
+    let mut played = Played::new(members());
+    let mut kept = Vec::new();
+    for (signal, reply, kind) in [
+        ("go", message("expertise", "It is 7."), Kind::Committed),
+        ("go", json!({"pass": "nothing new"}), Kind::NoOp),
+        ("go", json!({"patch": [], "expand": ["/board"]}), Kind::Expanded),
+        ("go", message("critique", "It is 8."), Kind::Rejected),
+        ("ask", message("expertise", "It is 9."), Kind::Approval),
+    ] {
+        played.calls.clear();
+        wake(&mut played, signal);
+        let (invocation, attempt, worker) = played.calls.remove(0);
+        let raw = Some(format!("<think>[{{\"op\": \"remove\", \"path\": \"\"}}]</think>```json\n{reply}\n```"));
+        let propose = |worker: &str, raw| Proposal {
+            from: From::Attempt { invocation, attempt },
+            worker: worker.into(),
+            reply: ReplyBody::Text(reply.to_string()),
+            usage: None,
+            raw,
+        };
+        played.give(Input::Propose(propose("nobody", raw.clone())));
+        played.give(Input::Propose(propose(&worker, raw.clone())));
+        // The same reply is known, however it is wrapped.
+        let outcome = played.give(Input::Propose(propose(&worker, None))).outcome;
+        assert!(matches!(outcome, Some(Outcome::Duplicate(_))), "{outcome:?}");
+        kept.extend([(Kind::Late, raw.clone()), (kind, raw)]);
+    }
+    let raw = |body: Body| match body {
+        Body::Committed(it) => Some((Kind::Committed, it.raw)),
+        Body::NoOp(it) => Some((Kind::NoOp, it.raw)),
+        Body::Expanded(it) => Some((Kind::Expanded, it.raw)),
+        Body::Rejected(it) => Some((Kind::Rejected, it.raw)),
+        Body::Approval(it) => Some((Kind::Approval, it.raw)),
+        Body::Late(it) => Some((Kind::Late, it.raw)),
+        _ => None,
+    };
+    assert_eq!(played.bodies().filter_map(raw).collect::<Vec<_>>(), kept);
+    played.holds();
 }
 
 #[test]

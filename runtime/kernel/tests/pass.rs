@@ -123,7 +123,7 @@ fn a_repetition_is_known_by_the_words() {
     let mut played = board();
     let mut say = |text: String| {
         let from = patchboard_kernel::board::From::Direct { token: Some("t".into()), base: None };
-        let proposal = Proposal { from, worker: "critic".into(), reply: ReplyBody::Text(text), usage: None };
+        let proposal = Proposal { from, worker: "critic".into(), reply: ReplyBody::Text(text), usage: None, raw: None };
         played.give(Input::Propose(proposal)).outcome.expect("an outcome")
     };
     assert!(matches!(say(json!({"pass": WORDS}).to_string()), Outcome::NoOp { .. }));

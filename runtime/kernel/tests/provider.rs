@@ -91,7 +91,7 @@ fn a_deferred_attempt_is_not_counted_and_the_next_one_sees_the_state_as_it_is() 
         assert!(step.records.iter().all(|record| record.kind == Kind::Deferred), "{:?}", step.records);
         let reply = ReplyBody::Json(json!([{"op": "add", "path": "/list/-", "value": round}]));
         let from = From::Direct { token: None, base: None };
-        let proposal = Proposal { from, worker: "other".into(), reply, usage: None };
+        let proposal = Proposal { from, worker: "other".into(), reply, usage: None, raw: None };
         closed(&mut played, round * 1000 + 100, Input::Propose(proposal));
         admit(&mut played, round * 1000 + 600, 1, attempt);
         assert!(played.view().contains(&format!("{round}")), "{}", played.view());

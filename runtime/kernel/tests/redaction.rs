@@ -5,7 +5,7 @@ mod played;
 use std::collections::BTreeMap;
 
 use jsonptr::PointerBuf;
-use patchboard_kernel::board::{Board, Input, Outcome};
+use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, ReplyBody};
 use patchboard_kernel::digest::{Digest, Hasher, Salt};
 use patchboard_kernel::files::{Edit, Entry, FileChange};
 use patchboard_kernel::id::{Seq, Timestamp};
@@ -108,6 +108,28 @@ fn a_value_is_erased_wherever_it_stood() {
     assert!(shown.contains("$redacted:") && !shown.contains(SECRET), "{shown}");
     // Before there was anything to erase, the document is what it was.
     assert!(replay::board_at(&records, patchboard_kernel::id::Version(0)).expect("version 0").is_exact());
+}
+
+#[test]
+fn a_reply_as_the_model_sent_it_is_erased_with_what_it_says() {
+    let mut played = board();
+    let mut reply = |reply: Value, raw: &str| {
+        played.signal();
+        let (invocation, attempt, worker) = played.calls.remove(0);
+        let (from, reply) = (From::Attempt { invocation, attempt }, ReplyBody::Text(reply.to_string()));
+        let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None, raw: Some(raw.to_owned()) };
+        played.give(Input::Propose(proposal));
+    };
+    // What is erased stands in the patch, or only in what stood around it.
+    reply(json!([{"op": "add", "path": "/list/-", "value": {"said": SECRET}}]), "<think>36 it is</think>[]");
+    reply(json!([{"op": "add", "path": "/list/-", "value": 1}]), &format!("<think>{SECRET}</think>[]"));
+    reply(json!([{"op": "replace", "path": "/count", "value": 1}]), &format!("<think>{SECRET}</think>[]"));
+    reply(json!([{"op": "add", "path": "/list/-", "value": 2}]), "<think>something else</think>[]");
+    played.give(Input::Cancel);
+    let records = erased(&played, &places(&["/list/0"]));
+    let text = text(&records);
+    assert!(!text.contains(SECRET) && !text.contains("36 it is") && text.contains("something else"), "{text}");
+    sound(&records);
 }
 
 #[test]

@@ -139,6 +139,7 @@ fn tokens_of_requests_are_none_of_proposals() {
         worker: "w".into(),
         reply: ReplyBody::Text("[]".into()),
         usage: None,
+        raw: None,
     };
     let outcome = played.board.step(Timestamp(played.now), Input::Propose(direct)).outcome;
     assert!(matches!(outcome, Some(Outcome::NoOp { .. })), "it was {outcome:?}");
@@ -166,6 +167,7 @@ fn say(played: &mut Played, word: &str, with: &str) -> Outcome {
             worker: "w".into(),
             reply: ReplyBody::Text(patch.to_string()),
             usage: None,
+            raw: None,
         }))
         .outcome
         .expect("an outcome")

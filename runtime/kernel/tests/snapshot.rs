@@ -37,7 +37,7 @@ fn small() -> (Board, Vec<Record>) {
     let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO), &Own).expect("a board");
     let patch = json!([{"op": "add", "path": "/list/-", "value": "one"}]);
     let from = From::Direct { token: Some("t".into()), base: None };
-    let proposal = Proposal { from, worker: "w".into(), reply: ReplyBody::Json(patch), usage: None };
+    let proposal = Proposal { from, worker: "w".into(), reply: ReplyBody::Json(patch), usage: None, raw: None };
     let signal = Input::Signal { name: "go".into(), value: Value::Null, token: None };
     for (at, input) in [Input::Propose(proposal), signal.clone(), signal].into_iter().enumerate() {
         let at = Timestamp(i64::try_from(at).expect("small"));

@@ -127,10 +127,11 @@ impl State {
         self.running.remove(&call.invocation);
         let (invocation, attempt) = (call.invocation, call.attempt);
         let input = match answer {
-            Ok(reply) => Input::Propose(Proposal {
+            Ok(mut reply) => Input::Propose(Proposal {
                 from: From::Attempt { invocation, attempt },
                 worker: call.worker.clone(),
                 usage: reply.usage,
+                raw: reply.raw.take(),
                 reply: reply.into_body(),
             }),
             // Only calls that need admission can wait for it again.

@@ -43,7 +43,7 @@ fn agent(answer: impl Fn(Call) -> Answering + Send + Sync + 'static) -> Arc<dyn 
 }
 
 fn replies(text: impl Into<String>) -> Answering {
-    let reply = Reply { text: text.into(), usage: None, written: None };
+    let reply = Reply::new(text, None);
     Box::pin(async move { Ok(reply) })
 }
 
@@ -101,6 +101,7 @@ fn proposal(token: &str, text: &str) -> Proposal {
         worker: "walker".into(),
         reply: ReplyBody::Text(text.to_owned()),
         usage: None,
+        raw: None,
     }
 }
 

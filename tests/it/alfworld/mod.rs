@@ -57,7 +57,7 @@ impl Agent for Seats {
             "verifier" => (self.verifier)(&shown, call.occurrence),
             other => panic!("the blueprint has no seat {other}"),
         };
-        Box::pin(std::future::ready(Ok(Reply { text: (self.words)(call, reply), usage: None, written: None })))
+        Box::pin(std::future::ready(Ok(Reply::new((self.words)(call, reply), None))))
     }
 }
 

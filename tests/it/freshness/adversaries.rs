@@ -118,7 +118,8 @@ impl Duel {
                 let Pending { invocation, attempt, worker, patch } = duel.pending.remove(next);
                 let from = From::Attempt { invocation, attempt };
                 let reply = ReplyBody::Json(patch);
-                let step = duel.board.step(duel.now, Input::Propose(Proposal { from, worker, reply, usage: None }));
+                let step =
+                    duel.board.step(duel.now, Input::Propose(Proposal { from, worker, reply, usage: None, raw: None }));
                 duel.settle(step);
             } else if let Some(at) = duel.board.wake_at().filter(|_| !duel.board.scheduler().open().is_empty()) {
                 duel.waits += 1;

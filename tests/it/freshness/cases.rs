@@ -71,7 +71,7 @@ impl Case {
     }
 
     fn propose(&mut self, worker: &str, from: From, patch: Value) -> Outcome {
-        let proposal = Proposal { from, worker: worker.into(), reply: ReplyBody::Json(patch), usage: None };
+        let proposal = Proposal { from, worker: worker.into(), reply: ReplyBody::Json(patch), usage: None, raw: None };
         self.step(Input::Propose(proposal)).outcome.expect("a proposal has an outcome")
     }
 

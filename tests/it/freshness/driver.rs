@@ -265,6 +265,7 @@ impl Driver {
             worker: worker.into(),
             reply: ReplyBody::Json(patch.clone()),
             usage: None,
+            raw: None,
         });
         if self.trace {
             eprintln!("{} {worker} {patch}", self.now.0);

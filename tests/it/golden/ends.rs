@@ -195,7 +195,7 @@ pub(super) async fn by_hand(house: &House) {
     let usage = Some(Usage { prompt: 90, completion: 9, cached: 0, estimated: false });
     let says = async |(invocation, attempt), text: Value| {
         let (from, reply) = (From::Attempt { invocation, attempt }, ReplyBody::Text(text.to_string()));
-        board.propose(Proposal { from, worker: "writer".into(), reply, usage }).await.expect("answered")
+        board.propose(Proposal { from, worker: "writer".into(), reply, usage, raw: None }).await.expect("answered")
     };
     let called = || async { until(&board, |snapshot| !snapshot.attempts.is_empty()).await.attempts[0] };
     let (invocation, attempt) = called().await;
@@ -281,7 +281,10 @@ pub(super) async fn snapshots(house: &House) {
             };
             let from = From::Direct { token: Some(format!("{round}.{number}").as_str().into()), base: None };
             let reply = ReplyBody::Json(patch);
-            board.propose(Proposal { from, worker: "walker".into(), reply, usage: None }).await.expect("answered");
+            board
+                .propose(Proposal { from, worker: "walker".into(), reply, usage: None, raw: None })
+                .await
+                .expect("answered");
         }
         board.signal("look", json!("here"), None).await.expect("heard");
         id = Some(board.id().clone());
@@ -310,7 +313,7 @@ pub(super) async fn architect(house: &House) {
     let ask = async |_: &_| {
         let usage = Usage { prompt: 3000, completion: 200, cached: 0, estimated: false };
         let text = answers.next().expect("two attempts are enough").to_string();
-        Ok(Reply { text, usage: Some(usage), written: None })
+        Ok(Reply::new(text, Some(usage)))
     };
     let brief = Brief { request: "Answer the topic.".to_owned(), input: Some(topic()), ..Brief::default() };
     let made = design(&brief, &Terms::default(), ask, |_| {}).await.unwrap_or_else(|why| panic!("{why:?}"));

@@ -157,7 +157,7 @@ impl Agent for Seated {
                 // No two answers come at the same time.
                 tokio::time::sleep(Duration::from_millis(100 + 17 * call.invocation.0 + u64::from(call.attempt))).await;
                 let usage = Usage { prompt: 700, completion: text.len() as u64, cached: 20, estimated: false };
-                Ok(Reply { text, usage: Some(usage), written: None })
+                Ok(Reply::new(text, Some(usage)))
             }),
             Own::Silent => Box::pin(pending()),
             // Roles that go by a clock go by the board's.

@@ -52,7 +52,7 @@ impl Others for Anybody {
 
 fn propose(from: From, patch: &Value) -> Input {
     let reply = ReplyBody::Text(patch.to_string());
-    Input::Propose(Proposal { from, worker: "writer".into(), reply, usage: None })
+    Input::Propose(Proposal { from, worker: "writer".into(), reply, usage: None, raw: None })
 }
 
 /// Records and documents of a board on which anything is tried.

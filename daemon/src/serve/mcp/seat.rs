@@ -235,7 +235,7 @@ impl Seat {
             (None, Some(base)) => {
                 let from = From::Direct { token: None, base: Some(Version(base)) };
                 let worker = self.worker.clone();
-                let proposal = Proposal { from, worker, reply: ReplyBody::Json(reply), usage: None };
+                let proposal = Proposal { from, worker, reply: ReplyBody::Json(reply), usage: None, raw: None };
                 self.daemon.open(&self.board).await?.propose(proposal).await?
             }
             _ => {

@@ -267,7 +267,7 @@ pub(crate) async fn put(
     let handle = remote(daemon, board, worker).await?;
     let from = From::Attempt { invocation, attempt };
     let reply = read(daemon, &handle, board, (worker, invocation, attempt), reply);
-    let proposal = Proposal { from, worker: worker.clone(), reply, usage };
+    let proposal = Proposal { from, worker: worker.clone(), reply, usage, raw: None };
     let outcome = handle.propose(proposal).await?;
     daemon.leases.close(board, worker, invocation, attempt);
     Ok(outcome)

@@ -57,6 +57,7 @@ pub(crate) async fn propose(
         worker,
         reply: ReplyBody::Json(proposed.patch),
         usage: None,
+        raw: None,
     };
     told(handle.propose(proposal).await?)
 }

@@ -39,7 +39,7 @@ pub(super) async fn propose(
         Some(lease) => leases::put(daemon, board, &worker, &lease, patch, None).await?,
         None => {
             let from = From::Direct { token: key.0, base: None };
-            let proposal = Proposal { from, worker, reply: ReplyBody::Json(patch), usage: None };
+            let proposal = Proposal { from, worker, reply: ReplyBody::Json(patch), usage: None, raw: None };
             daemon.open(board).await?.propose(proposal).await?
         }
     };

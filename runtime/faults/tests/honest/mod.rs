@@ -42,7 +42,7 @@ impl Others for Workers<'_> {
         let (invocation, attempt, worker) = (call.invocation, call.attempt, call.worker.clone());
         let reply = ReplyBody::Json(json!({"patch": ops, "intent": "what is due"}));
         let from = From::Attempt { invocation, attempt };
-        let input = Input::Propose(Proposal { from, worker, reply, usage: None });
+        let input = Input::Propose(Proposal { from, worker, reply, usage: None, raw: None });
         vec![Delivery { after_ms: self.random.below(500), input }]
     }
 

@@ -168,7 +168,7 @@ impl Board {
             }
             Body::Late(_) | Body::Skipped(_) | Body::Tick(_) => {}
             Body::Approval(approval) => {
-                let record::Approval { by, approver, expires, digest, patch, intent, expand, written, clarify } =
+                let record::Approval { by, approver, expires, digest, patch, intent, expand, written, clarify, raw: _ } =
                     approval.clone();
                 if let Some(token) = token_of(&by) {
                     let reply = || match &clarify {

@@ -29,8 +29,8 @@ use crate::pipeline::{self, Made, Reply};
 use crate::plan::WakesOn;
 use crate::planted::{self, Bug};
 use crate::record::{
-    Answer, Attempt, Author, Body, Breaker, Cause, Committed, End, Ended, Expanded, Failed, Late, NoOp, Record,
-    Rejected, Reserved, Signal, Steered, Trigger,
+    ADMISSION, Answer, Attempt, Author, Body, Breaker, Cause, Committed, End, Ended, Expanded, Failed, Late, NoOp,
+    Record, Rejected, Reserved, Signal, Steered, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Open;
@@ -74,11 +74,13 @@ struct Draft<'a> {
     awaited: BTreeSet<RuleName>,
     /// Rules that had nobody left whom they might wake. Each is noted once in a step: it may be what waits that has nobody.
     in_vain: BTreeSet<RuleName>,
+    /// The proposal of this step as a model sent it, until the record that keeps it.
+    raw: Option<String>,
 }
 
 impl<'a> Draft<'a> {
     const fn new(at: Timestamp, board: &'a mut Board, step: &'a mut Step, awaited: BTreeSet<RuleName>) -> Self {
-        Self { at, board, step, ending: None, awaited, in_vain: BTreeSet::new() }
+        Self { at, board, step, ending: None, awaited, in_vain: BTreeSet::new(), raw: None }
     }
 }
 
@@ -117,7 +119,8 @@ impl Draft<'_> {
     }
 
     fn propose(&mut self, proposal: Proposal) {
-        let Proposal { from, worker, reply, usage } = proposal;
+        let Proposal { from, worker, reply, usage, raw } = proposal;
+        self.raw = raw.filter(|_| self.board.format >= ADMISSION);
         let usage = usage.map(Usage::bounded);
         let is_asked = matches!(from, From::Attempt { .. });
         let reply = match reply {
@@ -217,18 +220,21 @@ impl Draft<'_> {
             }
             pipeline::Verdict::NoOp(Reply { patch, intent, expand, .. }) if !expand.is_empty() => {
                 let follows = self.asking(by.attempt.as_ref().map(|attempt| attempt.invocation));
-                let seq = self.push(Body::Expanded(Expanded { by, patch, intent, expand: expand.clone() }));
+                let raw = self.raw.take();
+                let seq = self.push(Body::Expanded(Expanded { by, patch, intent, expand: expand.clone(), raw }));
                 self.step.outcome = Some(Outcome::Expanded { seq });
                 self.move_breakers(branch.as_ref());
                 self.go_on_with(follows, &expand);
             }
             pipeline::Verdict::NoOp(reply) => {
+                let raw = self.raw.take();
                 let seq = self.push(Body::NoOp(NoOp {
                     by,
                     patch: reply.patch,
                     intent: reply.intent,
                     written: reply.written,
                     pass: reply.pass,
+                    raw,
                 }));
                 self.step.outcome = Some(Outcome::NoOp { seq });
                 self.move_breakers(branch.as_ref());
@@ -261,7 +267,8 @@ impl Draft<'_> {
         });
         let worker = by.worker.clone();
         let (reply, written) = reply.judged();
-        let body = Rejected { by, stage, code, is_final, rejection: rejection.clone(), reply, written };
+        let raw = self.raw.take();
+        let body = Rejected { by, stage, code, is_final, rejection: rejection.clone(), reply, written, raw };
         let seq = self.push(Body::Rejected(Box::new(body)));
         self.step.outcome = Some(Outcome::Rejected { seq, rejection });
         if let Some(invocation) = invocation.filter(|_| !is_final).or(keeps) {
@@ -292,7 +299,8 @@ impl Draft<'_> {
         }
         let invocation = by.attempt.as_ref().map(|attempt| attempt.invocation);
         let follows = self.asking(invocation.filter(|_| !expand.is_empty()));
-        let body = Committed { by, version, state, patch: stored, intent, expand: expand.clone(), written };
+        let raw = self.raw.take();
+        let body = Committed { by, version, state, patch: stored, intent, expand: expand.clone(), written, raw };
         let seq = self.push_made(Body::Committed(body), Some(made));
         self.step.outcome = Some(Outcome::Committed { seq, version, state });
         self.move_breakers(branch);
@@ -345,8 +353,8 @@ impl Draft<'_> {
             From::Attempt { invocation, attempt } => (Some(invocation), Some(attempt), None),
             From::Direct { token, .. } => (None, None, token),
         };
-        let reply = reply.text();
-        let seq = self.push(Body::Late(Late { worker, invocation, attempt, token, code, usage, reply }));
+        let (reply, raw) = (reply.text(), self.raw.take());
+        let seq = self.push(Body::Late(Late { worker, invocation, attempt, token, code, usage, reply, raw }));
         let rejection = Rejection::new(Stage::Authorization, vec![Violation::new(code, "", message)]);
         self.step.outcome = Some(Outcome::Rejected { seq, rejection });
     }

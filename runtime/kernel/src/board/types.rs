@@ -184,6 +184,8 @@ pub struct Proposal {
     pub reply: ReplyBody,
     /// What the call cost, if it was one and if that is known.
     pub usage: Option<Usage>,
+    /// The reply as a model sent it, where wrapping around it was removed. Kept with the proposal, never judged.
+    pub raw: Option<String>,
 }
 
 /// Where a proposal comes from.

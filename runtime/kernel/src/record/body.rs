@@ -174,12 +174,11 @@ impl Body {
         }
         let borrowed = |value| Cow::Borrowed(value);
         let places = |expand: &[String]| (!expand.is_empty()).then(|| ("expand", json(expand)));
-        let proposed = |patch, intent: &Option<String>, expand: &[String], written: &Option<String>| {
-            let intent = intent.iter().map(|intent| ("intent", json(intent)));
-            let written = written.iter().map(|written| ("written", json(written)));
-            let values =
-                places(expand).into_iter().chain(intent).chain([("patch", Cow::Borrowed(patch))]).chain(written);
-            values.collect::<Vec<_>>()
+        let text = |name, text: &Option<String>| text.as_ref().map(|text| (name, json(text)));
+        let proposed = |patch, intent, expand: &[String], raw, written| {
+            let words = text("raw", raw).into_iter().chain(text("written", written));
+            let values = places(expand).into_iter().chain(text("intent", intent));
+            values.chain([("patch", Cow::Borrowed(patch))]).chain(words).collect::<Vec<_>>()
         };
         match self {
             Self::Created(it) => {
@@ -194,29 +193,26 @@ impl Body {
                 let members = (!it.members.is_empty()).then(|| ("members", json(&it.members)));
                 members.into_iter().chain([("reads", json(&it.reads))]).collect()
             }
-            Self::Committed(it) => proposed(&it.patch, &it.intent, &it.expand, &it.written),
+            Self::Committed(it) => proposed(&it.patch, &it.intent, &it.expand, &it.raw, &it.written),
             Self::NoOp(it) => {
-                let mut values = proposed(&it.patch, &it.intent, &[], &it.written);
-                values.extend(it.pass.iter().map(|pass| ("pass", json(pass))));
+                let mut values = proposed(&it.patch, &it.intent, &[], &it.raw, &it.written);
+                values.extend(text("pass", &it.pass));
                 values.sort_by_key(|(name, _)| *name);
                 values
             }
-            Self::Expanded(it) => proposed(&it.patch, &it.intent, &it.expand, &None),
+            Self::Expanded(it) => proposed(&it.patch, &it.intent, &it.expand, &it.raw, &None),
             Self::Approval(it) => {
                 let clarify = it.clarify.iter().map(|clarify| ("clarify", json(clarify)));
-                clarify.chain(proposed(&it.patch, &it.intent, &it.expand, &it.written)).collect()
+                clarify.chain(proposed(&it.patch, &it.intent, &it.expand, &it.raw, &it.written)).collect()
             }
-            Self::Answer(it) => {
-                let reason = it.reason.iter().map(|reason| ("reason", json(reason)));
-                reason.chain(it.text.iter().map(|text| ("text", json(text)))).collect()
-            }
+            Self::Answer(it) => text("reason", &it.reason).into_iter().chain(text("text", &it.text)).collect(),
             Self::Rejected(it) => {
-                let written = it.written.iter().map(|written| ("written", json(written)));
-                [("rejection", json(&it.rejection)), ("reply", json(&it.reply))].into_iter().chain(written).collect()
+                let judged = [("rejection", json(&it.rejection)), ("reply", json(&it.reply))];
+                text("raw", &it.raw).into_iter().chain(judged).chain(text("written", &it.written)).collect()
             }
             Self::Deferred(it) => vec![("message", json(&it.message))],
             Self::Failed(it) => vec![("message", json(&it.message))],
-            Self::Late(it) => vec![("reply", json(&it.reply))],
+            Self::Late(it) => text("raw", &it.raw).into_iter().chain([("reply", json(&it.reply))]).collect(),
             Self::Reserved(it) => vec![("places", json(&it.places))],
             Self::Skipped(it) => vec![("message", json(&it.message))],
             Self::Signal(it) => vec![("value", borrowed(&it.value))],

@@ -379,14 +379,16 @@ impl<'a> Rewriting<'a> {
     /// What a patch was made of says what the patch says, however short that is.
     fn made_of(&self, values: &mut Map<String, Value>, stored: &Value) {
         let is_erased = values.get("patch").is_some_and(|patch| patch != stored);
-        if let Some(written) = values.get_mut("written").filter(|_| is_erased) {
-            *written = self.mark(written);
+        for name in ["raw", "written"] {
+            if let Some(text) = values.get_mut(name).filter(|_| is_erased) {
+                *text = self.mark(text);
+            }
         }
     }
 
     /// Texts that agents and persons wrote: as a whole, if they tell anything of it.
     fn texts(&self, values: &mut Map<String, Value>, is_asked: bool) {
-        for field in ["intent", "pass", "written", "reply", "message", "reason", "text"] {
+        for field in ["intent", "pass", "raw", "written", "reply", "message", "reason", "text"] {
             if let Some(value) = values.get_mut(field)
                 && (is_asked || self.is_told(value))
             {

@@ -96,7 +96,7 @@ impl Played {
         let (invocation, attempt, worker) = self.calls.remove(0);
         let from = From::Attempt { invocation, attempt };
         let reply = ReplyBody::Text(reply.to_string());
-        let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage };
+        let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage, raw: None };
         self.give(Input::Propose(proposal)).outcome.expect("an outcome")
     }
 
@@ -105,7 +105,7 @@ impl Played {
         let (invocation, attempt, worker) = self.calls.remove(0);
         let from = From::Attempt { invocation, attempt };
         let reply = ReplyBody::Text(text.to_owned());
-        let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None };
+        let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None, raw: None };
         self.give(Input::Propose(proposal)).outcome.expect("an outcome")
     }
 
@@ -117,7 +117,7 @@ impl Played {
     pub(crate) fn direct(&mut self, worker: &str, reply: &str) -> Outcome {
         let from = From::Direct { token: None, base: None };
         let reply = ReplyBody::Text(reply.to_owned());
-        let proposal = Proposal { from, worker: worker.into(), reply, usage: None };
+        let proposal = Proposal { from, worker: worker.into(), reply, usage: None, raw: None };
         self.give(Input::Propose(proposal)).outcome.expect("an outcome")
     }
 

@@ -55,7 +55,7 @@ impl Agent for Slow {
     fn call<'a>(&'a self, _: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         Box::pin(async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            Ok(Reply { text: "[]".to_owned(), usage: None, written: None })
+            Ok(Reply::new("[]", None))
         })
     }
 }

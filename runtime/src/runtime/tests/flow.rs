@@ -118,7 +118,7 @@ async fn a_paused_board_calls_nobody_until_it_is_resumed() {
             match called.fetch_add(1, Ordering::SeqCst) {
                 0 => Box::pin(async {
                     tokio::time::sleep(Duration::from_secs(5)).await;
-                    Ok(Reply { text: STEP.to_owned(), usage: None, written: None })
+                    Ok(Reply::new(STEP, None))
                 }),
                 _ => replies(STEP),
             }

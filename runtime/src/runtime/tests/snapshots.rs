@@ -57,7 +57,7 @@ fn entry(number: usize, version: Version) -> Proposal {
          "value": {"version": version, "text": "t".repeat(80)}},
     ]);
     let from = From::Direct { token: None, base: None };
-    Proposal { from, worker: "walker".into(), reply: ReplyBody::Json(patch), usage: None }
+    Proposal { from, worker: "walker".into(), reply: ReplyBody::Json(patch), usage: None, raw: None }
 }
 
 async fn commit(board: &BoardHandle, number: usize) {
@@ -374,7 +374,7 @@ async fn a_text_that_looks_like_the_hash_of_a_part_keeps_none_for_ever() {
     // It is in the document, in a snapshot that is kept, and no part is misnoted because of it.
     let patch = json!([{"op": "add", "path": "/steps/-", "value": dead.hash.to_string()}]);
     let from = From::Direct { token: None, base: None };
-    let proposal = Proposal { from, worker: "walker".into(), reply: ReplyBody::Json(patch), usage: None };
+    let proposal = Proposal { from, worker: "walker".into(), reply: ReplyBody::Json(patch), usage: None, raw: None };
     let at = Timestamp(1_700_000_000_000);
     let (seq, hash) = board.head();
     let mut records = board.step(at, Input::Propose(proposal)).records;
@@ -515,7 +515,13 @@ async fn large_board(journal: &SqliteJournal, entries: usize) -> Board {
 /// Commits a patch; nothing is appended.
 fn step(board: &mut Board, patch: Value) {
     let from = From::Direct { token: None, base: None };
-    let input = Input::Propose(Proposal { from, worker: "walker".into(), reply: ReplyBody::Json(patch), usage: None });
+    let input = Input::Propose(Proposal {
+        from,
+        worker: "walker".into(),
+        reply: ReplyBody::Json(patch),
+        usage: None,
+        raw: None,
+    });
     let step = board.step(Timestamp(1_700_000_000_001), input);
     assert!(matches!(step.outcome, Some(Outcome::Committed { .. })), "{:?}", step.outcome);
 }

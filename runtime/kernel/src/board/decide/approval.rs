@@ -36,7 +36,8 @@ impl Draft<'_> {
             Expiry::After(time) => Some(self.at.plus_ms(time.as_ms())),
             Expiry::Never => None,
         };
-        let asked = Approval { by, approver, expires, digest, patch, intent, expand, written, clarify };
+        let asked =
+            Approval { by, approver, expires, digest, patch, intent, expand, written, clarify, raw: self.raw.take() };
         let seq = self.push(Body::Approval(asked));
         self.step.outcome = Some(Outcome::AwaitingApproval { seq });
         self.move_breakers(branch.as_ref());

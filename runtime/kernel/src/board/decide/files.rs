@@ -85,7 +85,7 @@ impl Draft<'_> {
                 self.commit(by, None, accepted, &body);
             }
             Ok(None) => {
-                let seq = self.push(Body::NoOp(NoOp { by, patch: json!([]), intent, written, pass: None }));
+                let seq = self.push(Body::NoOp(NoOp { by, patch: json!([]), intent, written, pass: None, raw: None }));
                 self.step.outcome = Some(Outcome::NoOp { seq });
                 self.move_breakers(None);
             }

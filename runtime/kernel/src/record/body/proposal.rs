@@ -70,6 +70,9 @@ pub struct Committed {
     /// it again, or by the agent's seat ([`crate::blueprint::Format`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
+    /// The reply as a model sent it, where wrapping around it was removed before it was judged.
+    #[serde(default, skip_serializing)]
+    pub raw: Option<String>,
 }
 
 /// A proposal, or an edit of files, changed nothing.
@@ -90,6 +93,9 @@ pub struct NoOp {
     /// Why its author passed, in its words.
     #[serde(default, skip_serializing)]
     pub pass: Option<String>,
+    /// The reply as a model sent it, where wrapping around it was removed before it was judged.
+    #[serde(default, skip_serializing)]
+    pub raw: Option<String>,
 }
 
 /// A proposal changed nothing, and its author asked to be shown more; the invocation goes on in another.
@@ -107,6 +113,9 @@ pub struct Expanded {
     /// JSON Pointers of the places.
     #[serde(skip_serializing)]
     pub expand: Vec<String>,
+    /// The reply as a model sent it, where wrapping around it was removed before it was judged.
+    #[serde(default, skip_serializing)]
+    pub raw: Option<String>,
 }
 
 /// A proposal was refused.
@@ -131,6 +140,9 @@ pub struct Rejected {
     /// The reply as it came, where what was judged was made of it ([`crate::blueprint::Format`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
+    /// The reply as a model sent it, where wrapping around it was removed before it was judged.
+    #[serde(default, skip_serializing)]
+    pub raw: Option<String>,
 }
 
 /// A proposal that was refused before the pipeline: nobody waits for it any more.
@@ -156,6 +168,9 @@ pub struct Late {
     /// The reply as it came.
     #[serde(skip_serializing)]
     pub reply: String,
+    /// The reply as a model sent it, where wrapping around it was removed before it was judged.
+    #[serde(default, skip_serializing)]
+    pub raw: Option<String>,
 }
 
 /// A proposal has passed every stage and waits for a person (SPEC section 3), or a worker asks a person something.
@@ -186,6 +201,9 @@ pub struct Approval {
     /// What the person is asked to say, where nothing is proposed.
     #[serde(default, skip_serializing)]
     pub clarify: Option<Clarify>,
+    /// The reply as a model sent it, where wrapping around it was removed before it was judged.
+    #[serde(default, skip_serializing)]
+    pub raw: Option<String>,
 }
 
 /// A person answered. What becomes of the proposal follows in the same step.
