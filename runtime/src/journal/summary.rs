@@ -58,6 +58,9 @@ struct Header {
     parent: Option<Parent>,
 }
 
+/// Records after which a board has ended, or goes on although it had: their last one decides.
+pub(crate) const DECIDES_END: [Kind; 4] = [Kind::Committed, Kind::Signal, Kind::Retried, Kind::Ended];
+
 impl BoardSummary {
     /// The summary of a board without records.
     pub(crate) fn empty(id: BoardId) -> Self {
@@ -83,6 +86,9 @@ impl BoardSummary {
             |what: &str| RecordError::Unreadable(format!("the header of a {} record has no {what}", record.kind));
         let header =
             || serde_json::from_str::<Header>(&record.header).map_err(|e| RecordError::Unreadable(e.to_string()));
+        if DECIDES_END.contains(&record.kind) {
+            self.ended = None;
+        }
         match record.kind {
             Kind::Created => {
                 let header = header()?;
@@ -93,9 +99,7 @@ impl BoardSummary {
             Kind::Epoch => self.epoch = header()?.epoch.ok_or_else(|| lacks("epoch"))?,
             Kind::Committed => {
                 self.version = header()?.version.ok_or_else(|| lacks("version"))?;
-                self.woken();
             }
-            Kind::Signal | Kind::Retried => self.woken(),
             Kind::Ended => self.ended = Some(header()?.end.ok_or_else(|| lacks("end"))?),
             Kind::Scheduled
             | Kind::Invoked
@@ -114,6 +118,8 @@ impl BoardSummary {
             | Kind::Budget
             | Kind::Paused
             | Kind::Resumed
+            | Kind::Retried
+            | Kind::Signal
             | Kind::Tick
             | Kind::Snapshot
             | Kind::Redacted => {}
@@ -121,10 +127,5 @@ impl BoardSummary {
         self.updated_at = record.at;
         self.head = Head { seq: record.seq, hash: record.hash };
         Ok(())
-    }
-
-    /// A board that stood still has something to do again. One that has ended for good records nothing of the kind.
-    fn woken(&mut self) {
-        self.ended = None;
     }
 }

@@ -8,6 +8,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::fault::sql_fault;
 use super::{load_summary, parts, to_sql_number};
+use crate::journal::summary::DECIDES_END;
 use crate::journal::{Batch, BoardSummary, Head, JournalError};
 
 /// Stores the batches with one commit. The outer error stands for all of them.
@@ -99,8 +100,7 @@ fn advance(connection: &Connection, batch: &Batch) -> Result<Option<Head>, Journ
     let Some(expected) = batch.expected.filter(|_| !has(&[Kind::Created, Kind::Epoch])) else { return Ok(None) };
     let after = summary_after(batch, BoardSummary::empty(batch.board.clone()))?;
     let version = has(&[Kind::Committed]).then_some(to_sql_number(after.version.0)).transpose()?;
-    // What records of these kinds say of the end replaces what was known of it.
-    let tells_of_end = has(&[Kind::Committed, Kind::Signal, Kind::Ended]);
+    let decides_end = has(&DECIDES_END);
     let mut statement = connection
         .prepare_cached(
             "UPDATE boards SET updated_at = ?5, last_seq = ?6, last_hash = ?7, version = ifnull(?8, version), \
@@ -117,7 +117,7 @@ fn advance(connection: &Connection, batch: &Batch) -> Result<Option<Head>, Journ
         to_sql_number(after.head.seq.0)?,
         after.head.hash.to_string(),
         version,
-        tells_of_end,
+        decides_end,
         after.ended.map(End::as_str),
     );
     let moved = statement.execute(row).map_err(sql_fault)?;
