@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+mod cassettes;
 mod check;
 mod evidence;
 mod full;
@@ -20,6 +21,8 @@ const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
 Commands:
+  cassettes      Record the cassettes of the shipped blueprints again from a model: [NAME…] --model-url URL --model NAME, or other
+                 options of `patchboard run`; a recording takes the place of the old one once it plays the same
   check          Format, lints, tests and documentation; stops at the first that fails
   check --full   All of that and the long runs, also after a failure: [STEP…] for these alone, --list for their names,
                  --record keeps their results in docs/full-check.md
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
+        ["cassettes", arguments @ ..] => cassettes::cassettes(arguments, HELP),
         ["check"] => check::check(),
         ["check", "--full", options @ ..] => full::full(options, HELP),
         ["codes"] => codes(),
