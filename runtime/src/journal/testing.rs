@@ -83,7 +83,7 @@ impl Writer {
         batch
     }
 
-    fn batch(&mut self, bodies: Vec<Body>) -> Batch {
+    pub(crate) fn batch(&mut self, bodies: Vec<Body>) -> Batch {
         let expected = self.head;
         let mut records = Vec::new();
         for body in bodies {

@@ -47,6 +47,29 @@ async fn what_was_appended_is_there_after_reopening() {
 }
 
 #[tokio::test]
+async fn what_wakes_a_board_that_stood_still_takes_its_end_from_the_list() {
+    use patchboard_kernel::record::{Body, Cause, End, Ended, Retried, Signal};
+    let dir = dir();
+    let journal = open(&dir);
+    let mut writer = Writer::new("b");
+    journal.append(writer.created()).await.expect("appended");
+    let ended = || Body::Ended(Ended { end: End::Quiescent, cause: Cause::GaveUp });
+    let signal = Body::Signal(Signal { name: "s".to_owned(), value: serde_json::Value::Null, token: None });
+    for wakes in [Body::Retried(Retried::default()), signal] {
+        for (bodies, end) in [
+            (vec![ended()], Some(End::Quiescent)),
+            (vec![wakes.clone()], None),
+            (vec![ended(), wakes.clone(), ended()], Some(End::Quiescent)),
+            (vec![wakes], None),
+        ] {
+            journal.append(writer.batch(bodies)).await.expect("appended");
+            let summary = journal.summary(&"b".into()).expect("read").expect("listed");
+            assert_eq!((summary.ended, Some(summary.head)), (end, writer.head));
+        }
+    }
+}
+
+#[tokio::test]
 async fn records_come_in_pages() {
     let dir = dir();
     let journal = open(&dir);
