@@ -8,6 +8,7 @@
 //! * [`form`]: the JSON Schema that its answer is held to, made from the published meta-schema.
 //! * [`review`]: what is wrong with an answer; caps.
 
+use patchboard_kernel::admission::Admission;
 use patchboard_kernel::blueprint::{Blueprint, BoardLimits, Duration};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
@@ -182,11 +183,11 @@ pub struct Design {
 }
 
 impl Design {
-    /// What a board's journal keeps of how its blueprint was made.
-    pub fn designed(&self) -> Designed {
+    /// What a board's journal keeps of how its blueprint was made. `admitted`: the model that made it.
+    pub fn designed(&self, admitted: Option<Admission>) -> Designed {
         let Spent { calls, usage, repairs } = Spent::of(&self.rounds);
         let prompts = self.rounds.iter().map(|round| round.prompt.to_json().into()).collect();
-        Designed { calls, usage, repairs, prompts }
+        Designed { calls, usage, repairs, prompts, admitted }
     }
 }
 

@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use patchboard_kernel::admission::Admission;
 use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Restart, Worker};
 use patchboard_kernel::failure::FailureCode;
@@ -236,12 +237,16 @@ impl Seats {
         ))
     }
 
-    /// Whom an architect asks: the operator's model `architect`, if there is one, else the default.
+    /// The architect's model, with its name and price: the operator's model `architect`, if there is one, else the default.
     ///
     /// # Errors
     /// What is missing, and how to supply it.
-    pub fn architect(&self) -> Result<&Chat, String> {
-        self.chat(self.config.models.contains_key(ARCHITECT_MODEL).then_some(ARCHITECT_MODEL))
+    pub fn architect(&self) -> Result<(&Chat, Admission), String> {
+        let is_named = self.config.models.contains_key(ARCHITECT_MODEL);
+        let name = if is_named { ARCHITECT_MODEL } else { DEFAULT_MODEL };
+        let chat = self.chat(Some(name))?;
+        let admitted = self.config.model(Some(name)).map(|model| admission::admission(name, model));
+        Ok((chat, admitted.unwrap_or_default()))
     }
 
     /// The agent of the operator's model of this name.

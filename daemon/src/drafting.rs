@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use patchboard_agents::architect::{self, Brief, Design, Document, Refusal, Round, Spent, Terms, design, prompt};
 use patchboard_agents::seats::Inline;
+use patchboard_kernel::admission::Admission;
 use patchboard_kernel::lint::{Diagnostic, Severity};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -160,9 +161,9 @@ impl DraftArguments {
         models: &ModelArguments,
         config: Option<&Path>,
         output: Output,
-    ) -> Result<Design, Failure> {
+    ) -> Result<(Design, Admission), Failure> {
         let seats = models.seats(config, Inline::Refused)?;
-        let chat = seats.architect().map_err(|why| {
+        let (chat, admitted) = seats.architect().map_err(|why| {
             Failure::refused("not_configured", why).help("give --model-url and --model, or add [models.default]")
         })?;
         let settings = &seats.config().architect;
@@ -172,7 +173,7 @@ impl DraftArguments {
             architect::ask(chat, settings, brief, &terms, prompt).await
         };
         let made = design(brief, &terms, ask, |round| tell(round, output)).await;
-        made.map_err(|refusal| refused(&refusal, output))
+        made.map(|design| (design, admitted)).map_err(|refusal| refused(&refusal, output))
     }
 }
 

@@ -99,11 +99,11 @@ impl Player {
             Origin::Generated(words) => {
                 let brief = Brief { request: words.to_owned(), input: Some(request.clone()), ..Brief::default() };
                 let settings = &seats.config().architect;
-                let (chat, terms) = (seats.architect()?, settings.terms());
+                let (chat, terms) = (seats.architect()?.0, settings.terms());
                 let ask = async |prompt: &_| architect::ask(chat, settings, &brief, &terms, prompt).await;
                 match architect::design(&brief, &terms, ask, |_| ()).await {
                     Ok(design) => {
-                        founding.designed = Some(design.designed());
+                        founding.designed = Some(design.designed(None));
                         let drafts = drafts(&design.rounds);
                         (design.blueprint, drafts)
                     }

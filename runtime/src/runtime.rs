@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use patchboard_kernel::admission::Admission;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Blob, Board, BoardError, Genesis, Input, Outcome, Proposal};
 use patchboard_kernel::digest::{Salt, sha256};
@@ -98,6 +99,8 @@ pub struct Designed {
     pub repairs: Usage,
     /// What the model was told, in order, as [`Prompt::to_json`](patchboard_kernel::view::Prompt::to_json) writes it.
     pub prompts: Vec<Arc<str>>,
+    /// The model that was asked, and its price.
+    pub admitted: Option<Admission>,
 }
 
 impl Options {
@@ -312,9 +315,10 @@ impl Runtime {
         let texts = designed.iter().flat_map(|designed| &designed.prompts);
         let prompts: Vec<Blob> =
             texts.map(|text| Blob { hash: sha256(text.as_bytes()), text: Arc::clone(text) }).collect();
-        let architect = designed.as_ref().map(|Designed { calls, usage, repairs, .. }| {
+        let architect = designed.as_ref().map(|Designed { calls, usage, repairs, admitted, .. }| {
             let prompts = prompts.iter().map(|prompt| prompt.hash).collect();
-            Architect { calls: *calls, usage: usage.bounded(), repairs: repairs.bounded(), prompts }
+            let (usage, repairs) = (usage.bounded(), repairs.bounded());
+            Architect { calls: *calls, usage, repairs, prompts, admitted: admitted.clone() }
         });
         let genesis = Genesis { board: id.clone(), blueprint, mode, architect, parent, request, salt, at };
         let (board, step) = Board::create(genesis, &self.running.context.plans)?;

@@ -87,7 +87,7 @@ struct Pass {
     patience: Duration,
 }
 
-fn admission(name: &str, model: &Model) -> Admission {
+pub(super) fn admission(name: &str, model: &Model) -> Admission {
     Admission { model: Some(name.to_owned()), price: model.price.clone() }
 }
 

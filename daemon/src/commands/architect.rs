@@ -43,7 +43,7 @@ pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Ou
     arguments.draft.can_write(false, arguments.force)?;
     let terms = arguments.draft.terms(&arguments.models, config)?;
     let brief = arguments.draft.brief(&arguments.request, None, false, terms.caps.state_bytes)?;
-    let design = arguments.draft.draft(&brief, &arguments.models, config, output).await?;
+    let (design, _) = arguments.draft.draft(&brief, &arguments.models, config, output).await?;
     let name = arguments.draft.out.as_ref().map_or_else(|| "blueprint".to_owned(), |path| path.display().to_string());
     drafting::warn(&design, &name, output);
     let word = if arguments.draft.approve { drafting::ask_person(&design, &brief, output)? } else { Word::Agreed };

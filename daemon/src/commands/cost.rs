@@ -126,6 +126,11 @@ struct OfModel {
 }
 
 impl OfModel {
+    fn add(&mut self, usage: Usage, admitted: &Admission) {
+        self.tokens = self.tokens.saturating_add(usage.total());
+        self.money = self.money.saturating_add(admitted.price.as_ref().map_or(0, |price| price.of(usage)));
+    }
+
     fn json(self) -> Value {
         json!({"calls": self.calls, "tokens": self.tokens, "money": Money(self.money)})
     }
@@ -207,7 +212,10 @@ impl Details {
                     format = created.format;
                     details.architect.clone_from(&created.architect);
                     details.drawn.clone_from(&created.drawn);
-                    details.answered.add(created.architect.as_ref().map(|one| one.usage).unwrap_or_default());
+                    if let Some(architect) = &created.architect {
+                        details.answered.add(architect.usage);
+                        details.designed(architect);
+                    }
                 }
                 Body::Epoch(epoch) => format = epoch.format.unwrap_or(format),
                 Body::Deferred(deferred) => {
@@ -217,7 +225,7 @@ impl Details {
                     if let Some(call) = asked.remove(&(attempt.invocation, attempt.number)) {
                         // A model that answered by refusing the request was asked.
                         let uncalled = u64::from(usage.total() == 0);
-                        details.of_model(&call, |of| of.calls = of.calls.saturating_sub(uncalled));
+                        details.of_model(&call.admitted, |of| of.calls = of.calls.saturating_sub(uncalled));
                         details.paid(&call, usage);
                     }
                     *uncounted.entry(attempt.invocation).or_default() += 1;
@@ -247,7 +255,7 @@ impl Details {
                         is_retry,
                         first: None,
                     };
-                    details.of_model(&now, |of| of.calls += 1);
+                    details.of_model(&now.admitted, |of| of.calls += 1);
                     asked.insert((invoked.invocation, invoked.attempt), now);
                 }
                 Body::Ended(ended) if ended.is_final() => {
@@ -259,7 +267,7 @@ impl Details {
                     let Some(mut call) = asked.remove(&place) else { continue };
                     details.answered_by(reader, &mut known, &mut call, by)?;
                     call.reserved = *reserved;
-                    details.of_model(&call, |of| of.calls += 1);
+                    details.of_model(&call.admitted, |of| of.calls += 1);
                     asked.insert(place, call);
                 }
                 Body::Late(late) => details.late.add(late.usage.unwrap_or_default()),
@@ -317,7 +325,7 @@ impl Details {
     fn unanswered(&mut self, call: Option<&Asked>) {
         let Some(call) = call else { return };
         let hold = Hold { tokens: call.reserved, reply: call.reply_tokens, price: call.admitted.price.as_ref() };
-        self.of_model(call, |of| {
+        self.of_model(&call.admitted, |of| {
             of.tokens = of.tokens.saturating_add(hold.tokens);
             of.money = of.money.saturating_add(hold.money());
         });
@@ -328,16 +336,22 @@ impl Details {
 
     /// Adds tokens of a call, and their money, to its model.
     fn paid(&mut self, call: &Asked, usage: Usage) {
-        self.of_model(call, |of| {
-            of.tokens = of.tokens.saturating_add(usage.total());
-            of.money = of.money.saturating_add(call.admitted.price.as_ref().map_or(0, |price| price.of(usage)));
+        self.of_model(&call.admitted, |of| of.add(usage, &call.admitted));
+    }
+
+    /// Adds the calls that wrote the blueprint to their model.
+    fn designed(&mut self, architect: &Architect) {
+        let Some(admitted) = &architect.admitted else { return };
+        self.of_model(admitted, |of| {
+            of.calls += u64::from(architect.calls);
+            of.add(architect.usage, admitted);
         });
     }
 
-    /// Changes what the calls of a call's model came to.
-    fn of_model(&mut self, call: &Asked, change: impl FnOnce(&mut OfModel)) {
-        let Some(model) = &call.admitted.model else { return };
-        if let Some(price) = &call.admitted.price {
+    /// Changes the sums of a model.
+    fn of_model(&mut self, admitted: &Admission, change: impl FnOnce(&mut OfModel)) {
+        let Some(model) = &admitted.model else { return };
+        if let Some(price) = &admitted.price {
             self.currency.get_or_insert_with(|| price.currency.clone());
         }
         change(self.models.entry(model.clone()).or_default());

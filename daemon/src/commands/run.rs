@@ -139,7 +139,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let wants_input = request.is_none();
     let terms = arguments.draft.terms(arguments.seats.models(), config)?;
     let brief = arguments.draft.brief(task, request, wants_input, terms.caps.state_bytes)?;
-    let design = arguments.draft.draft(&brief, arguments.seats.models(), config, output).await?;
+    let (design, admitted) = arguments.draft.draft(&brief, arguments.seats.models(), config, output).await?;
     drafting::warn(&design, "blueprint", output);
     let word = if arguments.draft.approve { drafting::ask_person(&design, &brief, output)? } else { Word::Agreed };
     if word == Word::Denied {
@@ -152,7 +152,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         return nobody(arguments, &design, &brief, output);
     }
     let request = design.input.clone().unwrap_or(Value::Null);
-    let designed = design.designed();
+    let designed = design.designed(Some(admitted));
     let seating = match arguments.seats.seat(&design.blueprint, data_dir, config) {
         Ok(seating) => seating,
         Err(failure) => {

@@ -327,3 +327,23 @@ fn flags_of_the_architect_make_sense_with_one_only() {
         assert_eq!(sandbox.run(arguments).exits(2).error()["code"], code, "{arguments:?}");
     }
 }
+
+#[test]
+fn money_of_the_calls_that_wrote_a_blueprint_is_the_boards_first_expense() {
+    let sandbox = Sandbox::new();
+    let model = saying(vec![broken(), with_input(), PATCH.to_owned()]);
+    let config = |name: &str, output: u32| {
+        let url = &model.url;
+        format!(
+            "[models.{name}]\nurl = \"{url}\"\nmodel = \"m\"\nprice = {{ input = 2, output = {output}, currency = \"EUR\" }}\n"
+        )
+    };
+    sandbox.write("patchboard.toml", config("default", 10) + &config("architect", 20));
+    sandbox.run(&["run", "--architect", "Do owls sleep?"]).exits(0);
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    // 1,000 tokens at 2.00 for a million and 100 of a reply, for each of three calls.
+    let told = (&cost["models"]["architect"], &cost["models"]["default"], &cost["money"]["spent"]);
+    let architect = json!({"calls": 2, "tokens": 2200, "money": 0.008});
+    assert_eq!(told, (&architect, &json!({"calls": 1, "tokens": 1100, "money": 0.003}), &json!(0.011)));
+    sandbox.run(&["replay", "last"]).exits(0);
+}

@@ -181,13 +181,15 @@ impl Ledger {
 
     /// Charges the board with what its blueprint cost.
     pub(crate) fn charge(&mut self, architect: &Architect) {
-        let Architect { calls, usage, .. } = architect;
+        let Architect { calls, usage, admitted, .. } = architect;
+        let price = admitted.as_ref().and_then(|admitted| admitted.price.as_ref());
         let account = Account {
             calls: u64::from(*calls),
             spent: usage.total(),
             prompt: usage.prompt,
             completion: usage.completion,
             cached: usage.cached,
+            money: price.map_or(0, |price| price.of(*usage)),
             ..Account::default()
         };
         self.board = account;

@@ -5,12 +5,14 @@ mod played;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use patchboard_kernel::admission::Admission;
 use patchboard_kernel::board::{Board, BoardError, Genesis, Input, Outcome};
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
+use patchboard_kernel::money::Price;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Architect, Body, Cause, End, GENESIS, Kind, Record};
 use patchboard_kernel::rejection::Code;
@@ -428,7 +430,10 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
     });
     let usage = |prompt, completion| Usage { prompt, completion, cached: 0, estimated: false };
     let prompts = vec![sha256(b"first"), sha256(b"second")];
-    let architect = Architect { calls: 2, usage: usage(1500, 200), repairs: usage(800, 90), prompts };
+    let price = Price { input: 2_000_000_000, cached: 0, output: 10_000_000_000, currency: "USD".to_owned() };
+    let admitted = Admission { model: Some("large".to_owned()), price: Some(price) };
+    let architect =
+        Architect { calls: 2, usage: usage(1500, 200), repairs: usage(800, 90), prompts, admitted: Some(admitted) };
     let genesis = Genesis {
         board: "designed".into(),
         blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
@@ -445,6 +450,7 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
     assert_eq!(created.architect, Some(architect));
     let account = *board.ledger().architect().expect("an account");
     assert_eq!((account.calls, account.spent, account), (2, 1700, *board.ledger().board()));
+    assert_eq!(account.money, 5_000_000, "1,500 tokens of prompts and 200 of replies");
 
     records.extend(
         board.step_ungated(Timestamp(1), Input::Signal { name: "go".into(), value: Value::Null, token: None }).records,

@@ -317,7 +317,10 @@ pub(super) async fn architect(house: &House) {
     };
     let brief = Brief { request: "Answer the topic.".to_owned(), input: Some(topic()), ..Brief::default() };
     let made = design(&brief, &Terms::default(), ask, |_| {}).await.unwrap_or_else(|why| panic!("{why:?}"));
-    let founding = Founding { designed: Some(made.designed()), ..Founding::default() };
+    let founding = Founding {
+        designed: Some(made.designed(Some(super::provider::admission("architect", 3_000_000_000)))),
+        ..Founding::default()
+    };
     let answer = json!({"patch": [{"op": "add", "path": "/answer", "value": "In 1897."}]}).to_string();
     house.play_as(seated(move |_, _| Own::Says(answer.clone())), made.blueprint, topic(), founding).await;
 }

@@ -87,11 +87,18 @@ impl Agent for Provider {
     fn admit(&self, _: &BoardId, waiting: &Waiting) -> Admitted {
         // The second model is used where the first has refused.
         let is_elsewhere = waiting.wait.as_ref().is_some_and(|wait| wait.reason == DeferralReason::RequestRefused);
-        let model = if is_elsewhere { "second" } else { "default" }.to_owned();
-        let input = if is_elsewhere { 800_000_000 } else { 2_500_000_000 };
-        let price = Price { input, cached: input / 10, output: 4 * input, currency: "USD".to_owned() };
-        Admitted::Now(Permit { admission: Admission { model: Some(model), price: Some(price) }, guard: None })
+        let admission = match is_elsewhere {
+            true => admission("second", 800_000_000),
+            false => admission("default", 2_500_000_000),
+        };
+        Admitted::Now(Permit { admission, guard: None })
     }
+}
+
+/// The admission to a model with this price of its prompts.
+pub(super) fn admission(model: &str, input: u64) -> Admission {
+    let price = Price { input, cached: input / 10, output: 4 * input, currency: "USD".to_owned() };
+    Admission { model: Some(model.to_owned()), price: Some(price) }
 }
 
 fn provider(answers: Vec<Answer>) -> Arc<dyn Agent> {

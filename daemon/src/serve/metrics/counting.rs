@@ -90,6 +90,7 @@ struct By {
 #[derive(Deserialize)]
 struct Architect {
     usage: Usage,
+    admitted: Option<Admission>,
 }
 
 impl Counting {
@@ -154,7 +155,11 @@ impl Counting {
                 self.begun.remove(board);
                 return metrics.boards_ended.with_label_values(&[header.end.unwrap_or_default()]).inc();
             }
-            Kind::Created => return self.spent(Component::Architect, header.architect.map(|it| it.usage)),
+            Kind::Created => {
+                let Some(Architect { usage, admitted }) = header.architect else { return };
+                self.charge(&admitted.unwrap_or_default(), usage);
+                return self.spent(Component::Architect, Some(usage));
+            }
             _ => {}
         }
         let Some(by) = header.by else { return };
@@ -179,7 +184,14 @@ impl Counting {
     fn paid(&self, board: &BoardId, attempt: &Attempt, usage: Option<Usage>) {
         let (Some(usage), Some(begun)) = (usage, self.begun.get(board)) else { return };
         let begun = begun.get(&attempt.invocation).filter(|begun| begun.attempt == attempt.number);
-        let Some(Admission { model, price: Some(price) }) = begun.map(|begun| &begun.admitted) else { return };
+        if let Some(begun) = begun {
+            self.charge(&begun.admitted, usage);
+        }
+    }
+
+    /// Counts the money of calls, if their model has a price.
+    fn charge(&self, admitted: &Admission, usage: Usage) {
+        let Admission { model, price: Some(price) } = admitted else { return };
         let labels = [model.as_deref().unwrap_or_default(), price.currency.as_str()];
         #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
         self.metrics.money.with_label_values(&labels).inc_by(price.of(usage) as f64 / 1e9);

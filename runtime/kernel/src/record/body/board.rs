@@ -171,6 +171,9 @@ pub struct Architect {
     pub repairs: Usage,
     /// Hashes of the prompts, in order; the texts are stored like those of workers.
     pub prompts: Vec<Digest>,
+    /// The model that was asked, and its price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<Admission>,
 }
 
 /// A process took the board over; whatever was under way is lost.
