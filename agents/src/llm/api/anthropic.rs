@@ -66,7 +66,10 @@ pub(super) fn encode(body: &Value) -> Value {
 /// Content blocks of a message.
 fn blocks(message: &Value) -> Vec<Value> {
     if let Some(blocks) = message.get(BLOCKS).and_then(Value::as_array) {
-        return blocks.iter().filter(|block| block["type"] != "text" || block["text"] != "").map(returned).collect();
+        // The API refuses a text without words.
+        let is_blank =
+            |block: &Value| block["type"] == "text" && block["text"].as_str().unwrap_or_default().trim() == "";
+        return blocks.iter().filter(|block| !is_blank(block)).map(returned).collect();
     }
     if message["role"] == "tool" {
         let (id, content) = (&message["tool_call_id"], &message["content"]);
@@ -133,6 +136,7 @@ mod tests {
                 {"role": "user", "content": "view"},
                 {"role": "assistant", "content": null, "anthropic_content": [
                     {"type": "thinking", "thinking": "hm", "signature": "s"},
+                    {"type": "text", "text": "\n"},
                     {"type": "tool_use", "id": "a", "name": "view", "input": {"path": "x"}}],
                  "tool_calls": [{"id": "a", "type": "function", "function": {"name": "view", "arguments": "{\"path\":\"x\"}"}}]},
                 {"role": "tool", "tool_call_id": "a", "content": "text"},

@@ -83,10 +83,39 @@ fn an_error_is_the_answer_before_content_and_the_end_after_it() {
 
 #[test]
 fn what_a_stream_may_hold_is_bounded() {
-    let mut assembly = Assembly::new(Api::Chat);
-    let part = vec![b'x'; 64 * 1024];
-    let ended = (0..100).find_map(|_| assembly.feed(&part).err()).expect("too long");
-    assert!(ended.contains("longer"), "{ended}");
+    let part = "x".repeat(64 * 1024);
+    let delta = |kind: &str, name: &str| json!({"type": "content_block_delta", "index": 0, "delta": {"type": kind, name: part}});
+    let output = |kind: &str| json!({"type": kind, "output_index": 0, "delta": part});
+    for (api, event) in [
+        (Api::Chat, part.clone()),
+        (Api::Responses, part.clone()),
+        (Api::Anthropic, part.clone()),
+        (Api::Chat, chunk(json!({"content": part}), Value::Null)),
+        (Api::Anthropic, events(&[delta("text_delta", "text")])),
+        (Api::Anthropic, events(&[delta("thinking_delta", "thinking")])),
+        (Api::Anthropic, events(&[delta("signature_delta", "signature")])),
+        (Api::Anthropic, events(&[delta("input_json_delta", "partial_json")])),
+        (Api::Anthropic, events(&[delta("citations_delta", "citation")])),
+        (Api::Responses, events(&[output("response.output_text.delta")])),
+        (Api::Responses, events(&[output("response.refusal.delta")])),
+        (Api::Responses, events(&[output("response.function_call_arguments.delta")])),
+    ] {
+        let mut assembly = Assembly::new(api);
+        let ended = (0..100).find_map(|_| assembly.feed(event.as_bytes()).err()).expect("too long");
+        assert!(ended.contains("longer"), "{ended}");
+    }
+    let block = |index: u64| json!({"type": "content_block_start", "index": index, "content_block": {"type": "text"}});
+    let item = |index: u64| json!({"type": "response.output_item.added", "output_index": index, "item": {}});
+    let part = |index: u64| json!({"type": "response.output_text.delta", "output_index": 0, "content_index": index, "delta": ""});
+    let many = |make: &dyn Fn(u64) -> Value| events(&(0..2000).map(make).collect::<Vec<_>>());
+    for (api, text, list) in [
+        (Api::Anthropic, many(&block), "/content"),
+        (Api::Responses, many(&item), "/output"),
+        (Api::Responses, many(&part), "/output/0/content"),
+    ] {
+        let answer = assembled_of(api, &text, 4096).expect("what came");
+        assert_eq!(answer.pointer(list).and_then(Value::as_array).map(Vec::len), Some(PARTS_MAX), "{list}");
+    }
 }
 
 #[test]
