@@ -1,3 +1,5 @@
+//! Streams as servers write them, in every protocol: assembled, bounded, broken off, and in any pieces.
+
 use proptest::prelude::*;
 use serde_json::json;
 
