@@ -106,8 +106,12 @@ impl Seats {
         let names = models.flat_map(Model::variables);
         let variables: Arc<Variables> =
             Arc::new(names.filter_map(|name| Some((name.to_owned(), env.get(name)?.into()))).collect());
-        let embedder = config.embeddings.clone();
-        let embedder = embedder.map(|embeddings| Arc::new(Embedder::new(embeddings, Arc::clone(&variables))));
+        let gate = Gate::new();
+        let embedder = config.embeddings.clone().map(|embeddings| {
+            let models = config.models.values().chain(&config.any_model);
+            let bulkhead = admission::bulkhead(&embeddings.server(), models);
+            Arc::new(Embedder::new(embeddings, Arc::clone(&variables), gate.clone(), bulkhead))
+        });
         let chats = config.models.keys().map(|name| (name.clone(), OnceLock::new())).collect();
         let workspaces = Arc::new(Workspaces::new(config.workspaces.clone()));
         let (any_chat, runner) = (OnceLock::new(), Runner::new(env));
@@ -123,7 +127,7 @@ impl Seats {
             toolbox: Arc::new(desk),
             workspaces,
             means: Arc::new(Means { storage: Storage::nowhere(), clock: Arc::new(SystemClock), embedder }),
-            gate: Gate::new(),
+            gate,
         }
     }
 

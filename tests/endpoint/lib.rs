@@ -19,6 +19,8 @@ pub enum Act {
     Hang,
     /// Announces a body and breaks off in it.
     BreakOff,
+    /// Announces a longer body than this one and breaks off behind it.
+    CutOff(&'static str, String),
 }
 
 impl Act {
@@ -121,6 +123,9 @@ fn serve(mut stream: TcpStream, act: &dyn Fn(&Value) -> Act, seen: &Mutex<Vec<(S
         Act::Say(status, headers, body) => {
             let length = body.len();
             format!("HTTP/1.1 {status} X\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}")
+        }
+        Act::CutOff(headers, body) => {
+            format!("HTTP/1.1 200 OK\r\n{headers}content-length: {}\r\n\r\n{body}", body.len() + 100)
         }
         Act::BreakOff => "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_owned(),
         Act::Hang => {

@@ -142,7 +142,7 @@ async fn ask(call: &Call, means: &Means, resolved: Resolved, unclear: Unclear) -
     let Some(embedder) = &means.embedder else { return Ok(resolved) };
     let Unclear { department, rows, unknown } = unclear;
     // The rest of the time is for the answer.
-    match embedder.embed(&unknown.texts(), call.timeout / 2).await {
+    match embedder.embed(&call.board, &unknown.texts(), call.timeout / 2).await {
         Ok(embeddings) => {
             let likeness = embedder.config.likeness;
             let again = move || {

@@ -1,7 +1,6 @@
 //! Bulkhead of one model: its phase, its limits, and what refusals and answers do to them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use patchboard_kernel::deferral::DeferralReason;
@@ -124,15 +123,7 @@ impl Model {
     /// Applies limits; the strictest of all that were given holds.
     pub(super) fn limit(&mut self, now: Duration, limits: Limits) {
         self.used_at = now;
-        let strictest = |old: Option<NonZeroU32>, new: Option<NonZeroU32>| match (old, new) {
-            (Some(old), Some(new)) => Some(old.min(new)),
-            (old, new) => old.or(new),
-        };
-        let limits = Limits {
-            concurrency: strictest(self.limits.concurrency, limits.concurrency),
-            requests_per_minute: strictest(self.limits.requests_per_minute, limits.requests_per_minute),
-            tokens_per_minute: strictest(self.limits.tokens_per_minute, limits.tokens_per_minute),
-        };
+        let limits = self.limits.strictest(limits);
         if limits.requests_per_minute != self.limits.requests_per_minute {
             self.requests = limits.requests_per_minute.map(|allowance| Quota::per_minute(allowance, now));
         }

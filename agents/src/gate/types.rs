@@ -51,6 +51,22 @@ pub struct Limits {
     pub tokens_per_minute: Option<NonZeroU32>,
 }
 
+impl Limits {
+    /// Combines limits: the stricter one of each holds.
+    #[must_use]
+    pub fn strictest(self, other: Self) -> Self {
+        let stricter = |one: Option<NonZeroU32>, other: Option<NonZeroU32>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Self {
+            concurrency: stricter(self.concurrency, other.concurrency),
+            requests_per_minute: stricter(self.requests_per_minute, other.requests_per_minute),
+            tokens_per_minute: stricter(self.tokens_per_minute, other.tokens_per_minute),
+        }
+    }
+}
+
 /// Model that a request may be sent to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {

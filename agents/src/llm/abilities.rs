@@ -342,9 +342,6 @@ impl Finder {
 
     /// Asks for a stream, unless the first answer was one.
     async fn stream(&mut self, model: &Model, first: &Exchanged) -> Ability {
-        if model.api != Api::Chat {
-            return Ability::new(State::Unknown, Some("this protocol is asked without streams"));
-        }
         if first.answer.is_stream {
             let is_only = model.stream == Streaming::Auto && first.shape.stream != Stream::Off;
             return Ability::new(State::Yes, is_only.then_some("the server serves nothing else"));

@@ -1,5 +1,5 @@
 //! Protocols that a model may be asked in. Requests are composed, and answers read, as those of Chat Completions;
-//! [`encode`] and [`decode`] translate them.
+//! [`encode`] and [`decode`] translate them. Streams are assembled into whole answers before (`super::stream`).
 
 mod anthropic;
 mod responses;

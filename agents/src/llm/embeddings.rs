@@ -1,22 +1,28 @@
 //! Texts as directions, from an OpenAI-compatible embeddings endpoint.
 //!
 //! Owns the requests and the reading of answers; what likeness of two texts is worth is for others to say. Requests are
-//! repeated as those of a chat are ([`super`]), within the time that all of them have together. A failure says nothing
-//! of what the server wrote: it may have repeated what it was sent.
+//! repeated as those of a chat are ([`super`]), within the time that all of them have together. Each request passes the
+//! gate: its bulkhead is that of the models with the same address and name. A failure says nothing of what the server
+//! wrote: it may have repeated what it was sent.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::id::BoardId;
 use patchboard_runtime::agent::Failure;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
 use super::access::Variables;
-use super::code_of;
+use super::refusals::{code_of, deferral_of};
+use super::reply::estimate;
 use super::transport::{self, Endpoint, HttpFailure};
 use crate::config::{Embeddings, Model};
+use crate::gate::{self, Gate, Permit, Refusal};
 use crate::{failure, telemetry};
 
 /// Texts of one request: common servers take so many.
@@ -58,6 +64,8 @@ pub(crate) struct Embedder {
     pub(crate) config: Embeddings,
     server: Model,
     variables: Arc<Variables>,
+    gate: Gate,
+    bulkhead: Arc<gate::Endpoint>,
     connection: OnceLock<Result<Connection, String>>,
 }
 
@@ -68,33 +76,39 @@ struct Connection {
 }
 
 impl Embedder {
-    /// One for this endpoint. Makes no request yet.
-    pub(crate) fn new(config: Embeddings, variables: Arc<Variables>) -> Self {
-        Self { server: config.server(), config, variables, connection: OnceLock::new() }
+    /// Builds the client of an endpoint behind a gate. Makes no request yet.
+    pub(crate) fn new(config: Embeddings, variables: Arc<Variables>, gate: Gate, bulkhead: gate::Endpoint) -> Self {
+        let (server, bulkhead) = (config.server(), Arc::new(bulkhead));
+        Self { server, config, variables, gate, bulkhead, connection: OnceLock::new() }
     }
 
     /// The embeddings of these texts, in this order, all of the same dimensions.
     ///
     /// # Errors
     /// Why there are none, in words of our own.
-    pub(crate) async fn embed(&self, texts: &[&str], patience: Duration) -> Result<Vec<Embedding>, Failure> {
+    pub(crate) async fn embed(
+        &self,
+        board: &BoardId,
+        texts: &[&str],
+        patience: Duration,
+    ) -> Result<Vec<Embedding>, Failure> {
         let span = telemetry::embeddings(&self.server);
         let patience = patience.min(Duration::from_millis(self.config.timeout.as_ms()));
         let deadline = Instant::now() + patience;
-        let asking = self.ask(texts, deadline).instrument(span.clone());
-        let embedded = tokio::time::timeout_at(deadline, asking).await.unwrap_or_else(|_| {
+        let asking = self.ask(board, texts, deadline).instrument(span.clone());
+        let embedded = timeout_at(deadline, asking).await.unwrap_or_else(|_| {
             Err(failure(FailureCode::Timeout, format!("no answer within {} s", patience.as_secs_f64())))
         });
         telemetry::ended(&span, embedded.as_ref().map(|_| None));
         embedded
     }
 
-    async fn ask(&self, texts: &[&str], deadline: Instant) -> Result<Vec<Embedding>, Failure> {
+    async fn ask(&self, board: &BoardId, texts: &[&str], deadline: Instant) -> Result<Vec<Embedding>, Failure> {
         let connection = self.connection.get_or_init(|| self.connect()).as_ref();
         let connection = connection.map_err(|why| failure(FailureCode::NotConfigured, why.as_str()))?;
         let mut all: Vec<Embedding> = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH) {
-            let answer = self.insist(connection, batch, deadline).await.map_err(|error| named(&error))?;
+            let answer = self.insist(connection, board, batch, deadline).await.map_err(|error| named(&error))?;
             let read = read(&answer, batch.len()).map_err(|why| failure(FailureCode::Protocol, why))?;
             all.extend(read);
         }
@@ -109,9 +123,43 @@ impl Embedder {
         Ok(Connection { http: transport::client(&self.server.url)?, endpoint })
     }
 
-    async fn insist(&self, connection: &Connection, texts: &[&str], deadline: Instant) -> Result<Value, HttpFailure> {
+    async fn insist(
+        &self,
+        connection: &Connection,
+        board: &BoardId,
+        texts: &[&str],
+        deadline: Instant,
+    ) -> Result<Value, HttpFailure> {
         let body = json!({"model": self.server.model, "input": texts}).to_string().into_bytes();
-        super::again(self.server.max_tries, deadline, |_| true, || connection.send(body.clone(), deadline)).await
+        let request = gate::Request {
+            board: board.clone(),
+            endpoint: Arc::clone(&self.bulkhead),
+            fallbacks: Vec::new(),
+            tokens: estimate(texts.iter().map(|text| text.chars().count()).sum()),
+            prompt: sha256(&body),
+        };
+        let send = || async {
+            let permit = self.admitted(request.clone(), deadline).await?;
+            let answer = connection.send(body.clone(), deadline).await;
+            report(&permit, answer.as_ref().err());
+            answer
+        };
+        super::again(self.server.max_tries, deadline, |_| true, send).await
+    }
+
+    /// Waits for admission as long as it can come in time.
+    async fn admitted(&self, request: gate::Request, deadline: Instant) -> Result<Permit, HttpFailure> {
+        let waiting = match self.gate.admit(request) {
+            gate::Admission::Now(permit) => return Ok(permit),
+            gate::Admission::Later(waiting) => waiting,
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let model = self.gate.state().into_iter().find(|model| model.key == self.bulkhead.key);
+        let next_try = model.and_then(|model| model.outage?.next_try);
+        if next_try.is_some_and(|next_try| next_try >= left) {
+            return Err(HttpFailure::NotAdmitted);
+        }
+        timeout_at(deadline, waiting).await.map_err(|_| HttpFailure::NotAdmitted)
     }
 }
 
@@ -121,10 +169,22 @@ impl Connection {
     }
 }
 
+/// Reports to the gate how a request ended.
+fn report(permit: &Permit, failure: Option<&HttpFailure>) {
+    match failure.and_then(deferral_of) {
+        None => permit.answered(),
+        // Waiting mends nothing, and silence is none where a request has less time than a model's call.
+        Some(deferral) if deferral.reason.needs_operator() || deferral.reason == DeferralReason::NoAnswer => {}
+        // Whatever the verdict, the request has failed.
+        Some(deferral) => drop(permit.refused(Refusal::new(deferral, deferral.is_ambiguous))),
+    }
+}
+
 /// What an exchange that came to nothing is called, without what the server wrote.
 fn named(error: &HttpFailure) -> Failure {
     let why = match error {
         HttpFailure::Key(_) => "there is no key to send".to_owned(),
+        HttpFailure::NotAdmitted => error.to_string(),
         HttpFailure::Connect(_) => "no connection was made".to_owned(),
         HttpFailure::Broken { .. } => "the connection broke".to_owned(),
         HttpFailure::NoAnswer { .. } => "no answer in time".to_owned(),

@@ -113,10 +113,13 @@ enum Part {
     System,
     Stream,
     Tools,
+    /// All optional members that a refusal names, where it names several.
+    Named,
 }
 
 /// Parts in the order in which they are tried.
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
+    Part::Named,
     Part::Form,
     Part::Limit,
     Part::Temperature,
@@ -130,13 +133,25 @@ const PARTS: [Part; 10] = [
 ];
 
 /// Words of refusals that name a part; the first that fits is tried first.
-const HINTS: [(Part, &[&str]); 10] = [
-    (Part::Limit, &["max_completion_tokens", "max_tokens", "max tokens", "completion tokens"]),
+const HINTS: [(Part, &[&str]); 11] = [
+    (
+        Part::Limit,
+        &[
+            "max_completion_tokens",
+            "max_tokens",
+            "max_output_tokens",
+            "max tokens",
+            "completion tokens",
+            "output tokens",
+        ],
+    ),
     (
         Part::Form,
         &[
             "response_format",
             "response format",
+            "output_config.format",
+            "output_format",
             "json_schema",
             "json schema",
             "grammar",
@@ -149,18 +164,28 @@ const HINTS: [(Part, &[&str]); 10] = [
     (Part::Seed, &["seed"]),
     (Part::TopP, &["top_p"]),
     (Part::Stop, &["stop", "stop_sequences"]),
-    (Part::Effort, &["reasoning_effort", "reasoning", "effort"]),
+    (Part::Effort, &["reasoning_effort", "reasoning", "effort", "output_config"]),
     (
         Part::System,
         &["system role", "system message", "role 'system'", "developer instruction", "roles must alternate"],
     ),
     (Part::Stream, &["stream", "streaming"]),
     (Part::Tools, &["tool", "tool_choice", "function calling"]),
+    // It holds the effort and the form.
+    (Part::Form, &["output_config"]),
 ];
 
 /// Words of refusals that are most often of what is asked, not of how. The plainest request is tried at once.
-const EXPLAINED: [&str; 6] =
-    ["context_length", "context length", "context size", "context window", "moderation", "content policy"];
+const EXPLAINED: [&str; 8] = [
+    "context_length",
+    "context length",
+    "context limit",
+    "context size",
+    "context window",
+    "prompt is too long",
+    "moderation",
+    "content policy",
+];
 
 /// Finding of a climb.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -255,6 +280,7 @@ impl Climb {
         let hinted = hinted.filter(|part| parts.contains(part));
         // The tool by which a reply is given has a form, which is tried before the tools.
         let form = (hinted == Some(Part::Tools)).then_some(Part::Form).filter(|part| !self.done.contains(part));
+        // A part that is named alone is tried before all that are named.
         let order = form.into_iter().chain(hinted).chain(parts.iter().copied());
         let hinted = form.or(hinted);
         if status == 500 {
@@ -344,17 +370,21 @@ impl Climb {
                 let ways = ways.map(|temperature| Shape { temperature, ..shape });
                 return ways.into_iter().find(|way| !self.refused.contains(way));
             }
-            Part::Seed if !shape.left_out.seed => shape.without(LeftOut { seed: true, ..LeftOut::default() }),
-            Part::TopP if !shape.left_out.top_p => shape.without(LeftOut { top_p: true, ..LeftOut::default() }),
-            Part::Stop if !shape.left_out.stop => shape.without(LeftOut { stop: true, ..LeftOut::default() }),
-            Part::Effort if !shape.left_out.effort => shape.without(LeftOut { effort: true, ..LeftOut::default() }),
+            Part::Seed | Part::TopP | Part::Stop | Part::Effort => {
+                return Some(plainest(shape, part)).filter(|way| *way != shape);
+            }
             Part::System if !shape.folded => Shape { folded: true, ..shape },
             Part::Tools if self.has_tools && !shape.no_tools => {
                 // Only a refusal of the tools alone says something of them.
                 let formless = Shape { form: Rung::None, ..shape };
                 if self.refused.contains(&formless) { Shape { no_tools: true, ..formless } } else { formless }
             }
-            Part::Seed | Part::TopP | Part::Stop | Part::Effort | Part::System | Part::Tools => return None,
+            Part::System | Part::Tools => return None,
+            Part::Named => {
+                let way =
+                    named_parts(words).fold((shape, 0), |(shape, count), part| (plainest(shape, part), count + 1));
+                return Some(way).filter(|(way, count)| *count > 1 && !self.refused.contains(way)).map(|(way, _)| way);
+            }
             Part::Stream => Shape {
                 stream: match shape.stream {
                     Stream::Off => Stream::WithUsage,
@@ -367,8 +397,36 @@ impl Climb {
     }
 }
 
+/// Optional members that the words of a refusal name.
+fn named_parts(words: &str) -> impl Iterator<Item = Part> {
+    const OPTIONAL: [Part; 6] = [Part::Form, Part::Temperature, Part::Seed, Part::TopP, Part::Stop, Part::Effort];
+    let is_named =
+        |part: &Part| HINTS.iter().any(|(named, all)| named == part && all.iter().any(|word| names(words, word)));
+    OPTIONAL.into_iter().filter(is_named)
+}
+
+/// A request without an optional member.
+fn plainest(shape: Shape, part: Part) -> Shape {
+    let without = LeftOut::default();
+    match part {
+        Part::Form => Shape { form: Rung::None, ..shape },
+        Part::Temperature => Shape { temperature: Temperature::None, ..shape },
+        Part::Seed => shape.without(LeftOut { seed: true, ..without }),
+        Part::TopP => shape.without(LeftOut { top_p: true, ..without }),
+        Part::Stop => shape.without(LeftOut { stop: true, ..without }),
+        Part::Effort => shape.without(LeftOut { effort: true, ..without }),
+        Part::Limit | Part::System | Part::Stream | Part::Tools | Part::Named => shape,
+    }
+}
+
 /// The most tokens of a reply that a refusal names.
 fn named_limit(words: &str) -> Option<u32> {
+    // Anthropic's: "max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens".
+    if let Some((before, _)) = words.split_once(", which is the maximum")
+        && let Some(limit) = before.rsplit("> ").next().and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0)
+    {
+        return Some(limit);
+    }
     ["at most ", "less than or equal to ", "<= ", "maximum of ", "maximum value is "].iter().find_map(|lead| {
         let rest = &words[words.find(lead)? + lead.len()..];
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -445,6 +503,35 @@ mod tests {
         // A word inside another is none.
         let upstream = |shape: Shape| (shape.form == Rung::Derived).then_some((400, "upstream refused it"));
         assert_eq!(shape(climb(upstream)), (Some(Shape { form: Rung::Strict, ..Shape::default() }), 2));
+    }
+
+    #[test]
+    fn members_that_a_refusal_names_together_are_left_out_together_if_one_alone_does_not_help() {
+        let both = "`temperature` and `top_p` are not supported";
+        let out = Shape { temperature: Temperature::None, ..Shape::default() };
+        let out = out.without(LeftOut { top_p: true, ..LeftOut::default() });
+        let refuses =
+            |shape: Shape| (shape.temperature != Temperature::None || !shape.left_out.top_p).then_some((400, both));
+        assert_eq!(shape(climb(refuses)), (Some(out), 4));
+        let either = |shape: Shape| (shape.temperature != Temperature::None).then_some((400, both));
+        assert_eq!(shape(climb(either)).0, Some(Shape { temperature: Temperature::None, ..Shape::default() }));
+        // Words that name members by chance cost one request, and hide no other cause.
+        let form = |shape: Shape| (shape.form < Rung::Generic).then_some((400, both));
+        assert_eq!(shape(climb(form)).0, Some(Shape { form: Rung::Generic, ..Shape::default() }));
+    }
+
+    #[test]
+    fn the_most_tokens_are_read_from_a_refusal() {
+        for (words, expected) in [
+            ("max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens for m", Some(8192)),
+            ("this model supports at most 16384 completion tokens", Some(16384)),
+            ("expected a value <= 64, but got 77 instead.", Some(64)),
+            ("9000 > 0, which is the maximum", None),
+            (", which is the maximum", None),
+            ("prompt is too long: 210000 tokens > 200000 maximum", None),
+        ] {
+            assert_eq!(named_limit(words), expected, "{words}");
+        }
     }
 
     #[test]

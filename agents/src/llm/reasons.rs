@@ -85,8 +85,25 @@ pub(super) fn embedded(answer: &Value) -> Option<Option<u16>> {
     };
     let places = ["code", "status", "status_code", "http_status"];
     let status = places.iter().filter_map(|name| number(error.get(name)?)).find(|code| (400..600).contains(code));
-    let status = status.and_then(|code| u16::try_from(code).ok()).or_else(|| by_words(&error.to_string()));
-    Some(status)
+    let status = status.and_then(|code| u16::try_from(code).ok());
+    let by_name = || ["code", "type"].iter().find_map(|name| by_name(error.get(name)?.as_str()?));
+    Some(status.or_else(by_name).or_else(|| by_words(&error.to_string())))
+}
+
+/// The status of an error that a vendor names without one.
+fn by_name(name: &str) -> Option<u16> {
+    Some(match name {
+        "invalid_request_error" | "invalid_prompt" => 400,
+        "authentication_error" => 401,
+        "billing_error" | "insufficient_quota" => 402,
+        "permission_error" => 403,
+        "not_found_error" => 404,
+        "request_too_large" => 413,
+        "rate_limit_error" | "rate_limit_exceeded" => 429,
+        "api_error" | "server_error" | "internal_server_error" => 500,
+        "timeout_error" => 504,
+        _ => return None,
+    })
 }
 
 /// The status that the words of an error without one mean.
@@ -267,6 +284,10 @@ mod tests {
             (json!({"choices": null, "object": "error", "message": "died", "code": 500}), Some(Some(500))),
             (json!({"choices": [{"error": {"code": 502, "message": "m"}, "finish_reason": "error"}]}), Some(Some(502))),
             (json!({"error": {"type": "overloaded_error", "message": "m"}}), Some(Some(503))),
+            (json!({"type": "error", "error": {"type": "api_error", "message": "m"}}), Some(Some(500))),
+            (json!({"type": "error", "error": {"type": "authentication_error", "message": "m"}}), Some(Some(401))),
+            (json!({"type": "error", "code": "server_error", "message": "m", "param": null}), Some(Some(500))),
+            (json!({"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "m"}}), Some(Some(429))),
             (json!({"error": {"message": "strange"}}), Some(None)),
             (json!({"message": "what"}), Some(None)),
         ] {

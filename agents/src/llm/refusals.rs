@@ -9,9 +9,10 @@ use super::transport::HttpFailure;
 /// Names the failure of an exchange.
 pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
     match error {
-        HttpFailure::Key(_) | HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => {
-            FailureCode::Unreachable
-        }
+        HttpFailure::Key(_)
+        | HttpFailure::NotAdmitted
+        | HttpFailure::Connect(_)
+        | HttpFailure::Broken { came: false, .. } => FailureCode::Unreachable,
         // It reached the model, or may have: it stays charged.
         HttpFailure::Broken { came: true, .. } | HttpFailure::Form(_) => FailureCode::Protocol,
         HttpFailure::NoAnswer { .. } | HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
@@ -30,9 +31,10 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
             (R::Unreachable, None, false)
         }
         HttpFailure::NoAnswer { came: false } => (R::NoAnswer, None, false),
-        HttpFailure::Broken { came: true, .. } | HttpFailure::NoAnswer { came: true } | HttpFailure::Form(_) => {
-            return None;
-        }
+        HttpFailure::NotAdmitted
+        | HttpFailure::Broken { came: true, .. }
+        | HttpFailure::NoAnswer { came: true }
+        | HttpFailure::Form(_) => return None,
         HttpFailure::Status { status, wait, body } => {
             let reason = match status {
                 401 => R::KeyRefused,

@@ -45,6 +45,9 @@ pub enum HttpFailure {
     /// There is no key to send: nothing was sent.
     #[error("{0}")]
     Key(String),
+    /// The gate admitted no request in time: nothing was sent.
+    #[error("the model is away, or its limits leave no room in time")]
+    NotAdmitted,
     /// No connection was made: nothing was spent.
     #[error("cannot connect: {0}")]
     Connect(String),
@@ -158,12 +161,13 @@ impl Endpoint {
         deadline: Instant,
     ) -> Result<Answered, HttpFailure> {
         let key = self.key(None, deadline).await?;
-        let answered = answer(http, self.request(Method::POST, path, key.as_ref(), body.clone())?, deadline).await;
+        let answered =
+            answer(http, self.api, self.request(Method::POST, path, key.as_ref(), body.clone())?, deadline).await;
         if !self.access.can_renew() || !matches!(answered, Err(HttpFailure::Status { status: 401, .. })) {
             return answered;
         }
         let renewed = self.key(key.as_ref(), deadline).await?;
-        answer(http, self.request(Method::POST, path, renewed.as_ref(), body)?, deadline).await
+        answer(http, self.api, self.request(Method::POST, path, renewed.as_ref(), body)?, deadline).await
     }
 
     /// Asks for a resource.
@@ -236,7 +240,12 @@ fn sensitive(mut value: HeaderValue) -> HeaderValue {
 ///
 /// # Errors
 /// [`HttpFailure`].
-async fn answer(http: &reqwest::Client, request: Request, deadline: Instant) -> Result<Answered, HttpFailure> {
+async fn answer(
+    http: &reqwest::Client,
+    api: Api,
+    request: Request,
+    deadline: Instant,
+) -> Result<Answered, HttpFailure> {
     let response = timeout_at(deadline, http.execute(request)).await;
     let response = response.map_err(|_| HttpFailure::NoAnswer { came: false })?;
     let response = response.map_err(|error| network_failure(error, false))?;
@@ -253,7 +262,7 @@ async fn answer(http: &reqwest::Client, request: Request, deadline: Instant) -> 
         let wait = waits::asked(&headers, &body, SystemTime::now());
         return Err(HttpFailure::Status { status: status.as_u16(), wait, body });
     }
-    let answered = body(response, header(CONTENT_TYPE), header(CONTENT_ENCODING), deadline).await?;
+    let answered = body(response, api, header(CONTENT_TYPE), header(CONTENT_ENCODING), deadline).await?;
     let Some(status) = reasons::embedded(&answered.value) else { return Ok(answered) };
     let body = answered.value.to_string();
     Err(match status {
@@ -263,8 +272,14 @@ async fn answer(http: &reqwest::Client, request: Request, deadline: Instant) -> 
 }
 
 /// Reads the body of a successful answer. One that is complete is taken even if its connection breaks behind it.
-async fn body(mut response: Response, kind: &str, encoding: &str, deadline: Instant) -> Result<Answered, HttpFailure> {
-    let mut stream = kind.to_ascii_lowercase().contains("text/event-stream").then(Assembly::default);
+async fn body(
+    mut response: Response,
+    api: Api,
+    kind: &str,
+    encoding: &str,
+    deadline: Instant,
+) -> Result<Answered, HttpFailure> {
+    let mut stream = kind.to_ascii_lowercase().contains("text/event-stream").then(|| Assembly::new(api));
     let mut bytes = Vec::new();
     let mut came = false;
     let ended = loop {
@@ -295,7 +310,7 @@ async fn body(mut response: Response, kind: &str, encoding: &str, deadline: Inst
             Err(why) => return Err(ended.unwrap_or(HttpFailure::Form(why))),
         }
         if stream.is_some() || Assembly::is_stream(&bytes) {
-            let mut whole = Assembly::default();
+            let mut whole = Assembly::new(api);
             whole.feed(&bytes).map_err(HttpFailure::Form)?;
             stream = Some(whole);
         }

@@ -91,6 +91,15 @@ pub(super) fn admission(name: &str, model: &Model) -> Admission {
     Admission { model: Some(name.to_owned()), price: model.price.clone() }
 }
 
+/// Gives the bulkhead of a server, with the limits of all models that are the same endpoint and model.
+pub(super) fn bulkhead<'m>(server: &Model, models: impl Iterator<Item = &'m Model>) -> Endpoint {
+    let own = endpoint(server);
+    models
+        .map(endpoint)
+        .filter(|other| other.key == own.key)
+        .fold(own.clone(), |own, other| Endpoint { limits: own.limits.strictest(other.limits), ..own })
+}
+
 fn endpoint(model: &Model) -> Endpoint {
     Endpoint {
         key: ModelKey::new(&model.url, &model.model),

@@ -3,13 +3,17 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::net::TcpListener;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use patchboard_agents::config::{Config, Embeddings, Environment};
+use patchboard_agents::config::{Config, Embeddings, Environment, Model};
 use patchboard_agents::departments::storage::Storage;
+use patchboard_agents::gate::ModelKey;
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_endpoint::{Act, Endpoint};
+use patchboard_kernel::deferral::DeferralReason;
 use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -132,6 +136,48 @@ async fn many_texts_are_asked_for_in_parts_and_a_busy_server_again() {
     let counts: Vec<usize> = bodies.iter().map(|body| texts(body).len()).collect();
     assert_eq!(counts, [32, 32, 10]);
     assert_eq!(bodies.iter().flat_map(texts).collect::<BTreeSet<&str>>().len(), 42);
+}
+
+#[tokio::test]
+async fn requests_keep_to_the_limits_and_the_outage_of_the_model_of_the_same_name_and_address() {
+    let entries = [("household", "bananas"), ("office", "hammer")];
+    let asking = async |change: fn(&mut Model), reason: Option<DeferralReason>| {
+        let endpoint = Endpoint::serving(embedded);
+        let mut model = Model::new(&endpoint.url, "m");
+        change(&mut model);
+        let key = ModelKey::new(&model.url, "m");
+        let embeddings =
+            Embeddings { timeout: "300ms".parse().expect("a time"), ..Embeddings::new(&endpoint.url, "m") };
+        let models = [("other".to_owned(), model)].into();
+        let seats = seats(Config { models, ..with(embeddings) }, &entries).await;
+        if let Some(reason) = reason {
+            seats.gate().hold(&key, reason, Duration::from_secs(3600));
+        }
+        let found = [resolved(&seats, "plantains").await, resolved(&seats, "plantains").await];
+        (found.map(|found| found["status"] == "open"), endpoint.requests().len())
+    };
+    assert_eq!(asking(|_| {}, None).await, ([true, true], 2));
+    assert_eq!(asking(|model| model.concurrency = NonZeroU32::new(1), None).await, ([true, true], 2), "one by one");
+    assert_eq!(asking(|model| model.requests_per_minute = NonZeroU32::new(1), None).await, ([true, false], 1));
+    assert_eq!(asking(|model| model.tokens_per_minute = NonZeroU32::new(8), None).await, ([true, false], 1));
+    assert_eq!(asking(|_| {}, Some(DeferralReason::Overloaded)).await, ([false, false], 0));
+    let elsewhere = asking(|model| (model.model, model.requests_per_minute) = ("n".into(), NonZeroU32::new(1)), None);
+    assert_eq!(elsewhere.await, ([true, true], 2), "another model has limits of its own");
+}
+
+#[tokio::test]
+async fn an_outage_that_embeddings_meet_is_one_of_the_gate() {
+    let busy = Act::Say(503, "retry-after: 3600\r\n", String::new());
+    let endpoint = Endpoint::new(vec![busy]);
+    let embeddings = Embeddings { max_tries: 1, ..Embeddings::new(&endpoint.url, "m") };
+    let seats = seats(with(embeddings), &[("household", "bananas")]).await;
+    for _ in 0..2 {
+        assert_eq!(resolved(&seats, "plantains").await["status"], "none");
+    }
+    assert_eq!(endpoint.requests().len(), 1, "the second search asks no server that is away");
+    let [state] = &seats.gate().state()[..] else { panic!("one model is known") };
+    assert_eq!(state.key, ModelKey::new(&endpoint.url, "m"));
+    assert_eq!(state.outage.expect("it is away").reason, DeferralReason::Overloaded);
 }
 
 /// What is logged by this project.

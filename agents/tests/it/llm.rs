@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use patchboard_agents::config::{Api, Model, Structured};
+use patchboard_agents::config::{Model, Structured};
 use patchboard_agents::llm::{Chat, Variables};
 use patchboard_endpoint::{Act, Endpoint};
 use patchboard_kernel::deferral::DeferralReason;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::support::{call, seat};
 
-const KEY: &str = "hush-key-0123456789";
+pub(crate) const KEY: &str = "hush-key-0123456789";
 
 /// Asks an endpoint that does `acts`, with a key.
-async fn ask(acts: Vec<Act>, change: impl FnOnce(&mut Model, &mut Call)) -> (Answer, Endpoint, Duration) {
+pub(crate) async fn ask(acts: Vec<Act>, change: impl FnOnce(&mut Model, &mut Call)) -> (Answer, Endpoint, Duration) {
     let endpoint = Endpoint::new(acts);
     let mut model = Model { api_key_env: Some("KEY".into()), ..Model::new(endpoint.url.clone(), "m") };
     let mut call = llm_call();
@@ -31,18 +31,18 @@ async fn ask(acts: Vec<Act>, change: impl FnOnce(&mut Model, &mut Call)) -> (Ans
     (answer, endpoint, started.elapsed())
 }
 
-fn llm_call() -> Call {
+pub(crate) fn llm_call() -> Call {
     let seat = seat(json!({"agent": "llm", "writes": [{"path": "/a"}], "limits": {"reply_tokens": 77}}));
     call("w", seat, "What is shown.", 0)
 }
 
-fn keep(_: &mut Model, _: &mut Call) {}
+pub(crate) fn keep(_: &mut Model, _: &mut Call) {}
 
 fn ok(content: &str) -> Act {
     Act::complete(content, "stop", json!({"prompt_tokens": 12, "completion_tokens": 3}))
 }
 
-fn say(status: u16, body: &str) -> Act {
+pub(crate) fn say(status: u16, body: &str) -> Act {
     Act::Say(status, "retry-after-ms: 10\r\n", body.to_owned())
 }
 
@@ -275,7 +275,7 @@ async fn a_server_that_refuses_even_the_bare_request_is_believed() {
     let refusal = say(400, r#"{"error": "response_format, temperature, max_completion_tokens: all wrong"}"#);
     let (answer, endpoint, _) = ask(vec![refusal], keep).await;
     assert_eq!(answer.expect_err("refused").code, FailureCode::Refused);
-    assert_eq!(endpoint.requests().len(), 14, "each part in its steps, then all at once");
+    assert_eq!(endpoint.requests().len(), 15, "each part in its steps, those that are named, then all at once");
 }
 
 #[tokio::test]
@@ -342,74 +342,6 @@ async fn the_reason_for_an_end_that_is_not_known_counts_only_amid_a_reply() {
         let (answer, ..) = ask(vec![Act::complete(content, reason, Value::Null)], keep).await;
         assert_eq!(answer.err().map(|failure| failure.code), expected, "{content} {reason}");
     }
-}
-
-#[tokio::test]
-async fn other_protocols_are_asked_in_their_own_way_and_answer_alike() {
-    let anthropic = json!({
-        "id": "msg_1", "model": "m", "stop_reason": "end_turn", "content": [{"type": "text", "text": "[]"}],
-        "usage": {"input_tokens": 4, "cache_read_input_tokens": 8, "output_tokens": 3},
-    });
-    let responses = json!({
-        "id": "resp_1", "model": "m", "status": "completed",
-        "output": [{"type": "message", "content": [{"type": "output_text", "text": "[]"}]}],
-        "usage": {"input_tokens": 12, "input_tokens_details": {"cached_tokens": 8}, "output_tokens": 3},
-    });
-    for (api, answer, path, key, schema) in [
-        (Api::Anthropic, anthropic, "/v1/messages", "x-api-key: ", "/output_config/format/schema"),
-        (Api::Responses, responses, "/v1/responses", "authorization: bearer ", "/text/format/schema"),
-    ] {
-        let (answer, endpoint, _) = ask(vec![Act::Say(200, "", answer.to_string())], |model, _| {
-            model.api = api;
-            model.extra_body.insert("service_tier".into(), "flex".into());
-        })
-        .await;
-        let reply = answer.expect("a reply");
-        let usage = Usage { prompt: 12, completion: 3, cached: 8, estimated: false };
-        assert_eq!((reply.text.as_str(), reply.usage), ("[]", Some(usage)), "{api:?}");
-        let (head, body) = endpoint.requests().remove(0);
-        assert!(head.starts_with(&format!("post {path} http/1.1")), "{head}");
-        assert!(head.contains(&format!("{key}{KEY}\r\n")), "{head}");
-        assert_eq!(head.contains("anthropic-version: 2023-06-01\r\n"), api == Api::Anthropic, "{head}");
-        assert_eq!((&body["model"], &body["service_tier"]), (&json!("m"), &json!("flex")));
-        assert_eq!(body.pointer(schema).expect("a form")["type"], "object", "{body}");
-    }
-}
-
-#[tokio::test]
-async fn other_protocols_refuse_in_words_that_are_kept_and_forms_are_left_out() {
-    let refusal = r#"{"type": "error", "error": {"type": "invalid_request_error", "message": "output_config.format: too complex"}}"#;
-    let said = r#"{"content": [{"type": "text", "text": "[]"}], "stop_reason": "end_turn"}"#;
-    let endpoint = Endpoint::serving(move |body| match body.pointer("/output_config/format") {
-        Some(_) => say(400, refusal),
-        None => say(200, said),
-    });
-    let model = Model { api: Api::Anthropic, ..Model::new(endpoint.url.clone(), "m") };
-    let chat = Chat::new(&model, &Variables::new()).expect("a client");
-    assert_eq!(chat.call(&llm_call()).await.expect("a reply").text, "[]");
-    let overloaded = r#"{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}"#;
-    let (answer, _, _) = ask(vec![say(529, overloaded)], |model, _| {
-        (model.api, model.max_tries) = (Api::Anthropic, 1);
-    })
-    .await;
-    let failure = answer.expect_err("it is overloaded");
-    assert_eq!(failure.code, FailureCode::Unreachable);
-    assert!(failure.message.contains("Overloaded"), "{failure}");
-}
-
-#[tokio::test]
-async fn a_server_that_was_silent_is_asked_for_a_stream() {
-    let endpoint = Endpoint::new(vec![Act::Hang, ok("[]")]);
-    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
-    let mut call = llm_call();
-    call.permit = Some(Permit::ungated());
-    call.timeout = Duration::from_millis(300);
-    let deferral = chat.call(&call).await.expect_err("no byte came").deferral.expect("it waits");
-    assert_eq!(deferral.reason, DeferralReason::NoAnswer);
-    call.timeout = Duration::from_secs(20);
-    assert_eq!(chat.call(&call).await.expect("a reply").text, "[]");
-    let streams: Vec<Value> = endpoint.bodies().into_iter().map(|body| body["stream"].clone()).collect();
-    assert_eq!(streams, [false, true]);
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod lease;
 mod live;
 mod llm;
 mod programs;
+mod protocols;
 mod providers;
 mod reading;
 mod roles;

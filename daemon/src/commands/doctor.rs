@@ -53,7 +53,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     daemon: DaemonArgument,
     /// Ask each model what it can do: forms of replies, tools, streams, members of requests. COSTS TOKENS: at least four
-    /// requests a model, each with a reply of at most 32 tokens
+    /// requests a model, each with a reply of at most 32 tokens. They pass no gate: concurrency, requests_per_minute and
+    /// tokens_per_minute do not hold for them
     #[arg(long = "models", conflicts_with_all = ["ready", "offline"])]
     asks_models: bool,
     /// Seconds that --models gives each model

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::BoardId;
 use patchboard_runtime::journal::Journal as _;
+use serde::{Deserialize, Serialize};
 
 use super::notice::Cursor;
 use crate::failure::Failure;
@@ -20,6 +21,24 @@ const BEGUN: &str = "begun";
 
 /// Most bytes of a cursor that are read.
 const BYTES_MAX: u64 = 1 << 20;
+
+/// Version of the files' layout that this version writes. Files before version 1 name none.
+const VERSION: u32 = 1;
+
+/// Layout of a cursor's file.
+#[derive(Serialize)]
+struct Stored<'a> {
+    version: u32,
+    #[serde(flatten)]
+    cursor: &'a Cursor,
+}
+
+/// Version of a cursor's file.
+#[derive(Deserialize)]
+struct Versioned {
+    #[serde(default)]
+    version: u32,
+}
 
 /// Cursors of one receiver.
 #[derive(Clone, Debug)]
@@ -82,10 +101,9 @@ impl Cursors {
         let path = self.directory.join(name(board));
         let mut text = String::new();
         File::open(&path).ok()?.take(BYTES_MAX).read_to_string(&mut text).ok()?;
-        let cursor = serde_json::from_str(&text);
-        cursor
+        read(&text)
             .inspect_err(|error| {
-                tracing::warn!(%board, %error, "the cursor of notices is damaged; all notices of the board are repeated");
+                tracing::warn!(%board, error, "the cursor of notices is unreadable; all notices of the board are repeated");
             })
             .ok()
     }
@@ -95,7 +113,7 @@ impl Cursors {
     /// # Errors
     /// Storage.
     pub(crate) fn save(&self, board: &BoardId, cursor: &Cursor) -> io::Result<()> {
-        self.write(&name(board), &serde_json::to_vec(cursor)?)
+        self.write(&name(board), &serde_json::to_vec(&Stored { version: VERSION, cursor })?)
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -111,6 +129,15 @@ impl Cursors {
         let place = self.directory.display();
         Failure::failed("journal_io", format!("cursors of notices cannot be kept in {place}: {error}"))
     }
+}
+
+/// Reads the text of a cursor's file, of this version or an earlier one.
+fn read(text: &str) -> Result<Cursor, String> {
+    let Versioned { version } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if version > VERSION {
+        return Err(format!("its version {version} is later than {VERSION}"));
+    }
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 /// Name of a board's file.
@@ -147,7 +174,25 @@ mod tests {
             ids.len(),
             "nothing else, elsewhere"
         );
-        fs::write(cursors.directory.join(name(&ids[0])), "{").expect("it is written");
-        assert_eq!(cursors.load(&ids[0]), None);
+        for damaged in ["{", r#"{"version":2,"after":1}"#, r#"{"version":"1","after":1}"#] {
+            fs::write(cursors.directory.join(name(&ids[0])), damaged).expect("it is written");
+            assert_eq!(cursors.load(&ids[0]), None, "{damaged}");
+        }
+    }
+
+    #[test]
+    fn golden_files_of_all_versions_are_read_and_the_last_one_is_written() {
+        let versions = [include_str!("cursors/version-0.json"), include_str!("cursors/version-1.json")];
+        let [before, now] = versions.map(|text| read(text).expect("a cursor"));
+        assert_eq!(before, now);
+        assert_eq!(serde_json::to_string(&before).expect("JSON"), versions[0], "as it was written without a version");
+        assert!(now.waits() && now.after == Some(Seq(41)) && now.questions == [Seq(12), Seq(40)], "{now:?}");
+        let directory = tempfile::tempdir().expect("a directory");
+        let cursors = Cursors::of(directory.path(), "webhook");
+        fs::create_dir_all(&cursors.directory).expect("a directory");
+        let board = BoardId::from("b");
+        cursors.save(&board, &now).expect("it is stored");
+        let written = fs::read_to_string(cursors.directory.join(name(&board))).expect("a file");
+        assert_eq!(written, versions[VERSION as usize]);
     }
 }

@@ -448,9 +448,19 @@ fn a_server_that_streams_unasked_or_never_and_counts_nothing_is_found() {
 }
 
 #[test]
-fn members_of_another_protocol_are_not_asked_for() {
+fn members_of_another_protocol_are_not_asked_for_and_its_streams_are_read() {
     let answer = |body: &Value| match body {
         Value::Null => able(body),
+        body if body["stream"] == true => {
+            let events = [
+                r#"{"type": "message_start", "message": {"content": [], "usage": {"input_tokens": 4, "output_tokens": 1}}}"#,
+                r#"{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}"#,
+                r#"{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "yes"}}"#,
+                r#"{"type": "message_stop"}"#,
+            ];
+            let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+            Act::Say(200, "content-type: text/event-stream\r\n", stream)
+        }
         _ => Act::Say(
             200,
             "",
@@ -464,7 +474,8 @@ fn members_of_another_protocol_are_not_asked_for() {
     let (ran, bodies) = asked("api = \"anthropic\"\n", answer);
     let found = abilities(&ran.exits(0));
     assert_eq!((&found["seed"]["state"], &found["stop"]["state"]), (&"unknown".into(), &"yes".into()), "{found}");
-    assert_eq!((&found["stream"]["state"], bodies.len()), (&"unknown".into(), 3));
+    assert_eq!((&found["stream"]["state"], &found["stream"]["note"]), (&"yes".into(), &Value::Null), "{found}");
+    assert_eq!((&found["tokens"]["prompt"], bodies.len()), (&16.into(), 4));
 }
 
 #[test]

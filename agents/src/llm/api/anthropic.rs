@@ -42,6 +42,9 @@ pub(super) fn encode(body: &Value) -> Value {
         carry(body, name, &mut out, name);
     }
     carry(body, "stop", &mut out, "stop_sequences");
+    if body["stream"] == true {
+        out.insert("stream".into(), true.into());
+    }
     let tools: Vec<Value> = list(&body["tools"])
         .map(|tool| &tool["function"])
         .map(|tool| json!({"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}))
@@ -63,7 +66,10 @@ pub(super) fn encode(body: &Value) -> Value {
 /// Content blocks of a message.
 fn blocks(message: &Value) -> Vec<Value> {
     if let Some(blocks) = message.get(BLOCKS).and_then(Value::as_array) {
-        return blocks.clone();
+        // The API refuses a text without words.
+        let is_blank =
+            |block: &Value| block["type"] == "text" && block["text"].as_str().unwrap_or_default().trim() == "";
+        return blocks.iter().filter(|block| !is_blank(block)).map(returned).collect();
     }
     if message["role"] == "tool" {
         let (id, content) = (&message["tool_call_id"], &message["content"]);
@@ -79,6 +85,15 @@ fn blocks(message: &Value) -> Vec<Value> {
     text.into_iter().chain(calls).collect()
 }
 
+/// A block as it goes back: the API refuses an input that is no object.
+fn returned(block: &Value) -> Value {
+    let mut block = block.clone();
+    if block["type"] == "tool_use" && !block["input"].is_object() {
+        block["input"] = json!({});
+    }
+    block
+}
+
 pub(super) fn decode(answer: &Value) -> Value {
     let (mut content, mut reasoning, mut calls) = (String::new(), String::new(), Vec::new());
     for block in list(&answer["content"]) {
@@ -86,7 +101,8 @@ pub(super) fn decode(answer: &Value) -> Value {
             Some("text") => content.push_str(block["text"].as_str().unwrap_or_default()),
             Some("thinking") => reasoning.push_str(block["thinking"].as_str().unwrap_or_default()),
             Some("tool_use") => {
-                calls.push(chat_call(&block["id"], &block["name"], block["input"].to_string().into()));
+                let input = block["input"].as_str().map_or_else(|| block["input"].to_string(), str::to_owned);
+                calls.push(chat_call(&block["id"], &block["name"], input.into()));
             }
             _ => {}
         }
@@ -120,6 +136,7 @@ mod tests {
                 {"role": "user", "content": "view"},
                 {"role": "assistant", "content": null, "anthropic_content": [
                     {"type": "thinking", "thinking": "hm", "signature": "s"},
+                    {"type": "text", "text": "\n"},
                     {"type": "tool_use", "id": "a", "name": "view", "input": {"path": "x"}}],
                  "tool_calls": [{"id": "a", "type": "function", "function": {"name": "view", "arguments": "{\"path\":\"x\"}"}}]},
                 {"role": "tool", "tool_call_id": "a", "content": "text"},

@@ -47,6 +47,9 @@ pub(super) fn encode(body: &Value) -> Value {
     if let Some(effort) = body.get("reasoning_effort").filter(|effort| !effort.is_null()) {
         out.insert("reasoning".into(), json!({"effort": effort}));
     }
+    if body["stream"] == true {
+        out.insert("stream".into(), true.into());
+    }
     out.insert("store".into(), json!(false));
     out.insert("include".into(), json!(["reasoning.encrypted_content"]));
     out.into()

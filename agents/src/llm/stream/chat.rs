@@ -1,0 +1,133 @@
+//! Chunks of Chat Completions: deltas are merged member by member, so that additions of a vendor to a message are in the
+//! completion, too.
+
+use serde_json::{Map, Value, json};
+
+use super::{Fold, PARTS_MAX, append};
+
+/// A completion in the making.
+#[derive(Default)]
+pub(super) struct Chat {
+    text: usize,
+    top: Map<String, Value>,
+    message: Map<String, Value>,
+    finish: Value,
+    whole: Option<Value>,
+}
+
+impl Fold for Chat {
+    fn event(&mut self, chunk: Map<String, Value>) -> Option<Value> {
+        for (name, value) in &chunk {
+            let is_first = matches!(name.as_str(), "id" | "model" | "created" | "system_fingerprint");
+            let is_last = matches!(name.as_str(), "usage" | "x_groq");
+            if (is_first && !self.top.contains_key(name) || is_last) && !value.is_null() {
+                self.top.insert(name.clone(), value.clone());
+            }
+        }
+        let choice = chunk.get("choices").and_then(|choices| choices.get(0))?;
+        if choice.get("message").is_some_and(Value::is_object) {
+            self.text += choice["message"].to_string().len();
+            self.whole = Some(Value::Object(chunk));
+            return None;
+        }
+        if let Some(delta) = choice["delta"].as_object() {
+            for (name, value) in delta {
+                self.merge(name, value);
+            }
+        }
+        if choice["finish_reason"].is_string() {
+            self.finish = choice["finish_reason"].clone();
+        }
+        let error = choice.get("error").filter(|error| !error.is_null());
+        error.map(|error| json!({"error": error}))
+    }
+
+    fn kept(&self) -> usize {
+        self.text
+    }
+
+    fn has_content(&self) -> bool {
+        self.text > 0
+    }
+
+    fn is_finished(&self) -> bool {
+        self.whole.is_some() || self.finish.is_string()
+    }
+
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    fn answer(self: Box<Self>) -> Value {
+        if let Some(whole) = self.whole {
+            return whole;
+        }
+        let mut answer = self.top;
+        let choice = json!({"index": 0, "message": self.message, "finish_reason": self.finish});
+        answer.insert("choices".to_owned(), Value::Array(vec![choice]));
+        Value::Object(answer)
+    }
+}
+
+impl Chat {
+    fn merge(&mut self, name: &str, value: &Value) {
+        if value.is_null() {
+            return;
+        }
+        if !matches!(name, "role") && *value != "" {
+            self.text += value.to_string().len();
+        }
+        match name {
+            "tool_calls" => {
+                let calls = self.message.entry(name.to_owned()).or_insert_with(|| json!([]));
+                if let (Some(calls), Some(deltas)) = (calls.as_array_mut(), value.as_array()) {
+                    deltas.iter().for_each(|delta| tool_call(calls, delta));
+                }
+            }
+            "function_call" => function(self.message.entry(name.to_owned()).or_insert_with(|| json!({})), value),
+            "role" => {
+                self.message.entry(name.to_owned()).or_insert_with(|| value.clone());
+            }
+            _ => append(self.message.entry(name.to_owned()).or_insert(Value::Null), value),
+        }
+    }
+}
+
+fn tool_call(calls: &mut Vec<Value>, delta: &Value) {
+    let id = delta["id"].as_str().filter(|id| !id.is_empty());
+    let known = match delta["index"].as_u64() {
+        Some(index) => calls.iter().position(|call| call["index"] == index),
+        None => match id {
+            Some(id) => calls.iter().position(|call| call["id"] == id),
+            None => calls.len().checked_sub(1),
+        },
+    };
+    let Some(at) = known.or_else(|| {
+        (calls.len() < PARTS_MAX).then(|| {
+            calls.push(json!({"function": {}}));
+            calls.len() - 1
+        })
+    }) else {
+        return;
+    };
+    let (Some(call), Some(delta)) = (calls[at].as_object_mut(), delta.as_object()) else { return };
+    for (name, value) in delta.iter().filter(|(_, value)| !value.is_null() && **value != "") {
+        match name.as_str() {
+            "function" => function(call.entry("function").or_insert_with(|| json!({})), value),
+            _ => {
+                call.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+        }
+    }
+}
+
+fn function(there: &mut Value, delta: &Value) {
+    let (Some(there), Some(delta)) = (there.as_object_mut(), delta.as_object()) else { return };
+    for (name, value) in delta.iter().filter(|(_, value)| !value.is_null()) {
+        let known = there.entry(name.clone()).or_insert(Value::Null);
+        // Some servers repeat the name with each delta.
+        if name != "name" || known != value {
+            append(known, value);
+        }
+    }
+}
