@@ -6,6 +6,7 @@
 //! and prints its trace, `SIMULATOR_BOARDS=n` runs as many. Failing seeds are kept in `seeds.txt` and run first.
 
 mod checks;
+mod comparison;
 mod disk;
 mod forgeries;
 mod invariants;

@@ -316,7 +316,9 @@ impl Model {
                 let base = usize::try_from(invoked.base.0).expect("few versions");
                 let is_present = base + 1 == self.documents.len();
                 assert!(is_present, "SEED={seed}: a view of another version than the present one");
-                self.calls.called(invoked, base, moment, |branch| self.circuit.admits(branch));
+                let (circuit, ledger) = (&self.circuit, &self.ledger);
+                let may_wait = |branch: &Branch| ledger.may_wait(branch);
+                self.calls.called(invoked, base, moment, |branch| circuit.admits(branch), may_wait);
                 let branch = &self.branches[&invoked.invocation];
                 self.provider.called(invoked.invocation);
                 self.ledger.called(invoked, branch, step);

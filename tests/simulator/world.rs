@@ -583,8 +583,10 @@ impl Others for Workers {
             return self.sent(after_ms, Input::Defer { invocation, attempt, usage: None, not_taken }, None);
         }
         if is_gated && self.provider.percent(if self.is_careful { 3 } else { 10 }) {
+            let mut deliveries = self.goes_on(invocation, attempt, after_ms);
             let input = Input::Defer { invocation, attempt, usage: None, not_taken: self.not_taken() };
-            return self.sent(after_ms, input, None);
+            deliveries.extend(self.sent(after_ms, input, None));
+            return deliveries;
         }
         let again = self.random.percent(10).then(|| self.random.below(15_000));
         let mut deliveries = self.goes_on(invocation, attempt, after_ms);

@@ -537,6 +537,9 @@ impl Scheduler {
         let open = self.open.get_mut(&attempt.invocation);
         let open = open.filter(|open| open.calling && open.attempt == attempt.number)?;
         (open.since, open.reserved) = (at, reserved);
+        if let Some(deferrals) = &mut open.deferrals {
+            deferrals.since = None;
+        }
         Some(open.queued.branch.clone())
     }
 

@@ -176,7 +176,15 @@ impl Calls {
     }
 
     /// An attempt is made: of what is under way and due again first, then of the first in the queue that may go.
-    pub(super) fn called(&mut self, invoked: &Invoked, base: usize, now: Moment, admits: impl Fn(&Branch) -> bool) {
+    /// `may_wait`: for what calls under way leave of a budget. Calls that need admission are passed over then.
+    pub(super) fn called(
+        &mut self,
+        invoked: &Invoked,
+        base: usize,
+        now: Moment,
+        admits: impl Fn(&Branch) -> bool,
+        may_wait: impl Fn(&Branch) -> bool,
+    ) {
         let (seed, invocation) = (self.seed, invoked.invocation);
         let is_before = |other: InvocationId| other < invocation || !self.open.contains_key(&invocation);
         // Calls that need admission come after those that need none.
@@ -184,7 +192,12 @@ impl Calls {
         let goes_before = |branch: &Branch| is_gated || !self.is_gated(&branch.1);
         let passed_over = self.again(now).find(|other| {
             let branch = &self.open[other].branch;
-            is_before(*other) && !self.is_held(*other) && self.may_call(branch) && self.is_gated(&branch.1) == is_gated
+            let may_wait = is_gated && may_wait(branch);
+            is_before(*other)
+                && !may_wait
+                && !self.is_held(*other)
+                && self.may_call(branch)
+                && self.is_gated(&branch.1) == is_gated
         });
         assert_eq!(passed_over, None, "SEED={seed}: {invocation} was called before one that was due again");
         let attempt = match self.open.get(&invocation) {
@@ -198,8 +211,11 @@ impl Calls {
             }
             None => {
                 let may_go = |branch: &Branch| self.may_begin(branch) && admits(branch) && goes_before(branch);
+                let is_passed_over = |queued: InvocationId, branch: &Branch| {
+                    self.is_held(queued) || (is_gated && queued != invocation && may_wait(branch))
+                };
                 let mut may_go_now =
-                    self.queue.iter().filter(|(queued, branch)| may_go(branch) && !self.is_held(*queued));
+                    self.queue.iter().filter(|(queued, branch)| may_go(branch) && !is_passed_over(*queued, branch));
                 let ungated = may_go_now.clone().find(|(_, branch)| !self.is_gated(&branch.1));
                 let first = ungated.or_else(|| may_go_now.next()).map(|(first, _)| *first);
                 assert_eq!(first, Some(invocation), "SEED={seed}: {invocation} went before its turn");

@@ -22,7 +22,9 @@ impl Draft<'_> {
             return;
         }
         self.push(body);
-        let stopped: Vec<_> = self.board.breaker.stopped().filter(|branch| retried.covers(branch)).cloned().collect();
+        let open = self.board.scheduler.open();
+        let stopped = self.board.breaker.stopped(|invocation| open.contains_key(&invocation));
+        let stopped: Vec<_> = stopped.filter(|branch| retried.covers(branch)).cloned().collect();
         for branch in stopped {
             self.trip(&branch, Move { reason: Reason::Retried, action: None, change: Change::HalfOpened });
         }
