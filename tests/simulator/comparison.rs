@@ -23,7 +23,7 @@ use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::owner::Append;
-use patchboard_kernel::plan::Plans as _;
+use patchboard_kernel::planted::{Bug, plant};
 use patchboard_kernel::record::{Body, Ended, PauseCause, Record, Trigger};
 use patchboard_kernel::replay;
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ use super::disk::Disk;
 use super::journal::Journal;
 use super::outages::Outages;
 use super::plans::Shared;
+use super::shrink::caught;
 use super::world::blueprint;
 
 /// Boards, each played twice.
@@ -90,22 +91,34 @@ struct Steady {
 fn boards_end_with_outages_as_without() {
     let mut seen = Interruptions::default();
     for seed in 0..BOARDS {
-        let genesis = genesis(seed);
-        let plans = Shared::default();
-        plans.of(genesis.blueprint.clone(), &genesis.mode).expect("a plan");
-        let mut random = Random::new(seed ^ 0x0a7a_6e01);
-        let outages = Outages::drawn(&mut random, genesis.at);
-        let without = played(seed, &genesis, &plans, Outages::default(), None);
-        let with = played(seed, &genesis, &plans, outages, Some(&mut seen));
-        assert_eq!(with, without, "SEED={seed}: the board ended otherwise than without outages");
-        assert_eq!(with.breaker_moves, 0, "SEED={seed}: an outage moved a breaker");
-        seen.ends.extend(with.ended.map(|ended| ended.cause.as_str()));
+        compare(seed, &mut seen);
     }
     super::say(&format!("compared {BOARDS} boards with the same boards without outages: {seen:?}"));
     let Interruptions { outages, deferrals, held, pauses, crashes_in_outages, ends } = &seen;
     let counts = [outages, deferrals, held, pauses, crashes_in_outages];
     assert!(counts.into_iter().all(|count| *count > 0), "not every interruption was seen: {seen:?}");
     assert_eq!(*ends, BTreeSet::from(["done", "gave_up"]), "boards ended otherwise than they may");
+}
+
+#[test]
+fn an_outage_that_uses_up_attempts_is_found() {
+    plant(Some(Bug::DeferralCharged));
+    let found = (0..BOARDS).find_map(|seed| caught(|| compare(seed, &mut Interruptions::default())).err());
+    plant(None);
+    let message = found.expect("a board ends otherwise");
+    assert!(message.contains("ended otherwise than without outages"), "{message}");
+}
+
+/// Plays a seed's board with and without its outages.
+fn compare(seed: u64, seen: &mut Interruptions) {
+    let genesis = genesis(seed);
+    let plans = Shared::default();
+    let outages = Outages::drawn(&mut Random::new(seed ^ 0x0a7a_6e01), genesis.at);
+    let without = played(seed, &genesis, &plans, Outages::default(), None);
+    let with = played(seed, &genesis, &plans, outages, Some(seen));
+    assert_eq!(with, without, "SEED={seed}: the board ended otherwise than without outages");
+    assert_eq!(with.breaker_moves, 0, "SEED={seed}: an outage moved a breaker");
+    seen.ends.extend(with.ended.map(|ended| ended.cause.as_str()));
 }
 
 /// Plays a board to its end.

@@ -15,7 +15,7 @@ pub(super) struct Operator {
 impl Operator {
     pub(super) fn new(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x09e7_a70e);
-        let left = if random.percent(40) { 1 + random.below(3) } else { 0 };
+        let left = if random.percent(25) { 1 + random.below(3) } else { 0 };
         Self { random, left }
     }
 

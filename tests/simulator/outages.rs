@@ -41,7 +41,7 @@ impl Outages {
     /// Draws the outages of a seed's board; most boards have none.
     pub(super) fn of(seed: u64, begun: Timestamp) -> Self {
         let mut random = Random::new(seed ^ 0x0a7a_6e00);
-        match random.percent(45) {
+        match random.percent(30) {
             true => Self::drawn(&mut random, begun),
             false => Self::default(),
         }
