@@ -1,6 +1,7 @@
 //! All that a board is held to, whoever gives it its inputs: it is heard of when it is durable.
 
-use patchboard_faults::world::Call;
+use patchboard_faults::world::{Call, Passage};
+use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::board::{Board, Input, Step};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::owner::Append;
@@ -50,6 +51,13 @@ impl Checks {
 
     pub(super) fn released(&mut self, released: &Step) {
         self.journal.released(released);
+    }
+
+    /// The gate was asked for a call.
+    pub(super) fn asked_gate(&mut self, call: &Waiting, passage: &Passage) {
+        if let Some(of_board) = &mut self.of_board {
+            of_board.model.asked_gate(call, matches!(passage, Passage::After(_)));
+        }
     }
 
     pub(super) fn called(&self, call: &Call<'_>, board: &Board) {

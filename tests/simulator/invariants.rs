@@ -3,17 +3,20 @@
 //! Nothing here uses the kernel's contracts, pipeline or schema wrapper: the simulated blueprint's rules are written
 //! out a second time, by hand.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use patchboard_kernel::board::{Board, From, Input, Outcome, Step};
 use patchboard_kernel::digest::Digest;
-use patchboard_kernel::id::{Token, Version, WorkerName};
+use patchboard_kernel::id::{Timestamp, Token, Version, WorkerName};
 use patchboard_kernel::mode::{Component, Mode};
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::replay;
 use serde_json::Value;
 
 use super::plans::Shared;
+
+/// Time for which a caller's token is known, in milliseconds.
+const WINDOW: u64 = 3_600_000;
 
 pub(super) struct Invariants {
     seed: u64,
@@ -22,7 +25,8 @@ pub(super) struct Invariants {
     version: Version,
     /// Commits whose step was handed out, with the state each made.
     acknowledged: Vec<(Version, Digest)>,
-    committed_tokens: BTreeSet<String>,
+    /// Tokens of commits, with the time of each.
+    committed_tokens: BTreeMap<String, Timestamp>,
 }
 
 impl Invariants {
@@ -33,7 +37,7 @@ impl Invariants {
             digest: board.state().digest(),
             version: board.version(),
             acknowledged: Vec::new(),
-            committed_tokens: BTreeSet::new(),
+            committed_tokens: BTreeMap::new(),
         }
     }
 
@@ -55,14 +59,18 @@ impl Invariants {
         if let Some(Outcome::Duplicate(_)) = &step.outcome {
             assert!(step.records.is_empty(), "SEED={seed}: a duplicate was recorded");
         }
-        // 8: a token that was committed is never committed again, whatever comes with it.
+        // 8: a token that was committed is not committed again, whatever comes with it: one of an attempt never, one of a
+        // caller while it is known.
         if let (Some(Input::Propose(proposal)), Some(Outcome::Committed { .. })) = (input, &step.outcome) {
             let token = match &proposal.from {
                 From::Attempt { invocation, attempt } => Some(Token::of(*invocation, *attempt).to_string()),
                 From::Direct { token, .. } => token.as_ref().map(|token| format!("{}/{token}", proposal.worker)),
             };
-            if let Some(token) = token {
-                assert!(self.committed_tokens.insert(token.clone()), "SEED={seed}: token {token} committed twice");
+            if let (Some(token), Some(commit)) = (token, commits.first()) {
+                let before = self.committed_tokens.insert(token.clone(), commit.at);
+                let is_direct = matches!(proposal.from, From::Direct { .. });
+                let is_forgotten = |before: Timestamp| is_direct && commit.at.ms_since(before) >= WINDOW;
+                assert!(before.is_none_or(is_forgotten), "SEED={seed}: token {token} committed twice");
             }
         }
         for record in &step.records {

@@ -153,6 +153,6 @@ fn remembered(verdict: &Verdict) -> Option<(Seq, &'static [Kind])> {
         Verdict::Expanded { seq } => (*seq, &[Kind::Expanded]),
         Verdict::AwaitingApproval { seq } => (*seq, &[Kind::Approval]),
         Verdict::Rejected { seq, .. } => (*seq, &[Kind::Rejected]),
-        Verdict::Heard { seq } => (*seq, &[Kind::Signal, Kind::Paused, Kind::Resumed]),
+        Verdict::Heard { seq } => (*seq, &[Kind::Signal, Kind::Paused, Kind::Resumed, Kind::Retried]),
     })
 }

@@ -6,16 +6,20 @@
 //! and prints its trace, `SIMULATOR_BOARDS=n` runs as many. Failing seeds are kept in `seeds.txt` and run first.
 
 mod checks;
+mod comparison;
 mod disk;
 mod forgeries;
 mod invariants;
 mod journal;
 mod model;
+mod operator;
 mod orders;
+mod outages;
 mod plans;
 mod planted;
 mod protocols;
 mod redactions;
+mod seen;
 mod shrink;
 mod stored;
 mod world;
@@ -31,6 +35,7 @@ use patchboard_kernel::id::RuleName;
 use patchboard_kernel::record::{Body, Cause, Kind};
 
 use self::disk::Appends;
+use self::seen::Interruptions;
 use self::shrink::simulate;
 use self::world::Simulation;
 
@@ -52,6 +57,7 @@ struct Seen {
     snapshots: u64,
     commits_most: u64,
     redactions: redactions::Tried,
+    interruptions: Interruptions,
 }
 
 #[test]
@@ -81,7 +87,7 @@ fn seeded_boards_keep_every_invariant() {
     if let Some(told) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         panic!("{told}");
     }
-    let Seen { kinds, rules, moves, ends, appends, snapshots, commits_most, redactions } =
+    let Seen { kinds, rules, moves, ends, appends, snapshots, commits_most, redactions, interruptions } =
         seen.into_inner().unwrap_or_else(PoisonError::into_inner);
     let told = format!(
         "simulated {} boards in {:.0} s, {snapshots} restored, up to {commits_most} commits",
@@ -89,10 +95,10 @@ fn seeded_boards_keep_every_invariant() {
         begun.elapsed().as_secs_f64(),
     );
     say(&told);
-    eprintln!("{kinds:?}\n{rules:?}\n{moves:?}\n{ends:?}\n{appends:?}\n{redactions:?}");
+    eprintln!("{kinds:?}\n{rules:?}\n{moves:?}\n{ends:?}\n{appends:?}\n{redactions:?}\n{interruptions:?}");
     if seeds.len() as u64 >= BOARDS {
         // A simulation in which something never happens proves nothing about it.
-        for kind in Kind::ALL.iter().filter(|kind| !matches!(kind, Kind::Redacted | Kind::Retried)) {
+        for kind in Kind::ALL.iter().filter(|kind| **kind != Kind::Redacted) {
             assert!(kinds.contains_key(kind), "no simulated board ever recorded {kind}");
         }
         for rule in ["all-hands", "named", "minutely", "reminded"] {
@@ -105,6 +111,7 @@ fn seeded_boards_keep_every_invariant() {
         for cause in Cause::ALL.iter().filter(|cause| **cause != Cause::Edits) {
             assert!(ends.contains_key(cause), "no simulated board ever ended by {cause}");
         }
+        interruptions.assert_all_seen();
         let redactions::Tried { over, going, in_use } = redactions;
         assert!(over.min(going).min(in_use) > 0, "not everything was erased of: {redactions:?}");
         let Appends { waited_for, refused, refused_and_written, lost, outlived } = appends;
@@ -121,6 +128,7 @@ fn moves_there_are() -> Vec<(Reason, Change)> {
         (Reason::Cooldown, Change::HalfOpened),
         (Reason::ProbeCommitted, Change::Closed),
         (Reason::ProbeFailed, Change::Opened),
+        (Reason::Retried, Change::HalfOpened),
     ];
     of_actions.chain(others).collect()
 }
@@ -166,6 +174,7 @@ fn check(seed: u64, trace: bool, seen: &Mutex<Seen>) -> Result<(), String> {
         }
     }
     seen.appends += simulation.appends();
+    seen.interruptions.add(simulation.met(), simulation.records());
     seen.snapshots += snapshots;
     seen.redactions.over += tried.over;
     seen.redactions.going += tried.going;

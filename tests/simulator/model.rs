@@ -11,17 +11,20 @@ mod circuit;
 mod ends;
 mod ledger;
 mod proposals;
+mod provider;
 mod requests;
+mod retries;
 mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, Step};
 use patchboard_kernel::breaker::Change;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Seq, Timestamp};
-use patchboard_kernel::record::{Author, Body, Kind, Record, Resource, Skipped};
-use patchboard_kernel::rejection::Stage;
+use patchboard_kernel::record::{Author, Body, Kind, Record, Resource, Retried, Skipped};
+use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::Value;
 
 use self::calls::Calls;
@@ -29,7 +32,9 @@ use self::circuit::Circuit;
 use self::ends::{Ends, Work};
 use self::ledger::Ledger;
 use self::proposals::{Basis, Expected, May};
+use self::provider::Provider;
 use self::requests::{Heed, Requests};
+use self::retries::Retries;
 use self::schedule::Schedule;
 
 /// How often more is shown for one trigger.
@@ -57,6 +62,8 @@ pub(super) struct Model {
     circuit: Circuit,
     ledger: Ledger,
     schedule: Schedule,
+    provider: Provider,
+    retries: Retries,
     requests: Requests,
     /// How many tasks may wait for a further one to be asked for.
     backlog: Option<usize>,
@@ -87,6 +94,8 @@ impl Model {
             circuit: Circuit::new(seed, &blueprint["circuit"]),
             ledger: Ledger::new(seed, board.plan().mode.is_default(), &blueprint),
             schedule: Schedule::new(seed, &blueprint, at),
+            provider: Provider::new(seed),
+            retries: Retries::new(seed),
             requests: Requests::default(),
             backlog: blueprint["backlog"]["more"]["max"].as_u64().map(|max| max as usize),
             ends: Ends::new(seed, &blueprint, board.blueprint().limits.wall.as_ms(), at),
@@ -95,8 +104,15 @@ impl Model {
 
     /// Checks what became of a request, before the step that it led to is compared.
     pub(super) fn requested(&mut self, at: Timestamp, input: &Input, step: &Step) {
-        let may = Heed { is_over: self.ends.is_over(), is_full: self.is_full() };
+        let retry = if let Input::Retry(retried) = input { self.retry_refusal(retried) } else { None };
+        let may = Heed { is_over: self.ends.is_over(), is_full: self.is_full(), retry };
         self.requests.check(self.seed, at, input, step, may);
+        self.provider.hears(at, Some(input), self.ends.is_at_work(), self.calls.is_any_gated());
+    }
+
+    /// The gate was asked for a call, and holds it back or not.
+    pub(super) fn asked_gate(&mut self, call: &Waiting, is_held: bool) {
+        self.calls.asked_gate((call.invocation, call.attempt), is_held);
     }
 
     /// Whether as many tasks wait as may, with those that signals have brought planners to add.
@@ -104,6 +120,20 @@ impl Model {
         let tasks = self.documents.last().and_then(|now| now["tasks"].as_array()).map_or(0, Vec::len);
         let coming = self.calls.count(|branch| matches!(branch.0.as_deref(), Some("more" | "all-hands")));
         self.backlog.is_some_and(|max| tasks + coming >= max)
+    }
+
+    /// Why a retry is refused, if it is.
+    fn retry_refusal(&self, retried: &Retried) -> Option<Code> {
+        let limits = &retried.limits;
+        if self.ends.is_for_good() {
+            return Some(Code::BoardNotRunning);
+        }
+        let is_reached = self.ends.is_reached(limits, self.documents.len() - 1) || self.ledger.is_spent(limits.tokens);
+        if is_reached {
+            return Some(Code::LimitReached);
+        }
+        let is_raised = self.ends.is_raised(limits) || self.ledger.is_raised(limits.tokens);
+        (!self.retries.is_any_meant(retried) && !is_raised).then_some(Code::NothingGivenUp)
     }
 
     /// Compares a step with what this would have done. `board` is the board after it.
@@ -114,12 +144,15 @@ impl Model {
         if let Some(Input::Continue { invocation, attempt, .. }) = input {
             self.asked_again(self.calls.awaited(*invocation, *attempt).is_some(), step);
         }
+        if let Some(Input::Admit { invocation, attempt, .. }) = input {
+            self.calls.asked_gate((*invocation, *attempt), false);
+        }
         self.ledger.hears(input);
         let mut ended = None;
         for record in &step.records {
             let body = record.body().unwrap_or_else(|error| panic!("SEED={}: {error}", self.seed));
             assert!(ended.is_none(), "SEED={}: a record after the end of a step", self.seed);
-            self.happened(record, &body, step, board);
+            self.happened(record, &body, input, step, board);
             if let Body::Ended(end) = body {
                 ended = Some(end);
             }
@@ -128,8 +161,10 @@ impl Model {
         let is_note = |record: &Record| matches!(record.kind, Kind::Late | Kind::Snapshot);
         let is_step = !step.records.iter().all(is_note);
         self.circuit.at_the_end_of_a_step();
+        self.calls.named(step);
         let work = Work {
             is_under_way: !self.calls.is_idle()
+                || self.calls.is_any_held()
                 || !self.asked.is_empty()
                 || self.schedule.has_delayed()
                 || self.schedule.will_wake(self.is_minute_queued()),
@@ -142,6 +177,9 @@ impl Model {
             self.schedule.at_the_end_of_a_step(is_over);
         }
         if is_over {
+            let unfinished = self.calls.unfinished().chain(self.schedule.delayed());
+            unfinished.collect::<Vec<_>>().into_iter().for_each(|invocation| self.retries.gave_up(invocation));
+            self.circuit.ended();
             self.calls.ended();
             self.schedule.ended();
             self.asked.clear();
@@ -149,6 +187,8 @@ impl Model {
         if let (Some(last), true) = (step.records.last(), self.is_usual) {
             self.calls.compare_kept(None, (last.at, self.circuit.decisions()));
         }
+        self.retries.at_the_end_of_a_step();
+        self.provider.at_the_end_of_a_step(step, self.ends.is_at_work(), |invocation| self.calls.is_open(invocation));
         self.ledger.closed(|invocation| self.calls.is_open(invocation));
         self.ledger.compare(board);
         if let (Some(last), true) = (step.records.last(), is_step) {
@@ -243,7 +283,7 @@ impl Model {
     }
 
     /// Takes over what a record says.
-    fn happened(&mut self, record: &Record, body: &Body, step: &Step, board: &Board) {
+    fn happened(&mut self, record: &Record, body: &Body, input: Option<&Input>, step: &Step, board: &Board) {
         let (seed, seq) = (self.seed, record.seq);
         let moment = (record.at, self.circuit.decisions());
         self.ends.passes(record.at, body, !self.calls.is_calling());
@@ -258,7 +298,10 @@ impl Model {
                     Some(_) => self.schedule.delays(record.at, scheduled, &branch),
                     None => self.calls.queued(scheduled.invocation, &branch),
                 }
-                if let Some(before) = scheduled.follows {
+                self.retries.scheduled(scheduled, &branch);
+                if let Some(before) = scheduled.retries {
+                    self.rounds.extend(self.rounds.get(&before).copied().map(|rounds| (scheduled.invocation, rounds)));
+                } else if let Some(before) = scheduled.follows {
                     let rounds = self.rounds.get(&before).map_or(1, |rounds| rounds + 1);
                     assert!(rounds <= ROUNDS_MAX, "SEED={seed}: more was shown for the {rounds}th time");
                     self.rounds.insert(scheduled.invocation, rounds);
@@ -273,12 +316,18 @@ impl Model {
                 let base = usize::try_from(invoked.base.0).expect("few versions");
                 let is_present = base + 1 == self.documents.len();
                 assert!(is_present, "SEED={seed}: a view of another version than the present one");
-                self.calls.called(invoked, base, moment, |branch| self.circuit.admits(branch));
+                let (circuit, ledger) = (&self.circuit, &self.ledger);
+                let may_wait = |branch: &Branch| ledger.may_wait(branch);
+                self.calls.called(invoked, base, moment, |branch| circuit.admits(branch), may_wait);
                 let branch = &self.branches[&invoked.invocation];
+                self.provider.called(invoked.invocation);
                 self.ledger.called(invoked, branch, step);
                 self.circuit.called(branch, invoked.attempt == 1);
             }
-            Body::Continued(continued) => self.ledger.continued(continued),
+            Body::Continued(continued) => {
+                self.provider.answered(&continued.by);
+                self.ledger.continued(continued);
+            }
             Body::Committed(committed) => {
                 let before = self.now().clone();
                 let now = board.state().root().to_value();
@@ -316,13 +365,13 @@ impl Model {
                 self.settled(&rejected.by);
                 self.ledger.answered(&rejected.by);
                 let branch = self.calls.refused(rejected);
-                self.ends.gave_up(rejected.is_final);
+                self.outcome(&rejected.by, rejected.is_final);
                 self.circuit.refused(branch.as_ref(), rejected.stage, rejected.is_final);
             }
             Body::Failed(failed) => {
                 self.ledger.failed(&failed.by, failed.code);
                 let branch = self.calls.failed(&failed.by, failed.code, failed.is_final);
-                self.ends.gave_up(failed.is_final);
+                self.outcome(&failed.by, failed.is_final);
                 self.circuit.failed(branch.as_ref(), failed.code, failed.is_final);
             }
             Body::Approval(approval) => {
@@ -336,7 +385,8 @@ impl Model {
                 let branch = (moved.rule.as_ref().map(ToString::to_string), moved.worker.to_string());
                 let comes = self.circuit.moved(&branch, moved.change, moved.reason);
                 if comes.gives_up {
-                    self.calls.stopped(&branch);
+                    let given_up = self.calls.stopped(&branch);
+                    given_up.into_iter().for_each(|invocation| self.retries.gave_up(invocation));
                 }
                 // What waits for nothing else now goes on.
                 let lets_go = matches!(moved.change, Change::HalfOpened | Change::Closed);
@@ -355,6 +405,7 @@ impl Model {
                     self.schedule.ran_out(&branch);
                 }
                 if let Some(invocation) = budget.invocation {
+                    self.retries.gave_up(invocation);
                     self.calls.give_up(invocation);
                 }
                 self.ledger.ran_short(budget, &branch);
@@ -375,13 +426,24 @@ impl Model {
             Body::Deferred(deferred) => {
                 self.ledger.failed(&deferred.by, FailureCode::Unreachable);
                 self.calls.deferred(&deferred.by);
+                self.provider.deferred(record.at, deferred, input, self.ends.is_paused());
             }
-            // What operators take up again is tried in the kernel's own tests.
-            Body::Retried(_) => panic!("SEED={seed}: {body:?}"),
-            Body::Paused(_) => self.ends.paused(true),
+            Body::Retried(retried) => {
+                self.retries.retried(retried);
+                self.circuit.retried(|branch| retries::covers(retried, branch));
+                self.ledger.raise(retried.limits.tokens);
+                self.ends.retried(&retried.limits);
+                self.calls.resumed();
+                self.provider.resumed();
+            }
+            Body::Paused(steered) => {
+                self.provider.paused(steered);
+                self.ends.paused(true);
+            }
             Body::Resumed(_) => {
                 self.ends.paused(false);
                 self.calls.resumed();
+                self.provider.resumed();
             }
             Body::Epoch(_) => self.calls.taken_over(),
             Body::Answer(answer) if answer.text.is_some() => {
@@ -419,6 +481,15 @@ impl Model {
         if let Some(question) = by.approval {
             let stood = self.asked.remove(&question);
             assert!(stood.is_some(), "SEED={}: record {question} asks nothing", self.seed);
+        }
+    }
+
+    /// Notes the outcome of an attempt, which may be the last of its invocation.
+    fn outcome(&mut self, by: &Author, is_final: bool) {
+        self.ends.gave_up(is_final);
+        self.provider.answered(by);
+        if let Some(attempt) = by.attempt.as_ref().filter(|_| is_final) {
+            self.retries.gave_up(attempt.invocation);
         }
     }
 

@@ -13,8 +13,9 @@ use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::owner::Append;
 
 use super::checks::Checks;
+use super::outages::Outages;
 use super::plans::Shared;
-use super::world::{Simulation, gate, genesis};
+use super::world::{Simulation, genesis};
 
 /// Runs of a board that looking for the shortest trace may take.
 const RUNS_MAX: usize = 250;
@@ -124,8 +125,10 @@ pub(super) fn manner(message: &str) -> String {
 
 /// Gives a board these events, and checks it after each.
 fn play(seed: u64, plans: &Shared, events: &[Event]) {
-    let mut replay = Replay { checks: Checks::new(seed), fate: Fate::AT_ONCE };
-    let mut world = World::new(genesis(seed), plans, &mut replay).expect("the request fits");
+    let genesis = genesis(seed);
+    let outages = Outages::of(seed, genesis.at);
+    let mut replay = Replay { checks: Checks::new(seed), outages, fate: Fate::AT_ONCE };
+    let mut world = World::new(genesis, plans, &mut replay).expect("the request fits");
     for event in events {
         match event {
             Event::Given(at, input, fate) => {
@@ -160,12 +163,15 @@ fn recover(world: &mut World, is_written: bool, replay: &mut Replay) {
 /// Whoever answered, and what the disk did, is among the events.
 struct Replay {
     checks: Checks,
+    outages: Outages,
     fate: Fate,
 }
 
 impl Others for Replay {
     fn admits(&mut self, at: Timestamp, call: &Waiting) -> Passage {
-        gate(at, call)
+        let passage = self.outages.passage(at, call);
+        self.checks.asked_gate(call, &passage);
+        passage
     }
 
     fn called(&mut self, call: Call<'_>, board: &Board) -> Vec<Delivery> {

@@ -20,11 +20,14 @@ use serde_json::{Value, json};
 
 use super::checks::Checks;
 use super::disk::{Appends, Disk};
+use super::operator::Operator;
+use super::outages::Outages;
+use super::seen::Met;
 use super::shrink::{Event, History};
 use super::stored::Stored;
 
 /// Steps after which a board must have ended.
-const STEPS_MAX: usize = 1200;
+const STEPS_MAX: usize = 2400;
 
 /// How often somebody tries what to do with a board that stands still.
 const STIRS_MAX: u64 = 12;
@@ -36,6 +39,7 @@ pub(super) struct Simulation {
     seed: u64,
     world: World,
     workers: Workers,
+    operator: Operator,
     stored: Stored,
     /// Whether the board is replaced now and then by what its snapshot makes of it.
     restores: bool,
@@ -54,6 +58,8 @@ struct Workers {
     passing: Random,
     /// What tells how often their providers take no request; its own for the same reason.
     provider: Random,
+    outages: Outages,
+    met: Met,
     /// Whether they mean well: they err seldom, and do what is to be done next.
     is_careful: bool,
     mood: Mood,
@@ -309,10 +315,25 @@ impl Simulation {
         let loops = Random::new(seed ^ 0x1009);
         let passing = Random::new(seed ^ 0x9a56);
         let provider = Random::new(seed ^ 0x9e1d);
-        let mut workers =
-            Workers { random, meter, loops, passing, provider, is_careful, mood, trace, checks, disk, history };
+        let (outages, met) = (Outages::of(seed, genesis.at), Met::default());
+        let mut workers = Workers {
+            random,
+            meter,
+            loops,
+            passing,
+            provider,
+            outages,
+            met,
+            is_careful,
+            mood,
+            trace,
+            checks,
+            disk,
+            history,
+        };
         let world = World::new(genesis, &Own, &mut workers).expect("the request fits");
-        Self { seed, world, workers, stored: Stored::new(seed), restores: false, stirs_left: STIRS_MAX }
+        let (operator, stored) = (Operator::new(seed), Stored::new(seed));
+        Self { seed, world, workers, operator, stored, restores: false, stirs_left: STIRS_MAX }
     }
 
     /// The same board, made again from snapshots at random moments.
@@ -328,6 +349,10 @@ impl Simulation {
         self.world.records()
     }
 
+    pub(super) const fn met(&self) -> &Met {
+        &self.workers.met
+    }
+
     pub(super) const fn appends(&self) -> Appends {
         self.workers.disk.appends
     }
@@ -335,7 +360,7 @@ impl Simulation {
     /// Runs until the board has ended and every answer under way has come.
     pub(super) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
-            if self.world.is_over() && !self.stirs() {
+            if self.world.is_over() && !self.retries() && !self.stirs() {
                 break;
             }
             self.disturb();
@@ -348,7 +373,7 @@ impl Simulation {
                 if !self.world.board().is_paused() {
                     break;
                 }
-                self.give(Input::Resume { token: None });
+                self.resume();
             }
         }
         let board = self.world.board();
@@ -358,12 +383,33 @@ impl Simulation {
         self.workers.checks.at_the_end(board, self.world.records());
     }
 
+    /// Resumes the board; where its provider is away, mostly once that is back.
+    fn resume(&mut self) {
+        let now = self.world.now();
+        let ends = self.workers.outages.at(now).map(|(_, outage)| outage.ends);
+        let at = ends.filter(|_| self.operator.waits()).unwrap_or(now);
+        self.world.give_at(at, Input::Resume { token: None }, &mut self.workers);
+    }
+
+    /// Retries what a board that has ended gave up; false if the operator does not.
+    fn retries(&mut self) -> bool {
+        let Some(retried) = self.operator.retry_of(self.world.board()) else { return false };
+        self.give(Input::Retry(retried));
+        true
+    }
+
     fn give(&mut self, input: Input) {
         self.world.give(input, &mut self.workers);
     }
 
     /// Things that happen to a board from outside, now and then.
     fn disturb(&mut self) {
+        let outage = self.workers.outages.at(self.world.now());
+        if outage.is_some_and(|(_, outage)| outage.exceeds_patience(self.world.now()))
+            && self.operator.random.percent(10)
+        {
+            self.give(Input::Unavailable);
+        }
         if self.workers.random.percent(2) {
             let token = self.token();
             self.give(Input::Signal { name: "more".into(), value: json!({"why": "because"}), token });
@@ -453,17 +499,13 @@ impl Simulation {
     }
 }
 
-/// What the gate says of a call: that it may be made, once its provider may be asked again.
-pub(super) fn gate(at: Timestamp, call: &Waiting) -> Passage {
-    match call.wait.as_ref().map(|wait| wait.not_before).filter(|not_before| *not_before > at) {
-        Some(not_before) => Passage::After(not_before.ms_since(at)),
-        None => Passage::Now(Admission::default()),
-    }
-}
-
 impl Others for Workers {
     fn admits(&mut self, at: Timestamp, call: &Waiting) -> Passage {
-        gate(at, call)
+        let passage = self.outages.passage(at, call);
+        let is_held = call.wait.is_none() && passage != Passage::Now(Admission::default());
+        self.met.held += u64::from(is_held);
+        self.checks.asked_gate(call, &passage);
+        passage
     }
 
     fn taken(&mut self, at: Timestamp, input: &Input) {
@@ -494,6 +536,7 @@ impl Others for Workers {
     }
 
     fn stepped(&mut self, at: Timestamp, input: Option<&Input>, step: &Step, board: &Board) {
+        self.met.stepped(input, step);
         self.checks.stepped(at, input, step, board);
     }
 
@@ -532,9 +575,18 @@ impl Others for Workers {
             Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, worker, reply, usage, raw: None })
         };
         let is_gated = call.shown.seat().worker.agent == AgentKind::Llm;
+        let since = board.scheduler().open().get(&invocation).map(|open| open.since);
+        if let Some((index, outage)) = since.filter(|_| is_gated).and_then(|since| self.outages.at(since)) {
+            self.met.outages.insert(index);
+            let after_ms = after_ms.min(call.timeout_ms / 2);
+            let not_taken = outage.not_taken(since.unwrap_or_default().plus_ms(after_ms));
+            return self.sent(after_ms, Input::Defer { invocation, attempt, usage: None, not_taken }, None);
+        }
         if is_gated && self.provider.percent(if self.is_careful { 3 } else { 10 }) {
+            let mut deliveries = self.goes_on(invocation, attempt, after_ms);
             let input = Input::Defer { invocation, attempt, usage: None, not_taken: self.not_taken() };
-            return self.sent(after_ms, input, None);
+            deliveries.extend(self.sent(after_ms, input, None));
+            return deliveries;
         }
         let again = self.random.percent(10).then(|| self.random.below(15_000));
         let mut deliveries = self.goes_on(invocation, attempt, after_ms);

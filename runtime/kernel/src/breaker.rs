@@ -192,9 +192,14 @@ impl Breaker {
         self.decisions
     }
 
-    /// The branches that are stopped.
-    pub fn stopped(&self) -> impl Iterator<Item = &Branch> {
-        let stopped = self.branches.iter().filter(|(_, track)| matches!(track.position, Position::Open { .. }));
+    /// Branches that dispatch nothing until an operator retries them: those that are stopped, and those whose probe was
+    /// given up with the board.
+    pub fn stopped(&self, is_open: impl Fn(InvocationId) -> bool) -> impl Iterator<Item = &Branch> {
+        let stopped = self.branches.iter().filter(move |(_, track)| match track.position {
+            Position::Open { .. } => true,
+            Position::HalfOpen { probe } => probe.is_some_and(|probe| !is_open(probe)),
+            Position::Closed => false,
+        });
         stopped.map(|(branch, _)| branch)
     }
 

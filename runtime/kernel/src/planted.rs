@@ -56,6 +56,12 @@ pub enum Bug {
     NarrowReservation,
     /// What is kept for the next try is kept for somebody else as well.
     SharedReservation,
+    /// An attempt that a provider did not take counts.
+    DeferralCharged,
+    /// A board waits for its provider for ever.
+    EndlessPatience,
+    /// A retry leaves stopped branches stopped.
+    RetryStaysStopped,
     /// Lines that come into a file do not shift those behind them.
     InsertionsOverlooked,
     /// What was read right behind or right before what comes into a file has changed with it.
@@ -95,7 +101,7 @@ impl Bug {
     ];
 
     /// Those that the simulator finds.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::LostInvocation,
         Self::LoneInvocation,
         Self::OneCallMore,
@@ -117,6 +123,9 @@ impl Bug {
         Self::RefusalOverheard,
         Self::OneRecordLess,
         Self::LossOverlooked,
+        Self::DeferralCharged,
+        Self::EndlessPatience,
+        Self::RetryStaysStopped,
         Self::Overdraft,
         Self::FreeOfCharge,
         Self::NarrowReservation,

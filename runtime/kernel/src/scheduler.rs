@@ -150,7 +150,8 @@ impl Open {
 
     /// Attempts so far that count against the limit of its worker.
     pub fn counted_attempts(&self) -> u32 {
-        let deferred = self.deferrals.as_ref().map_or(0, |deferrals| deferrals.count);
+        let deferrals = self.deferrals.as_ref().filter(|_| !planted::is(Bug::DeferralCharged));
+        let deferred = deferrals.map_or(0, |deferrals| deferrals.count);
         self.attempt.saturating_sub(self.lost).saturating_sub(self.conflicts).saturating_sub(deferred)
     }
 }
@@ -537,6 +538,9 @@ impl Scheduler {
         let open = self.open.get_mut(&attempt.invocation);
         let open = open.filter(|open| open.calling && open.attempt == attempt.number)?;
         (open.since, open.reserved) = (at, reserved);
+        if let Some(deferrals) = &mut open.deferrals {
+            deferrals.since = None;
+        }
         Some(open.queued.branch.clone())
     }
 

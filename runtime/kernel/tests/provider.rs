@@ -243,6 +243,30 @@ fn limits_are_raised_and_honoured_and_branches_get_one_try() {
     assert_eq!(retry(&mut played, more), Ok(()));
     assert_eq!(played.calls.len(), 1, "what waited for the breaker has its try");
     played.holds();
+
+    // A try that ended with its board is made again.
+    played.give(Input::Meltdown);
+    played.calls.clear();
+    assert_eq!(retry(&mut played, Retried::default()), Ok(()));
+    assert_eq!(played.calls.len(), 1, "the branch has another try");
+    played.holds();
+}
+
+#[test]
+fn a_provider_that_answers_within_an_attempt_ends_a_series_of_deferrals() {
+    let mut played = board(1, json!({}));
+    played.signal();
+    defer(&mut played, 1_000, not_taken(DeferralReason::Overloaded, 500));
+    admit(&mut played, 2_000, 1, 2);
+    let (invocation, attempt) = (InvocationId(1), 2);
+    closed(&mut played, 3_000, Input::Continue { invocation, attempt, usage: None, reserve: 100 });
+    let step = defer(&mut played, 4_000, not_taken(DeferralReason::Overloaded, 500));
+    let patience = step.records.iter().find_map(|record| match record.body().expect("a body") {
+        Body::Deferred(deferred) => Some(deferred.patience),
+        _ => None,
+    });
+    assert_eq!(patience, Some(Timestamp(4_000).plus_ms(24 * HOUR)));
+    played.holds();
 }
 
 #[test]

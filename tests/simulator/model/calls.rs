@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use patchboard_kernel::board::{Effect, Step};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Seq, Timestamp, WorkerName};
 use patchboard_kernel::record::{Author, Invoked, Rejected, Reserved};
@@ -26,6 +27,8 @@ pub(super) struct Calls {
     kept: BTreeMap<InvocationId, Kept>,
     /// What an invocation that was just refused has to be kept, if nobody else has it.
     due: Option<(InvocationId, BTreeSet<String>)>,
+    /// Attempts that the gate holds back.
+    held: BTreeSet<(InvocationId, u32)>,
     /// Attempts of a former owner, which are to be told lost.
     orphans: Vec<(InvocationId, u32)>,
 }
@@ -92,8 +95,41 @@ impl Calls {
             open: BTreeMap::new(),
             kept: BTreeMap::new(),
             due: None,
+            held: BTreeSet::new(),
             orphans: Vec::new(),
         }
+    }
+
+    /// The gate holds an attempt back, or lets it through.
+    pub(super) fn asked_gate(&mut self, attempt: (InvocationId, u32), is_held: bool) {
+        match is_held {
+            true => self.held.insert(attempt),
+            false => self.held.remove(&attempt),
+        };
+    }
+
+    /// The gate holds back none but the calls that a step names, if it names any.
+    pub(super) fn named(&mut self, step: &Step) {
+        let named = step.effects.iter().rev().find_map(|effect| match effect {
+            Effect::Await(named) => Some(named),
+            _ => None,
+        });
+        if let Some(named) = named {
+            let is_named = |key: &(InvocationId, u32)| named.iter().any(|call| (call.invocation, call.attempt) == *key);
+            self.held.retain(is_named);
+        }
+    }
+
+    /// Whether the gate holds any call back.
+    pub(super) fn is_any_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether an invocation's next attempt waits for its provider.
+    fn is_held(&self, invocation: InvocationId) -> bool {
+        let open = self.open.get(&invocation);
+        let attempt = open.map_or(1, |open| open.attempt + 1);
+        open.is_some_and(|open| open.waits) || self.held.contains(&(invocation, attempt))
     }
 
     /// What is under way with this attempt, if its answer is waited for.
@@ -119,6 +155,16 @@ impl Calls {
         self.queue.iter().any(|(_, branch)| may(branch))
     }
 
+    /// Invocations under way, then the queue, each in its order.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = InvocationId> {
+        self.open.keys().copied().chain(self.queue.iter().map(|(invocation, _)| *invocation))
+    }
+
+    /// Whether a call of a language model is under way, queued or due again.
+    pub(super) fn is_any_gated(&self) -> bool {
+        self.count(|branch| self.is_gated(&branch.1)) > 0
+    }
+
     /// How many such are under way or wait for their turn.
     pub(super) fn count(&self, is_such: impl Fn(&Branch) -> bool) -> usize {
         let under_way = self.open.values().map(|open| &open.branch);
@@ -130,7 +176,15 @@ impl Calls {
     }
 
     /// An attempt is made: of what is under way and due again first, then of the first in the queue that may go.
-    pub(super) fn called(&mut self, invoked: &Invoked, base: usize, now: Moment, admits: impl Fn(&Branch) -> bool) {
+    /// `may_wait`: for what calls under way leave of a budget. Calls that need admission are passed over then.
+    pub(super) fn called(
+        &mut self,
+        invoked: &Invoked,
+        base: usize,
+        now: Moment,
+        admits: impl Fn(&Branch) -> bool,
+        may_wait: impl Fn(&Branch) -> bool,
+    ) {
         let (seed, invocation) = (self.seed, invoked.invocation);
         let is_before = |other: InvocationId| other < invocation || !self.open.contains_key(&invocation);
         // Calls that need admission come after those that need none.
@@ -138,8 +192,12 @@ impl Calls {
         let goes_before = |branch: &Branch| is_gated || !self.is_gated(&branch.1);
         let passed_over = self.again(now).find(|other| {
             let branch = &self.open[other].branch;
-            let waits = self.open[other].waits;
-            is_before(*other) && !waits && self.may_call(branch) && self.is_gated(&branch.1) == is_gated
+            let may_wait = is_gated && may_wait(branch);
+            is_before(*other)
+                && !may_wait
+                && !self.is_held(*other)
+                && self.may_call(branch)
+                && self.is_gated(&branch.1) == is_gated
         });
         assert_eq!(passed_over, None, "SEED={seed}: {invocation} was called before one that was due again");
         let attempt = match self.open.get(&invocation) {
@@ -153,7 +211,11 @@ impl Calls {
             }
             None => {
                 let may_go = |branch: &Branch| self.may_begin(branch) && admits(branch) && goes_before(branch);
-                let mut may_go_now = self.queue.iter().filter(|(_, branch)| may_go(branch));
+                let is_passed_over = |queued: InvocationId, branch: &Branch| {
+                    self.is_held(queued) || (is_gated && queued != invocation && may_wait(branch))
+                };
+                let mut may_go_now =
+                    self.queue.iter().filter(|(queued, branch)| may_go(branch) && !is_passed_over(*queued, branch));
                 let ungated = may_go_now.clone().find(|(_, branch)| !self.is_gated(&branch.1));
                 let first = ungated.or_else(|| may_go_now.next()).map(|(first, _)| *first);
                 assert_eq!(first, Some(invocation), "SEED={seed}: {invocation} went before its turn");
@@ -314,10 +376,12 @@ impl Calls {
         self.orphans = calling.map(|(invocation, open)| (*invocation, open.attempt)).collect();
     }
 
-    /// What a branch has under way is over.
-    pub(super) fn stopped(&mut self, branch: &Branch) {
-        self.open.retain(|_, open| open.branch != *branch);
+    /// Closes the open invocations of a branch, and returns them.
+    pub(super) fn stopped(&mut self, branch: &Branch) -> Vec<InvocationId> {
+        let stopped = self.open.extract_if(.., |_, open| open.branch == *branch);
+        let stopped = stopped.map(|(invocation, _)| invocation).collect();
         self.kept.retain(|invocation, _| self.open.contains_key(invocation));
+        stopped
     }
 
     /// The board has ended for good.
@@ -428,15 +492,16 @@ impl Calls {
             return;
         }
         // No more calls of a model wait for it than there are places.
-        let waiting = self.open.values().filter(|open| open.waits).count();
+        let queued = self.queue.iter().map(|(invocation, _)| invocation);
+        let waiting = self.open.keys().chain(queued).filter(|invocation| self.is_held(**invocation)).count();
         let may_ask = |branch: &Branch| !self.is_gated(&branch.1) || waiting < self.concurrency;
         let may_begin = |branch: &Branch| may_ask(branch) && self.may_begin(branch) && admits(branch);
-        let first = self.queue.iter().find(|(_, branch)| may_begin(branch));
+        let first = self.queue.iter().find(|(queued, branch)| !self.is_held(*queued) && may_begin(branch));
         let may_ask_again = |invocation: InvocationId| {
-            let earlier = self.open.range(..invocation).filter(|(_, open)| open.waits).count();
+            let earlier = self.open.range(..invocation).filter(|(earlier, _)| self.is_held(**earlier)).count();
             !self.is_gated(&self.open[&invocation].branch.1) || earlier < self.concurrency
         };
-        let again = self.again(now).filter(|invocation| !self.open[invocation].waits && may_ask_again(*invocation));
+        let again = self.again(now).filter(|invocation| !self.is_held(*invocation) && may_ask_again(*invocation));
         let mut again = again.map(|invocation| (invocation, &self.open[&invocation].branch));
         let again = again.find(|(_, branch)| self.may_call(branch));
         let Some((invocation, branch)) = again.or(first.map(|(invocation, branch)| (*invocation, branch))) else {

@@ -58,6 +58,8 @@ struct State {
     position: Position,
     /// Whether it is shown less, and for which reason.
     reduced: Option<Reason>,
+    /// Whether its one try was given up with the board.
+    is_try_lost: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -117,6 +119,20 @@ impl Circuit {
 
     pub(super) fn is_any_open(&self) -> bool {
         self.branches.values().any(|state| matches!(state.position, Position::Open(..)))
+    }
+
+    /// The board has ended for good, and every try under way with it.
+    pub(super) fn ended(&mut self) {
+        for state in self.branches.values_mut() {
+            state.is_try_lost |= state.position == Position::Half(true);
+        }
+    }
+
+    /// An operator retries invocations of these branches: those that are stopped get one try each.
+    pub(super) fn retried(&mut self, covers: impl Fn(&Branch) -> bool) {
+        let is_stopped = |state: &State| matches!(state.position, Position::Open(..)) || state.is_try_lost;
+        let stopped = self.branches.iter().filter(|(branch, state)| covers(branch) && is_stopped(state));
+        self.due.extend(stopped.map(|(branch, _)| (branch.clone(), Reason::Retried)));
     }
 
     /// An outcome that moves no breaker, of a reply.
@@ -273,12 +289,13 @@ impl Circuit {
         let due = match (&action, reason) {
             (Some(Action::ReduceView), _) if may_reduce => Change::Reduced,
             (Some(_), _) => Change::Opened,
-            (None, Reason::Cooldown) => Change::HalfOpened,
+            (None, Reason::Cooldown | Reason::Retried) => Change::HalfOpened,
             (None, Reason::ProbeCommitted) => Change::Closed,
             (None, _) => Change::Opened,
         };
         assert_eq!(change, due, "SEED={seed}: what {branch:?} comes to for {reason}; {action:?}");
         (state.rejections, state.no_ops, state.passes, state.crashes) = (0, 0, 0, 0);
+        state.is_try_lost = false;
         match change {
             Change::Reduced => state.reduced = Some(reason),
             Change::Opened => state.position = Position::Open(decisions, reason == Reason::Budget),

@@ -2,14 +2,14 @@
 
 use patchboard_kernel::board::Input;
 use patchboard_kernel::id::Timestamp;
-use patchboard_kernel::record::{Body, Cause, End, Ended};
+use patchboard_kernel::record::{Body, Cause, End, Ended, Raised};
 use serde_json::Value;
 
 pub(super) struct Ends {
     seed: u64,
     tasks_min: usize,
-    commits_max: usize,
-    wall_ms: i64,
+    commits_max: u64,
+    wall_ms: u64,
     /// A board without rules waits for what comes from outside, and never stands still.
     has_rules: bool,
     /// How it stands.
@@ -43,8 +43,8 @@ impl Ends {
         Self {
             seed,
             tasks_min: tasks_min.and_then(|number| number.parse().ok()).unwrap_or(usize::MAX),
-            commits_max: commits_max as usize,
-            wall_ms: i64::try_from(wall_ms).expect("it is short"),
+            commits_max,
+            wall_ms,
             has_rules: blueprint["rules"].as_array().is_some_and(|rules| !rules.is_empty()),
             ended: None,
             is_paused: false,
@@ -97,6 +97,32 @@ impl Ends {
         self.ended = self.ended.filter(|ended| ended.is_final());
     }
 
+    /// An operator retries what was given up, and may raise limits: the board goes on.
+    pub(super) fn retried(&mut self, raised: &Raised) {
+        (self.commits_max, self.wall_ms) = self.raised(raised);
+        (self.ended, self.was_short, self.gave_up, self.is_paused) = (None, false, false, false);
+    }
+
+    fn raised(&self, raised: &Raised) -> (u64, u64) {
+        (self.commits_max.max(raised.commits.unwrap_or(0)), self.wall_ms.max(raised.wall_ms.unwrap_or(0)))
+    }
+
+    /// Whether a limit would be higher.
+    pub(super) fn is_raised(&self, raised: &Raised) -> bool {
+        self.raised(raised) != (self.commits_max, self.wall_ms)
+    }
+
+    /// Whether a limit would be reached all the same.
+    pub(super) fn is_reached(&self, raised: &Raised, version: usize) -> bool {
+        let (commits, wall) = self.raised(raised);
+        version as u64 >= commits || self.running_ms.cast_unsigned() >= wall
+    }
+
+    /// Whether it ended so that nothing can be retried.
+    pub(super) fn is_for_good(&self) -> bool {
+        self.ended.is_some_and(|ended| matches!(ended.cause, Cause::Done | Cause::Cancelled))
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.ended.is_some_and(Ended::is_final)
     }
@@ -137,8 +163,8 @@ impl Ends {
             _ if !is_step => return None,
             _ if self.has_committed && is_done => return Some(Ended { end: End::Done, cause: Cause::Done }),
             _ if self.stops.is_some() => return self.stops.and_then(stopped),
-            _ if version >= self.commits_max => return stopped(Cause::Commits),
-            _ if self.running_ms >= self.wall_ms => return stopped(Cause::Wall),
+            _ if version as u64 >= self.commits_max => return stopped(Cause::Commits),
+            _ if self.running_ms.cast_unsigned() >= self.wall_ms => return stopped(Cause::Wall),
             _ if self.is_paused || work.is_under_way || !self.has_rules => return None,
             _ => {}
         }

@@ -75,6 +75,25 @@ impl Ledger {
         Self { seed, is_usual, reply_tokens, limits, accounts, calls, told: None, wanted: None, short: None }
     }
 
+    /// Raises the board's limit of tokens.
+    pub(super) fn raise(&mut self, tokens: Option<u64>) {
+        if self.is_raised(tokens) {
+            self.limits.extend(tokens.map(|tokens| (Whose::Board, tokens)));
+        }
+    }
+
+    /// Whether the board's limit of tokens would be higher.
+    pub(super) fn is_raised(&self, tokens: Option<u64>) -> bool {
+        tokens > self.limits.get(&Whose::Board).copied()
+    }
+
+    /// Whether the board's tokens would be spent all the same.
+    pub(super) fn is_spent(&self, tokens: Option<u64>) -> bool {
+        let account = self.accounts.get(&Whose::Board).copied().unwrap_or_default();
+        let limit = tokens.max(self.limits.get(&Whose::Board).copied());
+        limit.is_some_and(|limit| account.spent + account.reserved >= limit)
+    }
+
     /// Something reaches the board, before anything comes of it.
     pub(super) fn hears(&mut self, input: Option<&Input>) {
         let answer = match input {

@@ -1,11 +1,11 @@
-//! Signals and pauses: one that carries a token is heard once, and a repetition is told what the first was. A signal for which
+//! Signals, pauses and retries: one that carries a token is heard once, and a repetition is told what the first was. A signal for which
 //! there is no room is refused.
 
 use std::collections::BTreeMap;
 
 use patchboard_kernel::board::{Input, Outcome, Step, Verdict};
 use patchboard_kernel::id::{Seq, Timestamp};
-use patchboard_kernel::record::Kind;
+use patchboard_kernel::record::{Kind, Retried};
 use patchboard_kernel::rejection::Code;
 
 /// How long a token is known, in milliseconds.
@@ -18,6 +18,8 @@ pub(super) struct Heed {
     pub(super) is_over: bool,
     /// There is no room for what a signal brings.
     pub(super) is_full: bool,
+    /// Why a retry is refused, if it is.
+    pub(super) retry: Option<Code>,
 }
 
 /// What was heard.
@@ -37,6 +39,10 @@ impl Requests {
             Input::Signal { name, value, token } => (token, format!("{name} {value}"), Kind::Signal),
             Input::Pause { token } => (token, "pause".to_owned(), Kind::Paused),
             Input::Resume { token } => (token, "resume".to_owned(), Kind::Resumed),
+            Input::Retry(retried) => {
+                let Retried { worker, invocation, limits, token } = retried;
+                (token, format!("retry {worker:?} {invocation:?} {limits:?}"), Kind::Retried)
+            }
             _ => return,
         };
         let first = step.records.first();
@@ -50,17 +56,19 @@ impl Requests {
                 let is_refused = matches!(step.outcome, Some(Outcome::Refused(_))) && first.is_none();
                 assert!(is_refused, "SEED={seed}: {what} has the token of {}", heard.what);
             }
-            None if heed.is_over => assert!(first.is_none(), "SEED={seed}: {what} was recorded after the end"),
+            None if heed.is_over && kind != Kind::Retried => {
+                assert!(first.is_none(), "SEED={seed}: {what} was recorded after the end")
+            }
             None if heed.is_full && kind == Kind::Signal => {
-                let code = step.outcome.as_ref().and_then(|outcome| match outcome {
-                    Outcome::Refused(rejection) => Some(rejection.code),
-                    _ => None,
-                });
-                assert_eq!((code, first), (Some(Code::BacklogFull), None), "SEED={seed}: there was no room for {what}");
+                let found = (refusal(step), first);
+                assert_eq!(found, (Some(Code::BacklogFull), None), "SEED={seed}: there was no room for {what}");
+            }
+            None if heed.retry.is_some() && kind == Kind::Retried => {
+                assert_eq!((refusal(step), first), (heed.retry, None), "SEED={seed}: {what} was not refused");
             }
             None => {
                 // A pause that changes nothing is a record only for the sake of its token.
-                let is_record = token.is_some() || kind == Kind::Signal;
+                let is_record = token.is_some() || matches!(kind, Kind::Signal | Kind::Retried);
                 let found = first.map(|record| record.kind);
                 assert!(!is_record || found == Some(kind), "SEED={seed}: {what} was not heard, but {found:?}");
                 if let (Some(token), Some(first)) = (token, first) {
@@ -68,5 +76,13 @@ impl Requests {
                 }
             }
         }
+    }
+}
+
+/// Code of a refusal.
+fn refusal(step: &Step) -> Option<Code> {
+    match &step.outcome {
+        Some(Outcome::Refused(rejection)) => Some(rejection.code),
+        _ => None,
     }
 }

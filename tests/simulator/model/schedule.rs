@@ -15,8 +15,9 @@ pub(super) struct Schedule {
     /// Conditions without a truth value in the present step.
     skips: Vec<String>,
     skipped: Vec<String>,
-    /// Whether the rule that waits for the first check has been woken.
+    /// Whether there was a first check, and whether the rule that waits for it was queued.
     has_checked: bool,
+    has_fired: bool,
     /// Whom each rule runs, or might, in order.
     rules: Vec<(String, Vec<String>)>,
     /// Those of them that the beginning triggers.
@@ -66,6 +67,7 @@ impl Schedule {
             skips: Vec::new(),
             skipped: Vec::new(),
             has_checked: false,
+            has_fired: false,
             rules: rules().map(|rule| (text(&rule["name"]), run(&rule["run"]))).collect(),
             start: rules().filter(|rule| rule["trigger"] == "start").map(|rule| text(&rule["name"])).collect(),
             limits: workers.map(|(name, worker)| (name.clone(), limit(worker))).collect(),
@@ -75,6 +77,11 @@ impl Schedule {
             delayed: Vec::new(),
             unwanted: VecDeque::new(),
         }
+    }
+
+    /// Invocations that wait for their time, in order.
+    pub(super) fn delayed(&self) -> impl Iterator<Item = InvocationId> {
+        self.delayed.iter().map(|delayed| delayed.invocation)
     }
 
     pub(super) const fn has_delayed(&self) -> bool {
@@ -205,7 +212,9 @@ impl Schedule {
     /// An invocation has come to a good end.
     pub(super) fn completed(&mut self, branch: Option<&Branch>) {
         let is_check = branch.is_some_and(|(rule, _)| rule.as_deref() == Some("finished"));
-        if is_check && !std::mem::replace(&mut self.has_checked, true) {
+        self.has_checked |= is_check;
+        // A step that stops the board queues nothing: the rule waits for the next one.
+        if self.has_checked && !self.has_fired {
             self.want("after-first-check");
         }
     }
@@ -236,6 +245,7 @@ impl Schedule {
         assert_eq!(Some(branch), next.as_ref(), "SEED={seed}: something else was scheduled than was due");
         assert!(!self.is_used_up(&branch.1), "SEED={seed}: {branch:?} was scheduled beyond its limit");
         self.counts(branch);
+        self.has_fired |= branch.0.as_deref() == Some("after-first-check");
     }
 
     /// A worker is to have no further invocation.

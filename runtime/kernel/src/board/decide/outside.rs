@@ -66,7 +66,7 @@ impl Draft<'_> {
         for question in expired {
             self.expire(question);
         }
-        if patience_is_over {
+        if patience_is_over && !planted::is(Bug::EndlessPatience) {
             self.hold();
         }
         self.ask_again(ripe);

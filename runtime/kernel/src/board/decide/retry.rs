@@ -4,6 +4,7 @@ use super::{Draft, Move};
 use crate::board::{LimitsInForce, Outcome};
 use crate::breaker::{Change, Reason};
 use crate::money::Money;
+use crate::planted::{self, Bug};
 use crate::record::{Body, Cause, Ended, Retried, Scheduled};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Queued;
@@ -22,7 +23,10 @@ impl Draft<'_> {
             return;
         }
         self.push(body);
-        let stopped: Vec<_> = self.board.breaker.stopped().filter(|branch| retried.covers(branch)).cloned().collect();
+        let open = self.board.scheduler.open();
+        let stopped = self.board.breaker.stopped(|invocation| open.contains_key(&invocation));
+        let stopped: Vec<_> =
+            stopped.filter(|branch| retried.covers(branch) && !planted::is(Bug::RetryStaysStopped)).cloned().collect();
         for branch in stopped {
             self.trip(&branch, Move { reason: Reason::Retried, action: None, change: Change::HalfOpened });
         }

@@ -1,0 +1,77 @@
+//! Invocations that were given up, and what a retry queues again.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use patchboard_kernel::id::InvocationId;
+use patchboard_kernel::record::{Retried, Scheduled, Trigger};
+
+use super::Branch;
+
+pub(super) struct Retries {
+    seed: u64,
+    /// Every invocation that was ever scheduled.
+    known: BTreeMap<InvocationId, Known>,
+    /// Given up and not retried, the oldest first.
+    given_up: Vec<InvocationId>,
+    /// To be queued again in the present step.
+    due: VecDeque<InvocationId>,
+}
+
+/// Content of a `scheduled` record that a retry repeats.
+#[derive(Clone, PartialEq, Debug)]
+struct Known {
+    branch: Branch,
+    trigger: Trigger,
+    expand: Vec<String>,
+}
+
+impl Retries {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self { seed, known: BTreeMap::new(), given_up: Vec::new(), due: VecDeque::new() }
+    }
+
+    /// Notes a `scheduled` record; one of a retry must be the next that is due.
+    pub(super) fn scheduled(&mut self, scheduled: &Scheduled, branch: &Branch) {
+        let seed = self.seed;
+        let Scheduled { invocation, trigger, expand, retries, .. } = scheduled;
+        let known = Known { branch: branch.clone(), trigger: trigger.clone(), expand: expand.clone() };
+        if let Some(retries) = retries {
+            let due = self.due.pop_front();
+            assert_eq!(due, Some(*retries), "SEED={seed}: another invocation was due to be retried");
+            let before = &self.known[retries];
+            assert_eq!(known, *before, "SEED={seed}: {invocation} is not a retry of {retries}");
+            assert_eq!(scheduled.due, None, "SEED={seed}: a retry is delayed");
+        }
+        self.known.insert(*invocation, known);
+    }
+
+    /// Notes that an invocation was given up.
+    pub(super) fn gave_up(&mut self, invocation: InvocationId) {
+        self.given_up.push(invocation);
+    }
+
+    /// Whether a retry means any invocation.
+    pub(super) fn is_any_meant(&self, retried: &Retried) -> bool {
+        self.given_up.iter().any(|invocation| self.is_meant(*invocation, retried))
+    }
+
+    fn is_meant(&self, invocation: InvocationId, retried: &Retried) -> bool {
+        covers(retried, &self.known[&invocation].branch) && retried.invocation.is_none_or(|only| only == invocation)
+    }
+
+    /// Queues again what a retry means.
+    pub(super) fn retried(&mut self, retried: &Retried) {
+        let (due, left) = self.given_up.iter().partition(|invocation| self.is_meant(**invocation, retried));
+        let due: Vec<InvocationId> = due;
+        (self.due, self.given_up) = (due.into(), left);
+    }
+
+    pub(super) fn at_the_end_of_a_step(&self) {
+        assert!(self.due.is_empty(), "SEED={}: {:?} should have been queued again", self.seed, self.due);
+    }
+}
+
+/// Whether a retry may mean invocations of a branch.
+pub(super) fn covers(retried: &Retried, branch: &Branch) -> bool {
+    retried.worker.as_ref().is_none_or(|worker| worker.as_str() == branch.1)
+}
