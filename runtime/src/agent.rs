@@ -47,6 +47,8 @@ pub struct Call {
     /// How many attempts this worker had before this one on this board, without those lost with a process or that reached
     /// nobody: a script's next reply, and whether a program can have state to lose.
     pub occurrence: u32,
+    /// Failures of attempts of the invocation since the last reply that was judged.
+    pub failures: Vec<FailureCode>,
     /// The time it has.
     pub timeout: Duration,
     /// The permission to make it, of a language model's worker.

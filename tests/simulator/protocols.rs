@@ -152,6 +152,7 @@ impl Play<'_> {
                     parent,
                     timeout_ms,
                     occurrence,
+                    failures,
                     ..
                 } => {
                     let call = Call {
@@ -166,6 +167,7 @@ impl Play<'_> {
                         prompt,
                         shown,
                         occurrence,
+                        failures,
                         timeout: Duration::from_millis(timeout_ms),
                         permit: None,
                     };

@@ -50,7 +50,7 @@ use self::reply::{Completion, End};
 use self::request::{Attempt, Message, Request, StreamOptions, Task, Tool};
 use self::schema::Level;
 use self::transport::{Answered, HttpFailure};
-use self::trouble::{Trouble, Troubles, troubles};
+use self::trouble::Trouble;
 use self::work::estimated;
 use crate::config::{Api, Model, Streaming};
 use crate::ordered::Ordered;
@@ -107,7 +107,6 @@ pub struct Chat {
     endpoint: transport::Endpoint,
     model: Model,
     known: Mutex<Known>,
-    troubles: Mutex<Troubles>,
 }
 
 /// A prompt to complete that is no worker's.
@@ -143,7 +142,7 @@ impl Chat {
     pub fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let endpoint = transport::Endpoint::new(model, variables)?;
         let http = transport::client(&model.url)?;
-        Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default(), troubles: Mutex::new(troubles()) })
+        Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default() })
     }
 
     /// Completes a prompt, with the repetitions and the forgiveness of a worker's call.
@@ -223,34 +222,12 @@ impl Chat {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn troubles(&self) -> MutexGuard<'_, Troubles> {
-        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A call, as the attempts before it let it be made.
     fn attempt<'a>(&self, call: &'a Call) -> Task<'a> {
-        let trouble = self.troubles().get(&(call.board.clone(), call.invocation)).copied();
+        let trouble = Trouble::of(&call.failures);
         let tokens = call.seat().limits.reply_tokens;
         let reply_tokens = trouble.map_or(tokens, |trouble| trouble.room(tokens, &self.model));
         Task::Call(Attempt { call, trouble, reply_tokens })
-    }
-
-    /// Keeps what came of an attempt for the next one. What a provider did not take was none.
-    fn settle(&self, call: &Call, answer: &Answer) {
-        let key = (call.board.clone(), call.invocation);
-        let mut troubles = self.troubles();
-        match answer {
-            Ok(_) => {
-                troubles.remove(&key);
-            }
-            Err(failure) if failure.deferral.is_none() => {
-                let before = troubles.get(&key).copied();
-                if let Some(after) = Trouble::after(before, failure.code) {
-                    troubles.insert(key, after);
-                }
-            }
-            Err(_) => {}
-        }
     }
 
     fn request<'a>(
@@ -398,11 +375,7 @@ impl Chat {
 
 impl Agent for Chat {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
-        Box::pin(async move {
-            let answer = self.in_time(self.attempt(call)).await;
-            self.settle(call, &answer);
-            answer
-        })
+        Box::pin(self.in_time(self.attempt(call)))
     }
 }
 

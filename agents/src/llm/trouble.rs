@@ -1,30 +1,19 @@
 //! Trouble of the last attempt of an invocation, where nothing of it can be judged: the next request says so.
 //!
 //! The kernel's prompt names why it refused a reply. Of a reply that was cut off, empty or unreadable it knows nothing, so
-//! a further attempt would send the same bytes, and at temperature 0 get the same answer. Here the failure is kept per
-//! invocation, in a map of bounded size. The next request has one more message of the user's, and more room.
+//! a further attempt would send the same bytes, and at temperature 0 get the same answer. The call names the failures of its
+//! invocation. The next request has one more message of the user's, and more room.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, InvocationId};
 
-use super::known::Bounded;
 use super::{PAUSE_MAX, PAUSE_MIN};
 use crate::config::Model;
 
-/// Invocations of which a failure is kept.
-const INVOCATIONS_MAX: usize = 4096;
-
 /// The most times that the room is doubled.
 const DOUBLED_MAX: u32 = 16;
-
-/// An invocation of a board.
-pub(super) type Key = (BoardId, InvocationId);
-
-/// Failures of invocations.
-pub(super) type Troubles = Bounded<Key, Trouble>;
 
 /// Trouble of the last attempts of an invocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,14 +33,13 @@ enum Kind {
     Late,
 }
 
-/// No trouble yet.
-pub(super) const fn troubles() -> Troubles {
-    Bounded::new(INVOCATIONS_MAX)
-}
-
 impl Trouble {
-    /// Gives the trouble after a further attempt that failed so; none where another failure says nothing of the reply.
-    pub(super) fn after(before: Option<Self>, code: FailureCode) -> Option<Self> {
+    /// Gives the trouble of attempts that failed so, one after the other; none where nothing is known of their replies.
+    pub(super) fn of(failures: &[FailureCode]) -> Option<Self> {
+        failures.iter().fold(None, |before, code| Self::after(before, *code))
+    }
+
+    fn after(before: Option<Self>, code: FailureCode) -> Option<Self> {
         let kind = match code {
             FailureCode::Truncated => Kind::Truncated,
             FailureCode::Empty => Kind::Empty,
@@ -111,22 +99,18 @@ impl Trouble {
 mod tests {
     use super::*;
 
-    fn after(codes: &[FailureCode]) -> Option<Trouble> {
-        codes.iter().fold(None, |before, code| Trouble::after(before, *code))
-    }
-
     #[test]
     fn each_further_request_differs() {
         use FailureCode as C;
         let mut notes = std::collections::BTreeSet::new();
         for kind in [C::Truncated, C::Empty, C::Protocol, C::Timeout] {
             for times in 1..4 {
-                let trouble = after(&vec![kind; times]).expect("known");
+                let trouble = Trouble::of(&vec![kind; times]).expect("known");
                 assert!(notes.insert(trouble.note()), "{}", trouble.note());
             }
         }
-        assert_eq!(after(&[C::Refused, C::Unreachable]), None);
-        assert_eq!(after(&[C::Empty, C::Unreachable]), after(&[C::Empty]));
+        assert_eq!(Trouble::of(&[C::Lost, C::Unreachable]), None);
+        assert_eq!(Trouble::of(&[C::Empty, C::Unreachable]), Trouble::of(&[C::Empty]));
     }
 
     #[test]
@@ -142,7 +126,7 @@ mod tests {
             (&[C::Empty; 40], u32::MAX, u32::MAX),
             (&[C::Empty], 5000, 5000),
         ] {
-            assert_eq!(after(codes).expect("known").room(tokens, &model), expected, "{codes:?}");
+            assert_eq!(Trouble::of(codes).expect("known").room(tokens, &model), expected, "{codes:?}");
         }
     }
 
@@ -155,7 +139,7 @@ mod tests {
             (&[C::Protocol, C::Protocol], PAUSE_MIN * 2),
             (&[C::Protocol; 40], PAUSE_MAX),
         ] {
-            assert_eq!(after(codes).expect("known").pause(), expected, "{codes:?}");
+            assert_eq!(Trouble::of(codes).expect("known").pause(), expected, "{codes:?}");
         }
     }
 }

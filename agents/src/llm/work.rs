@@ -41,12 +41,6 @@ impl Chat {
     /// Each call of the model but the last is settled by [`Tools::go_on`]; the reply's usage, or the failure's, is the
     /// last one's.
     pub async fn work(&self, call: &Call, tools: &mut dyn Tools) -> Answer {
-        let answer = self.work_at(call, tools).await;
-        self.settle(call, &answer);
-        answer
-    }
-
-    async fn work_at(&self, call: &Call, tools: &mut dyn Tools) -> Answer {
         let task = self.attempt(call);
         let deadline = Instant::now() + task.timeout();
         pause(task, deadline).await;

@@ -12,11 +12,13 @@ use serde_json::{Value, json};
 use crate::support::{call, seat};
 use crate::tools::{Bench, Log, told};
 
-fn attempt(attempt: u32, occurrence: u32) -> Call {
+/// The attempt after those that failed so.
+fn attempt(failures: &[FailureCode]) -> Call {
     let fields = json!({"agent": "llm", "writes": [{"path": "/a"}], "limits": {"reply_tokens": 100},
         "files": {"iterations": 3}});
-    let call = call("w", seat(fields), "What is shown.", occurrence);
-    Call { attempt, permit: Some(Permit::ungated()), ..call }
+    let number = u32::try_from(failures.len()).expect("few attempts");
+    let call = call("w", seat(fields), "What is shown.", number);
+    Call { attempt: number + 1, failures: failures.to_vec(), permit: Some(Permit::ungated()), ..call }
 }
 
 fn empty() -> Act {
@@ -50,11 +52,8 @@ async fn the_next_request_says_what_was_wrong_and_has_more_room() {
     ] {
         let endpoint = Endpoint::new(vec![act, ok()]);
         let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
-        assert_eq!(chat.call(&attempt(1, 0)).await.expect_err("no reply").code, code);
-        chat.call(&attempt(2, 0)).await.expect("a reply");
-        // Of another invocation, and of this one when it had its reply, nothing is said.
-        chat.call(&attempt(1, 1)).await.expect("a reply");
-        chat.call(&attempt(3, 0)).await.expect("a reply");
+        assert_eq!(chat.call(&attempt(&[])).await.expect_err("no reply").code, code);
+        chat.call(&attempt(&[code])).await.expect("a reply");
         let sent = endpoint.bodies();
         assert_eq!(last(&sent[1])["role"], "user");
         let said = last(&sent[1])["content"].as_str().expect("words");
@@ -64,7 +63,6 @@ async fn the_next_request_says_what_was_wrong_and_has_more_room() {
             sent[1]["messages"].as_array().map(|all| all[..2].to_vec()),
             sent[0]["messages"].as_array().cloned()
         );
-        assert_eq!((&sent[2], &sent[3]), (&sent[0], &sent[0]));
     }
 }
 
@@ -74,10 +72,11 @@ async fn the_same_bytes_are_never_sent_twice_for_one_invocation() {
     let endpoint = Endpoint::new(acts);
     let model = Model { context: 1000, ..Model::new(endpoint.url.clone(), "m") };
     let chat = Chat::new(&model, &Variables::new()).expect("a client");
-    for number in 1..=5 {
-        chat.call(&attempt(number, 0)).await.expect_err("no reply");
+    let mut failures = Vec::new();
+    for _ in 0..5 {
+        failures.push(chat.call(&attempt(&failures)).await.expect_err("no reply").code);
     }
-    chat.call(&attempt(6, 0)).await.expect("a reply");
+    chat.call(&attempt(&failures)).await.expect("a reply");
     let sent = endpoint.bodies();
     let rooms: Vec<u64> = sent.iter().map(|body| body["max_tokens"].as_u64().expect("a limit")).collect();
     assert_eq!(rooms, [100, 200, 400, 800, 800, 1000], "as much as the model has, at most");
@@ -89,8 +88,8 @@ async fn the_same_bytes_are_never_sent_twice_for_one_invocation() {
 async fn a_request_that_was_not_taken_may_be_sent_again_as_it_was() {
     let endpoint = Endpoint::new(vec![Act::Say(429, "", String::new()), ok()]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
-    assert!(chat.call(&attempt(1, 0)).await.expect_err("later").deferral.is_some());
-    chat.call(&attempt(1, 0)).await.expect("a reply");
+    assert!(chat.call(&attempt(&[])).await.expect_err("later").deferral.is_some());
+    chat.call(&attempt(&[])).await.expect("a reply");
     let sent = endpoint.bodies();
     assert_eq!(sent[0], sent[1]);
 }
@@ -101,8 +100,9 @@ async fn an_attempt_with_tools_begins_anew_and_says_so_too() {
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let log = Log::default();
     let mut bench = Bench { log: log.clone(), ..Bench::default() };
-    assert_eq!(chat.work(&attempt(1, 0), &mut bench).await.expect_err("cut off").code, FailureCode::Truncated);
-    chat.work(&attempt(2, 0), &mut bench).await.expect("a reply");
+    let failed = chat.work(&attempt(&[]), &mut bench).await.expect_err("cut off").code;
+    assert_eq!(failed, FailureCode::Truncated);
+    chat.work(&attempt(&[failed]), &mut bench).await.expect("a reply");
     let sent = endpoint.bodies();
     assert_eq!(told(&log).iter().filter(|what| what.starts_with("echo")).count(), 1);
     assert!(last(&sent[2])["content"].as_str().expect("words").contains("cut off"));

@@ -354,8 +354,9 @@ async fn after_an_empty_reply_less_reasoning_is_asked_for_and_what_is_refused_of
     let model =
         Model { reasoning_effort: Some("high".into()), top_p: Some(0.9), ..Model::new(endpoint.url.clone(), "m") };
     let chat = Chat::new(&model, &Variables::new()).expect("a client");
-    let call = llm_call();
-    assert_eq!(chat.call(&call).await.expect_err("it is empty").code, FailureCode::Empty);
+    let failed = chat.call(&llm_call()).await.expect_err("it is empty").code;
+    assert_eq!(failed, FailureCode::Empty);
+    let call = Call { failures: vec![failed], ..llm_call() };
     assert_eq!(chat.call(&call).await.expect("a reply").text, "[]");
     let sent = endpoint.bodies();
     assert_eq!((&sent[1]["reasoning_effort"], &sent[2]["top_p"]), (&json!("low"), &json!(0.9)));

@@ -125,11 +125,11 @@ async fn play(url: String, name: String, expected: Expected, files: Option<PathB
     // These take longer than a test may: what they do is seen earlier.
     let timeout = if matches!(name.as_str(), "drip_long" | "hang_once") { 1500 } else { 20_000 };
     let chat = Chat::new(&Model::new(url, name.clone()), &Variables::new()).expect("a client");
-    let mut outcome = None;
+    let (mut outcome, mut failures) = (None, Vec::new());
     for attempt in 1..=writer(files.is_some()).limits.attempts {
         let mut call = call("writer", writer(files.is_some()), "What is shown.", 0);
         call.shown = Arc::new(shown(files.is_some()));
-        call.attempt = attempt;
+        (call.attempt, call.failures) = (attempt, failures.clone());
         call.permit = Some(Permit::ungated());
         call.timeout = Duration::from_millis(timeout);
         let mut answer = ask(&chat, &call, files.as_deref()).await;
@@ -149,6 +149,10 @@ async fn play(url: String, name: String, expected: Expected, files: Option<PathB
             Outcome::Rejected(_) => false,
             Outcome::Failed(failure) => failure.deferral.is_some() || !failure.code.is_worth_another_attempt(),
         };
+        match &found {
+            Outcome::Failed(failure) => failures.push(failure.code),
+            Outcome::Answer(_) | Outcome::Rejected(_) => failures.clear(),
+        }
         outcome = Some(found);
         if is_last {
             break;

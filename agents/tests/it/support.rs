@@ -32,6 +32,7 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
         invocation,
         attempt: 1,
         occurrence,
+        failures: Vec::new(),
         token: Token::from(format!("{worker}:{invocation}:1")),
         worker: worker.into(),
         model: None,

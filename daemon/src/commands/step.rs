@@ -210,6 +210,7 @@ impl Moment {
             prompt: rehearsal.prompt.clone(),
             shown: rehearsal.shown.clone(),
             occurrence: rehearsal.occurrence,
+            failures: rehearsal.failures.clone(),
             timeout: Duration::from_millis(rehearsal.timeout_ms),
             permit: None,
         }

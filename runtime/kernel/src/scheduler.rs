@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::breaker::Branch;
 use crate::deferral::DeferralReason;
 use crate::digest::Digest;
+use crate::failure::FailureCode;
 use crate::freshness::Basis;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::money::Price;
@@ -135,6 +136,9 @@ pub struct Open {
     /// What its provider did not take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deferrals: Option<Deferrals>,
+    /// Failures of its attempts since the last reply that was judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<FailureCode>,
 }
 
 impl Open {
@@ -492,14 +496,14 @@ impl Scheduler {
 
     /// Applies an `invoked` record; none if it names no invocation that could be invoked.
     pub(crate) fn begin(&mut self, invoked: &Invoked, at: Timestamp, basis: Arc<Basis>) -> Option<&Open> {
-        let (queued, lost, conflicts, deferrals) = match self.open.get(&invoked.invocation) {
+        let (queued, lost, conflicts, deferrals, failures) = match self.open.get(&invoked.invocation) {
             Some(open) => {
                 let deferrals = open.deferrals.clone().map(|deferrals| Deferrals { waiting: None, ..deferrals });
-                (open.queued.clone(), open.lost, open.conflicts, deferrals)
+                (open.queued.clone(), open.lost, open.conflicts, deferrals, open.failures.clone())
             }
             None => {
                 let place = self.queue.iter().position(|queued| queued.invocation == invoked.invocation)?;
-                (self.queue.remove(place)?, 0, 0, None)
+                (self.queue.remove(place)?, 0, 0, None, Vec::new())
             }
         };
         if queued.branch.worker != invoked.worker {
@@ -523,6 +527,7 @@ impl Scheduler {
             since: at,
             deadline: invoked.deadline,
             deferrals,
+            failures,
         };
         self.open.insert(invoked.invocation, open);
         self.open.get(&invoked.invocation)
@@ -584,6 +589,20 @@ impl Scheduler {
         if let Some(open) = self.open.get_mut(&invocation) {
             open.conflicts = open.conflicts.saturating_add(1);
             open.awaits = awaits;
+        }
+    }
+
+    /// Notes the failure of an attempt, for the next one.
+    pub(crate) fn fail_attempt(&mut self, invocation: InvocationId, code: FailureCode) {
+        if let Some(open) = self.open.get_mut(&invocation) {
+            open.failures.push(code);
+        }
+    }
+
+    /// Forgets failures: the reply of an attempt was judged.
+    pub(crate) fn judge_attempt(&mut self, invocation: InvocationId) {
+        if let Some(open) = self.open.get_mut(&invocation) {
+            open.failures.clear();
         }
     }
 

@@ -2,6 +2,8 @@
 
 mod played;
 
+use patchboard_kernel::board::{Effect, Input};
+use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::Body;
 use played::Played;
 use serde_json::json;
@@ -66,5 +68,47 @@ fn of_many_refusals_the_last_of_others_and_of_its_own_are_told() {
     let lines = told(&mut played, "two");
     let of = |end: &str| lines.iter().filter(|line| line.starts_with("- ") && line.ends_with(end)).count();
     assert_eq!((of(" of one"), of("schema_violation")), (2, 3), "{lines:#?}");
+    played.holds();
+}
+
+#[test]
+fn an_attempt_is_told_of_the_failures_since_the_last_reply_that_was_judged() {
+    let mut played = Played::new(json!({
+        "state": {"schema": {"type": "object", "properties": {"notes": {"type": "array"}}}, "initial": {"notes": []}},
+        "workers": {"scribe": {"agent": "llm", "writes": [{"path": "/notes/-", "ops": ["add"]}], "limits": {"attempts": 6}}},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "scribe"}],
+    }));
+    let failures = |step: &patchboard_kernel::board::Step| {
+        step.effects.iter().find_map(|effect| match effect {
+            Effect::Call { failures, .. } => Some(failures.clone()),
+            _ => None,
+        })
+    };
+    played.signal();
+    let mut told = Vec::new();
+    for code in [Some(FailureCode::Empty), Some(FailureCode::Protocol), None, Some(FailureCode::Truncated)] {
+        let (invocation, attempt, _) = played.calls.remove(0);
+        let step = match code {
+            Some(code) => {
+                let message = "it failed".to_owned();
+                played.give(Input::AgentFailed { invocation, attempt, code, message, usage: None })
+            }
+            None => {
+                played.calls.insert(0, (invocation, attempt, "scribe".to_owned()));
+                played.says("no patch");
+                played.give(Input::Tick)
+            }
+        };
+        let open = &played.board.scheduler().open()[&invocation];
+        told.push(open.failures.clone());
+        if let Some(called) = failures(&step) {
+            assert_eq!(called, open.failures);
+        }
+    }
+    use FailureCode::{Empty, Protocol, Truncated};
+    assert_eq!(told, [vec![Empty], vec![Empty, Protocol], vec![], vec![Truncated]]);
+    let recovered = patchboard_kernel::board::Board::recover(&played.records).expect("a board");
+    let open: Vec<_> = recovered.scheduler().open().values().map(|open| open.failures.clone()).collect();
+    assert_eq!(open, [vec![Truncated]]);
     played.holds();
 }

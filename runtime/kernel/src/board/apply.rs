@@ -146,6 +146,9 @@ impl Board {
                     }
                     _ => {}
                 }
+                if let Some(invocation) = invocation.filter(|_| self.format >= record::ADMISSION) {
+                    self.scheduler.fail_attempt(invocation, failed.code);
+                }
                 let finish = if failed.is_final { Finish::GivenUp } else { Finish::AttemptOnly };
                 let branch = self.finish(&failed.by, at, finish)?;
                 let heard = Heard::Failure { is_final: failed.is_final, is_crash: failed.code == FailureCode::Crashed };
@@ -393,6 +396,9 @@ impl Board {
             let text = rejected.written.as_ref().unwrap_or(&rejected.reply);
             let reply = reply.unwrap_or_else(|| ReplyBody::Text(text.clone()).digest(&self.hasher));
             self.tokens.remember(token, reply, verdict, at, &self.pending);
+        }
+        if let Some(attempt) = &rejected.by.attempt {
+            self.scheduler.judge_attempt(attempt.invocation);
         }
         let is_conflict = rejected.stage == Stage::Freshness;
         if let (true, Some(attempt)) = (is_conflict, &rejected.by.attempt) {

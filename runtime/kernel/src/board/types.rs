@@ -399,6 +399,8 @@ pub enum Effect {
         occurrence: u32,
         /// Where the call was admitted to, if it needed admission.
         admitted: Option<Admission>,
+        /// Failures of attempts of the invocation since the last reply that was judged.
+        failures: Vec<FailureCode>,
     },
     /// Ask the gate to admit these calls, and no others: what was named before and is not named now is not wanted any more.
     Await(Vec<Waiting>),

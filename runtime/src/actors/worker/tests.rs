@@ -84,6 +84,7 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
         prompt: Arc::new(Prompt { system: String::new(), user: String::new() }),
         shown: Arc::new(shown),
         occurrence: 0,
+        failures: Vec::new(),
         timeout: Duration::from_secs(60),
         permit: None,
     };

@@ -303,7 +303,8 @@ impl Draft<'_> {
         self.step.blobs.push(Blob { hash: invoked.prompt, text: stored.into() });
         let hash = invoked.view;
         self.push(Body::Invoked(invoked));
-        let basis = Arc::clone(&self.board.scheduler.open()[&queued.invocation].basis);
+        let open = &self.board.scheduler.open()[&queued.invocation];
+        let (basis, failures) = (Arc::clone(&open.basis), open.failures.clone());
         let may_clarify = worker.clarify.is_some() && queued.expansion.left() > 0;
         let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
         let shown = shown.map(|shown| {
@@ -322,6 +323,7 @@ impl Draft<'_> {
             timeout_ms,
             occurrence,
             admitted,
+            failures,
         });
         true
     }
