@@ -65,16 +65,23 @@ fn limited(bench: &mut Bench, size: &str, rate: u32, after: u32) {
     bench.add(Row::number("limit", size, "requests refused", refused as f64, ""));
 }
 
-/// Boards that share a model of ten requests a second.
+/// Boards that share a model of ten requests a second. All wait when it begins to take requests.
 fn shared(bench: &mut Bench) {
-    let server = Server::limited(10, 1);
+    let server = Server::away(10, 1);
     let (boards, items) = SHARING;
     let waits: Vec<f64> = block_on(async {
         let place = Place::new(&server.endpoint.url);
+        let mut waiting = Vec::with_capacity(boards);
+        for _ in 0..boards {
+            waiting.push(place.board(items).await);
+        }
+        while waiting.iter().any(|board| board.snapshot().awaiting == 0) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        server.is_away.store(false, Ordering::Relaxed);
         let began = Instant::now();
         let mut running = tokio::task::JoinSet::new();
-        for _ in 0..boards {
-            let board = place.board(items).await;
+        for board in waiting {
             running.spawn(async move {
                 board.ended().await.expect("the board ends");
                 assert_eq!(results(&board), items);
@@ -87,7 +94,7 @@ fn shared(bench: &mut Bench) {
     let shortest = waits.iter().copied().fold(f64::MAX, f64::min);
     let share = longest / shortest;
     bench.add(
-        Row::number("share", "30 boards", "the last board's time beside the first's", share, "×")
+        Row::number("share", "30 boards", "the longest wait beside the shortest", share, "×")
             .goal(Goal::at_most(3.0, share, "×")),
     );
     bench.add(Row::number("share", "30 boards", "180 items at 10/s", longest, "s"));
@@ -102,7 +109,7 @@ fn idle(bench: &mut Bench) {
         bench.add(Row::skipped("idle", size, "boards that wait for one model", why));
         return;
     }
-    let server = Server::away(40);
+    let server = Server::away(u32::MAX, 40);
     let (made, idle, back, deferred) = block_on(async {
         let place = Place::new(&server.endpoint.url);
         let began = Instant::now();
@@ -173,21 +180,23 @@ struct Server {
 }
 
 impl Server {
-    fn new(is_away: bool, take: impl Fn() -> Option<&'static str> + Send + Sync + 'static) -> Self {
+    /// Takes so many requests a second, as a bucket that holds those of one second; none while it is away. Whoever is
+    /// refused is asked to wait so many seconds.
+    fn limited(rate: u32, after: u32) -> Self {
         let (refused, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let is_away = Arc::new(AtomicBool::new(is_away));
-        let (now, counts) = (AtomicUsize::new(0), (Arc::clone(&refused), Arc::clone(&most)));
+        let is_away = Arc::new(AtomicBool::new(false));
+        let (now, told) = (AtomicUsize::new(0), (Arc::clone(&refused), Arc::clone(&most), Arc::clone(&is_away)));
+        let bucket = Mutex::new((f64::from(rate), Instant::now()));
+        let headers: &'static str = format!("retry-after: {after}\r\n").leak();
         let endpoint = Endpoint::serving(move |_| {
-            counts.1.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-            let act = match take() {
-                Some(headers) => {
-                    counts.0.fetch_add(1, Ordering::Relaxed);
-                    Act::Say(429, headers, r#"{"error":{"message":"Rate limit reached"}}"#.into())
-                }
-                None => {
-                    std::thread::sleep(Duration::from_millis(50));
-                    Act::answer(r#"[{"op":"add","path":"/results/-","value":"done"}]"#, 10, 5)
-                }
+            let (refused, most, is_away) = &told;
+            most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let act = if is_away.load(Ordering::Relaxed) || !takes(&bucket, f64::from(rate)) {
+                refused.fetch_add(1, Ordering::Relaxed);
+                Act::Say(429, headers, r#"{"error":{"message":"Rate limit reached"}}"#.into())
+            } else {
+                std::thread::sleep(Duration::from_millis(50));
+                Act::answer(r#"[{"op":"add","path":"/results/-","value":"done"}]"#, 10, 5)
             };
             now.fetch_sub(1, Ordering::Relaxed);
             act
@@ -195,30 +204,25 @@ impl Server {
         Self { endpoint, is_away, refused, most }
     }
 
-    /// Takes so many requests a second, as a bucket that holds those of one second.
-    fn limited(rate: u32, after: u32) -> Self {
-        let bucket = Mutex::new((f64::from(rate), Instant::now()));
-        let headers: &'static str = format!("retry-after: {after}\r\n").leak();
-        Self::new(false, move || {
-            let mut bucket = bucket.lock().expect("no thread has failed");
-            let now = Instant::now();
-            let filled = bucket.0 + (now - bucket.1).as_secs_f64() * f64::from(rate);
-            *bucket = (filled.min(f64::from(rate)), now);
-            let is_taken = bucket.0 >= 1.0;
-            if is_taken {
-                bucket.0 -= 1.0;
-            }
-            (!is_taken).then_some(headers)
-        })
+    /// The same, away until it is told to be there.
+    fn away(rate: u32, after: u32) -> Self {
+        let server = Self::limited(rate, after);
+        server.is_away.store(true, Ordering::Relaxed);
+        server
     }
+}
 
-    /// Takes none until it is told to, and asks for a wait.
-    fn away(after: u32) -> Self {
-        let headers: &'static str = format!("retry-after: {after}\r\n").leak();
-        let is_away = Arc::new(AtomicBool::new(true));
-        let told = Arc::clone(&is_away);
-        Self { is_away, ..Self::new(true, move || told.load(Ordering::Relaxed).then_some(headers)) }
+/// Takes a request from a bucket that is filled with so many a second.
+fn takes(bucket: &Mutex<(f64, Instant)>, rate: f64) -> bool {
+    let mut bucket = bucket.lock().expect("no thread has failed");
+    let now = Instant::now();
+    let filled = bucket.0 + (now - bucket.1).as_secs_f64() * rate;
+    *bucket = (filled.min(rate), now);
+    let is_taken = bucket.0 >= 1.0;
+    if is_taken {
+        bucket.0 -= 1.0;
     }
+    is_taken
 }
 
 /// A runtime in a directory of its own.
