@@ -14,7 +14,7 @@ type Alters = fn(&mut Vec<Value>);
 /// A value of a payload says something else.
 fn value(lines: &mut [Value]) {
     let payload = payload(lines, "created");
-    *payload = json!(payload.as_str().expect("a text").replacen("\"blueprint\":1", "\"blueprint\":2", 1));
+    *payload = json!(payload.as_str().expect("a text").replacen("\"name\":\"", "\"name\":\"x", 1));
 }
 
 /// The time of a record is another one.
