@@ -16,6 +16,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Token, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::Parent;
+use patchboard_kernel::scheduler::Past;
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::view::Prompt;
 
@@ -47,8 +48,8 @@ pub struct Call {
     /// How many attempts this worker had before this one on this board, without those lost with a process or that reached
     /// nobody: a script's next reply, and whether a program can have state to lose.
     pub occurrence: u32,
-    /// Failures of attempts of the invocation since the last reply that was judged.
-    pub failures: Vec<FailureCode>,
+    /// Attempts of the invocation before this one.
+    pub past: Past,
     /// The time it has.
     pub timeout: Duration,
     /// The permission to make it, of a language model's worker.

@@ -152,7 +152,7 @@ impl Play<'_> {
                     parent,
                     timeout_ms,
                     occurrence,
-                    failures,
+                    past,
                     ..
                 } => {
                     let call = Call {
@@ -167,7 +167,7 @@ impl Play<'_> {
                         prompt,
                         shown,
                         occurrence,
-                        failures,
+                        past,
                         timeout: Duration::from_millis(timeout_ms),
                         permit: None,
                     };

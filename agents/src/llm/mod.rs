@@ -224,7 +224,7 @@ impl Chat {
 
     /// A call, as the attempts before it let it be made.
     fn attempt<'a>(&self, call: &'a Call) -> Task<'a> {
-        let trouble = Trouble::of(&call.failures);
+        let trouble = Trouble::of(&call.past, call.view_hash);
         let tokens = call.seat().limits.reply_tokens;
         let reply_tokens = trouble.map_or(tokens, |trouble| trouble.room(tokens, &self.model));
         Task::Call(Attempt { call, trouble, reply_tokens })

@@ -1,13 +1,16 @@
 //! Trouble of the last attempt of an invocation, where nothing of it can be judged: the next request says so.
 //!
 //! The kernel's prompt names why it refused a reply. Of a reply that was cut off, empty or unreadable it knows nothing, so
-//! a further attempt would send the same bytes, and at temperature 0 get the same answer. The call names the failures of its
-//! invocation. The next request has one more message of the user's, and more room.
+//! a further attempt would send the same bytes, and at temperature 0 get the same answer. So it would where the prompt is
+//! that of an attempt before, because its view is. The call names the attempts before it. The next request has one more
+//! message of the user's, and more room.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::scheduler::Past;
 
 use super::{PAUSE_MAX, PAUSE_MIN};
 use crate::config::Model;
@@ -23,6 +26,8 @@ pub(super) struct Trouble {
     count: u32,
     /// Times that the room was doubled.
     doubled: u32,
+    /// Replies to the same view that were refused.
+    repeats: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,12 +36,15 @@ enum Kind {
     Empty,
     Unreadable,
     Late,
+    Refused,
 }
 
 impl Trouble {
-    /// Gives the trouble of attempts that failed so, one after the other; none where nothing is known of their replies.
-    pub(super) fn of(failures: &[FailureCode]) -> Option<Self> {
-        failures.iter().fold(None, |before, code| Self::after(before, *code))
+    /// Gives the trouble of the attempts before one with this view; none where its request differs by itself.
+    pub(super) fn of(past: &Past, view: Digest) -> Option<Self> {
+        let repeats = past.repeats(view);
+        let refused = (repeats > 0).then_some(Self { kind: Kind::Refused, count: 0, doubled: 0, repeats });
+        past.failures.iter().fold(refused, |before, code| Self::after(before, *code))
     }
 
     fn after(before: Option<Self>, code: FailureCode) -> Option<Self> {
@@ -47,10 +55,12 @@ impl Trouble {
             FailureCode::Timeout => Kind::Late,
             _ => return before,
         };
-        let (count, doubled) = before.map_or((0, 0), |before| (before.count, before.doubled));
+        let (count, doubled, repeats) =
+            before.map_or((0, 0, 0), |before| (before.count, before.doubled, before.repeats));
         // An empty reply is often one whose reasoning has taken all of the room.
         let is_short = matches!(kind, Kind::Truncated | Kind::Empty);
-        Some(Self { kind, count: count.saturating_add(1), doubled: doubled.saturating_add(u32::from(is_short)) })
+        let (count, doubled) = (count.saturating_add(1), doubled.saturating_add(u32::from(is_short)));
+        Some(Self { kind, count, doubled, repeats })
     }
 
     /// Tokens of the reply, where a seat has so many: doubled with each reply that had too few, up to the model's.
@@ -63,7 +73,7 @@ impl Trouble {
     pub(super) const fn is_of_reasoning(self) -> bool {
         match self.kind {
             Kind::Truncated | Kind::Empty | Kind::Late => true,
-            Kind::Unreadable => false,
+            Kind::Unreadable | Kind::Refused => false,
         }
     }
 
@@ -73,12 +83,18 @@ impl Trouble {
             Kind::Unreadable => {
                 PAUSE_MIN.saturating_mul(1 << self.count.saturating_sub(1).min(DOUBLED_MAX)).min(PAUSE_MAX)
             }
-            Kind::Truncated | Kind::Empty | Kind::Late => Duration::ZERO,
+            Kind::Truncated | Kind::Empty | Kind::Late | Kind::Refused => Duration::ZERO,
         }
     }
 
     /// Gives the words of the next request. They differ from those before.
     pub(super) fn note(self) -> String {
+        let form = "in the form that the instructions ask for, and nothing else.";
+        let refused = match self.repeats {
+            0 => String::new(),
+            1 => format!("Your last reply to this was refused. Write another one, {form}"),
+            repeats => format!("Your last {repeats} replies to this were refused. Write another one, {form}"),
+        };
         let why = match self.kind {
             Kind::Truncated => {
                 "it was cut off at its limit of tokens, so nothing of it was taken. Reason briefly, and write less"
@@ -86,18 +102,25 @@ impl Trouble {
             Kind::Empty => "it was empty. Reason briefly, and write the reply itself",
             Kind::Unreadable => "it could not be read. Write the whole reply once more",
             Kind::Late => "it was not complete in time. Reason briefly, and write less",
+            Kind::Refused => return refused,
         };
-        let form = "in the form that the instructions ask for, and nothing else.";
-        match self.count {
+        let failed = match self.count {
             0 | 1 => format!("Your last reply did not count: {why}, {form}"),
             count => format!("Your last {count} replies did not count. Of the last one: {why}, {form}"),
-        }
+        };
+        if refused.is_empty() { failed } else { format!("{refused} {failed}") }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use patchboard_kernel::digest::sha256;
+
     use super::*;
+
+    fn after(failures: &[FailureCode]) -> Option<Trouble> {
+        Trouble::of(&Past { failures: failures.to_vec(), refused: Vec::new() }, sha256(b"view"))
+    }
 
     #[test]
     fn each_further_request_differs() {
@@ -105,12 +128,12 @@ mod tests {
         let mut notes = std::collections::BTreeSet::new();
         for kind in [C::Truncated, C::Empty, C::Protocol, C::Timeout] {
             for times in 1..4 {
-                let trouble = Trouble::of(&vec![kind; times]).expect("known");
+                let trouble = after(&vec![kind; times]).expect("known");
                 assert!(notes.insert(trouble.note()), "{}", trouble.note());
             }
         }
-        assert_eq!(Trouble::of(&[C::Lost, C::Unreachable]), None);
-        assert_eq!(Trouble::of(&[C::Empty, C::Unreachable]), Trouble::of(&[C::Empty]));
+        assert_eq!(after(&[C::Lost, C::Unreachable]), None);
+        assert_eq!(after(&[C::Empty, C::Unreachable]), after(&[C::Empty]));
     }
 
     #[test]
@@ -126,7 +149,7 @@ mod tests {
             (&[C::Empty; 40], u32::MAX, u32::MAX),
             (&[C::Empty], 5000, 5000),
         ] {
-            assert_eq!(Trouble::of(codes).expect("known").room(tokens, &model), expected, "{codes:?}");
+            assert_eq!(after(codes).expect("known").room(tokens, &model), expected, "{codes:?}");
         }
     }
 
@@ -139,7 +162,7 @@ mod tests {
             (&[C::Protocol, C::Protocol], PAUSE_MIN * 2),
             (&[C::Protocol; 40], PAUSE_MAX),
         ] {
-            assert_eq!(Trouble::of(codes).expect("known").pause(), expected, "{codes:?}");
+            assert_eq!(after(codes).expect("known").pause(), expected, "{codes:?}");
         }
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use patchboard_agents::config::Model;
 use patchboard_agents::llm::{Chat, Variables};
 use patchboard_endpoint::{Act, Endpoint};
+use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
+use patchboard_kernel::scheduler::Past;
 use patchboard_runtime::agent::{Agent as _, Call, Permit};
 use serde_json::{Value, json};
 
@@ -14,11 +16,15 @@ use crate::tools::{Bench, Log, told};
 
 /// The attempt after those that failed so.
 fn attempt(failures: &[FailureCode]) -> Call {
+    after(Past { failures: failures.to_vec(), refused: Vec::new() })
+}
+
+fn after(past: Past) -> Call {
     let fields = json!({"agent": "llm", "writes": [{"path": "/a"}], "limits": {"reply_tokens": 100},
         "files": {"iterations": 3}});
-    let number = u32::try_from(failures.len()).expect("few attempts");
+    let number = u32::try_from(past.failures.len()).expect("few attempts");
     let call = call("w", seat(fields), "What is shown.", number);
-    Call { attempt: number + 1, failures: failures.to_vec(), permit: Some(Permit::ungated()), ..call }
+    Call { attempt: number + 1, past, permit: Some(Permit::ungated()), ..call }
 }
 
 fn empty() -> Act {
@@ -82,6 +88,26 @@ async fn the_same_bytes_are_never_sent_twice_for_one_invocation() {
     assert_eq!(rooms, [100, 200, 400, 800, 800, 1000], "as much as the model has, at most");
     let different: BTreeSet<String> = sent.iter().map(Value::to_string).collect();
     assert_eq!(different.len(), 6);
+}
+
+#[tokio::test]
+async fn a_view_whose_reply_was_refused_is_not_sent_as_it_was() {
+    let endpoint = Endpoint::new(vec![ok(), ok(), ok(), ok(), cut_off(), ok()]);
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
+    let (view, other) = (attempt(&[]).view_hash, sha256(b"another view"));
+    let mut past = Past::default();
+    for refused in [view, view, other, view] {
+        chat.call(&after(past.clone())).await.expect("a reply");
+        past.refused.push(refused);
+    }
+    past.failures.push(chat.call(&after(past.clone())).await.expect_err("cut off").code);
+    chat.call(&after(past)).await.expect("a reply");
+    let sent = endpoint.bodies();
+    // The fourth is the third once more: in between the board had shown it something else.
+    assert_eq!(sent[2], sent[3]);
+    let different: BTreeSet<String> = sent.iter().map(Value::to_string).collect();
+    assert_eq!(different.len(), 5);
+    assert!(last(&sent[1])["content"].as_str().expect("words").starts_with("Your last reply to this was refused"));
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use patchboard_endpoint::{Act, Endpoint};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::scheduler::Past;
 use patchboard_runtime::agent::{Agent as _, Answer, Call, Permit};
 use serde_json::{Value, json};
 
@@ -356,7 +357,7 @@ async fn after_an_empty_reply_less_reasoning_is_asked_for_and_what_is_refused_of
     let chat = Chat::new(&model, &Variables::new()).expect("a client");
     let failed = chat.call(&llm_call()).await.expect_err("it is empty").code;
     assert_eq!(failed, FailureCode::Empty);
-    let call = Call { failures: vec![failed], ..llm_call() };
+    let call = Call { past: Past { failures: vec![failed], ..Past::default() }, ..llm_call() };
     assert_eq!(chat.call(&call).await.expect("a reply").text, "[]");
     let sent = endpoint.bodies();
     assert_eq!((&sent[1]["reasoning_effort"], &sent[2]["top_p"]), (&json!("low"), &json!(0.9)));

@@ -19,6 +19,7 @@ use patchboard_kernel::mode::Mode;
 use patchboard_kernel::pipeline::{self, ReplyBody, Verdict};
 use patchboard_kernel::plan::{Own, Plans as _};
 use patchboard_kernel::rejection::{Code, Rejection};
+use patchboard_kernel::scheduler::Past;
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::state::State;
 use patchboard_runtime::agent::{Agent as _, Answer, Call, Failure, Permit};
@@ -125,11 +126,11 @@ async fn play(url: String, name: String, expected: Expected, files: Option<PathB
     // These take longer than a test may: what they do is seen earlier.
     let timeout = if matches!(name.as_str(), "drip_long" | "hang_once") { 1500 } else { 20_000 };
     let chat = Chat::new(&Model::new(url, name.clone()), &Variables::new()).expect("a client");
-    let (mut outcome, mut failures) = (None, Vec::new());
+    let (mut outcome, mut past) = (None, Past::default());
     for attempt in 1..=writer(files.is_some()).limits.attempts {
         let mut call = call("writer", writer(files.is_some()), "What is shown.", 0);
         call.shown = Arc::new(shown(files.is_some()));
-        (call.attempt, call.failures) = (attempt, failures.clone());
+        (call.attempt, call.past) = (attempt, past.clone());
         call.permit = Some(Permit::ungated());
         call.timeout = Duration::from_millis(timeout);
         let mut answer = ask(&chat, &call, files.as_deref()).await;
@@ -150,8 +151,11 @@ async fn play(url: String, name: String, expected: Expected, files: Option<PathB
             Outcome::Failed(failure) => failure.deferral.is_some() || !failure.code.is_worth_another_attempt(),
         };
         match &found {
-            Outcome::Failed(failure) => failures.push(failure.code),
-            Outcome::Answer(_) | Outcome::Rejected(_) => failures.clear(),
+            Outcome::Failed(failure) => past.failures.push(failure.code),
+            Outcome::Rejected(_) => {
+                past = Past { failures: Vec::new(), refused: vec![call.view_hash; past.refused.len() + 1] }
+            }
+            Outcome::Answer(_) => {}
         }
         outcome = Some(found);
         if is_last {

@@ -12,6 +12,7 @@ use patchboard_kernel::freshness::Basis;
 use patchboard_kernel::id::{BoardId, InvocationId, Token};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::{Own, Plans as _};
+use patchboard_kernel::scheduler::Past;
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::state::State;
 use patchboard_kernel::view::Prompt;
@@ -32,7 +33,7 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
         invocation,
         attempt: 1,
         occurrence,
-        failures: Vec::new(),
+        past: Past::default(),
         token: Token::from(format!("{worker}:{invocation}:1")),
         worker: worker.into(),
         model: None,

@@ -210,7 +210,7 @@ impl Moment {
             prompt: rehearsal.prompt.clone(),
             shown: rehearsal.shown.clone(),
             occurrence: rehearsal.occurrence,
-            failures: rehearsal.failures.clone(),
+            past: rehearsal.past.clone(),
             timeout: Duration::from_millis(rehearsal.timeout_ms),
             permit: None,
         }

@@ -136,9 +136,33 @@ pub struct Open {
     /// What its provider did not take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deferrals: Option<Deferrals>,
-    /// Failures of its attempts since the last reply that was judged.
+    /// Attempts before the current one.
+    #[serde(default, skip_serializing_if = "Past::is_none")]
+    pub past: Past,
+}
+
+/// Attempts of an invocation, as far as the next request must differ from theirs.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Past {
+    /// Failures since the last reply that was judged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureCode>,
+    /// Views whose replies were refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<Digest>,
+}
+
+impl Past {
+    /// Whether there was none.
+    pub const fn is_none(&self) -> bool {
+        self.failures.is_empty() && self.refused.is_empty()
+    }
+
+    /// How many replies to this view were refused.
+    pub fn repeats(&self, view: Digest) -> usize {
+        self.refused.iter().filter(|refused| **refused == view).count()
+    }
 }
 
 impl Open {
@@ -496,14 +520,14 @@ impl Scheduler {
 
     /// Applies an `invoked` record; none if it names no invocation that could be invoked.
     pub(crate) fn begin(&mut self, invoked: &Invoked, at: Timestamp, basis: Arc<Basis>) -> Option<&Open> {
-        let (queued, lost, conflicts, deferrals, failures) = match self.open.get(&invoked.invocation) {
+        let (queued, lost, conflicts, deferrals, past) = match self.open.get(&invoked.invocation) {
             Some(open) => {
                 let deferrals = open.deferrals.clone().map(|deferrals| Deferrals { waiting: None, ..deferrals });
-                (open.queued.clone(), open.lost, open.conflicts, deferrals, open.failures.clone())
+                (open.queued.clone(), open.lost, open.conflicts, deferrals, open.past.clone())
             }
             None => {
                 let place = self.queue.iter().position(|queued| queued.invocation == invoked.invocation)?;
-                (self.queue.remove(place)?, 0, 0, None, Vec::new())
+                (self.queue.remove(place)?, 0, 0, None, Past::default())
             }
         };
         if queued.branch.worker != invoked.worker {
@@ -527,7 +551,7 @@ impl Scheduler {
             since: at,
             deadline: invoked.deadline,
             deferrals,
-            failures,
+            past,
         };
         self.open.insert(invoked.invocation, open);
         self.open.get(&invoked.invocation)
@@ -595,14 +619,15 @@ impl Scheduler {
     /// Notes the failure of an attempt, for the next one.
     pub(crate) fn fail_attempt(&mut self, invocation: InvocationId, code: FailureCode) {
         if let Some(open) = self.open.get_mut(&invocation) {
-            open.failures.push(code);
+            open.past.failures.push(code);
         }
     }
 
-    /// Forgets failures: the reply of an attempt was judged.
-    pub(crate) fn judge_attempt(&mut self, invocation: InvocationId) {
+    /// Notes that the reply of an attempt was refused, for the next one.
+    pub(crate) fn refuse_attempt(&mut self, invocation: InvocationId) {
         if let Some(open) = self.open.get_mut(&invocation) {
-            open.failures.clear();
+            open.past.failures.clear();
+            open.past.refused.push(open.view);
         }
     }
 

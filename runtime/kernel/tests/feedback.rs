@@ -72,15 +72,15 @@ fn of_many_refusals_the_last_of_others_and_of_its_own_are_told() {
 }
 
 #[test]
-fn an_attempt_is_told_of_the_failures_since_the_last_reply_that_was_judged() {
+fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that_were_refused() {
     let mut played = Played::new(json!({
         "state": {"schema": {"type": "object", "properties": {"notes": {"type": "array"}}}, "initial": {"notes": []}},
         "workers": {"scribe": {"agent": "llm", "writes": [{"path": "/notes/-", "ops": ["add"]}], "limits": {"attempts": 6}}},
         "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "scribe"}],
     }));
-    let failures = |step: &patchboard_kernel::board::Step| {
+    let past = |step: &patchboard_kernel::board::Step| {
         step.effects.iter().find_map(|effect| match effect {
-            Effect::Call { failures, .. } => Some(failures.clone()),
+            Effect::Call { past, .. } => Some(past.clone()),
             _ => None,
         })
     };
@@ -100,15 +100,18 @@ fn an_attempt_is_told_of_the_failures_since_the_last_reply_that_was_judged() {
             }
         };
         let open = &played.board.scheduler().open()[&invocation];
-        told.push(open.failures.clone());
-        if let Some(called) = failures(&step) {
-            assert_eq!(called, open.failures);
+        told.push((open.past.failures.clone(), open.past.refused.len()));
+        if let Some(called) = past(&step) {
+            assert_eq!(called, open.past);
         }
     }
     use FailureCode::{Empty, Protocol, Truncated};
-    assert_eq!(told, [vec![Empty], vec![Empty, Protocol], vec![], vec![Truncated]]);
+    assert_eq!(told, [(vec![Empty], 0), (vec![Empty, Protocol], 0), (vec![], 1), (vec![Truncated], 1)]);
     let recovered = patchboard_kernel::board::Board::recover(&played.records).expect("a board");
-    let open: Vec<_> = recovered.scheduler().open().values().map(|open| open.failures.clone()).collect();
-    assert_eq!(open, [vec![Truncated]]);
+    let open: Vec<_> = recovered.scheduler().open().values().map(|open| open.past.clone()).collect();
+    assert_eq!(
+        open.iter().collect::<Vec<_>>(),
+        played.board.scheduler().open().values().map(|open| &open.past).collect::<Vec<_>>()
+    );
     played.holds();
 }

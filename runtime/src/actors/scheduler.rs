@@ -132,7 +132,7 @@ impl State {
                     timeout_ms,
                     occurrence,
                     admitted,
-                    failures,
+                    past,
                 } => {
                     let Some(seat) = self.seats.get(worker) else { continue };
                     let call = Call {
@@ -150,7 +150,7 @@ impl State {
                         prompt: Arc::clone(prompt),
                         shown: Arc::clone(shown),
                         occurrence: *occurrence,
-                        failures: failures.clone(),
+                        past: past.clone(),
                         timeout: time_of(*timeout_ms, admitted.is_some()),
                         permit: admitted.as_ref().map(|_| {
                             let permit = durable.permits.get(&(*invocation, *attempt)).cloned();

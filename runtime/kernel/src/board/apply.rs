@@ -397,8 +397,8 @@ impl Board {
             let reply = reply.unwrap_or_else(|| ReplyBody::Text(text.clone()).digest(&self.hasher));
             self.tokens.remember(token, reply, verdict, at, &self.pending);
         }
-        if let Some(attempt) = &rejected.by.attempt {
-            self.scheduler.judge_attempt(attempt.invocation);
+        if let Some(attempt) = rejected.by.attempt.as_ref().filter(|_| self.format >= record::ADMISSION) {
+            self.scheduler.refuse_attempt(attempt.invocation);
         }
         let is_conflict = rejected.stage == Stage::Freshness;
         if let (true, Some(attempt)) = (is_conflict, &rejected.by.attempt) {

@@ -11,12 +11,11 @@ use super::{Board, object};
 use crate::blueprint::Freshness;
 use crate::contract::Readable;
 use crate::digest::Digest;
-use crate::failure::FailureCode;
 use crate::freshness::{self, Basis};
 use crate::id::{InvocationId, Seq, Timestamp, WorkerName};
 use crate::pipeline::{self, ReplyBody, Verdict};
 use crate::record::Trigger;
-use crate::scheduler::Queued;
+use crate::scheduler::{Past, Queued};
 use crate::shown::Shown;
 use crate::view::{self, Prompt, View};
 
@@ -36,8 +35,8 @@ pub struct Rehearsal {
     pub timeout_ms: u64,
     /// How many attempts the worker had before, without those that reached nobody.
     pub occurrence: u32,
-    /// Failures of attempts of the invocation since the last reply that was judged.
-    pub failures: Vec<FailureCode>,
+    /// Attempts of the invocation before this one.
+    pub past: Past,
     invocation: Option<InvocationId>,
     expansions_left: u32,
 }
@@ -126,9 +125,9 @@ impl Board {
             shown: Arc::new(shown),
             timeout_ms: seat.worker.limits.timeout.as_ms(),
             occurrence: self.scheduler.attempts_of(worker),
-            failures: queued
+            past: queued
                 .and_then(|queued| self.scheduler.open().get(&queued.invocation))
-                .map(|open| open.failures.clone())
+                .map(|open| open.past.clone())
                 .unwrap_or_default(),
             invocation: queued.map(|queued| queued.invocation),
             expansions_left,

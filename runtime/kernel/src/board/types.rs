@@ -16,6 +16,7 @@ use crate::mode::Mode;
 use crate::pipeline::{Clarify, ReplyBody};
 use crate::record::{Architect, Author, Ended, FORMAT, Parent, Record, Redacted, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
+use crate::scheduler::Past;
 use crate::shown::Shown;
 
 pub use super::decide::NotTaken;
@@ -399,8 +400,8 @@ pub enum Effect {
         occurrence: u32,
         /// Where the call was admitted to, if it needed admission.
         admitted: Option<Admission>,
-        /// Failures of attempts of the invocation since the last reply that was judged.
-        failures: Vec<FailureCode>,
+        /// Attempts of the invocation before this one.
+        past: Past,
     },
     /// Ask the gate to admit these calls, and no others: what was named before and is not named now is not wanted any more.
     Await(Vec<Waiting>),

@@ -8,6 +8,7 @@ use patchboard_kernel::freshness::Basis;
 use patchboard_kernel::id::{Seq, Token};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::{Own, Plans as _};
+use patchboard_kernel::scheduler::Past;
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::state;
 use patchboard_kernel::view::Prompt;
@@ -84,7 +85,7 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
         prompt: Arc::new(Prompt { system: String::new(), user: String::new() }),
         shown: Arc::new(shown),
         occurrence: 0,
-        failures: Vec::new(),
+        past: Past::default(),
         timeout: Duration::from_secs(60),
         permit: None,
     };
