@@ -12,7 +12,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{RuleName, Timestamp, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::money::Money;
-use patchboard_kernel::record::{Author, Body, NoOp, Raised, Record, Resource, Retried, Steered, Trigger};
+use patchboard_kernel::record::{Author, Body, NoOp, Raised, Record, Rejected, Resource, Retried, Steered, Trigger};
 use serde_json::Value;
 
 use crate::blueprint_file::plural;
@@ -23,6 +23,9 @@ pub(crate) use editing::Editing;
 
 /// How many characters of a foreign text are shown.
 const SHOWN: usize = 100;
+
+/// How many characters of a refused reply are shown.
+const REPLY_SHOWN: usize = 240;
 
 /// How many lines of a foreign text of several lines are shown.
 const BLOCK_LINES_MAX: usize = 40;
@@ -39,6 +42,19 @@ pub(crate) fn sentence(record: &Record) -> String {
         Ok(body) => of(&body),
         Err(error) => format!("cannot be read: {}", one_line(&error.to_string())),
     }
+}
+
+/// The beginning of a reply that was refused, as its author sent it. An edit of files names its files itself.
+pub(crate) fn refused_reply(record: &Record) -> Option<String> {
+    let (reply, raw) = match record.body().ok()? {
+        Body::Rejected(rejected) if rejected.by.edit.is_none() => {
+            let Rejected { reply, written, raw, .. } = *rejected;
+            (written.unwrap_or(reply), raw)
+        }
+        Body::Late(late) => (late.reply, late.raw),
+        _ => return None,
+    };
+    Some(short(&raw.unwrap_or(reply), REPLY_SHOWN))
 }
 
 /// The models that were drawn, model by model with the workers that got it.

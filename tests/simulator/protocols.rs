@@ -167,7 +167,7 @@ impl Play<'_> {
                         prompt,
                         shown,
                         occurrence,
-                        past,
+                        past: *past,
                         timeout: Duration::from_millis(timeout_ms),
                         permit: None,
                     };

@@ -24,7 +24,7 @@ const PAGE: usize = 1024;
 
 /// Show what happened on a board: one line per record of its journal
 ///
-/// As text, each line has the record's number, its time, its kind and one sentence. As JSON, each line is the record
+/// As text, each line has the record's number, its time, its kind and one sentence; a refused reply is shown with it. As JSON, each line is the record
 /// itself with all its values.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -118,5 +118,6 @@ fn show(record: &Record, output: Output) -> Result<(), Failure> {
         | Kind::Signal
         | Kind::Snapshot => padded,
     };
-    output.line(&format!("{:>5} {} {padded} {}", record.seq, moment(record.at), narrative::sentence(record)))
+    let reply = narrative::refused_reply(record).map(|reply| format!("; the reply: {reply}")).unwrap_or_default();
+    output.line(&format!("{:>5} {} {padded} {}{reply}", record.seq, moment(record.at), narrative::sentence(record)))
 }

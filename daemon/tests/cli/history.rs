@@ -34,6 +34,8 @@ fn the_log_has_every_record_and_can_be_narrowed() {
     assert_eq!((&rejected[0]["stage"], &rejected[0]["code"]), (&json!("authorization"), &json!("value_not_granted")));
     let text = sandbox.run(&["log", "last"]).exits(0).stdout;
     assert_eq!(text.lines().count(), records.len());
+    let refused = text.lines().nth(3).expect("a line");
+    assert!(refused.contains("; the reply: ") && refused.contains(r#""op":"add""#), "{refused}");
     let followed = sandbox.run(&["log", "last", "--follow"]).exits(0).stdout;
     assert_eq!(followed, text, "an ended board has nothing more to follow");
 }

@@ -102,7 +102,7 @@ fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that
         let open = &played.board.scheduler().open()[&invocation];
         told.push((open.past.failures.clone(), open.past.refused.len()));
         if let Some(called) = past(&step) {
-            assert_eq!(called, open.past);
+            assert_eq!(*called, open.past);
         }
     }
     use FailureCode::{Empty, Protocol, Truncated};

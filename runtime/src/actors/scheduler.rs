@@ -7,6 +7,7 @@ use std::time::Duration;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Effect, Input};
 use patchboard_kernel::id::{BoardId, Timestamp, Token, WorkerName};
+use patchboard_kernel::scheduler::Past;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinHandle;
 
@@ -150,7 +151,7 @@ impl State {
                         prompt: Arc::clone(prompt),
                         shown: Arc::clone(shown),
                         occurrence: *occurrence,
-                        past: past.clone(),
+                        past: Past::clone(past),
                         timeout: time_of(*timeout_ms, admitted.is_some()),
                         permit: admitted.as_ref().map(|_| {
                             let permit = durable.permits.get(&(*invocation, *attempt)).cloned();

@@ -401,7 +401,7 @@ pub enum Effect {
         /// Where the call was admitted to, if it needed admission.
         admitted: Option<Admission>,
         /// Attempts of the invocation before this one.
-        past: Past,
+        past: Box<Past>,
     },
     /// Ask the gate to admit these calls, and no others: what was named before and is not named now is not wanted any more.
     Await(Vec<Waiting>),

@@ -304,7 +304,7 @@ impl Draft<'_> {
         let hash = invoked.view;
         self.push(Body::Invoked(invoked));
         let open = &self.board.scheduler.open()[&queued.invocation];
-        let (basis, past) = (Arc::clone(&open.basis), open.past.clone());
+        let (basis, past) = (Arc::clone(&open.basis), Box::new(open.past.clone()));
         let may_clarify = worker.clarify.is_some() && queued.expansion.left() > 0;
         let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
         let shown = shown.map(|shown| {
