@@ -246,8 +246,13 @@ async fn follow(
         if !pausing && snapshot.waits_for_persons && !is_over {
             return Ok(Stop::Waiting);
         }
-        if snapshot.pause_cause.is_some() && snapshot.open == snapshot.provider_waits.len() + snapshot.pending.len() {
+        // What waits for a provider or a person is not under way: a paused board does not wait for it.
+        let under_way = snapshot.open.saturating_sub(snapshot.provider_waits.len() + snapshot.pending.len());
+        if snapshot.pause_cause.is_some() && under_way == 0 {
             return Ok(Stop::Unavailable);
+        }
+        if pausing && snapshot.paused && under_way == 0 && snapshot.ended.is_none() {
+            return Ok(Stop::Paused);
         }
         tokio::select! {
             biased;
@@ -257,19 +262,16 @@ async fn follow(
                 }
                 board.pause(None).await.map_err(failure)?;
                 pausing = true;
-                let open = board.snapshot().open;
-                if open == 0 {
-                    return Ok(Stop::Paused);
+                if under_way > 0 {
+                    progress.say(&format!(
+                        "pausing: {under_way} under way are waited for; interrupt again to give them up"
+                    ));
                 }
-                progress.say(&format!("pausing: {open} under way are waited for; interrupt again to give them up"));
             }
             news = outages.next() => progress.outage(&news),
             record = records.next() => match record {
                 Some(Ok(record)) => {
                     progress.record(&record);
-                    if pausing && board.snapshot().open == 0 && board.snapshot().ended.is_none() {
-                        return Ok(Stop::Paused);
-                    }
                 }
                 Some(Err(error)) => return Err(crate::reader::storage(error)),
                 // The board was closed under us; `ended` says why.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::keys::{self, Keys};
@@ -71,13 +73,48 @@ impl Access {
     pub(super) fn mask(&self, text: &str) -> String {
         let keys = self.keys.secrets();
         let secrets = keys.iter().chain(self.headers.iter().chain(&self.query).map(|(_, value)| value));
-        let mut text = text.to_owned();
-        for secret in secrets.map(SecretString::expose_secret).filter(|secret| secret.len() >= SECRET_MIN) {
-            text = text.replace(secret, "***");
-        }
-        text
+        let secrets = secrets.map(SecretString::expose_secret).filter(|secret| secret.len() >= SECRET_MIN);
+        secrets.fold(text.to_owned(), hide)
     }
+
+    /// A reply without the keys that it repeats; none if it repeats none.
+    pub(super) fn without_keys(&self, text: &str) -> Option<String> {
+        let keys = self.keys.secrets();
+        let keys = keys.iter().map(SecretString::expose_secret).filter(|key| key.len() >= KEY_MIN);
+        let masked = keys.fold(text.to_owned(), hide);
+        (masked != text).then_some(masked)
+    }
+}
+
+/// Replaces a secret in a text, also as URLs and `Basic` credentials write it.
+fn hide(text: String, secret: &str) -> String {
+    let url = Url::parse_with_params("http://h/", [("k", secret)]).ok();
+    let escaped = url.as_ref().and_then(|url| url.query()?.strip_prefix("k=")).unwrap_or(secret);
+    let text = text.replace(secret, "***").replace(escaped, "***");
+    let encoded = base64::engine::general_purpose::STANDARD.encode(secret);
+    // The last characters depend on what follows.
+    let encoded = encoded.trim_end_matches('=');
+    if secret.len() < KEY_MIN { text } else { text.replace(encoded, "***") }
 }
 
 /// Bytes of the shortest text that is taken for a secret; shorter ones, like a version, would mask what is none.
 const SECRET_MIN: usize = 4;
+
+/// Bytes of the shortest key that is looked for in replies, where a mask would change what is meant.
+const KEY_MIN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_hidden_however_it_is_written() {
+        let key = "sk/Zq8+Wm7=Lk6Jh5Xx";
+        let encoded = base64::engine::general_purpose::STANDARD.encode(key);
+        for text in [key, "sk%2FZq8%2BWm7%3DLk6Jh5Xx", &encoded] {
+            let hidden = hide(format!("<{text}>"), key);
+            assert_eq!(hidden.trim_end_matches(['=', '>']), "<***");
+        }
+        assert_eq!(hide("abcd and YWJjZA".to_owned(), "abcd"), "*** and YWJjZA");
+    }
+}

@@ -33,6 +33,8 @@ pub(super) fn encode(api: Api, body: Value, extra: &Map<String, Value>) -> Value
 /// Translates an answer.
 pub(super) fn decode(api: Api, answer: Value) -> Value {
     match api {
+        // Some gateways answer every protocol in this one.
+        _ if answer.get("choices").is_some() => answer,
         Api::Chat => answer,
         Api::Responses => responses::decode(&answer),
         Api::Anthropic => anthropic::decode(&answer),

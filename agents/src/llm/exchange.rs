@@ -87,6 +87,10 @@ impl Chat {
                 return Err(failure);
             }
             let (climbs, is_refusal) = match &failure {
+                // Its words say that no other request is taken either.
+                HttpFailure::Status { status: 400 | 403 | 422 | 429, .. } if deferral_of(&failure).is_some() => {
+                    (false, false)
+                }
                 HttpFailure::Status { status, body, .. } => {
                     (climb.next(*status, body), deferral_of(&failure).is_none())
                 }

@@ -176,7 +176,7 @@ const HINTS: [(Part, &[&str]); 11] = [
 ];
 
 /// Words of refusals that are most often of what is asked, not of how. The plainest request is tried at once.
-const EXPLAINED: [&str; 8] = [
+const EXPLAINED: [&str; 13] = [
     "context_length",
     "context length",
     "context limit",
@@ -185,6 +185,11 @@ const EXPLAINED: [&str; 8] = [
     "prompt is too long",
     "moderation",
     "content policy",
+    "content filter",
+    "content_filter",
+    "content management policy",
+    "responsibleaipolicy",
+    "flagged",
 ];
 
 /// Finding of a climb.

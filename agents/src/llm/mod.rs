@@ -317,7 +317,8 @@ impl Chat {
         has_tools: bool,
     ) -> Result<Completion, Failure> {
         let Some(mut completion) = Completion::read(answer, has_tools) else {
-            return Err(failure(FailureCode::Protocol, "the answer holds no choice"));
+            let why = format!("the answer holds no choice: {answer}");
+            return Err(failure(FailureCode::Protocol, self.masked(&why)));
         };
         let is_counted = |usage: &Usage| usage.prompt > 0 || usage.completion > 0;
         let mut usage = completion.usage.filter(is_counted).unwrap_or_else(|| estimated(messages, &completion));
@@ -331,6 +332,11 @@ impl Chat {
         };
         let limit = task.reply_tokens();
         completion.unwrap(task.is_json());
+        for text in [&mut completion.text, &mut completion.raw] {
+            if let Some(masked) = self.endpoint.without_keys(text) {
+                *text = masked;
+            }
+        }
         match &completion.end {
             End::Length if !completion.is_whole(task.is_json()) => {
                 fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens"))
@@ -344,7 +350,10 @@ impl Chat {
             },
             End::Stopped | End::Length | End::Other(_) => {
                 match completion.text.is_empty() && completion.calls.is_empty() {
-                    true => fail(FailureCode::Empty, "the model wrote nothing"),
+                    true => match &completion.end {
+                        End::Other(why) => fail(FailureCode::Empty, &format!("the model wrote nothing ({why})")),
+                        _ => fail(FailureCode::Empty, "the model wrote nothing"),
+                    },
                     false => Ok(completion),
                 }
             }

@@ -1,7 +1,11 @@
 //! Reads why a provider did not answer, wherever its error says so.
 
+use patchboard_kernel::deferral::DeferralReason;
 use reqwest::StatusCode;
 use serde_json::Value;
+
+/// Members of an answer that hold the words of an error, where there is no choice.
+const WORDS: [&str; 3] = ["message", "detail", "error_msg"];
 
 /// Bytes of a foreign text that are looked at.
 const TEXT_MAX: usize = 8 * 1024;
@@ -22,8 +26,21 @@ pub(super) fn said(body: &str) -> String {
         Some(first) => first,
         None => &value,
     };
-    let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
-    let main = ["message", "detail", "error_description", "title", "error", "msg", "type", "code"];
+    let nested = ["error", "base_resp"].iter().find_map(|name| value.get(*name).filter(|error| !error.is_null()));
+    let error = nested.unwrap_or(value);
+    let main = [
+        "message",
+        "detail",
+        "status_msg",
+        "error_msg",
+        "error_description",
+        "errors",
+        "title",
+        "error",
+        "msg",
+        "type",
+        "code",
+    ];
     let main = error.as_str().map(str::to_owned).or_else(|| main.iter().find_map(|name| words(error.get(name)?)));
     let main = main.or_else(|| ["message", "detail"].iter().find_map(|name| words(value.get(name)?)));
     let Some(mut text) = main else { return readable(body) };
@@ -59,6 +76,7 @@ fn words(value: &Value) -> Option<String> {
 ///
 /// An error counts where there is no choice beside it, or where it is the first choice's.
 pub(super) fn embedded(answer: &Value) -> Option<Option<u16>> {
+    let answer = answer.as_array().and_then(|all| all.first()).unwrap_or(answer);
     let choices = answer.get("choices").filter(|choices| !choices.is_null());
     let is_empty = choices.is_none_or(|choices| choices.as_array().is_some_and(Vec::is_empty));
     let choice = choices.and_then(|choices| choices.get(0));
@@ -69,13 +87,14 @@ pub(super) fn embedded(answer: &Value) -> Option<Option<u16>> {
         (Some(error), _) => error,
         (None, Some(error)) if is_empty => error,
         (None, None)
-            if is_empty && (is_error || choices.is_none() && answer.get("message").is_some_and(Value::is_string)) =>
+            if is_empty && (is_error || choices.is_none() && WORDS.iter().any(|name| answer[*name].is_string())) =>
         {
             answer
         }
-        _ if choice.is_some_and(|choice| choice["finish_reason"] == "insufficient_system_resource") => {
-            return Some(Some(503));
+        (None, None) if is_empty && answer["base_resp"]["status_code"].as_i64().is_some_and(|code| code != 0) => {
+            &answer["base_resp"]
         }
+        _ if choice.is_some_and(is_broken) => return Some(Some(503)),
         _ => return None,
     };
     let number = |value: &Value| match value {
@@ -88,6 +107,20 @@ pub(super) fn embedded(answer: &Value) -> Option<Option<u16>> {
     let status = status.and_then(|code| u16::try_from(code).ok());
     let by_name = || ["code", "type"].iter().find_map(|name| by_name(error.get(name)?.as_str()?));
     Some(status.or_else(by_name).or_else(|| by_words(&error.to_string())))
+}
+
+/// Tells whether a choice says that its server failed. One that has written before is a reply that was cut off.
+fn is_broken(choice: &Value) -> bool {
+    let is_failure = ["error", "network_error", "load"].iter().any(|why| choice["finish_reason"] == *why);
+    let message = choice.get("message").unwrap_or(&Value::Null);
+    let is_empty = |name: &str| match &message[name] {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    choice["finish_reason"] == "insufficient_system_resource"
+        || is_failure && ["content", "tool_calls", "reasoning_content", "reasoning"].into_iter().all(is_empty)
 }
 
 /// The status of an error that a vendor names without one.
@@ -114,6 +147,8 @@ fn by_words(error: &str) -> Option<u16> {
         Some(402)
     } else if names(&["rate_limit", "rate limit", "ratelimit", "too many requests", "resource_exhausted"]) {
         Some(429)
+    } else if names(&["unexpected endpoint"]) {
+        Some(404)
     } else if names(&["overloaded", "unavailable", "capacity", "try again", "busy", "loading"]) {
         Some(503)
     } else {
@@ -129,6 +164,68 @@ pub(super) fn names(text: &str, words: &str) -> bool {
         let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
         !is_part(text[..at].chars().next_back()) && !is_part(rest.chars().next())
     })
+}
+
+/// Tells whether a refusal is a rate limit by its words.
+pub(super) fn is_limit(body: &str) -> bool {
+    by_words(body) == Some(429)
+}
+
+/// What an operator must mend, where the status of a refusal does not tell.
+pub(super) fn operators(status: u16, body: &str) -> Option<DeferralReason> {
+    const PAYMENT: [&str; 10] = [
+        "insufficient_quota",
+        "billing_hard_limit",
+        "insufficient balance",
+        "credit balance",
+        "purchase credits",
+        "out of credits",
+        "arrear",
+        "recharge",
+        "in good standing",
+        "account is suspended",
+    ];
+    const PLACE: [&str; 3] = ["location is not supported", "region is not supported", "territory not supported"];
+    const MODEL: [&str; 11] = [
+        "not found",
+        "not exist",
+        "not a valid model",
+        "invalid model",
+        "unknown model",
+        "no such model",
+        "no models loaded",
+        "decommissioned",
+        "no longer supported",
+        "no longer available",
+        "model identifier is invalid",
+    ];
+    // Of a part of the request it is said that it is unknown as well.
+    const PARTS: [&str; 11] = [
+        "parameter",
+        "argument",
+        "field",
+        "tool",
+        "schema",
+        "format",
+        "role",
+        "temperature",
+        "reasoning",
+        "adapter",
+        "file",
+    ];
+    let lower = body.to_ascii_lowercase();
+    let is_suspended = lower.contains("account") && names(&lower, "suspended");
+    if is_suspended || PAYMENT.iter().any(|words| lower.contains(words)) {
+        return Some(DeferralReason::PaymentRequired);
+    }
+    if PLACE.iter().any(|words| lower.contains(words)) {
+        return Some(DeferralReason::AccessDenied);
+    }
+    let is_of_model = |said: String| {
+        let has = |all: &[&str]| all.iter().any(|word| said.contains(word));
+        names(&said, "model") && has(&MODEL) && !has(&PARTS)
+    };
+    (matches!(status, 400 | 422) && sentences(body).any(is_of_model)).then_some(DeferralReason::ModelNotFound)
 }
 
 /// Tells whether a refusal is of the key, though its status does not say so.
@@ -282,6 +379,13 @@ mod tests {
             (json!({"error": {"code": "429", "message": "busy"}}), Some(Some(429))),
             (json!({"choices": [], "error": {"code": 429}}), Some(Some(429))),
             (json!({"choices": null, "object": "error", "message": "died", "code": 500}), Some(Some(500))),
+            (json!({"choices": [{"finish_reason": "error", "message": {"content": ""}}]}), Some(Some(503))),
+            (json!([{"error": {"code": 429, "message": "m"}}]), Some(Some(429))),
+            (json!({"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}), Some(Some(429))),
+            (json!({"base_resp": {"status_code": 0}}), None),
+            (json!({"error_code": 336501, "error_msg": "Rpm rate limit reached"}), Some(Some(429))),
+            (json!({"detail": "Service overloaded"}), Some(Some(503))),
+            (json!({"choices": [{"finish_reason": "error", "message": {"content": "[]"}}]}), None),
             (json!({"choices": [{"error": {"code": 502, "message": "m"}, "finish_reason": "error"}]}), Some(Some(502))),
             (json!({"error": {"type": "overloaded_error", "message": "m"}}), Some(Some(503))),
             (json!({"type": "error", "error": {"type": "api_error", "message": "m"}}), Some(Some(500))),

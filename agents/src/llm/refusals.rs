@@ -3,7 +3,7 @@
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::failure::FailureCode;
 
-use super::reasons::{is_key_refused, says_no_tools};
+use super::reasons::{is_key_refused, is_limit, operators, says_no_tools};
 use super::transport::HttpFailure;
 
 /// Names the failure of an exchange.
@@ -16,9 +16,9 @@ pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
         // It reached the model, or may have: it stays charged.
         HttpFailure::Broken { came: true, .. } | HttpFailure::Form(_) => FailureCode::Protocol,
         HttpFailure::NoAnswer { .. } | HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
-        HttpFailure::Status { status: 429, body, .. } if is_quota(body) => FailureCode::Refused,
+        HttpFailure::Status { status: 429, body, .. } if operators(429, body).is_some() => FailureCode::Refused,
         HttpFailure::Status { status: 429, .. } => FailureCode::RateLimited,
-        HttpFailure::Status { status: 409 | 425 | 498 | 500.., .. } => FailureCode::Unreachable,
+        HttpFailure::Status { status: 409 | 424 | 425 | 498 | 499 | 500.., .. } => FailureCode::Unreachable,
         HttpFailure::Status { .. } => FailureCode::Refused,
     }
 }
@@ -41,17 +41,18 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
                 // Some tell a wrong key as a bad request.
                 400 | 403 | 422 if is_key_refused(*status, body) => R::KeyRefused,
                 402 => R::PaymentRequired,
-                429 if is_quota(body) => R::PaymentRequired,
+                400 | 403 | 422 | 429 if let Some(reason) = operators(*status, body) => reason,
+                400 | 403 if is_limit(body) => R::RateLimited,
                 403 if !is_moderation(body) => R::AccessDenied,
                 404 if says_no_tools(body) => return None,
                 404 => R::ModelNotFound,
                 429 => R::RateLimited,
-                408 | 409 | 425 | 498 => R::Overloaded,
+                408 | 409 | 424 | 425 | 498 | 499 => R::Overloaded,
                 503 if body.to_ascii_lowercase().contains("loading") => R::ModelLoading,
                 500.. => R::Overloaded,
                 _ => return None,
             };
-            (reason, *wait, *status == 500)
+            (reason, *wait, matches!(status, 424 | 499 | 500))
         }
     };
     let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
@@ -62,13 +63,6 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
 pub(super) fn is_passing(failure: &HttpFailure) -> bool {
     let is_over = matches!(failure, HttpFailure::NoAnswer { .. });
     !is_over && deferral_of(failure).is_some_and(|deferral| !deferral.reason.needs_operator())
-}
-
-/// Tells whether a 429 means that there is no money left, which no waiting mends.
-fn is_quota(body: &str) -> bool {
-    ["insufficient_quota", "billing_hard_limit", "insufficient balance"]
-        .iter()
-        .any(|words| body.to_ascii_lowercase().contains(words))
 }
 
 /// Tells whether a 403 is about the content of the request.
@@ -103,6 +97,52 @@ mod tests {
         }
         for (code, body) in [(400, "temperature is not valid"), (400, "unknown key `seed`: not valid"), (422, "")] {
             assert_eq!(deferral_of(&status(code, body)), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn what_an_operator_must_mend_is_told_by_words_where_the_status_does_not_tell() {
+        use DeferralReason as R;
+        let said = |message: &str| format!(r#"{{"error": {{"message": "{message}"}}}}"#);
+        for (code, message, expected) in [
+            (400, "Your credit balance is too low to access the Anthropic API.", Some(R::PaymentRequired)),
+            (
+                400,
+                "Access denied, please make sure your account is in good standing. (Arrearage)",
+                Some(R::PaymentRequired),
+            ),
+            (429, "Your account is in arrears. Please recharge and try again.", Some(R::PaymentRequired)),
+            (
+                429,
+                "Your account org-x is suspended, please check your plan and billing details",
+                Some(R::PaymentRequired),
+            ),
+            (429, "You exceeded your current quota, please check your plan and billing details.", Some(R::RateLimited)),
+            (400, "User location is not supported for the API use.", Some(R::AccessDenied)),
+            (403, "Country, region, or territory not supported", Some(R::AccessDenied)),
+            (403, "Rate Limit Exceeded", Some(R::RateLimited)),
+            (400, "ThrottlingException: Too many requests", Some(R::RateLimited)),
+            (
+                400,
+                "The model `llama3-70b-8192` has been decommissioned and is no longer supported.",
+                Some(R::ModelNotFound),
+            ),
+            (400, "Model Not Exist", Some(R::ModelNotFound)),
+            (400, "foo/bar is not a valid model ID", Some(R::ModelNotFound)),
+            (400, "Invalid model: foo", Some(R::ModelNotFound)),
+            (400, "The provided model identifier is invalid.", Some(R::ModelNotFound)),
+            (422, "The model `x` does not exist", Some(R::ModelNotFound)),
+            (400, "model does not support `temperature`", None),
+            (400, "This model's response_format json_schema is not found to be valid", None),
+            (400, "invalid model parameter: top_k", None),
+            (400, "Unsupported parameter: 'max_tokens' is not supported with this model.", None),
+            (400, "The model's role `system` does not exist", None),
+            (400, "content filter", None),
+            (424, "Request failed during generation: Server error: CANCELLED", Some(R::Overloaded)),
+            (499, "The operation was cancelled.", Some(R::Overloaded)),
+        ] {
+            let deferral = deferral_of(&status(code, &said(message)));
+            assert_eq!(deferral.map(|deferral| deferral.reason), expected, "{code} {message}");
         }
     }
 

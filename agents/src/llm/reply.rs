@@ -75,7 +75,9 @@ impl Completion {
         if calls.is_empty() && legacy.is_object() {
             calls.push(tool_call(&json!({"function": legacy})));
         }
-        let mut text = text(&message["content"]);
+        // Older servers have the text in the choice itself.
+        let content = if message.is_null() { &choice["text"] } else { &message["content"] };
+        let mut text = text(content);
         if !has_tools {
             if let ([call], true) = (&calls[..], text.trim().is_empty()) {
                 text.clone_from(&call.arguments);
@@ -134,7 +136,8 @@ fn ended(reason: &str) -> End {
         | "max_length"
         | "max_output_tokens"
         | "model_context_window_exceeded" => End::Length,
-        "content_filter" | "safety" | "refusal" | "recitation" | "blocklist" | "prohibited_content" | "spii" => {
+        "content_filter" | "sensitive" | "safety" | "refusal" | "recitation" | "blocklist" | "prohibited_content"
+        | "spii" => {
             let by_filter = "the provider's content filter";
             End::Refused(if name == "content_filter" { by_filter.to_owned() } else { format!("{by_filter} ({name})") })
         }
@@ -160,6 +163,9 @@ fn text(content: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(parts) if parts.iter().any(|part| part["text"].is_string()) => {
             parts.iter().filter_map(|part| part["text"].as_str()).collect()
+        }
+        Value::Array(parts) if !parts.is_empty() && parts.iter().all(Value::is_string) => {
+            parts.iter().filter_map(Value::as_str).collect()
         }
         Value::Object(part) if part.contains_key("type") && part.get("text").is_some_and(Value::is_string) => {
             part["text"].as_str().unwrap_or_default().to_owned()
@@ -275,6 +281,8 @@ mod tests {
             (message(json!(null)), ""),
             (message(json!([{"type": "text", "text": "["}, {"type": "text", "text": "]"}])), "[]"),
             (json!({"choices": [{}]}), ""),
+            (json!({"choices": [{"text": "[]"}]}), "[]"),
+            (message(json!(["[", "]"])), "[]"),
         ] {
             let read = Completion::read(&answer, true).expect("a choice");
             assert_eq!((read.text.as_str(), read.end, read.usage), (text, End::Stopped, None), "{answer}");

@@ -52,6 +52,8 @@ pub(super) struct Assembly {
     fold: Box<dyn Fold>,
     error: Option<Value>,
     events: usize,
+    /// Whether the last byte ended a line, so that a line feed behind it ends none.
+    is_after_return: bool,
     is_done: bool,
 }
 
@@ -63,7 +65,16 @@ impl Assembly {
             Api::Responses => Box::new(responses::Responses::default()),
             Api::Anthropic => Box::new(anthropic::Anthropic::default()),
         };
-        Self { line: Vec::new(), data: Vec::new(), bytes: 0, fold, error: None, events: 0, is_done: false }
+        Self {
+            line: Vec::new(),
+            data: Vec::new(),
+            bytes: 0,
+            fold,
+            error: None,
+            events: 0,
+            is_done: false,
+            is_after_return: false,
+        }
     }
 
     /// Whether a body without a content type is a stream of events.
@@ -84,11 +95,16 @@ impl Assembly {
             }
             self.bytes += 1;
             match byte {
-                b'\n' => {
+                b'\n' if self.is_after_return => self.is_after_return = false,
+                b'\n' | b'\r' => {
+                    self.is_after_return = *byte == b'\r';
                     let line = std::mem::take(&mut self.line);
                     self.line(&line);
                 }
-                byte => self.line.push(*byte),
+                byte => {
+                    self.is_after_return = false;
+                    self.line.push(*byte);
+                }
             }
             if self.line.len() + self.data.len() + self.fold.kept() > TEXT_MAX || self.bytes > STREAM_MAX {
                 return Err(format!("the answer is longer than {TEXT_MAX} bytes"));
@@ -124,13 +140,13 @@ impl Assembly {
     }
 
     fn line(&mut self, line: &[u8]) {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
         let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         if line.trim_ascii().is_empty() {
             self.event();
         } else if let Some(data) = line.strip_prefix(b"data:") {
             // Some servers leave out the empty line between events.
-            if !self.data.is_empty() && data.trim_ascii_start().starts_with(b"{") {
+            let is_whole = || serde_json::from_slice::<serde::de::IgnoredAny>(&self.data).is_ok();
+            if !self.data.is_empty() && data.trim_ascii_start().starts_with(b"{") && is_whole() {
                 self.event();
             }
             if data.trim_ascii() == b"[DONE]" {

@@ -148,12 +148,32 @@ impl Endpoint {
         self.access.mask(text)
     }
 
+    /// The text without keys, if it has some.
+    pub(super) fn without_keys(&self, text: &str) -> Option<String> {
+        self.access.without_keys(text)
+    }
+
     /// Sends a JSON body and reads the whole answer, one JSON value or a stream of events. A key that a program prints is
     /// asked for again when the server refuses it.
     ///
     /// # Errors
     /// [`HttpFailure`].
     pub(super) async fn post(
+        &self,
+        http: &reqwest::Client,
+        path: &str,
+        body: Vec<u8>,
+        deadline: Instant,
+    ) -> Result<Answered, HttpFailure> {
+        let answered = self.answered(http, path, body, deadline).await;
+        answered.map_err(|failure| match failure {
+            // Before any part of it is cut off.
+            HttpFailure::Status { status, wait, body } => HttpFailure::Status { status, wait, body: self.mask(&body) },
+            failure => failure,
+        })
+    }
+
+    async fn answered(
         &self,
         http: &reqwest::Client,
         path: &str,
@@ -259,14 +279,18 @@ async fn answer(
         if status.is_redirection() && !header(LOCATION).is_empty() {
             body = format!("it redirects to {}; put that into the configuration", header(LOCATION));
         }
-        let wait = waits::asked(&headers, &body, SystemTime::now());
-        return Err(HttpFailure::Status { status: status.as_u16(), wait, body });
+        let status = status.as_u16();
+        let wait = waits::asked(status, &headers, &body, SystemTime::now());
+        return Err(HttpFailure::Status { status, wait, body });
     }
     let answered = body(response, api, header(CONTENT_TYPE), header(CONTENT_ENCODING), deadline).await?;
     let Some(status) = reasons::embedded(&answered.value) else { return Ok(answered) };
     let body = answered.value.to_string();
     Err(match status {
-        Some(status) => HttpFailure::Status { status, wait: waits::asked(&headers, &body, SystemTime::now()), body },
+        Some(status) => {
+            let wait = waits::asked(status, &headers, &body, SystemTime::now());
+            HttpFailure::Status { status, wait, body }
+        }
         None => HttpFailure::Form(format!("the answer is an error: {}", reasons::said(&body))),
     })
 }

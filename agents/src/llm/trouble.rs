@@ -51,7 +51,8 @@ impl Trouble {
         let kind = match code {
             FailureCode::Truncated => Kind::Truncated,
             FailureCode::Empty => Kind::Empty,
-            FailureCode::Protocol => Kind::Unreadable,
+            // A server that fails with a request may do so with the same one again.
+            FailureCode::Protocol | FailureCode::Unreachable => Kind::Unreadable,
             FailureCode::Timeout => Kind::Late,
             _ => return before,
         };
@@ -132,8 +133,9 @@ mod tests {
                 assert!(notes.insert(trouble.note()), "{}", trouble.note());
             }
         }
-        assert_eq!(after(&[C::Lost, C::Unreachable]), None);
-        assert_eq!(after(&[C::Empty, C::Unreachable]), after(&[C::Empty]));
+        assert_eq!(after(&[C::Lost, C::Refused]), None);
+        assert_eq!(after(&[C::Unreachable]), after(&[C::Protocol]));
+        assert_eq!(after(&[C::Empty, C::Lost]), after(&[C::Empty]));
     }
 
     #[test]

@@ -218,7 +218,15 @@ fn after_reasoning(mut text: &str) -> &str {
         if only(text, ENCODED_MAX).is_some_and(|found| found.contains(close)) {
             break;
         }
-        text = text[at + close.len()..].trim_start();
+        let rest = text[at + close.len()..].trim_start();
+        if rest.is_empty()
+            && let Some(open) = text[..at].rfind(&close.replace('/', ""))
+            && open > 0
+        {
+            // The reasoning stands behind the reply.
+            return text[..open].trim_end();
+        }
+        text = rest;
     }
     text
 }

@@ -11,13 +11,14 @@ const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Seconds since the epoch above which a number of seconds is a point in time.
 const EPOCH_MIN: f64 = 1_000_000_000.0;
 
-/// The wait that an answer asks for: `Retry-After`, `retry-after-ms`, the reset of an exhausted limit, then the body.
-pub(super) fn asked(headers: &HeaderMap, body: &str, now: SystemTime) -> Option<Duration> {
+/// The wait that an answer asks for: `Retry-After`, `retry-after-ms`, the reset of an exhausted limit, then the body. Where
+/// the answer is no rate limit, limits with a remainder say nothing of it.
+pub(super) fn asked(status: u16, headers: &HeaderMap, body: &str, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let after = text("retry-after").and_then(|value| after(value, now));
     let wait = after
         .or_else(|| Duration::try_from_secs_f64(text("retry-after-ms")?.parse::<f64>().ok()? / 1000.0).ok())
-        .or_else(|| reset(headers, now))
+        .or_else(|| reset(status == 429, headers, now))
         .or_else(|| in_body(body));
     wait.map(|wait| wait.min(WAIT_MAX))
 }
@@ -31,8 +32,8 @@ fn after(value: &str, now: SystemTime) -> Option<Duration> {
     Some(then.duration_since(now).unwrap_or(Duration::ZERO))
 }
 
-/// The largest reset of the limits whose remainder is zero, else the largest of all.
-fn reset(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+/// The largest reset of the limits whose remainder is zero; of a rate limit, else the largest of all.
+fn reset(is_limit: bool, headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let resets = headers.iter().filter_map(|(name, value)| {
         let name = name.as_str();
         if !name.contains("ratelimit") {
@@ -50,7 +51,7 @@ fn reset(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
             headers.get(remaining).is_some_and(|left| left.to_str().is_ok_and(|left| left.trim() == "0"));
         Some((is_exhausted, wait))
     });
-    resets.max().map(|(_, wait)| wait)
+    resets.max().filter(|(is_exhausted, _)| is_limit || *is_exhausted).map(|(_, wait)| wait)
 }
 
 /// The wait that a body names: Google's `retryDelay`, an estimate of loading time, or words.
@@ -133,10 +134,26 @@ mod tests {
     use super::*;
 
     fn wait(headers: &[(&'static str, &'static str)], body: &str) -> Option<u128> {
+        wait_of(429, headers, body)
+    }
+
+    fn wait_of(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> Option<u128> {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let headers =
             headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        asked(&headers.collect(), body, now).map(|wait| wait.as_millis())
+        asked(status, &headers.collect(), body, now).map(|wait| wait.as_millis())
+    }
+
+    #[test]
+    fn limits_that_are_not_used_up_say_nothing_of_an_overload() {
+        let headers = [
+            ("anthropic-ratelimit-tokens-remaining", "39000"),
+            ("anthropic-ratelimit-tokens-reset", "2023-11-14T22:14:20Z"),
+            ("x-ratelimit-reset-requests", "2m"),
+        ];
+        assert_eq!((wait_of(529, &headers, ""), wait_of(429, &headers, "")), (None, Some(120_000)));
+        let exhausted = [("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "2m")];
+        assert_eq!(wait_of(503, &exhausted, ""), Some(120_000));
     }
 
     #[test]

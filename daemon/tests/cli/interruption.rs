@@ -28,18 +28,22 @@ impl Held {
         sandbox.write("reply.json", reply);
         let program = "    program: [sh, -c, 'while [ ! -e go ]; do [ -e reply.json ] || exit 1; sleep 0.02; done; cat reply.json; echo']\n";
         sandbox.write("held.yaml", notes_by("command", &format!("    limits: {{timeout: 60s}}\n{program}")));
-        let arguments = ["run", "held.yaml", "--request", REQUEST, "--allow-inline", "--output", "json"];
+        let mut held =
+            Self::start(sandbox, &["run", "held.yaml", "--request", REQUEST, "--allow-inline", "--output", "json"]);
+        held.hear("invoked writer");
+        held
+    }
+
+    fn start(sandbox: Sandbox, arguments: &[&str]) -> Self {
         let mut child = sandbox
-            .command(&arguments)
+            .command(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary can be run");
         let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
-        let mut held = Self { sandbox, child, stderr };
-        held.hear("invoked writer");
-        held
+        Self { sandbox, child, stderr }
     }
 
     /// Reads progress up to the line that holds this.
@@ -112,6 +116,24 @@ fn an_interrupt_pauses_the_board_once_calls_under_way_have_answered() {
     assert_eq!((&resumed["end"], &resumed["version"]), (&json!("done"), &json!(2)));
     assert_eq!(resumed["state"]["notes"], json!([{"text": "held", "status": "checked"}]));
     held.sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn an_interrupt_does_not_wait_for_a_provider() {
+    let sandbox = Sandbox::new();
+    let endpoint = Endpoint::new(vec![Act::Say(429, "retry-after: 3600\r\n", String::new())]);
+    sandbox.write("llm.yaml", notes_by("llm", ""));
+    let model = ["--model-url", &endpoint.url, "--model", "m"];
+    let run = [&["run", "llm.yaml", "--request", REQUEST, "--output", "json"], &model[..]].concat();
+    let mut held = Held::start(sandbox, &run);
+    held.hear("deferred writer");
+    held.send("-TERM");
+    held.hear("go on with: patchboard resume ");
+    let (code, stdout) = held.end();
+    assert_eq!(code, Some(5));
+    let result: Value = serde_json::from_str(&stdout).expect("the result is JSON");
+    assert_eq!((&result["paused"], &result["end"]), (&json!(true), &json!(null)));
+    assert_eq!(status(&held.sandbox), "paused");
 }
 
 #[test]

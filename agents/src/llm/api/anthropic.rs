@@ -96,6 +96,8 @@ fn returned(block: &Value) -> Value {
 
 pub(super) fn decode(answer: &Value) -> Value {
     let (mut content, mut reasoning, mut calls) = (String::new(), String::new(), Vec::new());
+    // Some gateways write the text alone.
+    content.push_str(answer["content"].as_str().unwrap_or_default());
     for block in list(&answer["content"]) {
         match block["type"].as_str() {
             Some("text") => content.push_str(block["text"].as_str().unwrap_or_default()),

@@ -63,7 +63,9 @@ impl Fold for Chat {
             return whole;
         }
         let mut answer = self.top;
-        let choice = json!({"index": 0, "message": self.message, "finish_reason": self.finish});
+        // A reply that is not whole was cut off then.
+        let finish = if self.finish.is_null() { json!("the stream ended") } else { self.finish };
+        let choice = json!({"index": 0, "message": self.message, "finish_reason": finish});
         answer.insert("choices".to_owned(), Value::Array(vec![choice]));
         Value::Object(answer)
     }

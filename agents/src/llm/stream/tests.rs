@@ -49,6 +49,23 @@ fn deltas_become_one_message_with_all_its_members() {
 }
 
 #[test]
+fn lines_may_end_in_any_way_and_an_event_may_have_several() {
+    let chunks = [
+        json!({"choices": [{"delta": {"content": "[{\"a\": {}}"}}]}),
+        json!({"choices": [{"delta": {"content": "]"}, "finish_reason": "stop"}]}),
+    ];
+    let pretty = |chunk: &Value| serde_json::to_string_pretty(chunk).expect("JSON").replace('\n', "\ndata: ");
+    let text: String = chunks.iter().map(|chunk| format!("data: {}\n\n", pretty(chunk))).collect();
+    let tight: String = chunks.iter().map(|chunk| format!("data:{chunk}\n")).collect();
+    for text in [text, tight] {
+        for end in ["\n", "\r\n", "\r"] {
+            let answer = assembled(&text.replace('\n', end)).unwrap_or_else(|why| panic!("{end:?}: {why}"));
+            assert_eq!(answer["choices"][0]["message"]["content"], "[{\"a\": {}}]", "{end:?}");
+        }
+    }
+}
+
+#[test]
 fn calls_of_tools_are_put_together_by_index_by_id_or_in_their_order() {
     let call = |index: Value, id: Value, name: Value, arguments: &str| json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}}]});
     for (first, second) in [(json!(0), json!(1)), (Value::Null, Value::Null)] {
