@@ -183,7 +183,7 @@ pub struct Design {
 }
 
 impl Design {
-    /// What a board's journal keeps of how its blueprint was made. `admitted`: the model that made it.
+    /// Gives the record of how the blueprint was made. `admitted`: the model that made it.
     pub fn designed(&self, admitted: Option<Admission>) -> Designed {
         let Spent { calls, usage, repairs } = Spent::of(&self.rounds);
         let prompts = self.rounds.iter().map(|round| round.prompt.to_json().into()).collect();

@@ -246,7 +246,7 @@ async fn follow(
         if !pausing && snapshot.waits_for_persons && !is_over {
             return Ok(Stop::Waiting);
         }
-        // What waits for a provider or a person is not under way: a paused board does not wait for it.
+        // Calls under way; a paused board waits for no provider and no person.
         let under_way = snapshot.open.saturating_sub(snapshot.provider_waits.len() + snapshot.pending.len());
         if snapshot.pause_cause.is_some() && under_way == 0 {
             return Ok(Stop::Unavailable);

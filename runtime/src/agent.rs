@@ -72,7 +72,7 @@ pub struct Reply {
     pub usage: Option<Usage>,
     /// What the agent gave, where the text was made of that ([`patchboard_kernel::blueprint::Format`]).
     pub written: Option<String>,
-    /// What the model sent, where wrapping around the text was removed.
+    /// Text that the model sent, where wrapping around it was removed.
     pub raw: Option<String>,
 }
 

@@ -204,7 +204,7 @@ impl Server {
         Self { endpoint, is_away, refused, most }
     }
 
-    /// The same, away until it is told to be there.
+    /// Starts a server that is away until the flag is cleared.
     fn away(rate: u32, after: u32) -> Self {
         let server = Self::limited(rate, after);
         server.is_away.store(true, Ordering::Relaxed);

@@ -94,7 +94,7 @@ impl Group {
         self.child.wait().await
     }
 
-    /// The same, and waits until nobody of the group is left, one second at most.
+    /// Ends the group and waits until it is empty, one second at most.
     pub async fn end_wholly(self) -> io::Result<ExitStatus> {
         let (group, until) = (self.leader.get(), Instant::now() + GONE_WITHIN);
         let exit = self.end().await;

@@ -168,10 +168,10 @@ pub(super) fn names(text: &str, words: &str) -> bool {
 
 /// Tells whether a refusal is a rate limit by its words.
 pub(super) fn is_limit(body: &str) -> bool {
-    by_words(body) == Some(429)
+    by_words(&said(body)) == Some(429)
 }
 
-/// What an operator must mend, where the status of a refusal does not tell.
+/// Reads the reason that needs an operator, where the status of a refusal does not tell it.
 pub(super) fn operators(status: u16, body: &str) -> Option<DeferralReason> {
     const PAYMENT: [&str; 10] = [
         "insufficient_quota",
@@ -213,7 +213,8 @@ pub(super) fn operators(status: u16, body: &str) -> Option<DeferralReason> {
         "adapter",
         "file",
     ];
-    let lower = body.to_ascii_lowercase();
+    // Some servers repeat the prompt in their refusal: only their own words count.
+    let lower = said(body).to_ascii_lowercase();
     let is_suspended = lower.contains("account") && names(&lower, "suspended");
     if is_suspended || PAYMENT.iter().any(|words| lower.contains(words)) {
         return Some(DeferralReason::PaymentRequired);

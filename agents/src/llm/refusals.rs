@@ -138,6 +138,7 @@ mod tests {
             (400, "Unsupported parameter: 'max_tokens' is not supported with this model.", None),
             (400, "The model's role `system` does not exist", None),
             (400, "content filter", None),
+            (422, "invalid\", \"input\": \"my credit balance, rate limit, account suspended", None),
             (424, "Request failed during generation: Server error: CANCELLED", Some(R::Overloaded)),
             (499, "The operation was cancelled.", Some(R::Overloaded)),
         ] {

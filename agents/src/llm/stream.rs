@@ -52,8 +52,10 @@ pub(super) struct Assembly {
     fold: Box<dyn Fold>,
     error: Option<Value>,
     events: usize,
-    /// Whether the last byte ended a line, so that a line feed behind it ends none.
+    /// The last byte was a carriage return: a line feed behind it ends no line.
     is_after_return: bool,
+    /// The event has several lines: it was not whole where another one might have begun.
+    is_open: bool,
     is_done: bool,
 }
 
@@ -74,6 +76,7 @@ impl Assembly {
             events: 0,
             is_done: false,
             is_after_return: false,
+            is_open: false,
         }
     }
 
@@ -145,9 +148,12 @@ impl Assembly {
             self.event();
         } else if let Some(data) = line.strip_prefix(b"data:") {
             // Some servers leave out the empty line between events.
-            let is_whole = || serde_json::from_slice::<serde::de::IgnoredAny>(&self.data).is_ok();
-            if !self.data.is_empty() && data.trim_ascii_start().starts_with(b"{") && is_whole() {
-                self.event();
+            if !self.data.is_empty() && data.trim_ascii_start().starts_with(b"{") && !self.is_open {
+                // Read once for an event, so that the time of a stream does not grow with the square of its length.
+                self.is_open = serde_json::from_slice::<serde::de::IgnoredAny>(&self.data).is_err();
+                if !self.is_open {
+                    self.event();
+                }
             }
             if data.trim_ascii() == b"[DONE]" {
                 self.event();
@@ -164,6 +170,7 @@ impl Assembly {
 
     fn event(&mut self) {
         let data = std::mem::take(&mut self.data);
+        self.is_open = false;
         let Ok(Value::Object(event)) = envelope::json(&String::from_utf8_lossy(&data)) else { return };
         self.events += 1;
         let is_error = event.get("error").is_some_and(|error| !error.is_null())

@@ -154,7 +154,7 @@ pub struct Past {
 }
 
 impl Past {
-    /// Whether there was none.
+    /// Tells whether there is nothing to differ from.
     pub const fn is_none(&self) -> bool {
         self.failures.is_empty() && self.refused.is_empty()
     }
