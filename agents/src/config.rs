@@ -48,6 +48,7 @@ mod embeddings;
 mod model;
 mod program;
 mod setting;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -63,7 +64,8 @@ pub use embeddings::Embeddings;
 pub use model::{Api, Model, Streaming, Structured};
 use model::{check_temperature, check_url};
 pub use program::Program;
-pub use setting::{Setting, Variable};
+pub use setting::{Setting, Variable, shown};
+pub use told::told;
 
 use crate::architect::{Caps, REPAIRS_MAX, Terms};
 
@@ -72,6 +74,9 @@ pub const ARCHITECT_MODEL: &str = "architect";
 
 /// The operator's name of the model that serves seats which name none.
 pub const DEFAULT_MODEL: &str = "default";
+
+/// Milliseconds of the longest time that can be meant: 366 days.
+const SPAN_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// Where calls go when `OPENAI_API_KEY` is set and `OPENAI_BASE_URL` is not.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
@@ -235,7 +240,7 @@ impl Config {
     pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
         let parse =
             |message: &str| ConfigError::Parse { path: name.to_owned(), message: message.trim_end().to_owned() };
-        let config: Self = toml::from_str(text).map_err(|error| parse(&error.to_string()))?;
+        let config: Self = toml::from_str(text).map_err(|error| parse(&told(text, &error)))?;
         config.check_models().map_err(|why| parse(&why))?;
         Ok(config)
     }
@@ -321,6 +326,9 @@ impl Config {
             .or(env_model)
             .ok_or_else(|| missing("model", "give --model or OPENAI_MODEL"))?;
         let url = check_url(&url).map_err(|why| ConfigError::Flags(format!("--model-url: {why}")))?;
+        if let Some(name) = &flags.api_key_env {
+            setting::check_name(name).map_err(|why| ConfigError::Flags(format!("--api-key-env: {why}")))?;
+        }
         let mut chosen = match (base, &flags.model_url) {
             // So do headers, the query and the command that prints a key.
             (Some(base), None) => base.clone(),
@@ -404,7 +412,10 @@ fn positive<'de, D: Deserializer<'de>, N: Deserialize<'de> + PartialEq + Default
 
 fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let value = Duration::deserialize(deserializer)?;
-    if value.as_ms() == 0 { Err(D::Error::custom("a time lies above zero")) } else { Ok(value) }
+    match (1..=SPAN_MAX_MS).contains(&value.as_ms()) {
+        true => Ok(value),
+        false => Err(D::Error::custom("a time lies above zero, and within 366 days")),
+    }
 }
 
 #[cfg(test)]
@@ -461,7 +472,9 @@ mod tests {
             ("fallback = [\"default\"]", "already"),
             ("burst = 3", "unknown field `burst`"),
             ("api = \"gemini\"", "unknown variant"),
-            ("api = \"anthropic\"\nstream = true", "without streams"),
+            ("context = 10", "at least 512"),
+            ("tokens_per_minute = 10", "at least 1000"),
+            ("patience = \"99999999d\"", "366 days"),
             ("price = { input = 1 }", "output"),
             ("price = { input = -1, output = 1 }", "amount of money"),
             ("price = { input = 1, cached = 2, output = 1 }", "cached tokens"),

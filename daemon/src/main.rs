@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
     let (data_dir, config) = (shared.data_dir.as_path(), shared.config.as_deref());
     match command {
-        Command::Check(arguments) => commands::check::run(arguments, output),
+        Command::Check(arguments) => commands::check::run(arguments, config, output),
         Command::Graph(arguments) => commands::graph::run(arguments, output),
         Command::Architect(arguments) => block_on(commands::architect::run(arguments, config, output)),
         Command::Run(arguments) => block_on(commands::run::run(arguments, data_dir, config, output)),

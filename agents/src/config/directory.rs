@@ -6,7 +6,7 @@ use patchboard_kernel::blueprint::{Granularity, Intent, WorkspaceSpec};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::{Config, ConfigError, positive};
+use super::{Config, ConfigError, positive, told};
 use crate::tools::cut;
 use crate::workspace::disk::{FILE_BYTES_MAX, can_exclude};
 
@@ -68,11 +68,9 @@ impl Shared {
             #[serde(default)]
             workspace: Shared,
         }
-        let told = |error: &toml::de::Error, what: &str| {
-            let before = &text[..text.floor_char_boundary(error.span().map_or(0, |span| span.start))];
-            let line = before.matches('\n').count() + 1;
-            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-            ConfigError::Parse { path: name.to_owned(), message: format!("line {line}, column {column}: {what}") }
+        let told = |error: &toml::de::Error, what: &str| ConfigError::Parse {
+            path: name.to_owned(),
+            message: told::at(text, error, what),
         };
         let foreign = "this is not what the file may hold; `patchboard doctor --config` with it says why";
         // Not the text of a table that is whole.

@@ -12,14 +12,23 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use super::setting::Setting;
-use super::{positive, span};
+use super::setting::{Setting, variable};
+use super::span;
 
 /// The most tries one call may be given.
 const TRIES_MAX: u32 = 10;
 
 /// Texts that end a reply, at most.
 const STOPS_MAX: usize = 16;
+
+/// Paths of requests, which an address does not hold.
+const PATHS: [&str; 4] = ["/chat/completions", "/responses", "/messages", "/embeddings"];
+
+/// Tokens of the smallest context that holds a prompt and a reply.
+const CONTEXT_MIN: u32 = 512;
+
+/// Tokens per minute, at least: with fewer, a single call would wait for minutes.
+const TOKENS_PER_MINUTE_MIN: u32 = 1000;
 
 /// Members of a request that `extra_body` may not hold, and what decides about them instead.
 const OWN_MEMBERS: [(&str, &str); 4] = [
@@ -42,7 +51,7 @@ pub struct Model {
     #[serde(default)]
     pub api: Api,
     /// Name of the environment variable that holds the key; absent: no key is sent, or that of `api_key_command`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "variable")]
     pub api_key_env: Option<String>,
     /// Program and arguments that print the key. Run at first use, and once more when the key is refused with 401.
     #[serde(default, deserialize_with = "program")]
@@ -75,8 +84,9 @@ pub struct Model {
     /// repeated by their boards.
     #[serde(default = "default_tries", deserialize_with = "tries")]
     pub max_tries: u32,
-    /// Tokens of its context: the prompt, what tools gave, and the reply. What tools gave before is shortened to fit.
-    #[serde(default = "default_context", deserialize_with = "positive")]
+    /// Tokens of its context, at least 512: the prompt, what tools gave, and the reply. What tools gave before is shortened
+    /// to fit.
+    #[serde(default = "default_context", deserialize_with = "context")]
     pub context: u32,
     /// Tokens of a reply, at most; absent: what the seat asks for is not capped.
     #[serde(default, deserialize_with = "limit")]
@@ -96,8 +106,8 @@ pub struct Model {
     /// Price of its tokens; absent: its calls count no money, and boards with `limits.money` are refused.
     #[serde(default, deserialize_with = "price")]
     pub price: Option<Price>,
-    /// Tokens per minute as estimated before a call, over all boards of the process.
-    #[serde(default, deserialize_with = "limit")]
+    /// Tokens per minute as estimated before a call, over all boards of the process; at least 1,000.
+    #[serde(default, deserialize_with = "tokens_limit")]
     pub tokens_per_minute: Option<NonZeroU32>,
     /// Time that a board waits for this model before it pauses.
     #[serde(default = "default_patience", deserialize_with = "span")]
@@ -141,7 +151,7 @@ pub enum Api {
 /// Streaming of replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Streaming {
-    /// Streamed, unless the server refuses it.
+    /// Streamed where the server demands it, or after it gave no byte in time.
     #[default]
     Auto,
     /// Always streamed.
@@ -207,9 +217,6 @@ impl Model {
     pub(super) fn check(&self) -> Result<(), &'static str> {
         if self.api_key_env.is_some() && !self.api_key_command.is_empty() {
             return Err("a key comes from api_key_env or from api_key_command, not from both");
-        }
-        if self.api != Api::Chat && self.stream == Streaming::Always {
-            return Err("stream = true is for api = \"chat\": the others are asked without streams");
         }
         if self.max_reply_tokens.is_some_and(|most| most.get() > self.context) {
             return Err("max_reply_tokens is larger than context, which holds prompt and reply");
@@ -279,6 +286,10 @@ pub(super) fn check_url(text: &str) -> Result<String, String> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err("the address must end with its path, like http://127.0.0.1:18080/v1".into());
     }
+    let path = url.path().trim_end_matches('/');
+    if let Some(suffix) = PATHS.into_iter().find(|suffix| path.ends_with(suffix)) {
+        return Err(format!("leave out {suffix} at the end: each request adds its path itself"));
+    }
     Ok(text.trim_end_matches('/').to_owned())
 }
 
@@ -335,6 +346,22 @@ fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NonZeroU32
     let value = i64::deserialize(deserializer)?;
     let limit = u32::try_from(value).ok().and_then(NonZeroU32::new);
     limit.map(Some).ok_or_else(|| D::Error::custom(format!("a limit lies between 1 and {}", u32::MAX)))
+}
+
+fn tokens_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NonZeroU32>, D::Error> {
+    let limit = limit(deserializer)?;
+    match limit.is_none_or(|limit| limit.get() >= TOKENS_PER_MINUTE_MIN) {
+        true => Ok(limit),
+        false => Err(D::Error::custom(format!("tokens_per_minute is at least {TOKENS_PER_MINUTE_MIN}"))),
+    }
+}
+
+fn context<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let tokens = u32::deserialize(deserializer)?;
+    match tokens >= CONTEXT_MIN {
+        true => Ok(tokens),
+        false => Err(D::Error::custom(format!("context is the model's number of tokens, at least {CONTEXT_MIN}"))),
+    }
 }
 
 fn program<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

@@ -1,6 +1,15 @@
 //! A text of `patchboard.toml` that may come from the environment.
 
-use serde::Deserialize;
+use std::borrow::Cow;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+/// Characters of the name of a variable, at most.
+const NAME_MAX: usize = 128;
+
+/// Characters from which on a name with letters of both cases, or small ones and digits, may be a key.
+const KEY_MIN: usize = 20;
 
 /// Value of a header or of a parameter of a query.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -17,7 +26,40 @@ pub enum Setting {
 #[serde(deny_unknown_fields)]
 pub struct Variable {
     /// Name of the variable.
+    #[serde(deserialize_with = "name")]
     pub env: String,
+}
+
+/// Reads the name of an environment variable that may be absent.
+pub(super) fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    name(deserializer).map(Some)
+}
+
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    check_name(&name).map_err(D::Error::custom)?;
+    Ok(name)
+}
+
+/// Refuses what is no name of an environment variable, without repeating it: it may be the key itself.
+///
+/// # Errors
+/// For people.
+pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
+    let is_name = name.len() <= NAME_MAX
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        && name.chars().next().is_some_and(|c| !c.is_ascii_digit());
+    is_name.then_some(()).ok_or("this is the name of an environment variable, like OPENAI_API_KEY, and not a key")
+}
+
+/// The name of a variable as messages show it: shortened, if it looks like a key that was written in its place.
+pub fn shown(name: &str) -> Cow<'_, str> {
+    let has = |is: fn(char) -> bool| name.chars().any(is);
+    let is_mixed = has(|c| c.is_ascii_lowercase()) && has(|c| c.is_ascii_digit() || c.is_ascii_uppercase());
+    match name.len() >= KEY_MIN && is_mixed {
+        true => format!("{}…", name.chars().take(4).collect::<String>()).into(),
+        false => name.into(),
+    }
 }
 
 impl Setting {
@@ -33,5 +75,25 @@ impl Setting {
 impl From<&str> for Setting {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_in_place_of_a_name_is_refused_or_shortened() {
+        for (name, is_name, told) in [
+            ("OPENAI_API_KEY", true, "OPENAI_API_KEY"),
+            ("my_very_long_lower_name", true, "my_very_long_lower_name"),
+            ("gsk_Ab1Cd2Ef3Gh4Ij5Kl6Mn", true, "gsk_…"),
+            ("0a1b2c3d4e5f60718293a4b5", false, "0a1b…"),
+            ("sk-proj-abc", false, "sk-proj-abc"),
+            ("", false, ""),
+            ("A=B", false, "A=B"),
+        ] {
+            assert_eq!((check_name(name).is_ok(), shown(name).as_ref()), (is_name, told), "{name}");
+        }
     }
 }

@@ -25,7 +25,7 @@ use super::refusals::deferral_of;
 use super::reply::Completion;
 use super::request::{ANSWER, Task};
 use super::spoken::spoken;
-use super::transport::HttpFailure;
+use super::transport::{Came, HttpFailure};
 use super::work::estimated;
 use super::{Asked, Chat, Variables, api, unwrap};
 use crate::config::{Api, Model, Streaming, Structured};
@@ -384,7 +384,7 @@ impl Finder {
         let (messages, offered) = (task.messages(), tool.map(std::slice::from_ref).unwrap_or_default());
         let exchange = self.chat.exchange(task, &messages, offered, self.deadline);
         let exchanged = timeout_at(self.deadline, exchange).await;
-        let exchanged = exchanged.unwrap_or(Err(HttpFailure::NoAnswer { came: false })).map_err(|failure| {
+        let exchanged = exchanged.unwrap_or(Err(HttpFailure::NoAnswer { came: Came::Nothing })).map_err(|failure| {
             let message = self.chat.name(task, &failure).message;
             (message, failure)
         })?;

@@ -30,8 +30,15 @@ pub(super) fn encode(api: Api, body: Value, extra: &Map<String, Value>) -> Value
     body
 }
 
-/// Translates an answer.
+/// Translates an answer. Some gateways put it into a member of their own, or into a list.
 pub(super) fn decode(api: Api, answer: Value) -> Value {
+    let places = ["/data", "/result", "/response", "/0"];
+    let inner =
+        || places.iter().find(|place| answer.pointer(place).is_some_and(|inner| inner.get("choices").is_some()));
+    let answer = match if answer.get("choices").is_none() { inner() } else { None } {
+        Some(place) => answer.pointer(place).cloned().unwrap_or_default(),
+        None => answer,
+    };
     match api {
         // Some gateways answer every protocol in this one.
         _ if answer.get("choices").is_some() => answer,
@@ -95,4 +102,19 @@ fn limit(body: &Value) -> Option<&Value> {
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_found_in_a_gateways_own_member() {
+        let answer = json!({"choices": [{"message": {"content": "[]"}}]});
+        for wrapped in [json!({"data": answer}), json!({"result": answer, "success": true}), json!([answer])] {
+            assert_eq!(decode(Api::Chat, wrapped.clone()), answer, "{wrapped}");
+        }
+        let other = json!({"data": [1], "object": "list"});
+        assert_eq!(decode(Api::Chat, other.clone()), other);
+    }
 }

@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use patchboard_kernel::digest::sha256;
+use patchboard_kernel::view::Prompt;
+use serde_json::Value;
 use tokio::time::Instant;
 
-use super::known::{Place, SeatKey};
-use super::ladder::{Climb, Shape};
+use super::known::Place;
+use super::ladder::{self, Climb, Found, Proof, Rung, Shape};
 use super::refusals::{self, deferral_of};
 use super::request::{Message, Request, Task};
-use super::transport::{Answered, HttpFailure};
-use super::{Chat, again};
+use super::transport::{Answered, Came, HttpFailure};
+use super::{Asked, Chat, again, reasons};
 use crate::config::Streaming;
 use crate::tools::Definition;
 
@@ -24,10 +26,30 @@ pub(super) struct Exchanged {
     /// The refusal of a request with tools, where one without them was answered.
     pub(super) tools_refused: Option<String>,
     pub(super) shape: Shape,
+    pub(super) lesson: Lesson,
     /// Every optional part was left out at once.
     pub(super) is_bare: bool,
     /// Time of the last request.
     pub(super) took: Duration,
+}
+
+/// What an answered request says of forms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Lesson {
+    /// It was taken as it was.
+    Taken,
+    /// It was refused, and a plainer one taken.
+    Climbed,
+    /// It was made plainer than this known form, since the reply before was empty.
+    AfterEmpty(Rung),
+}
+
+/// Time of the short request that tells a failing server from a poisonous prompt.
+const ANOTHER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Tells whether a failure may be the server's or the request's, and its words name no part of the request.
+fn is_unexplained(status: u16, body: &str) -> bool {
+    refusals::is_of_either(status) && !ladder::is_explained(&reasons::said(body).to_ascii_lowercase())
 }
 
 impl Chat {
@@ -40,8 +62,10 @@ impl Chat {
         deadline: Instant,
     ) -> Result<Exchanged, HttpFailure> {
         let key = task.key();
-        let place = if offered.is_empty() { Place::Format } else { Place::Tool };
-        let mut climb = Climb::new(self.known().shape(&key, place, self.model.structured), !offered.is_empty());
+        let place = Place::of(offered);
+        let known = self.known().shape(&key, place, self.model.structured);
+        let form = task.trouble().map_or(known.form, |trouble| known.form.max(trouble.form()));
+        let mut climb = Climb::new(Shape { form, ..known }, !offered.is_empty());
         let mut refused: Option<HttpFailure> = None;
         let mut sent = BTreeSet::new();
         loop {
@@ -65,22 +89,41 @@ impl Chat {
                 Ok(answer) => {
                     let tools_refused = (!has_tools && !offered.is_empty())
                         .then(|| refused.as_ref().map(ToString::to_string).unwrap_or_default());
-                    if tools_refused.is_none() {
-                        self.learn(&key, place, &climb);
-                    }
+                    let lesson = match climb.found() {
+                        _ if form != known.form => Lesson::AfterEmpty(known.form),
+                        None => Lesson::Taken,
+                        Some(found) => {
+                            if tools_refused.is_none() {
+                                self.known().remember(&key, place, found);
+                            }
+                            tracing::info!(model = %self.model.model, ?found, "the server refused a request as it was");
+                            Lesson::Climbed
+                        }
+                    };
                     return Ok(Exchanged {
                         answer,
                         has_tools,
                         takes_answers: request.takes_answers(),
                         tools_refused,
                         shape: climb.shape(),
+                        lesson,
                         is_bare: climb.is_bare(),
                         took: began.elapsed(),
                     });
                 }
                 Err(failure) => failure,
             };
-            if matches!(failure, HttpFailure::NoAnswer { came: false }) && self.model.stream == Streaming::Auto {
+            let failure = match failure {
+                HttpFailure::Status { status, wait, body, is_shared: false }
+                    if task.is_deferred() && refused.is_none() && is_unexplained(status, &body) =>
+                {
+                    let is_shared = self.fails_with_another(climb.shape(), deadline).await;
+                    HttpFailure::Status { status, wait, body, is_shared }
+                }
+                failure => failure,
+            };
+            if matches!(failure, HttpFailure::NoAnswer { came: Came::Nothing }) && self.model.stream == Streaming::Auto
+            {
                 self.known().prefer_streams();
             }
             if has_tools && refusals::is_of_tools(&failure) {
@@ -91,6 +134,8 @@ impl Chat {
                 HttpFailure::Status { status: 400 | 403 | 422 | 429, .. } if deferral_of(&failure).is_some() => {
                     (false, false)
                 }
+                // No request is taken now.
+                HttpFailure::Status { is_shared: true, .. } => (false, false),
                 HttpFailure::Status { status, body, .. } => {
                     (climb.next(*status, body), deferral_of(&failure).is_none())
                 }
@@ -106,14 +151,29 @@ impl Chat {
         }
     }
 
-    /// Keeps what a climb has found.
-    fn learn(&self, seat: &SeatKey, place: Place, climb: &Climb) {
-        match climb.found() {
-            Some(found) => {
-                self.known().remember(seat, place, found);
-                tracing::info!(model = %self.model.model, ?found, "the server refused a request as it was");
+    /// Tells whether a server that failed with a request fails with a short one as well.
+    async fn fails_with_another(&self, shape: Shape, deadline: Instant) -> bool {
+        let prompt = Prompt { system: String::new(), user: "Reply with the word yes.".to_owned() };
+        let timeout = ANOTHER_TIMEOUT;
+        let asked =
+            Asked { by: "another", prompt: &prompt, schema: &Value::Null, order: &[], reply_tokens: 16, timeout };
+        let task = Task::Asked(&asked);
+        let messages = task.messages();
+        let request = self.request(task, &messages, &[], Shape { form: Rung::None, ..shape });
+        let Ok(body) = self.body(&request) else { return false };
+        let answer = self.send(body, deadline.min(Instant::now() + timeout)).await;
+        answer.is_err_and(|failure| deferral_of(&failure).is_some())
+    }
+
+    /// Keeps what a reply with something in it says of the form that it was asked in.
+    pub(super) fn learn(&self, task: Task<'_>, place: Place, exchanged: &Exchanged) {
+        match exchanged.lesson {
+            Lesson::Climbed => {}
+            Lesson::Taken => self.known().clear(&task.key(), place),
+            Lesson::AfterEmpty(refused) => {
+                let found = Found { shape: exchanged.shape, refused, proof: Proof::Fault, is_form_refused: false };
+                self.known().remember(&task.key(), place, found);
             }
-            None => self.known().clear(seat, place),
         }
     }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::ladder::{Found, Proof, Rung, Shape, Stream};
 use crate::config::Structured;
+use crate::tools::Definition;
 
 /// Seats whose forms are remembered.
 const SEATS_MAX: usize = 256;
@@ -22,6 +23,13 @@ pub(super) enum Place {
     Format,
     /// In the tool by which the reply is given.
     Tool,
+}
+
+impl Place {
+    /// The place in a request that offers these tools.
+    pub(super) const fn of(offered: &[Definition]) -> Self {
+        if offered.is_empty() { Self::Format } else { Self::Tool }
+    }
 }
 
 /// Findings about a server.

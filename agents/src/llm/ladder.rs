@@ -268,27 +268,28 @@ impl Climb {
 
     /// Chooses the next shape after a refusal; false: there is none.
     pub(super) fn next(&mut self, status: u16, body: &str) -> bool {
+        let words = body.to_ascii_lowercase();
+        let hinted = hinted(&words);
+        let fault = [Part::Form].into_iter().chain(hinted.filter(|part| *part != Part::Form)).collect::<Vec<_>>();
         let parts: &[Part] = match status {
             400 | 415 | 422 => &PARTS,
             // The model may not be served in this form.
             404 | 501 => &[Part::Form, Part::Tools],
-            // The fault may be in making the form.
-            500 => &[Part::Form],
+            // The fault may be in making the form, or in what its words name.
+            500 => &fault,
             _ => return false,
         };
         if self.refused.len() >= TRIES_MAX || is_key_refused(status, body) {
             return false;
         }
         self.refused.push(self.shape);
-        let words = body.to_ascii_lowercase();
-        let hinted = HINTS.iter().find(|(_, all)| all.iter().any(|word| names(&words, word))).map(|(part, _)| *part);
         let hinted = hinted.filter(|part| parts.contains(part));
         // The tool by which a reply is given has a form, which is tried before the tools.
         let form = (hinted == Some(Part::Tools)).then_some(Part::Form).filter(|part| !self.done.contains(part));
         // A part that is named alone is tried before all that are named.
         let order = form.into_iter().chain(hinted).chain(parts.iter().copied());
         let hinted = form.or(hinted);
-        if status == 500 {
+        if status == 500 && hinted.is_none_or(|part| part == Part::Form) {
             self.proof = Proof::Fault;
         }
         let error = format!("{status} {}", reasons::said(body));
@@ -400,6 +401,16 @@ impl Climb {
             },
         })
     }
+}
+
+/// Tells whether the words of a refusal, in lower case, name a part of the request.
+pub(super) fn is_explained(words: &str) -> bool {
+    hinted(words).is_some()
+}
+
+/// The part that the words of a refusal, in lower case, name first.
+fn hinted(words: &str) -> Option<Part> {
+    HINTS.iter().find(|(_, all)| all.iter().any(|word| names(words, word))).map(|(part, _)| *part)
 }
 
 /// Optional members that the words of a refusal name.
@@ -574,6 +585,8 @@ mod tests {
             let (found, asked) = climb(|shape| (shape.form == Rung::Derived).then_some((500, words)));
             assert_eq!((found.map(|found| found.proof), asked), (Some(Proof::Fault), 2));
         }
+        let (found, asked) = climb(|shape| (!shape.folded).then_some((500, "template: system role not supported")));
+        assert_eq!((found.map(|found| (found.shape.folded, found.proof)), asked), (Some((true, Proof::Refusal)), 2));
     }
 
     #[test]

@@ -43,13 +43,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use self::known::Known;
+use self::known::{Known, Place};
 use self::ladder::{Limit, Rung, Shape, Stream, Temperature};
 use self::refusals::{code_of, deferral_of, is_passing};
 use self::reply::{Completion, End};
 use self::request::{Attempt, Message, Request, StreamOptions, Task, Tool};
 use self::schema::Level;
-use self::transport::{Answered, HttpFailure};
+use self::transport::{Answered, Came, HttpFailure};
 use self::trouble::Trouble;
 use self::work::estimated;
 use crate::config::{Api, Model, Streaming};
@@ -208,6 +208,7 @@ impl Chat {
         }
         telemetry::responded(&Span::current(), answer);
         let completion = self.read(task, messages, answer, has_tools)?;
+        self.learn(task, Place::of(offered), &exchanged);
         Ok(Said { completion, takes_answers: exchanged.takes_answers })
     }
 
@@ -349,9 +350,12 @@ impl Chat {
                 text => fail(FailureCode::Refused, &format!("the model refused: {why}: {text}")),
             },
             End::Stopped | End::Length | End::Other(_) => {
-                match completion.text.is_empty() && completion.calls.is_empty() {
+                // An object without a member is no patch.
+                let is_blank = completion.text.is_empty() || task.is_patch() && completion.text == "{}";
+                match is_blank && completion.calls.is_empty() {
                     true => match &completion.end {
                         End::Other(why) => fail(FailureCode::Empty, &format!("the model wrote nothing ({why})")),
+                        _ if !completion.text.is_empty() => fail(FailureCode::Empty, "the model wrote nothing but {}"),
                         _ => fail(FailureCode::Empty, "the model wrote nothing"),
                     },
                     false => Ok(completion),
@@ -363,12 +367,18 @@ impl Chat {
     /// Names the failure of an exchange.
     fn name(&self, task: Task<'_>, error: &HttpFailure) -> Failure {
         let deferral = task.is_deferred().then(|| deferral_of(error)).flatten();
-        if matches!(error, HttpFailure::NoAnswer { .. }) {
-            return Failure { deferral, ..out_of_time(task) };
+        if let HttpFailure::NoAnswer { came } = error {
+            let mut failure = out_of_time(task);
+            failure.message.push_str(match came {
+                Came::Nothing => "",
+                Came::KeepAlives => "; it kept the connection alive, and sent nothing else",
+                Came::Part => "; a part of it had come",
+            });
+            return Failure { deferral, ..failure };
         }
         let more = match error {
             HttpFailure::Status { wait: Some(wait), .. } => format!(" (asks to wait {} s)", wait.as_secs_f64()),
-            HttpFailure::Status { status: 404 | 405, body, .. } if !body.contains(&self.model.model) => {
+            HttpFailure::Status { status: 404 | 405, body, .. } if !reasons::names_model(body) => {
                 " (does the url of the model end as the provider says, most often with /v1?)".to_owned()
             }
             _ => String::new(),
@@ -469,7 +479,7 @@ mod tests {
     #[test]
     fn a_wait_never_passes_the_end_of_the_call() {
         let secs = Duration::from_secs;
-        let asked = |wait| HttpFailure::Status { status: 429, wait, body: String::new() };
+        let asked = |wait| HttpFailure::Status { status: 429, wait, body: String::new(), is_shared: false };
         for (failure, left, expected) in [
             (asked(Some(secs(20))), secs(60), Some(secs(20))),
             (asked(Some(secs(61))), secs(60), None),

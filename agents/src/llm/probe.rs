@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::access::Variables;
-use super::transport::{self, Endpoint, HttpFailure};
+use super::transport::{self, Came, Endpoint, HttpFailure};
 use crate::config::Model;
 
 /// The most bytes of a list that are read.
@@ -55,7 +55,7 @@ pub(crate) async fn probe(model: &Model, variables: &Variables, patience: Durati
             Ok(Ok((bytes, true))) => Probed::Answers(listed(&bytes)),
             Ok(Ok((_, false))) => Probed::Answers(Listed::Unknown),
             Ok(Err(error)) => Probed::Unreachable(transport::chain(&error.without_url())),
-            Err(_) => Probed::Unreachable(HttpFailure::NoAnswer { came: true }.to_string()),
+            Err(_) => Probed::Unreachable(HttpFailure::NoAnswer { came: Came::Nothing }.to_string()),
         },
         status => Probed::Other(status),
     }

@@ -12,7 +12,19 @@ const TEXT_MAX: usize = 8 * 1024;
 
 /// An error in words of one line: its status and what the provider says.
 pub(super) fn status_text(status: u16, body: &str) -> String {
-    let name = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("status");
+    let name = match status {
+        498 => "Capacity Exceeded",
+        499 => "Client Closed Request",
+        520 => "Unknown Error of the Server",
+        521 => "Server Is Down",
+        522 => "Server Unreachable",
+        523 => "Server Not Found",
+        524 => "No Answer from the Server in Time",
+        525 | 526 => "TLS Failed at the Server",
+        529 => "Overloaded",
+        530 => "Server Not Resolved",
+        _ => StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("status"),
+    };
     match said(body).trim() {
         "" => format!("{status} {name}"),
         text => format!("{status} {name}: {text}"),
@@ -26,7 +38,8 @@ pub(super) fn said(body: &str) -> String {
         Some(first) => first,
         None => &value,
     };
-    let nested = ["error", "base_resp"].iter().find_map(|name| value.get(*name).filter(|error| !error.is_null()));
+    let nested = ["/error", "/base_resp", "/choices/0/error"];
+    let nested = nested.iter().find_map(|place| value.pointer(place).filter(|error| !error.is_null()));
     let error = nested.unwrap_or(value);
     let main = [
         "message",
@@ -93,6 +106,9 @@ pub(super) fn embedded(answer: &Value) -> Option<Option<u16>> {
         }
         (None, None) if is_empty && answer["base_resp"]["status_code"].as_i64().is_some_and(|code| code != 0) => {
             &answer["base_resp"]
+        }
+        (None, None) if is_empty && answer["errors"].as_array().is_some_and(|errors| !errors.is_empty()) => {
+            &answer["errors"][0]
         }
         _ if choice.is_some_and(is_broken) => return Some(Some(503)),
         _ => return None,
@@ -164,6 +180,12 @@ pub(super) fn names(text: &str, words: &str) -> bool {
         let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
         !is_part(text[..at].chars().next_back()) && !is_part(rest.chars().next())
     })
+}
+
+/// Tells whether a server that was not found says itself what it does not know.
+pub(super) fn names_model(body: &str) -> bool {
+    let said = said(body).to_ascii_lowercase();
+    ["model", "deployment", "engine", "endpoints found"].iter().any(|word| names(&said, word))
 }
 
 /// Tells whether a refusal is a rate limit by its words.
@@ -358,6 +380,8 @@ mod tests {
                 r#"{"error": {"message": "Provider returned error", "metadata": {"raw": "{\"error\":{\"message\":\"why\"}}"}}}"#,
                 "Provider returned error (why)",
             ),
+            (r#"{"success": false, "errors": [{"code": 7009, "message": "m"}], "result": null}"#, "m"),
+            (r#"{"choices": [{"error": {"message": "m", "code": 502}}]}"#, "m"),
             ("plain", "plain"),
             (r#"{"other": 1}"#, r#"{"other": 1}"#),
             (
@@ -368,7 +392,7 @@ mod tests {
         ] {
             assert_eq!(said(body).trim(), expected, "{body}");
         }
-        assert_eq!(status_text(529, ""), "529 status");
+        assert_eq!((status_text(529, "").as_str(), status_text(599, "").as_str()), ("529 Overloaded", "599 status"));
     }
 
     #[test]
@@ -384,6 +408,8 @@ mod tests {
             (json!([{"error": {"code": 429, "message": "m"}}]), Some(Some(429))),
             (json!({"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}), Some(Some(429))),
             (json!({"base_resp": {"status_code": 0}}), None),
+            (json!({"success": false, "errors": [{"code": 3040, "message": "No more capacity"}]}), Some(Some(503))),
+            (json!({"success": true, "errors": [], "choices": []}), None),
             (json!({"error_code": 336501, "error_msg": "Rpm rate limit reached"}), Some(Some(429))),
             (json!({"detail": "Service overloaded"}), Some(Some(503))),
             (json!({"choices": [{"finish_reason": "error", "message": {"content": "[]"}}]}), None),

@@ -4,7 +4,7 @@ use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::failure::FailureCode;
 
 use super::reasons::{is_key_refused, is_limit, operators, says_no_tools};
-use super::transport::HttpFailure;
+use super::transport::{Came, HttpFailure};
 
 /// Names the failure of an exchange.
 pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
@@ -30,12 +30,12 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
         HttpFailure::Key(_) | HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => {
             (R::Unreachable, None, false)
         }
-        HttpFailure::NoAnswer { came: false } => (R::NoAnswer, None, false),
+        HttpFailure::NoAnswer { came: Came::Nothing | Came::KeepAlives } => (R::NoAnswer, None, false),
         HttpFailure::NotAdmitted
         | HttpFailure::Broken { came: true, .. }
-        | HttpFailure::NoAnswer { came: true }
+        | HttpFailure::NoAnswer { came: Came::Part }
         | HttpFailure::Form(_) => return None,
-        HttpFailure::Status { status, wait, body } => {
+        HttpFailure::Status { status, wait, body, is_shared } => {
             let reason = match status {
                 401 => R::KeyRefused,
                 // Some tell a wrong key as a bad request.
@@ -52,11 +52,16 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
                 500.. => R::Overloaded,
                 _ => return None,
             };
-            (reason, *wait, matches!(status, 424 | 499 | 500))
+            (reason, *wait, is_of_either(*status) && !is_shared)
         }
     };
     let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     Some(Deferral { wait_ms, is_ambiguous, ..Deferral::new(reason) })
+}
+
+/// Tells whether a status may be the request's fault as well as the server's.
+pub(super) const fn is_of_either(status: u16) -> bool {
+    matches!(status, 424 | 499 | 500)
 }
 
 /// Tells whether the same request may well be answered later. A call whose time is over has no later.
@@ -81,7 +86,7 @@ mod tests {
     use super::*;
 
     fn status(status: u16, body: &str) -> HttpFailure {
-        HttpFailure::Status { status, wait: None, body: body.to_owned() }
+        HttpFailure::Status { status, wait: None, body: body.to_owned(), is_shared: false }
     }
 
     #[test]

@@ -79,7 +79,9 @@ impl Completion {
         let content = if message.is_null() { &choice["text"] } else { &message["content"] };
         let mut text = text(content);
         if !has_tools {
-            if let ([call], true) = (&calls[..], text.trim().is_empty()) {
+            // The same one may come twice.
+            let is_one = |first: &ToolCall| calls.iter().all(|call| call.arguments == first.arguments);
+            if let Some(call) = calls.first().filter(|call| text.trim().is_empty() && is_one(call)) {
                 text.clone_from(&call.arguments);
             }
             calls.clear();
@@ -293,6 +295,17 @@ mod tests {
         for answer in [json!({}), json!({"choices": []}), json!({"choices": {}}), json!([]), json!("x")] {
             assert_eq!(Completion::read(&answer, true), None, "{answer}");
         }
+    }
+
+    #[test]
+    fn an_unasked_call_is_the_reply_where_all_are_the_same() {
+        let answer = |all: &[&str]| {
+            let calls: Vec<Value> =
+                all.iter().map(|text| json!({"function": {"name": "x", "arguments": text}})).collect();
+            let answer = json!({"choices": [{"message": {"content": null, "tool_calls": calls}}]});
+            Completion::read(&answer, false).expect("a choice").text
+        };
+        assert_eq!([answer(&["[]"]), answer(&["[]", "[]"]), answer(&["[]", "[1]"])], ["[]", "[]", ""]);
     }
 
     #[test]

@@ -100,6 +100,11 @@ impl<'a> Task<'a> {
         }
     }
 
+    /// Whether the reply is a patch.
+    pub(super) fn is_patch(self) -> bool {
+        matches!(self, Self::Call(attempt) if attempt.call.shown.seat().interface == Interface::Patch)
+    }
+
     /// Tells whether members of the reply may be null that may be missing.
     pub(super) fn takes_null(self) -> bool {
         match self {

@@ -23,6 +23,9 @@ const STREAM_MAX: usize = 64 * 1024 * 1024;
 /// The most parts of one answer: calls of tools, blocks or items.
 const PARTS_MAX: usize = 1024;
 
+/// Times that JSON which is no event is read before its last line.
+const BARE_TRIES_MAX: u32 = 64;
+
 /// The answer of one protocol in the making.
 trait Fold: Send {
     /// Takes an event that is no error itself. Returns the body of the error that it carries.
@@ -52,10 +55,13 @@ pub(super) struct Assembly {
     fold: Box<dyn Fold>,
     error: Option<Value>,
     events: usize,
+    has_data: bool,
     /// The last byte was a carriage return: a line feed behind it ends no line.
     is_after_return: bool,
     /// The event has several lines: it was not whole where another one might have begun.
     is_open: bool,
+    /// Times that data without a field's name was read, in vain so far.
+    bare: u32,
     is_done: bool,
 }
 
@@ -74,9 +80,11 @@ impl Assembly {
             fold,
             error: None,
             events: 0,
+            has_data: false,
             is_done: false,
             is_after_return: false,
             is_open: false,
+            bare: 0,
         }
     }
 
@@ -116,6 +124,11 @@ impl Assembly {
         Ok(self.is_done)
     }
 
+    /// Tells whether anything but lines that keep the connection alive has come.
+    pub(super) const fn has_data(&self) -> bool {
+        self.has_data
+    }
+
     /// Whether the model said that it has finished.
     pub(super) fn is_finished(&self) -> bool {
         self.is_done || self.error.is_some() || self.fold.is_finished()
@@ -147,6 +160,7 @@ impl Assembly {
         if line.trim_ascii().is_empty() {
             self.event();
         } else if let Some(data) = line.strip_prefix(b"data:") {
+            self.has_data = true;
             // Some servers leave out the empty line between events.
             if !self.data.is_empty() && data.trim_ascii_start().starts_with(b"{") && !self.is_open {
                 // Read once for an event, so that the time of a stream does not grow with the square of its length.
@@ -161,16 +175,21 @@ impl Assembly {
             } else {
                 self.data.extend_from_slice(data);
             }
-        } else if self.events == 0 && self.data.is_empty() && line.trim_ascii_start().starts_with(b"{") {
-            // An error that is no event.
+        } else if self.bare > 0 || self.data.is_empty() && line.trim_ascii_start().starts_with(b"{") {
+            // JSON that is no event, in one line or several.
             self.data.extend_from_slice(line);
-            self.event();
+            self.has_data = true;
+            let may_end = self.bare == 0 || line.starts_with(b"}") && self.bare < BARE_TRIES_MAX;
+            self.bare += u32::from(may_end);
+            if may_end && serde_json::from_slice::<serde::de::IgnoredAny>(&self.data).is_ok() {
+                self.event();
+            }
         }
     }
 
     fn event(&mut self) {
         let data = std::mem::take(&mut self.data);
-        self.is_open = false;
+        (self.is_open, self.bare) = (false, 0);
         let Ok(Value::Object(event)) = envelope::json(&String::from_utf8_lossy(&data)) else { return };
         self.events += 1;
         let is_error = event.get("error").is_some_and(|error| !error.is_null())

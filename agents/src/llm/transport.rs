@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::access::{Access, Variables};
 use super::stream::Assembly;
-use super::{envelope, reasons, waits};
+use super::{api, envelope, reasons, waits};
 use crate::config::{Api, Model};
 
 /// Time to reach a server.
@@ -62,8 +62,8 @@ pub enum HttpFailure {
     /// The time of the call was over.
     #[error("no answer in time")]
     NoAnswer {
-        /// Whether bytes of an answer had come.
-        came: bool,
+        /// Bytes that had come.
+        came: Came,
     },
     /// An answer with another status than success, or an error inside a successful one.
     #[error("{}", reasons::status_text(*.status, .body))]
@@ -74,10 +74,23 @@ pub enum HttpFailure {
         wait: Option<Duration>,
         /// The body, at most 16 KiB of it.
         body: String,
+        /// Another request failed as well, so that this one is not the cause.
+        is_shared: bool,
     },
     /// Success, with something else than an answer.
     #[error("{0}")]
     Form(String),
+}
+
+/// Bytes of a body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Came {
+    /// None.
+    Nothing,
+    /// Only what keeps the connection alive: comments of a stream, white space.
+    KeepAlives,
+    /// A part of an answer.
+    Part,
 }
 
 /// The body of a successful answer.
@@ -168,7 +181,9 @@ impl Endpoint {
         let answered = self.answered(http, path, body, deadline).await;
         answered.map_err(|failure| match failure {
             // Before any part of it is cut off.
-            HttpFailure::Status { status, wait, body } => HttpFailure::Status { status, wait, body: self.mask(&body) },
+            HttpFailure::Status { status, wait, body, is_shared } => {
+                HttpFailure::Status { status, wait, body: self.mask(&body), is_shared }
+            }
             failure => failure,
         })
     }
@@ -203,7 +218,7 @@ impl Endpoint {
         let key = self.key(None, deadline).await?;
         let request = self.request(Method::GET, path, key.as_ref(), Vec::new())?;
         let response = timeout_at(deadline, http.execute(request)).await;
-        let response = response.map_err(|_| HttpFailure::NoAnswer { came: false })?;
+        let response = response.map_err(|_| HttpFailure::NoAnswer { came: Came::Nothing })?;
         response.map_err(|error| network_failure(error, false))
     }
 
@@ -266,8 +281,9 @@ async fn answer(
     request: Request,
     deadline: Instant,
 ) -> Result<Answered, HttpFailure> {
+    let url = request.url().clone();
     let response = timeout_at(deadline, http.execute(request)).await;
-    let response = response.map_err(|_| HttpFailure::NoAnswer { came: false })?;
+    let response = response.map_err(|_| HttpFailure::NoAnswer { came: Came::Nothing })?;
     let response = response.map_err(|error| network_failure(error, false))?;
     let (status, headers) = (response.status(), response.headers().clone());
     let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -277,11 +293,11 @@ async fn answer(
         let bytes = envelope::inflate(bytes, Some(header(CONTENT_ENCODING)), ERROR_MAX).unwrap_or_default();
         let mut body = envelope::text(&bytes, header(CONTENT_TYPE));
         if status.is_redirection() && !header(LOCATION).is_empty() {
-            body = format!("it redirects to {}; put that into the configuration", header(LOCATION));
+            body = redirected(&url, api, header(LOCATION));
         }
         let status = status.as_u16();
         let wait = waits::asked(status, &headers, &body, SystemTime::now());
-        return Err(HttpFailure::Status { status, wait, body });
+        return Err(HttpFailure::Status { status, wait, body, is_shared: false });
     }
     let answered = body(response, api, header(CONTENT_TYPE), header(CONTENT_ENCODING), deadline).await?;
     let Some(status) = reasons::embedded(&answered.value) else { return Ok(answered) };
@@ -289,10 +305,21 @@ async fn answer(
     Err(match status {
         Some(status) => {
             let wait = waits::asked(status, &headers, &body, SystemTime::now());
-            HttpFailure::Status { status, wait, body }
+            HttpFailure::Status { status, wait, body, is_shared: false }
         }
         None => HttpFailure::Form(format!("the answer is an error: {}", reasons::said(&body))),
     })
+}
+
+/// Says what a redirect means: another base of the endpoint, or no endpoint. What its query holds is not repeated.
+fn redirected(url: &Url, api: Api, location: &str) -> String {
+    let Ok(mut target) = url.join(location) else { return "it redirects to what is no address".to_owned() };
+    target.set_query(None);
+    target.set_fragment(None);
+    match target.as_str().trim_end_matches('/').strip_suffix(api::path(api)) {
+        Some(base) => format!("it redirects to {base}: put that as url into the configuration"),
+        None => format!("it redirects to {target}, which serves no model: is a login needed, or a proxy between?"),
+    }
 }
 
 /// Reads the body of a successful answer. One that is complete is taken even if its connection breaks behind it.
@@ -305,15 +332,14 @@ async fn body(
 ) -> Result<Answered, HttpFailure> {
     let mut stream = kind.to_ascii_lowercase().contains("text/event-stream").then(|| Assembly::new(api));
     let mut bytes = Vec::new();
-    let mut came = false;
+    let mut came = Came::Nothing;
     let ended = loop {
         let chunk = match timeout_at(deadline, response.chunk()).await {
             Err(_) => break Some(HttpFailure::NoAnswer { came }),
-            Ok(Err(error)) => break Some(network_failure(error, came)),
+            Ok(Err(error)) => break Some(network_failure(error, came == Came::Part)),
             Ok(Ok(None)) => break None,
             Ok(Ok(Some(chunk))) => chunk,
         };
-        came |= !chunk.is_empty();
         // A compressed stream is read as a whole.
         let is_plain = !bytes.is_empty() || !chunk.starts_with(&[0x1f, 0x8b]);
         match &mut stream {
@@ -327,7 +353,12 @@ async fn body(
             }
             _ => bytes.extend_from_slice(&chunk),
         }
+        let is_part = stream.as_ref().is_some_and(Assembly::has_data) || !bytes.trim_ascii_start().is_empty();
+        came = if is_part { Came::Part } else { Came::KeepAlives };
     };
+    if came == Came::KeepAlives && ended.is_none() {
+        return Err(HttpFailure::Broken { why: "the server closed it before it answered".to_owned(), came: false });
+    }
     if !bytes.is_empty() {
         match envelope::inflate(bytes, Some(encoding), ANSWER_MAX) {
             Ok(plain) => bytes = plain,
@@ -342,14 +373,18 @@ async fn body(
     match (stream, ended) {
         (Some(stream), Some(failure)) if !stream.is_finished() => Err(failure),
         (Some(stream), _) => {
-            let broken = |why| if came { HttpFailure::Broken { why, came } } else { HttpFailure::Form(why) };
-            stream.finish().map(|value| Answered { value, is_stream: true }).map_err(broken)
+            stream.finish().map(|value| Answered { value, is_stream: true }).map_err(HttpFailure::Form)
         }
         (None, ended) => {
             let text = envelope::text(&bytes, kind);
             let value = envelope::json(&text).map_err(|error| {
                 let shown = reasons::said(&text[..text.floor_char_boundary(SHOWN_MAX)]);
-                ended.unwrap_or_else(|| HttpFailure::Form(format!("the answer is not JSON ({error}): {shown}")))
+                let why = match shown.trim() {
+                    "" if text.trim().is_empty() => "the answer is empty".to_owned(),
+                    "" => format!("the answer is not JSON ({error})"),
+                    shown => format!("the answer is not JSON ({error}): {shown}"),
+                };
+                ended.unwrap_or(HttpFailure::Form(why))
             })?;
             Ok(Answered { value, is_stream: false })
         }
@@ -430,6 +465,20 @@ mod tests {
         // Loads the system's certificates; says so if there are none, and never panics.
         if let Err(error) = client("https://localhost:1") {
             assert!(error.contains("CA certificates"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_names_the_base_that_it_leads_to() {
+        let url = Url::parse("http://h/v1/chat/completions").expect("an address");
+        for (location, expected) in [
+            ("https://h/v1/chat/completions", "to https://h/v1: put"),
+            ("/api/v1/chat/completions/", "to http://h/api/v1: put"),
+            ("/login?next=secret#x", "to http://h/login, which serves no model"),
+            ("http://[", "no address"),
+        ] {
+            let said = redirected(&url, Api::Chat, location);
+            assert!(said.contains(expected) && !said.contains("secret"), "{said}");
         }
     }
 

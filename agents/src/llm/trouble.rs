@@ -12,6 +12,7 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::scheduler::Past;
 
+use super::ladder::Rung;
 use super::{PAUSE_MAX, PAUSE_MIN};
 use crate::config::Model;
 
@@ -26,6 +27,8 @@ pub(super) struct Trouble {
     count: u32,
     /// Times that the room was doubled.
     doubled: u32,
+    /// Replies that were empty.
+    empty: u32,
     /// Replies to the same view that were refused.
     repeats: usize,
 }
@@ -43,7 +46,8 @@ impl Trouble {
     /// Gives the trouble of the attempts before one with this view; none where its request differs by itself.
     pub(super) fn of(past: &Past, view: Digest) -> Option<Self> {
         let repeats = past.repeats(view);
-        let refused = (repeats > 0).then_some(Self { kind: Kind::Refused, count: 0, doubled: 0, repeats });
+        let refused = Self { kind: Kind::Refused, count: 0, doubled: 0, empty: 0, repeats };
+        let refused = (repeats > 0).then_some(refused);
         past.failures.iter().fold(refused, |before, code| Self::after(before, *code))
     }
 
@@ -56,18 +60,31 @@ impl Trouble {
             FailureCode::Timeout => Kind::Late,
             _ => return before,
         };
-        let (count, doubled, repeats) =
-            before.map_or((0, 0, 0), |before| (before.count, before.doubled, before.repeats));
+        let before = before.unwrap_or(Self { kind, count: 0, doubled: 0, empty: 0, repeats: 0 });
         // An empty reply is often one whose reasoning has taken all of the room.
         let is_short = matches!(kind, Kind::Truncated | Kind::Empty);
-        let (count, doubled) = (count.saturating_add(1), doubled.saturating_add(u32::from(is_short)));
-        Some(Self { kind, count, doubled, repeats })
+        Some(Self {
+            kind,
+            count: before.count.saturating_add(1),
+            doubled: before.doubled.saturating_add(u32::from(is_short)),
+            empty: before.empty.saturating_add(u32::from(kind == Kind::Empty)),
+            ..before
+        })
     }
 
     /// Tokens of the reply, where a seat has so many: doubled with each reply that had too few, up to the model's.
     pub(super) fn room(self, tokens: u32, model: &Model) -> u32 {
         let most = model.max_reply_tokens.map_or(model.context, NonZeroU32::get).max(tokens);
         tokens.saturating_mul(1 << self.doubled.min(DOUBLED_MAX)).min(most)
+    }
+
+    /// Gives the richest form of the next request: some servers write nothing where they cannot keep to a form.
+    pub(super) const fn form(self) -> Rung {
+        match self.empty {
+            0 => Rung::Derived,
+            1 => Rung::Generic,
+            _ => Rung::None,
+        }
     }
 
     /// Tells whether reasoning may have been in the way of the reply.
@@ -152,6 +169,19 @@ mod tests {
             (&[C::Empty], 5000, 5000),
         ] {
             assert_eq!(after(codes).expect("known").room(tokens, &model), expected, "{codes:?}");
+        }
+    }
+
+    #[test]
+    fn after_empty_replies_the_form_is_plainer() {
+        use FailureCode as C;
+        for (codes, expected) in [
+            (&[C::Truncated][..], Rung::Derived),
+            (&[C::Empty], Rung::Generic),
+            (&[C::Empty, C::Protocol], Rung::Generic),
+            (&[C::Empty, C::Truncated, C::Empty], Rung::None),
+        ] {
+            assert_eq!(after(codes).expect("known").form(), expected, "{codes:?}");
         }
     }
 

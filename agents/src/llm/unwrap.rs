@@ -212,9 +212,11 @@ fn after_reasoning(mut text: &str) -> &str {
         }
     }
     // Some templates open the block in the prompt. A tag inside the reply itself ends no block.
-    let closes = ["</think>", "</thinking>", "</reasoning>", "[/THINK]", "◁/think▷"];
+    let closes =
+        ["</think>", "</thinking>", "</reasoning>", "[/THINK]", "◁/think▷", "<|END_THINKING|>", "\n...done thinking."];
     for _ in 0..CLOSES_MAX {
-        let Some((close, at)) = closes.iter().find_map(|close| Some((*close, text.find(close)?))) else { break };
+        let found = closes.iter().filter_map(|close| Some((text.find(close)?, *close)));
+        let Some((at, close)) = found.min() else { break };
         if only(text, ENCODED_MAX).is_some_and(|found| found.contains(close)) {
             break;
         }
@@ -259,6 +261,9 @@ mod tests {
             format!("<|start|>assistant<|channel|>final <|constrain|>json<|message|>{PATCH}"),
             format!("{PATCH}<|im_end|>\n<|endoftext|>"),
             format!("<s> {PATCH}</s>"),
+            format!("<|START_THINKING|>so {{\"a\": 1}}<|END_THINKING|><|START_RESPONSE|>{PATCH}<|END_RESPONSE|>"),
+            format!("<|START_RESPONSE|>{PATCH}<|END_RESPONSE|>"),
+            format!("Thinking...\nso {{\"a\": 1}}\n...done thinking.\n\n{PATCH}"),
             format!("{PATCH}<｜end▁of▁sentence｜>"),
             format!("{PATCH}\n{PATCH}"),
             encoded.clone(),

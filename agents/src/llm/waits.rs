@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::header::HeaderMap;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 /// The longest wait that is believed.
@@ -19,6 +19,7 @@ pub(super) fn asked(status: u16, headers: &HeaderMap, body: &str, now: SystemTim
     let wait = after
         .or_else(|| Duration::try_from_secs_f64(text("retry-after-ms")?.parse::<f64>().ok()? / 1000.0).ok())
         .or_else(|| reset(status == 429, headers, now))
+        .or_else(|| quoted(status, body, now))
         .or_else(|| in_body(body));
     wait.map(|wait| wait.min(WAIT_MAX))
 }
@@ -28,8 +29,11 @@ fn after(value: &str, now: SystemTime) -> Option<Duration> {
     if let Some(wait) = span(value, now) {
         return Some(wait);
     }
-    let then = SystemTime::from(jiff::fmt::rfc2822::parse(value).ok()?.timestamp());
-    Some(then.duration_since(now).unwrap_or(Duration::ZERO))
+    let Ok(then) = jiff::fmt::rfc2822::parse(value) else {
+        // A proxy that adds its own joins both.
+        return value.split(',').filter_map(|part| span(part.trim(), now)).max();
+    };
+    Some(SystemTime::from(then.timestamp()).duration_since(now).unwrap_or(Duration::ZERO))
 }
 
 /// The largest reset of the limits whose remainder is zero; of a rate limit, else the largest of all.
@@ -52,6 +56,18 @@ fn reset(is_limit: bool, headers: &HeaderMap, now: SystemTime) -> Option<Duratio
         Some((is_exhausted, wait))
     });
     resets.max().filter(|(is_exhausted, _)| is_limit || *is_exhausted).map(|(_, wait)| wait)
+}
+
+/// The wait in the headers of a server behind a gateway, which quotes them in the body (`error.metadata.headers`).
+fn quoted(status: u16, body: &str, now: SystemTime) -> Option<Duration> {
+    let value: Value = serde_json::from_str(body).ok()?;
+    let quoted = value.pointer("/error/metadata/headers")?.as_object()?;
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let pair = |(name, value): (&String, &Value)| {
+        Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(text(value)).ok()?))
+    };
+    let headers: HeaderMap = quoted.iter().filter_map(pair).collect();
+    asked(status, &headers, "", now)
 }
 
 /// The wait that a body names: Google's `retryDelay`, an estimate of loading time, or words.
@@ -128,7 +144,6 @@ fn units(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use http::header::{HeaderName, HeaderValue};
     use proptest::prelude::*;
 
     use super::*;
@@ -166,6 +181,8 @@ mod tests {
             (&[("retry-after", "Tue, 14 Nov 2023 22:13:30 GMT")], Some(10_000)),
             (&[("retry-after", "Tue, 14 Nov 2023 22:13:10 GMT")], Some(0)),
             (&[("retry-after", "1700000007")], Some(7_000)),
+            (&[("retry-after", "1, 3")], Some(3_000)),
+            (&[("retry-after", "soon, later")], None),
             (&[("retry-after", "-1")], None),
             (&[("retry-after", "1e400")], None),
             (&[("retry-after", "NaN")], None),
@@ -201,6 +218,15 @@ mod tests {
             ("try again in a 3", None),
             (r#"{"error": {"details": [{"@type": "x.RetryInfo", "retryDelay": "13.5s"}]}}"#, Some(13_500)),
             (r#"{"error": "loading", "estimated_time": 20.5}"#, Some(20_500)),
+            (
+                r#"{"error": {"metadata": {"headers": {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": 1700000009000}}}}"#,
+                Some(9_000),
+            ),
+            (
+                r#"{"error": {"metadata": {"headers": {"é": 1, "retry-after": "
+"}}}}"#,
+                None,
+            ),
             ("", None),
         ] {
             assert_eq!(wait(&[], body), expected, "{body}");

@@ -316,10 +316,27 @@ async fn one_seats_form_is_no_other_seats_and_a_fault_counts_twice() {
     // None at all: of the model.
     let acts = [refusal(), refusal(), refusal(), refusal(), refusal(), ok("[]")].to_vec();
     assert_eq!(forms(acts).await, (vec![6, 1, 1, 1], false));
-    let acts = [fault(), ok("[]"), fault(), ok("[]")].to_vec();
-    assert_eq!(forms(acts).await, (vec![2, 2, 1, 1], true), "twice in a row is the form's fault");
-    let acts = [fault(), ok("[]"), ok("[]"), fault(), ok("[]")].to_vec();
-    assert_eq!(forms(acts).await, (vec![2, 1, 2, 1], true), "an answer in between clears the form");
+    // A short request is answered, then one of a plainer form.
+    let twice = || [fault(), ok("yes"), ok("[]")];
+    let acts = [&twice()[..], &twice()].concat();
+    assert_eq!(forms(acts).await, (vec![3, 3, 1, 1], true), "twice in a row is the form's fault");
+    let acts = [&twice()[..], &[ok("[]")], &twice()].concat();
+    assert_eq!(forms(acts).await, (vec![3, 1, 3, 1], true), "an answer in between clears the form");
+}
+
+#[tokio::test]
+async fn a_fault_that_another_request_meets_as_well_is_the_servers() {
+    let fault = || say(500, "oops");
+    for (acts, requests, is_ambiguous) in [
+        (vec![fault(), fault(), ok("[]")], 2, false),
+        (vec![fault(), say(503, "busy"), ok("[]")], 2, false),
+        (vec![fault(), ok("yes"), fault(), fault(), fault(), fault(), fault()], 7, true),
+        (vec![fault(), say(400, "too short"), fault(), fault(), fault(), fault(), fault()], 7, true),
+    ] {
+        let (answer, endpoint, _) = ask(acts, |_, call| call.permit = Some(Permit::ungated())).await;
+        let deferral = answer.expect_err("it failed").deferral.expect("the gate decides");
+        assert_eq!((endpoint.requests().len(), deferral.is_ambiguous), (requests, is_ambiguous));
+    }
 }
 
 #[tokio::test]

@@ -203,11 +203,12 @@ async fn streams_that_break_off_or_end_in_an_error_are_judged_alike_in_all_proto
         let error = |error: &Value| stream(std::slice::from_ref(error));
         for (act, expected) in [
             (cut(String::new()), Err((F::Unreachable, Some(R::Unreachable)))),
-            (cut(": ping\n\n".to_owned()), Err((F::Protocol, None))),
+            (cut(": ping\n\n".to_owned()), Err((F::Unreachable, Some(R::Unreachable)))),
             (cut(begin.clone()), Err((F::Protocol, None))),
             (cut(format!("{begin}{text}")), Err((F::Protocol, None))),
             (cut(format!("{begin}{text}{end}")), Ok(())),
-            (ends(": ping\n\n".to_owned()), Err((F::Protocol, None))),
+            (ends(": ping\n\n".to_owned()), Err((F::Unreachable, Some(R::Unreachable)))),
+            (ends("data: [DONE]\n\n".to_owned()), Err((F::Protocol, None))),
             (ends(error(&overloaded)), Err((F::Unreachable, Some(R::Overloaded)))),
             (ends(format!("{begin}{}", error(&overloaded))), Err((F::Unreachable, Some(R::Overloaded)))),
             (cut(format!("{begin}{}", error(&limited))), Err((F::RateLimited, Some(R::RateLimited)))),

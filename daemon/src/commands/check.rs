@@ -1,9 +1,10 @@
 //! `patchboard check`: reads blueprints as a compiler reads source.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use owo_colors::OwoColorize as _;
+use patchboard_agents::config::Config;
 use patchboard_kernel::lint::{CODES, Severity};
 use serde_json::{Value, json};
 
@@ -29,6 +30,8 @@ use crate::output::Output;
 /// place and it goes through a collection that nothing bounds, that is a warning; `--costs` lists all of them (of very
 /// large schemas the first 5,000 places). Each element that is gone through takes about a tenth of a microsecond for a
 /// simple keyword, several for one that looks into all of it.
+///
+/// A configuration that `--config` names is read as well; `patchboard doctor` says more about it.
 ///
 /// Exits with 0 if no file has an error, else with 2.
 #[derive(Args, Debug)]
@@ -62,7 +65,10 @@ pub(crate) struct Arguments {
     codes: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
+pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
+    if let Some(file) = config {
+        Config::read(file).map_err(|error| Failure::refused("bad_config", error))?;
+    }
     if let Some(code) = &arguments.explain {
         return explain(code, output);
     }

@@ -43,6 +43,24 @@ fn findings_are_told_as_one_json_value() {
 }
 
 #[test]
+fn a_configuration_that_is_named_is_read_and_no_value_of_it_is_repeated() {
+    let sandbox = Sandbox::new();
+    let text = |line: &str| format!("[models.default]\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n{line}\n");
+    sandbox.write("good.toml", text("context = 4096"));
+    sandbox.run(&["check", "notes.yaml", "--config", "good.toml"]).exits(0);
+    for (line, words) in [
+        ("api_key = \"sk-s3cret\"", "bad.toml: line 4, column 1: unknown field `api_key`"),
+        ("api_key_env = \"sk-s3cret\"", "bad.toml: line 4, column 15: api_key_env: this is the name"),
+    ] {
+        sandbox.write("bad.toml", text(line));
+        let ran = sandbox.run(&["check", "notes.yaml", "--config", "bad.toml", "--output", "json"]);
+        assert!(!ran.stderr.contains("s3cret") && !ran.stdout.contains("s3cret"), "{}", ran.stderr);
+        assert_eq!(ran.error()["code"], "bad_config");
+        assert!(ran.exits(2).stderr.contains(words));
+    }
+}
+
+#[test]
 fn warnings_pass_unless_they_are_denied() {
     let sandbox = Sandbox::new();
     sandbox.write("endless.yaml", NOTES.replace("done: {when: has(state.answer)}\n", ""));

@@ -78,6 +78,7 @@ pub(super) fn decode(answer: &Value) -> Value {
     for item in list(&answer["output"]) {
         match item["type"].as_str() {
             Some("message") => {
+                content.push_str(item["content"].as_str().unwrap_or_default());
                 for part in list(&item["content"]) {
                     content.push_str(part["text"].as_str().unwrap_or_default());
                     refusal.push_str(part["refusal"].as_str().unwrap_or_default());
@@ -89,9 +90,16 @@ pub(super) fn decode(answer: &Value) -> Value {
             _ => {}
         }
     }
+    if content.is_empty() {
+        // A member for convenience.
+        content.push_str(answer["output_text"].as_str().unwrap_or_default());
+    }
     let finish = match answer["incomplete_details"]["reason"].as_str() {
         Some("max_output_tokens") => "length",
         Some("content_filter") => "content_filter",
+        _ if matches!(answer["status"].as_str(), Some("queued" | "in_progress" | "cancelled")) => {
+            answer["status"].as_str().unwrap_or_default()
+        }
         _ if !calls.is_empty() => "tool_calls",
         _ => "stop",
     };
@@ -167,6 +175,14 @@ mod tests {
         assert_eq!(chat["usage"], usage);
         let cut = json!({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "output": []});
         assert_eq!(decode(&cut)["choices"][0]["finish_reason"], "length");
+        let cancelled = decode(&json!({"status": "cancelled", "output": []}));
+        assert_eq!(cancelled["choices"][0]["finish_reason"], "cancelled");
+        for text in [
+            json!({"status": "completed", "output_text": "[]"}),
+            json!({"output": [{"type": "message", "content": "[]"}], "output_text": "[]"}),
+        ] {
+            assert_eq!(decode(&text)["choices"][0]["message"]["content"], "[]");
+        }
         let refused = json!({"output": [{"type": "message", "content": [{"type": "refusal", "refusal": "no"}]}]});
         assert_eq!(decode(&refused)["choices"][0]["message"]["refusal"], "no");
     }

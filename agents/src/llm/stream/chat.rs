@@ -24,7 +24,9 @@ impl Fold for Chat {
                 self.top.insert(name.clone(), value.clone());
             }
         }
-        let choice = chunk.get("choices").and_then(|choices| choices.get(0))?;
+        // Of several choices the first one counts, wherever it stands.
+        let choices = chunk.get("choices")?.as_array()?;
+        let choice = choices.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)?;
         if choice.get("message").is_some_and(Value::is_object) {
             self.text += choice["message"].to_string().len();
             self.whole = Some(Value::Object(chunk));

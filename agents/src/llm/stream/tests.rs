@@ -66,6 +66,24 @@ fn lines_may_end_in_any_way_and_an_event_may_have_several() {
 }
 
 #[test]
+fn json_without_events_is_read_line_by_line_or_as_a_whole() {
+    let chunks = [
+        json!({"choices": [{"delta": {"content": "["}}]}),
+        json!({"choices": [{"index": 1, "delta": {"content": "x"}}, {"index": 0, "delta": {"content": "]"}}]}),
+        json!({"choices": [{"index": 1, "delta": {"content": "y"}}]}),
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+    ];
+    let lines: String = chunks.iter().map(|chunk| format!("{chunk}\n")).collect();
+    let answer = assembled(&lines).expect("whole");
+    assert_eq!(answer["choices"][0]["message"]["content"], "[]", "of two choices the first one counts");
+    let whole = json!({"choices": [{"message": {"content": "[]"}, "finish_reason": "stop"}]});
+    for text in [whole.to_string(), serde_json::to_string_pretty(&whole).expect("JSON")] {
+        assert_eq!(assembled(&text).expect("whole")["choices"][0]["message"]["content"], "[]");
+    }
+    assert!(assembled(&format!("{{\"a\": [1,\n{}", "}\n".repeat(100_000))).is_err());
+}
+
+#[test]
 fn calls_of_tools_are_put_together_by_index_by_id_or_in_their_order() {
     let call = |index: Value, id: Value, name: Value, arguments: &str| json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}}]});
     for (first, second) in [(json!(0), json!(1)), (Value::Null, Value::Null)] {

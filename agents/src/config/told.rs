@@ -1,0 +1,75 @@
+//! What is wrong with a file of TOML, told without its values: one of them may be a key in the wrong place.
+
+use toml::de::Error;
+
+/// Characters of a message, at most.
+const SAID_MAX: usize = 500;
+
+/// What is wrong with a text of TOML, and where. Neither the line nor a text of it is repeated.
+pub fn told(text: &str, error: &Error) -> String {
+    let what = without_texts(error.message());
+    let advice = match what.starts_with("unknown field `api_key`") {
+        true => "; a key never stands in this file: api_key_env names the variable that holds it",
+        false => "",
+    };
+    at(text, error, &format!("{}{advice}", crate::tools::cut(what, SAID_MAX)))
+}
+
+/// Words behind the line, the column and the key of an error.
+pub(super) fn at(text: &str, error: &Error, what: &str) -> String {
+    let before = &text[..text.floor_char_boundary(error.span().map_or(0, |span| span.start))];
+    let line = before.matches('\n').count() + 1;
+    let begun = before.rsplit('\n').next().unwrap_or_default();
+    let column = begun.chars().count() + 1;
+    let whole = &text[before.len() - begun.len()..];
+    match key(whole.lines().next().unwrap_or_default()).filter(|key| !what.contains(key)) {
+        Some(key) => format!("line {line}, column {column}: {key}: {}", what.trim_end()),
+        None => format!("line {line}, column {column}: {}", what.trim_end()),
+    }
+}
+
+/// The key that a line begins with.
+fn key(line: &str) -> Option<&str> {
+    let key = line.split_once('=')?.0.trim();
+    let is_bare = key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    (is_bare && !key.is_empty()).then_some(key)
+}
+
+/// A message of serde's without the text that it repeats: `invalid type: string "…", expected u32`.
+fn without_texts(message: &str) -> String {
+    let Some((before, rest)) = message.split_once("string \"") else { return message.to_owned() };
+    match rest.rfind("\", expected") {
+        Some(end) => format!("{before}a text{}", &rest[end + 1..]),
+        None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    #[test]
+    fn no_value_of_a_file_is_repeated() {
+        let model = "[models.a]\nurl = \"http://h/v1\"\nmodel = \"m\"\n";
+        for (lines, words) in [
+            ("api_key = \"s3cret\"", "line 4, column 1: unknown field `api_key`"),
+            ("api_key = \"s3cret\"", "api_key_env names the variable"),
+            (
+                "api_key_env = \"sk-s3cret\"",
+                "line 4, column 15: api_key_env: this is the name of an environment variable",
+            ),
+            (
+                "api_key_command = \"s3cret\"",
+                "line 4, column 19: api_key_command: invalid type: a text, expected a sequence",
+            ),
+            ("context = \"s3cret\\\", expected x\"", "line 4, column 11: context: invalid type: a text, expected u32"),
+            ("headers = { x = { env = \"s3cret-1\" } }", "line 4, column 17: headers: expected a text"),
+            ("s3cret", "line 4"),
+            ("[models.b]\nurl = \"http://me:s3cret@h/v1\"\nmodel = \"m\"", "line 5, column 7: url: credentials"),
+            ("[models.b]\nurl = \"http://h/v1?key=s3cret\"\nmodel = \"m\"", "line 5, column 7: url: the address"),
+        ] {
+            let told = Config::parse(&format!("{model}{lines}\n"), "p").expect_err("refused").to_string();
+            assert!(told.starts_with("p: line ") && told.contains(words) && !told.contains("s3cret"), "{told}");
+        }
+    }
+}
