@@ -56,6 +56,8 @@ struct Shadow {
     origin: Option<Place>,
     /// Where it stands, if the patch put it over something.
     slot: Option<Place>,
+    /// Whether the patch put it behind all that was there, so that it shifted nothing.
+    is_behind: bool,
     below: Below,
 }
 
@@ -139,7 +141,7 @@ impl Shadow {
             }
             _ => Below::Nothing,
         };
-        Self { origin: origin.cloned(), slot: origin.cloned(), below }
+        Self { origin: origin.cloned(), slot: origin.cloned(), is_behind: false, below }
     }
 
     fn child(&self, token: &str) -> Option<&Self> {
@@ -262,7 +264,7 @@ impl Shadow {
                 let path = place(&op.path);
                 let made = Self::of(path.of(after).expect("it was put there"), None);
                 if let Some(shadow) = self.at(&path) {
-                    *shadow = Self { slot: shadow.slot.take(), ..made };
+                    *shadow = Self { slot: shadow.slot.take(), is_behind: shadow.is_behind, ..made };
                 }
                 return;
             }
@@ -280,7 +282,9 @@ impl Shadow {
             Below::Elements(elements, _) => {
                 let at = index(&token).unwrap_or(elements.len()).min(elements.len());
                 let made = above.child(at);
-                elements.insert(at, Self::of(made.of(after).expect("it was put there"), None));
+                let made = Self::of(made.of(after).expect("it was put there"), None);
+                let is_behind = elements[at..].iter().all(|element| element.is_behind);
+                elements.insert(at, Self { is_behind, ..made });
             }
             Below::Members(members) => {
                 let made = above.child(&token);
@@ -293,6 +297,6 @@ impl Shadow {
 /// Where what is behind the last element comes to stand, as places were called before the patch: what the patch put
 /// behind the others has shifted none of them. `len`: how many there were.
 fn end(elements: &[Shadow], len: usize) -> usize {
-    let behind = elements.iter().rev().take_while(|element| element.slot.is_none()).count();
+    let behind = elements.iter().rev().take_while(|element| element.is_behind).count();
     len + behind
 }
