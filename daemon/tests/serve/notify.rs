@@ -1,6 +1,7 @@
 //! Notices: signed, at least once, through kills of the daemon and outages of the receiver.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -462,4 +463,57 @@ async fn the_command_sends_a_test_notice_and_says_what_came_of_it() {
     assert!(told["receivers"][0]["why"].as_str().is_some_and(|why| why.contains("500")), "{told}");
     daemon.configure("");
     assert_eq!(run().await.expect("it ends").status.code(), Some(2));
+}
+
+/// Takes requests behind TLS, with a certificate of its own making, and hands their text over.
+fn behind_tls(listener: std::net::TcpListener) -> (String, std::sync::mpsc::Receiver<String>) {
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
+    let config = rustls::ServerConfig::builder().with_no_client_auth();
+    let config = Arc::new(config.with_single_cert(vec![made.cert.der().clone()], key).expect("they fit"));
+    let (sender, requests) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).expect("a connection");
+            let mut stream = rustls::StreamOwned::new(connection, stream.expect("a connection"));
+            let mut text = String::new();
+            let mut reader = BufReader::new(&mut stream);
+            // A client that does not trust the certificate sends nothing.
+            while reader.read_line(&mut text).is_ok_and(|bytes| bytes > 0) && !text.ends_with("\r\n\r\n") {}
+            let length = text.to_ascii_lowercase();
+            let length = length.split_once("content-length: ").and_then(|(_, rest)| rest.lines().next()?.parse().ok());
+            let mut body = vec![0; length.unwrap_or(0)];
+            if reader.read_exact(&mut body).is_ok() && !body.is_empty() {
+                stream.write_all(b"HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n").expect("it listens");
+                sender.send(text + &String::from_utf8_lossy(&body)).expect("the test reads");
+            }
+        }
+    });
+    (made.cert.pem(), requests)
+}
+
+#[test]
+fn a_webhook_behind_tls_is_trusted_by_its_certificate() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let (certificate, requests) = behind_tls(listener);
+    let daemon =
+        configured(&format!("[notify]\nwebhook = \"https://localhost:{port}/hook\"\nsecret_env = \"HOOK_SECRET\"\n"));
+    fs::write(daemon.path().join("ca.pem"), certificate).expect("a file can be written");
+    let run = |trusted: Option<&str>| {
+        let mut command = daemon.command(&["notify", "test"]);
+        command.env("HOOK_SECRET", SECRET);
+        command.envs(trusted.map(|file| ("SSL_CERT_FILE", daemon.path().join(file))));
+        let ran = command.output().expect("the binary can be run");
+        (ran.status.code(), serde_json::from_slice::<Value>(&ran.stdout).expect("JSON"))
+    };
+    let (code, told) = run(Some("ca.pem"));
+    assert_eq!((code, &told["receivers"][0]["delivered"]), (Some(0), &json!(true)), "{told}");
+    let request = requests.recv_timeout(Duration::from_secs(30)).expect("it came");
+    assert!(request.starts_with("POST /hook") && request.contains("webhook-signature: v1,"), "{request}");
+    let (code, told) = run(None);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told["receivers"][0]["why"].as_str().is_some_and(|why| why.contains("certificate")), "{told}");
+    assert!(requests.try_recv().is_err(), "nothing is sent to who cannot prove itself");
 }
