@@ -68,7 +68,7 @@ const LONG: [Long; 14] = [
     },
     Long {
         step: Step {
-            environment: &[("SIMULATOR_BOARDS", "40000")],
+            environment: &[("SIMULATOR_BOARDS", "10000")],
             ..Step::of_tests(
                 "simulator",
                 Runner::Harness,
@@ -79,7 +79,7 @@ const LONG: [Long; 14] = [
     },
     Long {
         step: Step {
-            environment: &[("FRESHNESS_BOARDS", "20000")],
+            environment: &[("FRESHNESS_BOARDS", "1000")],
             ..Step::of_tests(
                 "freshness",
                 Runner::Harness,
@@ -93,7 +93,7 @@ const LONG: [Long; 14] = [
         needs: &[],
     },
     Long {
-        step: Step::new("fuzz", &["run", "--package", "xtask", "--", "fuzz", "--seconds", "300"]),
+        step: Step::new("fuzz", &["run", "--package", "xtask", "--", "fuzz", "--seconds", "120"]),
         needs: &[Need::Program("cc")],
     },
     // `load` starts the daemon that lies beside it.

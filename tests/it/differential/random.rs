@@ -18,7 +18,7 @@ use super::edits::change;
 use super::schemas::{Dice, schema};
 
 /// Verdicts that are compared when nobody asks for more.
-const CASES: usize = 50_000;
+const CASES: usize = 20_000;
 /// Edits of one document before another schema is tried.
 const EDITS: At = 40;
 /// Attempts to make a valid document for a schema.
