@@ -13,7 +13,7 @@ const STEPS: [Step; 4] = [
     Step::new("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     Step::new(
         "lints of features",
-        &["clippy", "--package", "patchboard-daemon", "--all-targets", "--all-features", "--", "-D", "warnings"],
+        &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"],
     ),
     Step {
         environment: &[("RUSTDOCFLAGS", "-D warnings")],
@@ -21,17 +21,18 @@ const STEPS: [Step; 4] = [
     },
 ];
 
-/// Tests of binaries with features. Last of the tests, as they build the daemon again.
+/// Tests of binaries with features. Last of the tests, as they build the daemon again. The features of all others are those
+/// of the steps before: with `--package` everything would be built again.
 const FEATURES: [Step; 2] = [
     Step::of_tests(
         "tests of TLS",
         Runner::Harness,
-        &["test", "--package", "patchboard-daemon", "--all-features", "--test", "serve", "--no-fail-fast", "with::"],
+        &["test", "--workspace", "--all-features", "--test", "serve", "--no-fail-fast", "with::"],
     ),
     Step::of_tests(
         "tests of traces",
         Runner::Harness,
-        &["test", "--package", "patchboard-daemon", "--all-features", "--test", "otlp", "--no-fail-fast"],
+        &["test", "--workspace", "--all-features", "--test", "otlp", "--no-fail-fast"],
     ),
 ];
 

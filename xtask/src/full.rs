@@ -330,7 +330,9 @@ fn commit() -> String {
     };
     let hash = git(&["rev-parse", "--short", "HEAD"]).filter(|hash| !hash.is_empty());
     let hash = hash.unwrap_or_else(|| "unknown".to_owned());
-    match git(&["status", "--porcelain", "--untracked-files=no"]) {
+    // The record itself is written after each step.
+    let record = format!(":(exclude){RECORD}");
+    match git(&["status", "--porcelain", "--untracked-files=no", "--", ".", &record]) {
         Some(changes) if !changes.is_empty() => format!("{hash} with changes"),
         _ => hash,
     }

@@ -94,11 +94,27 @@ fn hide(text: String, secret: &str) -> String {
     let encoded = base64::engine::general_purpose::STANDARD.encode(secret);
     // The last characters depend on what follows.
     let encoded = encoded.trim_end_matches('=');
-    if secret.len() < KEY_MIN { text } else { text.replace(encoded, "***") }
+    if secret.len() < KEY_MIN { text } else { begun(&text.replace(encoded, "***"), secret) }
+}
+
+/// Replaces words that begin like a key, in letters of either case: some servers show all but its end.
+fn begun(text: &str, key: &str) -> String {
+    let is_key_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.' | '/' | '+' | '=');
+    let (lower, start) = (text.to_ascii_lowercase(), key[..key.floor_char_boundary(BEGUN_MIN)].to_ascii_lowercase());
+    let (mut masked, mut at) = (String::with_capacity(text.len()), 0);
+    while let Some(found) = lower[at..].find(&start).map(|found| at + found) {
+        masked.push_str(&text[at..found]);
+        masked.push_str("***");
+        at = text[found..].find(|c| !is_key_char(c)).map_or(text.len(), |length| found + length.max(start.len()));
+    }
+    masked + &text[at..]
 }
 
 /// Bytes of the shortest text that is taken for a secret; shorter ones, like a version, would mask what is none.
 const SECRET_MIN: usize = 4;
+
+/// Bytes that a word must share with a key to be taken for it.
+const BEGUN_MIN: usize = 12;
 
 /// Bytes of the shortest key that is looked for in replies, where a mask would change what is meant.
 const KEY_MIN: usize = 16;
@@ -116,5 +132,13 @@ mod tests {
             assert_eq!(hidden.trim_end_matches(['=', '>']), "<***");
         }
         assert_eq!(hide("abcd and YWJjZA".to_owned(), "abcd"), "*** and YWJjZA");
+        for (text, expected) in [
+            ("key sk/Zq8+Wm7=Lk6J**, and", "key ***, and"),
+            ("SK/ZQ8+WM7=LK6JH5XX", "***"),
+            ("sk/Zq8+Wm7=", "sk/Zq8+Wm7="),
+            ("sk/Zq8+Wm7=L\u{e9}", "***\u{e9}"),
+        ] {
+            assert_eq!(hide(text.to_owned(), key), expected);
+        }
     }
 }

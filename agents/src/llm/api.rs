@@ -39,6 +39,9 @@ pub(super) fn decode(api: Api, answer: Value) -> Value {
         Some(place) => answer.pointer(place).cloned().unwrap_or_default(),
         None => answer,
     };
+    if api == Api::Chat && answer["message"].is_object() && answer["done"].is_boolean() {
+        return ollama(&answer);
+    }
     match api {
         // Some gateways answer every protocol in this one.
         _ if answer.get("choices").is_some() => answer,
@@ -46,6 +49,13 @@ pub(super) fn decode(api: Api, answer: Value) -> Value {
         Api::Responses => responses::decode(&answer),
         Api::Anthropic => anthropic::decode(&answer),
     }
+}
+
+/// The answer of Ollama's own protocol, which some proxies pass on.
+fn ollama(answer: &Value) -> Value {
+    let choice = json!({"index": 0, "message": answer["message"], "finish_reason": answer["done_reason"]});
+    let usage = json!({"prompt_tokens": answer["prompt_eval_count"], "completion_tokens": answer["eval_count"]});
+    json!({"model": answer["model"], "choices": [choice], "usage": usage})
 }
 
 /// A model's message and its tokens, as they are read from an answer.
@@ -114,6 +124,14 @@ mod tests {
         for wrapped in [json!({"data": answer}), json!({"result": answer, "success": true}), json!([answer])] {
             assert_eq!(decode(Api::Chat, wrapped.clone()), answer, "{wrapped}");
         }
+        let own =
+            json!({"model": "m", "message": {"content": "[]"}, "done": true, "done_reason": "stop", "eval_count": 2});
+        let decoded = decode(Api::Chat, own);
+        assert_eq!(decoded["choices"][0]["message"]["content"], "[]");
+        assert_eq!(
+            (&decoded["choices"][0]["finish_reason"], &decoded["usage"]["completion_tokens"]),
+            (&json!("stop"), &json!(2))
+        );
         let other = json!({"data": [1], "object": "list"});
         assert_eq!(decode(Api::Chat, other.clone()), other);
     }

@@ -62,7 +62,9 @@ pub enum End {
 impl Completion {
     /// Reads an answer; `None` if it has no choice in it. Where no tools were offered, a call of one is the reply.
     pub fn read(answer: &Value, has_tools: bool) -> Option<Self> {
-        let choice = answer.pointer("/choices/0").filter(|choice| choice.is_object())?;
+        let choices = answer["choices"].as_array()?;
+        let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or(0) == 0;
+        let choice = choices.iter().find(is_first).or(choices.first()).filter(|choice| choice.is_object())?;
         let message = &choice["message"];
         let refusal = message["refusal"].as_str().filter(|why| !why.is_empty());
         let end = match (ended(choice["finish_reason"].as_str().unwrap_or_default()), refusal) {
@@ -87,7 +89,8 @@ impl Completion {
             calls.clear();
         }
         if calls.is_empty() && text.trim().is_empty() {
-            let reasoning = ["reasoning_content", "reasoning"].iter().find_map(|name| message[name].as_str());
+            let places = ["/reasoning_content", "/reasoning", "/reasoning_details/0/text"];
+            let reasoning = places.iter().find_map(|place| message.pointer(place)?.as_str());
             text = reasoning.and_then(unwrap::found).unwrap_or_default();
         }
         Some(Self { text, raw: String::new(), calls, end, extra: extra(message), usage: usage(&answer["usage"]) })
@@ -285,6 +288,8 @@ mod tests {
             (json!({"choices": [{}]}), ""),
             (json!({"choices": [{"text": "[]"}]}), "[]"),
             (message(json!(["[", "]"])), "[]"),
+            (json!({"choices": [{"index": 1, "message": {"content": "x"}}, {"message": {"content": "[]"}}]}), "[]"),
+            (json!({"choices": [{"message": {"reasoning_details": [{"text": "so: [{\"a\": 1}]"}]}}]}), "[{\"a\": 1}]"),
         ] {
             let read = Completion::read(&answer, true).expect("a choice");
             assert_eq!((read.text.as_str(), read.end, read.usage), (text, End::Stopped, None), "{answer}");

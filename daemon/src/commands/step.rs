@@ -7,6 +7,7 @@ use clap::Args;
 use patchboard_agents::blackboard;
 use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{Board, Rehearsal};
+use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::event::Change;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp, Token, WorkerName};
@@ -477,6 +478,7 @@ struct Recorded {
     patch: Option<Value>,
     rejection: Option<Rejection>,
     failure: Option<FailureCode>,
+    deferral: Option<DeferralReason>,
 }
 
 impl Recorded {
@@ -488,6 +490,7 @@ impl Recorded {
             patch: None,
             rejection: None,
             failure: None,
+            deferral: None,
         };
         if !matches!(record.erasure(), Ok(None)) {
             return recorded;
@@ -533,6 +536,14 @@ impl Recorded {
                 recorded.failure = Some(it.code);
                 (None, matches!(&now.outcome, Came::Failed(ours) if ours.code == it.code))
             }
+            // Whether a provider took the request is nothing that the kernel judges.
+            Ok(Body::Deferred(it)) => {
+                let is_same = |ours: &agent::Failure| {
+                    it.message.starts_with(&ours.message) || ours.message.starts_with(&it.message)
+                };
+                recorded.deferral = Some(it.reason);
+                (None, matches!(&now.outcome, Came::Failed(ours) if is_same(ours)))
+            }
             Ok(_) | Err(_) => (None, false),
         };
         Self { same: Some(same), patch, ..recorded }
@@ -547,6 +558,7 @@ impl Recorded {
             "patch": self.patch,
             "rejection": self.rejection,
             "failure": self.failure,
+            "deferral": self.deferral,
         })
     }
 
@@ -559,6 +571,7 @@ impl Recorded {
                 let patch = self.patch.as_ref().map(|patch| short(&json_line(patch), 2 * SHOWN));
                 let refused = self.rejection.as_ref().map(|refused| format!("{}/{}", refused.stage, refused.code));
                 let what = patch.or(refused).or_else(|| self.failure.map(|code| code.to_string()));
+                let what = what.or_else(|| self.deferral.map(|reason| reason.to_string()));
                 format!("record {seq} ({kind}) differs: {}", what.unwrap_or_default())
             }
         }
