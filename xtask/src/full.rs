@@ -96,8 +96,14 @@ const LONG: [Long; 14] = [
         step: Step::new("fuzz", &["run", "--package", "xtask", "--", "fuzz", "--seconds", "120"]),
         needs: &[Need::Program("cc")],
     },
-    // `load` starts the daemon that lies beside it.
-    Long { step: Step::new("release", &["build", "--release", "--workspace", "--bins"]), needs: &[] },
+    // `load` starts the daemon that lies beside it. With the features of these two, `faults` builds nothing again.
+    Long {
+        step: Step::new(
+            "release",
+            &["build", "--release", "--package", "patchboard-daemon", "--package", "patchboard-examples", "--bins"],
+        ),
+        needs: &[],
+    },
     Long {
         step: Step::new(
             "faults",
