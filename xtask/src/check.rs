@@ -21,8 +21,8 @@ const STEPS: [Step; 4] = [
     },
 ];
 
-/// Tests of binaries with features. Last of the tests, as they build the daemon again. The features of all others are those
-/// of the steps before: with `--package` everything would be built again.
+/// Tests of binaries with features. Last of the tests, as they build again what depends on crates to which the features add
+/// some (tokio, serde). `--workspace` leaves the others as the steps before have built them.
 const FEATURES: [Step; 2] = [
     Step::of_tests(
         "tests of TLS",
