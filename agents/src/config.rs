@@ -48,7 +48,7 @@ mod embeddings;
 mod model;
 mod program;
 mod setting;
-mod told;
+mod toml_error;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -64,8 +64,8 @@ pub use embeddings::Embeddings;
 pub use model::{Api, Model, Streaming, Structured};
 use model::{check_temperature, check_url};
 pub use program::Program;
-pub use setting::{Setting, Variable, shown};
-pub use told::told;
+pub use setting::{Setting, Variable, redacted};
+pub use toml_error::toml_error;
 
 use crate::architect::{Caps, REPAIRS_MAX, Terms};
 
@@ -240,7 +240,7 @@ impl Config {
     pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
         let parse =
             |message: &str| ConfigError::Parse { path: name.to_owned(), message: message.trim_end().to_owned() };
-        let config: Self = toml::from_str(text).map_err(|error| parse(&told(text, &error)))?;
+        let config: Self = toml::from_str(text).map_err(|error| parse(&toml_error(text, &error)))?;
         config.check_models().map_err(|why| parse(&why))?;
         Ok(config)
     }

@@ -6,7 +6,7 @@ use patchboard_kernel::blueprint::{Granularity, Intent, WorkspaceSpec};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::{Config, ConfigError, positive, told};
+use super::{Config, ConfigError, positive, toml_error};
 use crate::tools::cut;
 use crate::workspace::disk::{FILE_BYTES_MAX, can_exclude};
 
@@ -70,7 +70,7 @@ impl Shared {
         }
         let told = |error: &toml::de::Error, what: &str| ConfigError::Parse {
             path: name.to_owned(),
-            message: told::at(text, error, what),
+            message: toml_error::located(text, error, what),
         };
         let foreign = "this is not what the file may hold; `patchboard doctor --config` with it says why";
         // Not the text of a table that is whole.

@@ -52,8 +52,8 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     is_name.then_some(()).ok_or("this is the name of an environment variable, like OPENAI_API_KEY, and not a key")
 }
 
-/// The name of a variable as messages show it: shortened, if it looks like a key that was written in its place.
-pub fn shown(name: &str) -> Cow<'_, str> {
+/// Shortens the name of a variable that looks like a key, for messages.
+pub fn redacted(name: &str) -> Cow<'_, str> {
     let has = |is: fn(char) -> bool| name.chars().any(is);
     let is_mixed = has(|c| c.is_ascii_lowercase()) && has(|c| c.is_ascii_digit() || c.is_ascii_uppercase());
     match name.len() >= KEY_MIN && is_mixed {
@@ -93,7 +93,7 @@ mod tests {
             ("", false, ""),
             ("A=B", false, "A=B"),
         ] {
-            assert_eq!((check_name(name).is_ok(), shown(name).as_ref()), (is_name, told), "{name}");
+            assert_eq!((check_name(name).is_ok(), redacted(name).as_ref()), (is_name, told), "{name}");
         }
     }
 }

@@ -7,7 +7,7 @@ use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::keys::{self, Keys};
-use crate::config::{Model, Setting, shown};
+use crate::config::{Model, Setting, redacted};
 
 /// Values of the environment variables that the configuration names.
 pub type Variables = BTreeMap<String, SecretString>;
@@ -26,7 +26,7 @@ impl Access {
     /// The variable that is not set, and the member that names it; or the key cannot be sent.
     pub(super) fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let value = |variable: &str, what: String| {
-            let missing = || format!("set {}, which {what}", shown(variable));
+            let missing = || format!("set {}, which {what}", redacted(variable));
             variables.get(variable).cloned().ok_or_else(missing)
         };
         let of_key = |variable: &String| value(variable, "api_key_env says holds its key".to_owned());

@@ -33,11 +33,10 @@ pub(super) fn encode(api: Api, body: Value, extra: &Map<String, Value>) -> Value
 /// Translates an answer. Some gateways put it into a member of their own, or into a list.
 pub(super) fn decode(api: Api, answer: Value) -> Value {
     let places = ["/data", "/result", "/response", "/0"];
-    let inner =
-        || places.iter().find(|place| answer.pointer(place).is_some_and(|inner| inner.get("choices").is_some()));
-    let answer = match if answer.get("choices").is_none() { inner() } else { None } {
-        Some(place) => answer.pointer(place).cloned().unwrap_or_default(),
-        None => answer,
+    let inner = places.iter().filter_map(|place| answer.pointer(place)).find(|inner| inner.get("choices").is_some());
+    let answer = match inner {
+        Some(inner) if answer.get("choices").is_none() => inner.clone(),
+        _ => answer,
     };
     if api == Api::Chat && answer["message"].is_object() && answer["done"].is_boolean() {
         return ollama(&answer);

@@ -33,7 +33,7 @@ pub(super) struct Exchanged {
     pub(super) took: Duration,
 }
 
-/// What an answered request says of forms.
+/// Finding about the form of an answered request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lesson {
     /// It was taken as it was.

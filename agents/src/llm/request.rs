@@ -100,7 +100,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Whether the reply is a patch.
+    /// Tells if the reply is a patch.
     pub(super) fn is_patch(self) -> bool {
         matches!(self, Self::Call(attempt) if attempt.call.shown.seat().interface == Interface::Patch)
     }

@@ -55,6 +55,7 @@ pub(super) struct Assembly {
     fold: Box<dyn Fold>,
     error: Option<Value>,
     events: usize,
+    /// A line of data came.
     has_data: bool,
     /// The last byte was a carriage return: a line feed behind it ends no line.
     is_after_return: bool,

@@ -353,8 +353,11 @@ async fn body(
             }
             _ => bytes.extend_from_slice(&chunk),
         }
-        let is_part = stream.as_ref().is_some_and(Assembly::has_data) || !bytes.trim_ascii_start().is_empty();
-        came = if is_part { Came::Part } else { Came::KeepAlives };
+        let is_part = match &stream {
+            Some(stream) if bytes.is_empty() => stream.has_data(),
+            _ => !chunk.trim_ascii_start().is_empty(),
+        };
+        came = if is_part || came == Came::Part { Came::Part } else { Came::KeepAlives };
     };
     if came == Came::KeepAlives && ended.is_none() {
         return Err(HttpFailure::Broken { why: "the server closed it before it answered".to_owned(), came: false });

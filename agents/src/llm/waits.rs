@@ -222,11 +222,7 @@ mod tests {
                 r#"{"error": {"metadata": {"headers": {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": 1700000009000}}}}"#,
                 Some(9_000),
             ),
-            (
-                r#"{"error": {"metadata": {"headers": {"é": 1, "retry-after": "
-"}}}}"#,
-                None,
-            ),
+            (r#"{"error": {"metadata": {"headers": {"é": 1, "retry-after": "\n"}}}}"#, None),
             ("", None),
         ] {
             assert_eq!(wait(&[], body), expected, "{body}");

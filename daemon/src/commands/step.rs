@@ -536,13 +536,9 @@ impl Recorded {
                 recorded.failure = Some(it.code);
                 (None, matches!(&now.outcome, Came::Failed(ours) if ours.code == it.code))
             }
-            // Whether a provider took the request is nothing that the kernel judges.
             Ok(Body::Deferred(it)) => {
-                let is_same = |ours: &agent::Failure| {
-                    it.message.starts_with(&ours.message) || ours.message.starts_with(&it.message)
-                };
                 recorded.deferral = Some(it.reason);
-                (None, matches!(&now.outcome, Came::Failed(ours) if is_same(ours)))
+                (None, matches!(&now.outcome, Came::Failed(ours) if ours.message == it.message))
             }
             Ok(_) | Err(_) => (None, false),
         };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration as Time;
 
-use patchboard_agents::config::{Environment, shown, told};
+use patchboard_agents::config::{Environment, redacted, toml_error};
 use patchboard_agents::llm::transport::is_loopback;
 use patchboard_kernel::blueprint::Duration;
 use reqwest::Url;
@@ -74,7 +74,7 @@ impl Settings {
     /// # Errors
     /// For people; names the line.
     fn parse(text: &str, directory: &Path, env: &Environment) -> Result<Option<Self>, String> {
-        let file: File = toml::from_str(text).map_err(|error| told(text, &error))?;
+        let file: File = toml::from_str(text).map_err(|error| toml_error(text, &error))?;
         let Some(table) = file.notify else { return Ok(None) };
         let line = |at: usize| text.get(..at).unwrap_or_default().matches('\n').count() + 1;
         let table_line = line(table.span().start);
@@ -91,7 +91,7 @@ impl Settings {
 
         let secret = table.secret_env.map(|variable| {
             let (at, variable) = (line(variable.span().start), variable.into_inner());
-            let (value, variable) = (env.get(&variable), shown(&variable));
+            let (value, variable) = (env.get(&variable), redacted(&variable));
             let value = value.ok_or_else(|| wrong(at, &format!("secret_env: the variable {variable} is not set")))?;
             let secret = Secret::read(value);
             let secret = secret.map_err(|why| wrong(at, &format!("secret_env: the variable {variable} {why}")))?;

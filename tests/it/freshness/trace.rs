@@ -56,7 +56,7 @@ struct Shadow {
     origin: Option<Place>,
     /// Where it stands, if the patch put it over something.
     slot: Option<Place>,
-    /// Whether the patch put it behind all that was there, so that it shifted nothing.
+    /// Element that the patch appended behind all others, so that it shifted none.
     is_behind: bool,
     below: Below,
 }

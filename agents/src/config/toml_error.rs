@@ -1,22 +1,22 @@
-//! What is wrong with a file of TOML, told without its values: one of them may be a key in the wrong place.
+//! Describes errors of TOML without the values of the file: one of them may be a key in the wrong place.
 
 use toml::de::Error;
 
 /// Characters of a message, at most.
 const SAID_MAX: usize = 500;
 
-/// What is wrong with a text of TOML, and where. Neither the line nor a text of it is repeated.
-pub fn told(text: &str, error: &Error) -> String {
+/// Describes an error of TOML by line, column and key, without the line itself and without values of type text.
+pub fn toml_error(text: &str, error: &Error) -> String {
     let what = without_texts(error.message());
     let advice = match what.starts_with("unknown field `api_key`") {
         true => "; a key never stands in this file: api_key_env names the variable that holds it",
         false => "",
     };
-    at(text, error, &format!("{}{advice}", crate::tools::cut(what, SAID_MAX)))
+    located(text, error, &format!("{}{advice}", crate::tools::cut(what, SAID_MAX)))
 }
 
-/// Words behind the line, the column and the key of an error.
-pub(super) fn at(text: &str, error: &Error, what: &str) -> String {
+/// Puts line, column and key in front of a message.
+pub(super) fn located(text: &str, error: &Error, what: &str) -> String {
     let before = &text[..text.floor_char_boundary(error.span().map_or(0, |span| span.start))];
     let line = before.matches('\n').count() + 1;
     let begun = before.rsplit('\n').next().unwrap_or_default();
