@@ -1,6 +1,6 @@
 //! Path patterns against a naive matcher, and contracts against the judge that the kernel's own tests have.
 
-#[path = "../../runtime/kernel/tests/contract_oracle/oracle.rs"]
+#[path = "../../runtime/kernel/tests/it/contract_oracle/oracle.rs"]
 mod oracle;
 
 use jsonptr::{Pointer, PointerBuf};

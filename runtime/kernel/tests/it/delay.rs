@@ -1,11 +1,9 @@
 //! Rules that let time pass before they fire, and then ask again whether they should.
 
-mod played;
-
+use crate::played::Played;
 use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, Cause, Kind};
-use played::Played;
 use serde_json::{Value, json};
 
 const MINUTE: i64 = 60_000;

@@ -1,14 +1,12 @@
 //! What each mode leaves out, and that it leaves out nothing else. Every board is replayed and recovered at the end.
 
-mod played;
-
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::mode::{Component, Mode};
 use patchboard_kernel::record::{Body, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::{Value, json};
 
-use played::Played;
+use crate::played::Played;
 
 /// A writer that is a language model, and a world that is a program.
 fn members() -> Value {

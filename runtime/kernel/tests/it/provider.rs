@@ -1,7 +1,5 @@
 //! Calls that wait for their provider, and what operators take up again.
 
-mod played;
-
 use patchboard_kernel::admission::Admission;
 use patchboard_kernel::board::{Effect, From, Input, NotTaken, Outcome, Proposal, ReplyBody, Step};
 use patchboard_kernel::breaker::Position;
@@ -14,7 +12,7 @@ use patchboard_kernel::record::{Body, Cause, End, Kind, PauseCause, Raised, Reso
 use patchboard_kernel::rejection::Code;
 use serde_json::{Value, json};
 
-use played::Played;
+use crate::played::Played;
 
 const HOUR: u64 = 3_600_000;
 

@@ -1,7 +1,5 @@
 //! What is erased of a board's records: everywhere it stood, and so that the rest stays what it was.
 
-mod played;
-
 use std::collections::BTreeMap;
 
 use jsonptr::PointerBuf;
@@ -14,8 +12,8 @@ use patchboard_kernel::redaction::{self, Redaction, RedactionCode, RedactionErro
 use patchboard_kernel::replay;
 use serde_json::{Value, json};
 
-use played::Played;
-use played::files::{by, change, create, external, path, read};
+use crate::played::Played;
+use crate::played::files::{by, change, create, external, path, read};
 
 const SECRET: &str = "Ada Lovelace, 36";
 

@@ -1,11 +1,11 @@
 //! Rooms that only their members may read: what others are shown, told and refused tells nothing of them.
 
-mod played;
-#[path = "rooms/watched.rs"]
 mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::watched::{Watched, acts, house};
+use crate::played::Played;
 use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::border;
 use patchboard_kernel::form::Form;
@@ -13,10 +13,8 @@ use patchboard_kernel::id::{Version, WorkerName};
 use patchboard_kernel::record::Body;
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
 use patchboard_kernel::replay;
-use played::Played;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use watched::{Watched, acts, house};
 
 #[test]
 fn nobody_is_told_of_a_room_of_which_it_is_no_member() {

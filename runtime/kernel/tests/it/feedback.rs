@@ -1,11 +1,9 @@
 //! What a worker is told of refusals: of its own all, of others those where it writes, without values.
 
-mod played;
-
+use crate::played::Played;
 use patchboard_kernel::board::{Effect, Input};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::Body;
-use played::Played;
 use serde_json::json;
 
 /// Two who write claims, and one who writes notes.

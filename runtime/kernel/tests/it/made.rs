@@ -1,7 +1,6 @@
 //! Replies that are no patches: patches are made of them before they come here, and both are kept.
 
-mod played;
-
+use crate::played::Played;
 use jsonptr::PointerBuf;
 use patchboard_kernel::board::{From, Input, Outcome, Proposal, ReplyBody, Verdict};
 use patchboard_kernel::id::Timestamp;
@@ -9,7 +8,6 @@ use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Body, Kind};
 use patchboard_kernel::redaction::{self, Request};
 use patchboard_kernel::rejection::{Code, Stage};
-use played::Played;
 use serde_json::{Value, json};
 
 const RAW: &str = "```\n{'output': 'It is 7.'}\n```";

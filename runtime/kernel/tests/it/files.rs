@@ -1,14 +1,12 @@
 //! Edits of files: what is checked against what was read, what is kept of it, and that the attempt goes on.
 
-mod played;
-
+use crate::played::Played;
+use crate::played::files::{by, change, create, external, hash, path, read};
 use patchboard_kernel::board::{Board, Input, Outcome, Verdict};
 use patchboard_kernel::files::{Edit, EditAttempt, Entry, FileChange, FileRead};
 use patchboard_kernel::id::{InvocationId, Token};
 use patchboard_kernel::record::{Body, Cause, End, Ended, Kind};
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
-use played::Played;
-use played::files::{by, change, create, external, hash, path, read};
 use serde_json::{Value, json};
 
 /// Two engineers at one directory, both at work.

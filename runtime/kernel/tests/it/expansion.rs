@@ -1,13 +1,11 @@
 //! A worker that asks to be shown more is asked again, with what it asked for, and never without an end.
 
-mod played;
-
+use crate::played::Played;
 use patchboard_kernel::board::Outcome;
 use patchboard_kernel::breaker::Position;
 use patchboard_kernel::id::InvocationId;
 use patchboard_kernel::record::{Body, Cause, End, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
-use played::Played;
 use serde_json::{Value, json};
 
 /// Forty sources of which the reader's view holds a few, and an end after the reader's rule.

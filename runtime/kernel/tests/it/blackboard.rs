@@ -1,16 +1,14 @@
 //! The shipped blackboard, its seats filled by hand: who is woken when, what ends it, and that rooms are private whatever is
 //! said in them and by whomever they are opened.
 
-mod played;
-
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::played::Played;
 use patchboard_kernel::board::Outcome;
 use patchboard_kernel::form::Form;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Body, Cause, End, Kind, Scheduled};
 use patchboard_kernel::source::Source;
-use played::Played;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -19,7 +17,7 @@ const GROUP: [&str; 8] =
     ["planner", "expert_1", "expert_2", "expert_3", "critic", "conflict_resolver", "cleaner", "decider"];
 
 fn members() -> Value {
-    let text = include_str!("../../../blueprints/blackboard.yaml");
+    let text = include_str!("../../../../blueprints/blackboard.yaml");
     Source::read("blackboard.yaml", text).expect("it can be read").value().clone()
 }
 

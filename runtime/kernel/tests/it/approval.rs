@@ -1,13 +1,11 @@
 //! What a person must agree to is committed when that person agrees to exactly that, in time, and once.
 
-mod played;
-
+use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::{Body, Cause, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
-use played::Played;
 use serde_json::{Value, json};
 
 /// A clerk whose payments a boss or an auditor must agree to, and a rule behind it.

@@ -1,16 +1,14 @@
 //! Requests from outside that carry a token: a repetition is answered like the first, and does nothing.
 
-mod played;
-
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use crate::played::Played;
 use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, ReplyBody, Verdict};
 use patchboard_kernel::id::{Timestamp, Token};
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Kind;
 use patchboard_kernel::rejection::{Code, Stage};
-use played::Played;
 use serde_json::{Value, json};
 
 /// How long a token is known, in milliseconds.

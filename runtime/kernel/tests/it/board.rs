@@ -1,10 +1,9 @@
 //! Boards in corners that a run seldom comes to, each of them once a fault.
 
-mod played;
-
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
+use crate::played::Played;
 use patchboard_kernel::admission::Admission;
 use patchboard_kernel::board::{Board, BoardError, Genesis, Input, Outcome};
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
@@ -17,7 +16,6 @@ use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Architect, Body, Cause, End, GENESIS, Kind, Record};
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::replay;
-use played::Played;
 use serde_json::{Value, json};
 
 fn appender(limits: Value) -> Value {

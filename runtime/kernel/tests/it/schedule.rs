@@ -1,11 +1,9 @@
 //! Rules that wake at times: recorded before they act, made up for once, and never by a clock of the kernel's own.
 
-mod played;
-
+use crate::played::Played;
 use patchboard_kernel::board::{Effect, Input, Outcome, Step};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, Cause, Kind, Trigger};
-use played::Played;
 use serde_json::{Value, json};
 
 const MINUTE: i64 = 60_000;

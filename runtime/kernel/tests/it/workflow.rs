@@ -1,9 +1,8 @@
 //! Workflows on boards whose calls are answered by hand: moments, breakers, large values, and what nobody may write.
 
-mod played;
-
 use std::sync::Arc;
 
+use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::id::{RuleName, Timestamp};
 use patchboard_kernel::lint;
@@ -11,7 +10,6 @@ use patchboard_kernel::record::Kind;
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::source::{self, Source};
 use patchboard_kernel::workflow::{With, engine};
-use played::Played;
 use serde_json::{Value, json};
 
 const HOUR: i64 = 3_600_000;

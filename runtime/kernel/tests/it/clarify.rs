@@ -1,13 +1,11 @@
 //! A worker that cannot know something asks a person, and is asked again with the answer.
 
-mod played;
-
+use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::{Body, Cause, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
-use played::Played;
 use serde_json::{Value, json};
 
 /// A clerk who may ask the household, and somebody who may ask nobody.

@@ -1,13 +1,11 @@
 //! Groups: rules that wake all of one, or the one whose name was written, and schemas that speak of one.
 
-mod played;
-
+use crate::played::Played;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Plan;
 use patchboard_kernel::record::{Body, Kind, Scheduled, Trigger};
-use played::Played;
 use serde_json::{Value, json};
 
 /// A chair who names members of a crew in rounds, or wakes all of it.

@@ -5,7 +5,7 @@ use patchboard_kernel::negotiation::{EVENTS_MAX, Kind, Phase};
 use patchboard_kernel::source::Source;
 use serde_json::{Value, json};
 
-const FRAGMENT: &str = include_str!("../../../blueprints/fragments/negotiation.yaml");
+const FRAGMENT: &str = include_str!("../../../../blueprints/fragments/negotiation.yaml");
 
 /// The invariants of the fragment that bring the order of events to a board, by name.
 fn invariants() -> Vec<(String, Expr)> {

@@ -1,14 +1,12 @@
 //! Models that are drawn: what a board says of them, and holds itself to.
 
-mod played;
-
 use std::collections::BTreeMap;
 
+use crate::played::Played;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::Hasher;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, GENESIS, Record};
-use played::Played;
 use serde_json::json;
 
 /// A board whose workers have models that are drawn, but for one.

@@ -1,7 +1,6 @@
 //! A worker that has nothing to say says so, and why: nothing changes, and it is not held against it.
 
-mod played;
-
+use crate::played::Played;
 use jsonptr::PointerBuf;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Input, Outcome, Proposal, ReplyBody, Verdict};
@@ -10,7 +9,6 @@ use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, Cause, Kind};
 use patchboard_kernel::redaction::{self, Request};
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
-use played::Played;
 use serde_json::{Value, json};
 
 const WORDS: &str = "no problem, waiting for more information";

@@ -3,7 +3,6 @@
 //! Random contracts judge random operations on random documents. Whatever is let through is applied, and the document
 //! before is compared with the one after (`contract_oracle/oracle.rs`).
 
-#[path = "contract_oracle/oracle.rs"]
 mod oracle;
 
 use std::cell::Cell;
@@ -18,7 +17,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-use oracle::{Grant, Oracle, Place, at, pointer};
+use self::oracle::{Grant, Oracle, Place, at, pointer};
 
 /// Enough for every operation on the small documents here.
 const LIMITS: ResultLimits = ResultLimits { bytes: 1 << 20, depth: 64 };

@@ -1,12 +1,10 @@
 //! The blueprint of a manager with engineers: how work may be split, given out again, and who goes on when.
 
-mod played;
-
+use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::End;
 use patchboard_kernel::source::Source;
-use played::Played;
 use serde_json::{Value, json};
 
 /// Functions that one task may have, and tasks one patch.
@@ -14,7 +12,7 @@ const FUNCTIONS: usize = 60;
 const TASKS: u32 = 16;
 
 fn members() -> Value {
-    let text = include_str!("../../../blueprints/storm.yaml");
+    let text = include_str!("../../../../blueprints/storm.yaml");
     Source::read("storm.yaml", text).expect("it can be read").value().clone()
 }
 

@@ -1,5 +1,4 @@
 //! A board played by hand: inputs one after the other, and everything that comes of them.
-#![allow(dead_code, reason = "not every test program plays all of it")]
 
 pub(crate) mod files;
 

@@ -1,7 +1,6 @@
 //! Calls of an attempt after its first: what each costs is settled before the next, and none is made beyond a budget.
 
-mod played;
-
+use crate::played::Played;
 use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
@@ -9,7 +8,6 @@ use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::ledger::{Account, Usage};
 use patchboard_kernel::record::{Body, Cause, Failed, Kind, Resource};
 use patchboard_kernel::rejection::Code;
-use played::Played;
 use serde_json::{Value, json};
 
 /// Two engineers who may be called at once, with these members of the blueprint beside.

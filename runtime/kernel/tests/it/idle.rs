@@ -1,11 +1,9 @@
 //! Rules that wait until nothing of others is under way, and workers that do one thing at a time.
 
-mod played;
-
+use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::{Body, Cause, Trigger};
-use played::Played;
 use serde_json::{Value, json};
 
 /// Two workers who are given tasks, and one who looks at what has come of them.

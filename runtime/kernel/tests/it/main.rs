@@ -1,0 +1,31 @@
+//! The kernel from outside: what boards do, played by hand, and what the linter and the contracts say.
+
+mod approval;
+mod blackboard;
+mod board;
+mod clarify;
+mod continued;
+mod contract_oracle;
+mod delay;
+mod departments;
+mod expansion;
+mod feedback;
+mod files;
+mod groups;
+mod idle;
+mod lint;
+mod made;
+mod models;
+mod modes;
+mod negotiation;
+mod owner;
+mod pass;
+mod played;
+mod provider;
+mod redaction;
+mod requests;
+mod rooms;
+mod schedule;
+mod snapshot;
+mod storm;
+mod workflow;
