@@ -338,11 +338,13 @@ impl Model {
                 }
                 let branch = self.answered(&committed.by);
                 self.ends.committed();
-                // A message that sets nothing is committed, and is nothing done.
-                if without_messages(now.clone()) == without_messages(before.clone()) {
+                let places = proposals::places(&committed.patch, &before);
+                // A message that sets nothing is committed, and is nothing done. One that sets what was there already is
+                // found as a return to an earlier value.
+                if places.is_empty() {
                     self.circuit.changed_nothing(branch.as_ref());
                 } else {
-                    self.circuit.committed(branch.as_ref(), &proposals::places(&committed.patch, &before), &now);
+                    self.circuit.committed(branch.as_ref(), &places, &now);
                 }
                 self.schedule.committed(&committed.patch, &before, &now);
                 if committed.expand.is_empty() {
@@ -499,10 +501,4 @@ impl Model {
         self.ledger.answered(by);
         self.calls.answered(by, true)
     }
-}
-
-/// What is not written by the runtime itself.
-fn without_messages(mut document: Value) -> Value {
-    document.as_object_mut().map(|members| members.remove("$messages"));
-    document
 }
