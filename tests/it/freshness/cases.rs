@@ -192,6 +192,20 @@ fn an_element_changed_last_when_it_was_written_over() {
     assert_eq!((rejection.code, stale.now.0), (Code::StaleTarget, 2));
 }
 
+/// Of an element that was shifted, the shift is named, and no later patch that put elements behind it.
+#[test]
+fn an_element_was_moved_by_what_came_or_went_before_it() {
+    let mut case = Case::new(list());
+    case.ask("aim");
+    case.meanwhile(json!([{"op": "remove", "path": "/list/0"}]));
+    case.meanwhile(
+        json!([{"op": "add", "path": "/list/3", "value": "y"}, {"op": "add", "path": "/list/3", "value": "x"}]),
+    );
+    let rejection = refused(case.answer("aim", json!([{"op": "add", "path": "/list/3", "value": "before d"}])));
+    let stale = rejection.violations[0].stale.as_ref().expect("it may be read");
+    assert_eq!((rejection.code, stale.now.0), (Code::StaleTarget, 1));
+}
+
 /// The operations after one that cannot be applied were traced as if it had been.
 #[test]
 fn what_could_not_be_applied_shifts_nothing() {

@@ -10,7 +10,7 @@ use patchboard_kernel::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Viola
 use serde_json::Value;
 
 use super::driver::Seat;
-use super::history::Event;
+use super::history::{self, Event};
 use super::oracle::{DECISIONS, Finding, MILLISECONDS, Oracle, PLACES, Question};
 use super::place::Place;
 use super::trace::{self, Target};
@@ -309,6 +309,8 @@ fn check_violation(oracle: &Oracle, decision: &Decision<'_>, violation: &Violati
         }
         due.extend(last(&|event| event.at == place));
         due.extend(last(&|event| event.makes(&place)));
+        // Later patches may have put elements before what they themselves had put there.
+        due.extend(history::last_moved(events, &place));
         assert!(due.contains(&stale.now.0), "{}: {violation:?} changed in {due:?}", told(oracle, decision));
     }
     if violation.found.is_some() || violation.diff.is_some() || violation.stale.is_some() {

@@ -93,10 +93,36 @@ impl Event {
         }
     }
 
+    /// The index at which the `at`th element of `array` is after this; none if it was taken away.
+    fn follow(&self, array: &Place, at: usize) -> Option<usize> {
+        if !self.shifts(array, at) {
+            return Some(at);
+        }
+        match self.what {
+            What::Inserted => Some(at + 1),
+            _ if self.element().1 == at => None,
+            _ => at.checked_sub(1),
+        }
+    }
+
     fn element(&self) -> (Place, usize) {
         let (array, token) = self.at.split().expect("an element is in an array");
         (array, index(token).expect("an element has an index"))
     }
+}
+
+/// The version that last took the element away, or to another index, which stood at `place` before these events.
+pub(super) fn last_moved(events: &[Event], place: &Place) -> Option<u64> {
+    let (array, token) = place.split()?;
+    let (mut at, mut version) = (Some(index(token)?), None);
+    for event in events {
+        let Some(before) = at else { break };
+        at = event.follow(&array, before);
+        if at != Some(before) {
+            version = Some(event.version);
+        }
+    }
+    version
 }
 
 /// All versions of one document.
