@@ -213,6 +213,24 @@ fn the_code_map_names_only_files_that_exist() {
     }
 }
 
+/// `cargo xtask fuzz` builds with what is locked there, and only the full tier runs it.
+#[test]
+fn what_the_fuzz_runner_locks_is_what_the_workspace_is_built_of() {
+    let lock = fs::read_to_string(root().join("tests/fuzz/runner/Cargo.lock")).expect("the runner has a lock file");
+    let quoted = |line: &str| line.split('"').nth(1).map(|text| text.split(' ').next().unwrap_or(text).to_owned());
+    let locked: BTreeMap<String, BTreeSet<String>> = lock
+        .split("[[package]]")
+        .filter_map(|package| {
+            let name = quoted(package.lines().find(|line| line.starts_with("name = "))?)?;
+            Some((name, package.lines().filter(|line| line.starts_with(' ')).filter_map(quoted).collect()))
+        })
+        .collect();
+    for (name, built_of) in packages().iter().filter(|(name, _)| locked.contains_key(*name)) {
+        assert_eq!(locked[name], *built_of, "{name}: run `cargo update --workspace` in tests/fuzz/runner");
+    }
+    assert!(locked.contains_key("patchboard-kernel"));
+}
+
 /// Whether words between backquotes are a path in the repository: they begin with one of its folders.
 fn is_path(words: &str) -> bool {
     let tops = ["runtime/", "agents/", "daemon/", "blueprints/", "examples/", "tests/", "xtask/", "docs/"];

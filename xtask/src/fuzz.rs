@@ -125,7 +125,7 @@ fn build(scratch: &Path) -> Result<PathBuf, String> {
     command.env("RUSTFLAGS", INSTRUMENTATION).env_remove("CARGO_ENCODED_RUSTFLAGS").env("CARGO_TARGET_DIR", scratch);
     let status = command.status().map_err(|error| format!("cargo cannot be run: {error}"))?;
     if !status.success() {
-        return Err("the runner cannot be built; libFuzzer needs a C++ compiler".to_owned());
+        return Err("the runner cannot be built, for what cargo said above; libFuzzer needs a C++ compiler".to_owned());
     }
     println!("── building the runner: ok in {}", seconds(begun.elapsed()));
     Ok(scratch.join(host).join("release").join(RUNNER))
