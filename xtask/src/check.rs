@@ -21,34 +21,25 @@ const STEPS: [Step; 4] = [
     },
 ];
 
-/// Tests of binaries with features. Last of the tests, as they build again what depends on crates to which the features add
-/// some (tokio, serde). `--workspace` leaves the others as the steps before have built them.
-const FEATURES: [Step; 2] = [
-    Step::of_tests(
-        "tests of TLS",
-        Runner::Harness,
-        &["test", "--workspace", "--all-features", "--test", "serve", "--no-fail-fast", "with::"],
-    ),
-    Step::of_tests(
-        "tests of traces",
-        Runner::Harness,
-        &["test", "--workspace", "--all-features", "--test", "otlp", "--no-fail-fast"],
-    ),
-];
-
-/// The tests where nextest is installed; it does not run documentation's examples.
+/// The tests where nextest is installed; it does not run documentation's examples. All features are on, so that everything
+/// is built once; the full tier runs the daemon's tests without them.
 const NEXTEST: [Step; 2] = [
-    Step::of_tests("tests", Runner::Nextest, &["nextest", "run", "--workspace", "--no-fail-fast"]),
-    Step::of_tests("examples in documentation", Runner::Harness, &["test", "--workspace", "--doc", "--no-fail-fast"]),
+    Step::of_tests("tests", Runner::Nextest, &["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"]),
+    Step::of_tests(
+        "examples in documentation",
+        Runner::Harness,
+        &["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"],
+    ),
 ];
 
 /// The tests where it is not.
-const PLAIN_TESTS: [Step; 1] = [Step::of_tests("tests", Runner::Harness, &["test", "--workspace", "--no-fail-fast"])];
+const PLAIN_TESTS: [Step; 1] =
+    [Step::of_tests("tests", Runner::Harness, &["test", "--workspace", "--all-features", "--no-fail-fast"])];
 
 /// The steps, in the order in which they run.
 pub(crate) fn steps() -> impl Iterator<Item = &'static Step> {
     let tests: &[Step] = if has_nextest() { &NEXTEST } else { &PLAIN_TESTS };
-    STEPS.iter().chain(tests).chain(&FEATURES)
+    STEPS.iter().chain(tests)
 }
 
 /// Runs all steps, up to the first that fails.

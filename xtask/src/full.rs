@@ -34,7 +34,7 @@ struct Long {
 const REQUIRED: (&str, &str) = ("PATCHBOARD_REQUIRE_CLIENTS", "1");
 
 /// The long steps, the shorter ones first.
-const LONG: [Long; 14] = [
+const LONG: [Long; 15] = [
     // Tests that are too long for the quick tier are marked `#[ignore = "full tier: …"]`.
     Long {
         step: Step::of_tests(
@@ -43,6 +43,15 @@ const LONG: [Long; 14] = [
             &["test", "--workspace", "--tests", "--no-fail-fast", "--", "--ignored"],
         ),
         needs: &[Need::Shared],
+    },
+    // The daemon as it is built without naming features; `--workspace` leaves the crates below it as they are.
+    Long {
+        step: Step::of_tests(
+            "default features",
+            Runner::Harness,
+            &["test", "--workspace", "--test", "cli", "--test", "serve", "--no-fail-fast"],
+        ),
+        needs: &[],
     },
     Long {
         step: Step {
