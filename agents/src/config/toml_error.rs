@@ -5,6 +5,9 @@ use toml::de::Error;
 /// Characters of a message, at most.
 const SAID_MAX: usize = 500;
 
+/// Bytes of a word that is repeated where one of a few was expected, at most.
+const VARIANT_MAX: usize = 16;
+
 /// Describes an error of TOML by line, column and key, without the line itself and without values of type text.
 pub fn toml_error(text: &str, error: &Error) -> String {
     let what = without_texts(error.message());
@@ -35,8 +38,13 @@ fn key(line: &str) -> Option<&str> {
     (is_bare && !key.is_empty()).then_some(key)
 }
 
-/// A message of serde's without the text that it repeats: `invalid type: string "…", expected u32`.
+/// A message of serde's without the text that it repeats: `invalid type: string "…", expected u32`, and a long
+/// `unknown variant`, which is no mistyped one.
 fn without_texts(message: &str) -> String {
+    let variant = message.strip_prefix("unknown variant `").and_then(|rest| rest.split_once("`, expected"));
+    if let Some((_, expected)) = variant.filter(|(variant, _)| variant.len() > VARIANT_MAX) {
+        return format!("unknown variant, expected{expected}");
+    }
     let Some((before, rest)) = message.split_once("string \"") else { return message.to_owned() };
     match rest.rfind("\", expected") {
         Some(end) => format!("{before}a text{}", &rest[end + 1..]),
@@ -63,6 +71,7 @@ mod tests {
                 "line 4, column 19: api_key_command: invalid type: a text, expected a sequence",
             ),
             ("context = \"s3cret\\\", expected x\"", "line 4, column 11: context: invalid type: a text, expected u32"),
+            ("api = \"sk-s3cret-0123456789\"", "line 4, column 7: api: unknown variant, expected"),
             ("headers = { x = { env = \"s3cret-1\" } }", "line 4, column 17: headers: expected a text"),
             ("s3cret", "line 4"),
             ("[models.b]\nurl = \"http://me:s3cret@h/v1\"\nmodel = \"m\"", "line 5, column 7: url: credentials"),

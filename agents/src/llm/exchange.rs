@@ -89,16 +89,23 @@ impl Chat {
                 Ok(answer) => {
                     let tools_refused = (!has_tools && !offered.is_empty())
                         .then(|| refused.as_ref().map(ToString::to_string).unwrap_or_default());
-                    let lesson = match climb.found() {
-                        _ if form != known.form => Lesson::AfterEmpty(known.form),
+                    let is_lowered = form != known.form;
+                    let found = climb.found();
+                    if let Some(found) = found {
+                        tracing::info!(model = %self.model.model, ?found, "the server refused a request as it was");
+                    }
+                    if tools_refused.is_none()
+                        && let Some(found) = found.filter(|found| !is_lowered || found.proof == Proof::Refusal)
+                    {
+                        // A form that was lowered after an empty reply says nothing of the known one.
+                        let form = if is_lowered { found.refused } else { found.shape.form };
+                        let shape = Shape { form, ..found.shape };
+                        self.known().remember(&key, place, Found { shape, ..found });
+                    }
+                    let lesson = match found {
+                        _ if is_lowered => Lesson::AfterEmpty(known.form),
                         None => Lesson::Taken,
-                        Some(found) => {
-                            if tools_refused.is_none() {
-                                self.known().remember(&key, place, found);
-                            }
-                            tracing::info!(model = %self.model.model, ?found, "the server refused a request as it was");
-                            Lesson::Climbed
-                        }
+                        Some(_) => Lesson::Climbed,
                     };
                     return Ok(Exchanged {
                         answer,

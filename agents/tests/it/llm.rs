@@ -379,4 +379,6 @@ async fn after_an_empty_reply_less_reasoning_is_asked_for_and_what_is_refused_of
     let sent = endpoint.bodies();
     assert_eq!((&sent[1]["reasoning_effort"], &sent[2]["top_p"]), (&json!("low"), &json!(0.9)));
     assert_eq!(sent.len(), 3, "the refusal names what is left out first");
+    chat.call(&call).await.expect("a reply");
+    assert_eq!(endpoint.bodies().len(), 4, "what was refused is remembered");
 }
