@@ -60,9 +60,17 @@ struct Seen {
     interruptions: Interruptions,
 }
 
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Random cases of a test that tries `usual` beside the usual number of boards: with `SIMULATOR_BOARDS`, as many times more.
+fn cases(usual: u64) -> u64 {
+    usual * (number("SIMULATOR_BOARDS").unwrap_or(BOARDS) / BOARDS).max(1)
+}
+
 #[test]
 fn seeded_boards_keep_every_invariant() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let only = number("SIMULATOR_SEED");
     let kept = include_str!("seeds.txt").lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
     let seeds: Vec<u64> = match only {

@@ -285,6 +285,7 @@ fn every_order_of_the_replies_to_four_calls_of_one_version_is_judged_as_the_mode
 }
 
 #[test]
+#[ignore = "full tier: plays every interleaving with a crash at every place"]
 fn every_interleaving_of_calls_and_replies_is_judged_as_the_model_judges() {
     // As many replies may come next as there are calls under way; the next call is made where a place is free.
     let counts = [(1, 1), (2, 8), (3, 18), (4, 24)];

@@ -35,12 +35,12 @@ const REQUIRED: (&str, &str) = ("PATCHBOARD_REQUIRE_CLIENTS", "1");
 
 /// The long steps, the shorter ones first.
 const LONG: [Long; 15] = [
-    // Tests that are too long for the quick tier are marked `#[ignore = "full tier: …"]`.
+    // Tests that are too long for the quick tier, or need packages, are marked `#[ignore = "full tier: …"]`.
     Long {
         step: Step::of_tests(
             "long tests",
             Runner::Harness,
-            &["test", "--workspace", "--tests", "--no-fail-fast", "--", "--ignored"],
+            &["test", "--workspace", "--tests", "--no-fail-fast", "--", "--ignored", "--skip", "clients::"],
         ),
         needs: &[Need::Shared],
     },
@@ -81,7 +81,7 @@ const LONG: [Long; 15] = [
             ..Step::of_tests(
                 "simulator",
                 Runner::Harness,
-                &["test", "--package", "patchboard-simulator", "--", "seeded_boards", "--nocapture"],
+                &["test", "--package", "patchboard-simulator", "--no-fail-fast", "--", "--nocapture"],
             )
         },
         needs: &[],

@@ -2,8 +2,9 @@
 //!
 //! A client is a directory there, with its script and what it needs: `package.json` and its lock for Node,
 //! `requirements.txt` for Python, and `install.py` for what is no package. It is installed once, under the target directory, and again when these files change.
-//! Where it cannot be installed (no tool, no network) its test says so on the terminal and passes; whatever happens
-//! after that is the client's own verdict. With `PATCHBOARD_REQUIRE_CLIENTS` set, what cannot be installed fails.
+//! These tests belong to the full tier. Where a client cannot be installed (no tool, no network) its test says so on the
+//! terminal and passes; whatever happens after that is the client's own verdict. With `PATCHBOARD_REQUIRE_CLIENTS` set, as
+//! the full tier sets it, what cannot be installed fails.
 
 mod agui;
 mod diagrams;

@@ -9,6 +9,7 @@ use crate::daemon::Daemon;
 const TIME: Duration = Duration::from_secs(180);
 
 #[test]
+#[ignore = "full tier: packages from registries"]
 fn the_daemon_is_as_it_describes_itself() {
     let Some(client) = Client::find("openapi") else { return };
     let mut daemon = Daemon::at_rest(&["--require-tokens"]);

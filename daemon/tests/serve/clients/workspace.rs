@@ -100,6 +100,7 @@ impl Workspace {
 }
 
 #[test]
+#[ignore = "full tier: packages from registries"]
 fn two_clients_edit_one_directory_and_nothing_is_lost() {
     let workspace = Workspace::new();
     let Some(ada) = workspace.agent("ada", "bob", "5") else { return };
@@ -118,6 +119,7 @@ fn two_clients_edit_one_directory_and_nothing_is_lost() {
 }
 
 #[test]
+#[ignore = "full tier: packages from registries"]
 fn when_the_host_is_killed_both_clients_go_on() {
     let workspace = Workspace::new();
     let Some(ada) = workspace.agent("ada", "bob", "6") else { return };
