@@ -464,6 +464,8 @@ mod tests {
             ("stop = [\"\"]", "stop"),
             ("patience = \"0s\"", "above zero"),
             ("extra_body = { stream = true }", "decided by stream"),
+            ("extra_body = { a = [{ day = 2020-01-01 }] }", "write it as a text"),
+            ("extra_body = { a = inf }", "neither inf nor nan"),
             ("headers = { a = { var = \"X\" } }", "{ env = \"VARIABLE\" }"),
             ("api_key_command = []", "a program"),
             ("api_key_command = [\"a\"]\napi_key_env = \"K\"", "models.default: a key comes from"),

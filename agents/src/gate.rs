@@ -27,6 +27,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::id::BoardId;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -128,6 +129,13 @@ impl Gate {
         }
     }
 
+    /// Waits before a call that a provider deferred asks again. The call counts as waiting for its model.
+    pub async fn wait(&self, key: ModelKey, time: Duration) {
+        self.inner.event(|core, _| core.begin_wait(&key));
+        let _deferred = Deferred { inner: Arc::clone(&self.inner), key };
+        tokio::time::sleep(time).await;
+    }
+
     /// Closes a model that the gate does not know yet for a while, as a journal says after a restart.
     pub fn hold(&self, key: &ModelKey, reason: DeferralReason, wait: Duration) {
         self.inner.event(|core, now| core.hold(now, key, reason, wait));
@@ -136,6 +144,12 @@ impl Gate {
     /// Reports on every model that was used lately.
     pub fn state(&self) -> Vec<ModelState> {
         self.inner.event(Core::state)
+    }
+
+    /// Reports on the requests of a board that wait for models that are away: the outage that is probed first, and their
+    /// number; none if no request of it waits so.
+    pub fn held(&self, board: &BoardId) -> Option<(Outage, usize)> {
+        self.inner.event(|core, now| core.held(now, board))
     }
 
     /// Subscribes to outages and returns of models. A subscriber that falls behind misses the oldest ones.
@@ -186,6 +200,18 @@ impl Permit {
     /// Reports that the provider did not take the request. A call that was answered before is charged.
     pub fn refused(&self, refusal: Refusal) -> Verdict {
         self.inner.event(|core, now| core.refused(now, self.ticket, &refusal))
+    }
+}
+
+/// Wait of a deferred call; dropping it ends the wait.
+struct Deferred {
+    inner: Arc<Inner>,
+    key: ModelKey,
+}
+
+impl Drop for Deferred {
+    fn drop(&mut self) {
+        self.inner.event(|core, _| core.end_wait(&self.key));
     }
 }
 

@@ -335,11 +335,32 @@ fn effort<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, 
 }
 
 fn extra_body<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
-    let body = Map::<String, Value>::deserialize(deserializer)?;
+    let table = toml::Table::deserialize(deserializer)?;
+    let members = table.into_iter().map(|(name, value)| Ok((name, to_json(value)?)));
+    let body = members.collect::<Result<Map<String, Value>, &str>>().map_err(D::Error::custom)?;
     match OWN_MEMBERS.into_iter().find(|(name, _)| body.contains_key(*name)) {
         Some((name, by)) => Err(D::Error::custom(format!("extra_body cannot hold {name}: it is decided by {by}"))),
         None => Ok(body),
     }
+}
+
+/// Gives a value of TOML as JSON, where JSON has it.
+fn to_json(value: toml::Value) -> Result<Value, &'static str> {
+    Ok(match value {
+        toml::Value::String(text) => text.into(),
+        toml::Value::Integer(number) => number.into(),
+        toml::Value::Float(number) => {
+            let number = serde_json::Number::from_f64(number);
+            number.ok_or("extra_body is sent as JSON, which has neither inf nor nan")?.into()
+        }
+        toml::Value::Boolean(truth) => truth.into(),
+        toml::Value::Datetime(_) => return Err("extra_body is sent as JSON, which has no dates: write it as a text"),
+        toml::Value::Array(list) => list.into_iter().map(to_json).collect::<Result<Vec<_>, _>>()?.into(),
+        toml::Value::Table(table) => {
+            let members = table.into_iter().map(|(name, value)| Ok((name, to_json(value)?)));
+            members.collect::<Result<Map<_, _>, &str>>()?.into()
+        }
+    })
 }
 
 fn limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NonZeroU32>, D::Error> {

@@ -77,6 +77,8 @@ pub(super) struct Core {
     /// Waiting requests that have fallbacks.
     movable: BTreeSet<Ticket>,
     calls: BTreeMap<Ticket, Sent>,
+    /// Calls that ask again later, as a provider's refusal says.
+    deferred: BTreeMap<ModelKey, usize>,
     swept_at: Duration,
     effects: Effects,
 }
@@ -91,6 +93,7 @@ impl Core {
             waiters: BTreeMap::new(),
             movable: BTreeSet::new(),
             calls: BTreeMap::new(),
+            deferred: BTreeMap::new(),
             swept_at: Duration::ZERO,
             effects: Effects::default(),
         }
@@ -113,6 +116,21 @@ impl Core {
         self.waiters.insert(ticket, waiter);
         self.serve(&key);
         ticket
+    }
+
+    /// Counts a call that asks for admission later.
+    pub(super) fn begin_wait(&mut self, key: &ModelKey) {
+        *self.deferred.entry(key.clone()).or_default() += 1;
+    }
+
+    /// Ends the wait of a call that asks now, or never.
+    pub(super) fn end_wait(&mut self, key: &ModelKey) {
+        if let Some(count) = self.deferred.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                self.deferred.remove(key);
+            }
+        }
     }
 
     /// Withdraws a waiting request.
@@ -252,20 +270,28 @@ impl Core {
     pub(super) fn state(&mut self, now: Duration) -> Vec<ModelState> {
         self.advance(now);
         let now = self.now;
-        let outage = |model: &Model| {
-            let (absence, (reason, is_probed)) = (model.absence(now)?, model.outage()?);
-            let next_try = (!is_probed).then(|| absence.until.saturating_sub(now));
-            Some(Outage { reason, lasts: now.saturating_sub(absence.since), next_try })
-        };
         let states = self.models.iter().map(|(key, model)| ModelState {
             key: key.clone(),
-            outage: outage(model),
-            waiting: model.queue.len(),
+            outage: outage(model, now),
+            waiting: model.queue.len() + self.deferred.get(key).copied().unwrap_or_default(),
             in_flight: model.in_flight(),
             pace: model.pace(),
             deferred: model.deferred_counts().clone(),
         });
         states.collect()
+    }
+
+    /// Reports on the requests of a board that wait for models that are away: the outage that is probed first, and their
+    /// number.
+    pub(super) fn held(&mut self, now: Duration, board: &BoardId) -> Option<(Outage, usize)> {
+        self.advance(now);
+        let held = self.models.values().filter_map(|model| {
+            let waiting = model.queue.len_of(board);
+            Some((outage(model, self.now)?, waiting)).filter(|_| waiting > 0)
+        });
+        let all: Vec<(Outage, usize)> = held.collect();
+        let first = all.iter().map(|(outage, _)| *outage).min_by_key(|outage| outage.next_try)?;
+        Some((first, all.iter().map(|(_, waiting)| waiting).sum()))
     }
 
     /// Clocks may stand still; a step back counts as that.
@@ -387,4 +413,10 @@ impl Core {
             }
         }
     }
+}
+
+fn outage(model: &Model, now: Duration) -> Option<Outage> {
+    let (absence, (reason, is_probed)) = (model.absence(now)?, model.outage()?);
+    let next_try = (!is_probed).then(|| absence.until.saturating_sub(now));
+    Some(Outage { reason, lasts: now.saturating_sub(absence.since), next_try })
 }

@@ -41,6 +41,11 @@ impl Queue {
         }
     }
 
+    /// Waiting requests of a board.
+    pub(super) fn len_of(&self, board: &BoardId) -> usize {
+        self.boards.get(board).map_or(0, |lane| lane.tickets.len())
+    }
+
     /// Request that is served next.
     pub(super) fn peek(&self) -> Option<Ticket> {
         let (_, board) = self.turns.first_key_value()?;

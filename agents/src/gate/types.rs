@@ -130,7 +130,7 @@ pub struct ModelState {
     pub key: ModelKey,
     /// Outage, if the model is away.
     pub outage: Option<Outage>,
-    /// Calls that wait for this model.
+    /// Calls that wait for this model, deferred ones included.
     pub waiting: usize,
     /// Calls in flight.
     pub in_flight: u32,

@@ -84,10 +84,12 @@ pub(super) struct LeftOut {
     pub(super) top_p: bool,
     pub(super) stop: bool,
     pub(super) effort: bool,
+    /// Of the Responses API: that reasoning comes encrypted.
+    pub(super) include: bool,
 }
 
 impl LeftOut {
-    const ALL: Self = Self { seed: true, top_p: true, stop: true, effort: true };
+    const ALL: Self = Self { seed: true, top_p: true, stop: true, effort: true, include: true };
 
     /// Leaves out what either leaves out.
     pub(super) const fn or(self, other: Self) -> Self {
@@ -96,6 +98,7 @@ impl LeftOut {
             top_p: self.top_p || other.top_p,
             stop: self.stop || other.stop,
             effort: self.effort || other.effort,
+            include: self.include || other.include,
         }
     }
 }
@@ -110,6 +113,7 @@ enum Part {
     TopP,
     Stop,
     Effort,
+    Include,
     System,
     Stream,
     Tools,
@@ -118,7 +122,7 @@ enum Part {
 }
 
 /// Parts in the order in which they are tried.
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     Part::Named,
     Part::Form,
     Part::Limit,
@@ -127,13 +131,16 @@ const PARTS: [Part; 11] = [
     Part::TopP,
     Part::Stop,
     Part::Effort,
+    Part::Include,
     Part::System,
     Part::Stream,
     Part::Tools,
 ];
 
 /// Words of refusals that name a part; the first that fits is tried first.
-const HINTS: [(Part, &[&str]); 11] = [
+const HINTS: [(Part, &[&str]); 12] = [
+    // Before the effort: its words name reasoning, too.
+    (Part::Include, &["encrypted content", "encrypted_content", "'include'", "\"include\"", "`include`"]),
     (
         Part::Limit,
         &[
@@ -376,7 +383,7 @@ impl Climb {
                 let ways = ways.map(|temperature| Shape { temperature, ..shape });
                 return ways.into_iter().find(|way| !self.refused.contains(way));
             }
-            Part::Seed | Part::TopP | Part::Stop | Part::Effort => {
+            Part::Seed | Part::TopP | Part::Stop | Part::Effort | Part::Include => {
                 return Some(plainest(shape, part)).filter(|way| *way != shape);
             }
             Part::System if !shape.folded => Shape { folded: true, ..shape },
@@ -431,6 +438,7 @@ fn plainest(shape: Shape, part: Part) -> Shape {
         Part::TopP => shape.without(LeftOut { top_p: true, ..without }),
         Part::Stop => shape.without(LeftOut { stop: true, ..without }),
         Part::Effort => shape.without(LeftOut { effort: true, ..without }),
+        Part::Include => shape.without(LeftOut { include: true, ..without }),
         Part::Limit | Part::System | Part::Stream | Part::Tools | Part::Named => shape,
     }
 }

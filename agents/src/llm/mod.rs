@@ -18,6 +18,7 @@
 //! * `ladder`: what to send instead of a refused request.
 //! * `exchange`: a request and its plainer ones, until one is answered.
 //! * `known`: what was found out of a server.
+//! * `broken_off`: conversations with tools in which a provider did not take a request.
 //! * `refusals`: what a failed exchange is called, and whether it may be repeated.
 //! * `stream`: answers that come as events.
 //! * `reasons`: why a provider did not answer.
@@ -43,6 +44,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
+use self::broken_off::BrokenOff;
 use self::known::{Known, Place};
 use self::ladder::{Limit, Rung, Shape, Stream, Temperature};
 use self::refusals::{code_of, deferral_of, is_passing};
@@ -60,6 +62,7 @@ use crate::{failure, one_line, telemetry};
 pub mod abilities;
 mod access;
 mod api;
+mod broken_off;
 pub mod embeddings;
 mod envelope;
 mod exchange;
@@ -107,6 +110,7 @@ pub struct Chat {
     endpoint: transport::Endpoint,
     model: Model,
     known: Mutex<Known>,
+    broken_off: Mutex<BrokenOff>,
 }
 
 /// A prompt to complete that is no worker's.
@@ -142,7 +146,7 @@ impl Chat {
     pub fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let endpoint = transport::Endpoint::new(model, variables)?;
         let http = transport::client(&model.url)?;
-        Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default() })
+        Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default(), broken_off: Mutex::default() })
     }
 
     /// Completes a prompt, with the repetitions and the forgiveness of a worker's call.
@@ -270,6 +274,7 @@ impl Chat {
             tools: offered.iter().map(Tool::of).collect(),
             response_format: None,
             has_form: false,
+            has_include: !left_out.include,
         };
         let level = match shape.form {
             Rung::Derived | Rung::Strict | Rung::Plain => Level::Derived,
@@ -298,7 +303,9 @@ impl Chat {
         match self.model.api {
             Api::Chat => serde_json::to_vec(request),
             api @ (Api::Responses | Api::Anthropic) => {
-                let body = api::encode(api, serde_json::to_value(request)?, &self.model.extra_body);
+                let mut body = serde_json::to_value(request)?;
+                body["has_include"] = request.has_include.into();
+                let body = api::encode(api, body, &self.model.extra_body);
                 serde_json::to_vec(&Ordered::new(&body, request.order()))
             }
         }

@@ -168,6 +168,9 @@ pub(super) struct Request<'a> {
     /// Whether the reply is held to a form.
     #[serde(skip)]
     pub(super) has_form: bool,
+    /// Whether the Responses API is asked for encrypted reasoning.
+    #[serde(skip)]
+    pub(super) has_include: bool,
 }
 
 impl<'a> Request<'a> {
@@ -331,6 +334,11 @@ impl<'a> Message<'a> {
     pub(super) fn result(of: &ToolCall, text: String) -> Self {
         let text = if text.is_empty() { "(no output)".to_owned() } else { text };
         Self { tool_call_id: Some(of.id.clone()), ..Self::new(Role::Tool, text) }
+    }
+
+    /// The same without what it borrows.
+    pub(super) fn into_owned(self) -> Message<'static> {
+        Message { content: self.content.into_owned().into(), ..self }
     }
 
     /// Its characters, as they are estimated.

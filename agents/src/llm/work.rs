@@ -8,6 +8,7 @@
 //! is for its result, a quarter of the context, and a half for all that one answer asks for; it gives no more.
 
 use std::collections::BTreeSet;
+use std::sync::{MutexGuard, PoisonError};
 
 use async_openai::types::chat::Role;
 use patchboard_kernel::failure::FailureCode;
@@ -18,6 +19,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
+use super::broken_off::{BrokenOff, Rest};
 use super::reply::{Completion, ToolCall, estimate};
 use super::request::{ANSWER, Message, Task};
 use super::schema::Level;
@@ -47,9 +49,18 @@ impl Chat {
         let iterations = call.seat().files.as_ref().map_or(1, |files| files.iterations).max(1);
         let definitions = tools.definitions();
         let mut talk = Talk::new(task, &definitions, self.model.context);
+        let prompt = talk.messages.len();
+        let begun = self.broken_off().take(call, &talk.messages);
+        let iterations = begun.map_or(iterations, |rest| talk.go_on(rest));
         for left in (0..iterations).rev() {
             let offered = if left == 0 { &[][..] } else { &definitions[..] };
-            let Said { mut completion, takes_answers } = self.ask(task, &talk.messages, offered, deadline).await?;
+            let said = self.ask(task, &talk.messages, offered, deadline).await;
+            if talk.messages.len() > prompt && said.as_ref().is_err_and(|failure| failure.deferral.is_some()) {
+                let (prompt, rest) = talk.broken_off(prompt, left + 1);
+                self.broken_off().keep(call, &prompt, rest);
+                return said.map(|said| said.completion.into_reply());
+            }
+            let Said { mut completion, takes_answers } = said?;
             let usage = completion.usage;
             for call in &mut completion.calls {
                 unprefix(call, &definitions);
@@ -105,6 +116,13 @@ impl Chat {
     }
 }
 
+impl Chat {
+    fn broken_off(&self) -> MutexGuard<'_, BrokenOff> {
+        // No change of it can stop half way.
+        self.broken_off.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What has been said so far.
 struct Talk<'a> {
     messages: Vec<Message<'a>>,
@@ -133,6 +151,20 @@ impl<'a> Talk<'a> {
             reply_tokens: u64::from(task.reply_tokens()),
             context: usize::try_from(context).unwrap_or(usize::MAX),
         }
+    }
+
+    /// Goes on with a conversation that was broken off; gives the calls of the model that are left.
+    fn go_on(&mut self, rest: Rest) -> u32 {
+        let Rest { messages, ids, made, left } = rest;
+        self.messages.extend(messages);
+        (self.ids, self.made) = (ids, made);
+        left
+    }
+
+    /// Parts the prompt, of so many messages, from what was said after it.
+    fn broken_off(mut self, prompt: usize, left: u32) -> (Vec<Message<'a>>, Rest) {
+        let messages = self.messages.split_off(prompt).into_iter().map(Message::into_owned).collect();
+        (self.messages, Rest { messages, ids: self.ids, made: self.made, left })
     }
 
     /// Gives calls ids where the server gave none, or one that the conversation has already.

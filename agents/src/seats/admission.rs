@@ -8,8 +8,9 @@ use patchboard_kernel::admission::{Admission, Waiting};
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::BoardId;
+use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_runtime::agent::{Admitted, Answer, Call, Failure, Permit};
+use patchboard_runtime::clock::Clock;
 
 use super::Seats;
 use crate::config::{DEFAULT_MODEL, Model};
@@ -42,6 +43,8 @@ impl Seats {
         let chain = Chain {
             admissions: std::iter::once(admission(name, model)).chain(others).collect(),
             patience: Duration::from_millis(model.patience.as_ms()),
+            clock: Arc::clone(&self.means.clock),
+            until: waiting.wait.as_ref().map(|wait| wait.patience),
         };
         let gate = self.gate.clone();
         if pause.is_zero() {
@@ -51,7 +54,7 @@ impl Seats {
             };
         }
         Admitted::Later(Box::pin(async move {
-            tokio::time::sleep(pause).await;
+            gate.wait(key, pause).await;
             match gate.admit(request) {
                 gate::Admission::Now(permit) => Some(chain.permitted(permit)),
                 gate::Admission::Later(waiting) => chain.within_patience(waiting).await,
@@ -66,6 +69,9 @@ struct Chain {
     admissions: Vec<Admission>,
     /// Time that a call waits for all of them.
     patience: Duration,
+    clock: Arc<dyn Clock>,
+    /// End of the patience of a call that was deferred before.
+    until: Option<Timestamp>,
 }
 
 impl Chain {
@@ -74,9 +80,10 @@ impl Chain {
         Some(self.permitted(permit))
     }
 
-    fn permitted(&self, permit: gate::Permit) -> Permit {
+    fn permitted(self, permit: gate::Permit) -> Permit {
         let admission = self.admissions.get(permit.position()).cloned().unwrap_or_default();
-        let guard: Arc<dyn Any + Send + Sync> = Arc::new(Pass { permit, patience: self.patience });
+        let Self { patience, clock, until, .. } = self;
+        let guard: Arc<dyn Any + Send + Sync> = Arc::new(Pass { permit, patience, clock, until });
         Permit { admission, guard: Some(guard) }
     }
 }
@@ -85,6 +92,18 @@ impl Chain {
 struct Pass {
     permit: gate::Permit,
     patience: Duration,
+    clock: Arc<dyn Clock>,
+    until: Option<Timestamp>,
+}
+
+impl Pass {
+    /// The longest wait that ends within the board's patience.
+    fn wait_max(&self) -> Duration {
+        let Some(until) = self.until else { return self.patience };
+        let left = Duration::from_millis(until.ms_since(self.clock.now()));
+        // The board hears of the refusal some time after this.
+        left.saturating_sub((left / 4).min(Duration::from_secs(1)))
+    }
 }
 
 pub(super) fn admission(name: &str, model: &Model) -> Admission {
@@ -115,7 +134,8 @@ fn endpoint(model: &Model) -> Endpoint {
 /// Reports to the gate what came of a call, and lets it decide whether a request is deferred.
 pub(super) fn report(call: &Call, answer: Answer) -> Answer {
     let guard = call.permit.as_ref().and_then(|permit| permit.guard.as_ref());
-    let Some(Pass { permit, patience }) = guard.and_then(|guard| guard.downcast_ref()) else { return answer };
+    let Some(pass) = guard.and_then(|guard| guard.downcast_ref::<Pass>()) else { return answer };
+    let Pass { permit, patience, .. } = pass;
     let failure = match answer {
         Ok(reply) => {
             permit.answered();
@@ -130,7 +150,9 @@ pub(super) fn report(call: &Call, answer: Answer) -> Answer {
         Some(deferral) if deferral.reason.needs_operator() && !is_served_elsewhere => return Err(failure),
         Some(deferral) => match permit.refused(Refusal::new(deferral, deferral.is_ambiguous)) {
             Verdict::Deferred { not_before } => {
-                Some(Deferral { wait_ms: ms(not_before), patience_ms: ms(*patience), is_served_elsewhere, ..deferral })
+                // A provider that asks for more is asked for until patience ends, and not only another model may take it.
+                let wait = not_before.min(pass.wait_max());
+                Some(Deferral { wait_ms: ms(wait), patience_ms: ms(*patience), is_served_elsewhere, ..deferral })
             }
             Verdict::Charged => None,
         },

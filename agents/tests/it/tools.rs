@@ -11,7 +11,7 @@ use patchboard_agents::tools::{Coming, Definition, Toolbox, Tools, Used, cut};
 use patchboard_endpoint::{Act, Endpoint};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
-use patchboard_runtime::agent::{Agent as _, Answer, Call, Failure};
+use patchboard_runtime::agent::{Agent as _, Answer, Call, Failure, Permit};
 use serde_json::{Value, json};
 
 use crate::support::{call, seat};
@@ -451,4 +451,40 @@ async fn a_seat_that_needs_tools_says_so_where_there_are_none() {
     assert_eq!(seats.check(blueprint)[0].message, failure.message);
     let seats = seats.with_toolbox(Arc::new(Benches(Log::default(), 0)));
     assert_eq!(seats.check(blueprint), []);
+}
+
+#[tokio::test]
+async fn a_conversation_that_a_provider_breaks_off_goes_on_where_it_was() {
+    let (name, arguments) = echo("one");
+    let limited = || Act::Say(429, "", r#"{"error": {"message": "slow down"}}"#.to_owned());
+    let acts = vec![
+        uses(&[("a", name, &arguments)]),
+        limited(),
+        limited(),
+        uses(&[("b", name, &arguments)]),
+        Act::answer(r#"{"patch": []}"#, 30, 3),
+        uses(&[("a", name, &arguments)]),
+        limited(),
+        Act::answer(r#"{"patch": []}"#, 30, 3),
+    ];
+    let endpoint = Endpoint::new(acts);
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
+    let mut bench = Bench::default();
+    let gated = Call { permit: Some(Permit::ungated()), ..working(9) };
+    for _ in 0..2 {
+        let failure = chat.work(&gated, &mut bench).await.expect_err("it is not taken");
+        assert!(failure.deferral.is_some() && failure.usage.is_none(), "{failure:?}");
+    }
+    assert_eq!(chat.work(&gated, &mut bench).await.expect("a reply").text, r#"{"patch": []}"#);
+    let sent = endpoint.bodies();
+    let lengths: Vec<usize> = sent.iter().map(|body| body["messages"].as_array().map_or(0, Vec::len)).collect();
+    assert_eq!(lengths, [2, 4, 4, 4, 6], "what was answered is not asked again");
+    assert_eq!((&sent[1], &sent[1]), (&sent[2], &sent[3]));
+    let echoes = told(&bench.log).iter().filter(|told| told.starts_with("echo")).count();
+    assert_eq!(echoes, 2, "nor done again");
+    // Of another prompt nothing was said before.
+    chat.work(&gated, &mut bench).await.expect_err("it is not taken");
+    let other = Call { prompt: call("w", seat(json!({"agent": "llm"})), "Another.", 0).prompt, ..gated };
+    chat.work(&other, &mut bench).await.expect("a reply");
+    assert_eq!(endpoint.bodies()[7]["messages"].as_array().map(Vec::len), Some(2));
 }

@@ -4,6 +4,8 @@ use std::fs::{File, TryLockError};
 use std::path::Path;
 
 use clap::Args;
+use patchboard_agents::config::DEFAULT_MODEL;
+use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, PauseCause, Record};
@@ -85,6 +87,8 @@ struct Waits {
     questions: usize,
     /// Waits for providers.
     providers: Vec<ProviderWait>,
+    /// Calls that wait for admission while none is under way: the first one's model, and their number.
+    admission: Option<(String, usize)>,
 }
 
 impl Waits {
@@ -92,11 +96,14 @@ impl Waits {
     fn of(journal: &SqliteJournal, board: &BoardSummary) -> Self {
         let Ok(recovered) = recovery::recover(journal, &board.id, &Own) else { return Self::default() };
         let board = recovered.board;
+        let waiting = if board.scheduler().is_calling() { Vec::new() } else { board.awaiting_admission() };
+        let model = |call: &Waiting| call.model.clone().unwrap_or_else(|| DEFAULT_MODEL.to_owned());
         Self {
             is_paused: board.is_paused(),
             is_provider_away: board.pause_cause() == Some(PauseCause::ProviderUnavailable),
             questions: board.pending().len(),
             providers: board.scheduler().provider_waits().cloned().collect(),
+            admission: waiting.first().map(|call| (model(call), waiting.len())),
         }
     }
 
@@ -114,7 +121,7 @@ impl Waits {
             (true, Some(wait)) => Some(format!("resume (provider: {})", wait.reason)),
             (true, None) => Some("resume (provider)".to_owned()),
             (false, Some(wait)) => Some(format!("provider until {} ({})", moment(wait.not_before), wait.reason)),
-            (false, None) => None,
+            (false, None) => self.admission.as_ref().map(|(model, _)| format!("model {model}")),
         };
         questions.into_iter().chain(provider).collect::<Vec<_>>().join(", ")
     }
@@ -128,6 +135,7 @@ impl Waits {
                 "patience": wait.patience,
                 "waiting": self.providers.len(),
             })),
+            "admission": self.admission.as_ref().map(|(model, calls)| json!({"model": model, "calls": calls})),
         })
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use dashmap::DashMap;
 use patchboard_agents::departments::storage::Storage;
-use patchboard_agents::gate::{Change, ModelState};
+use patchboard_agents::gate::{Change, ModelState, Outage};
 use patchboard_agents::inner::Inner;
 use patchboard_agents::lease::Leases;
 use patchboard_agents::seats::Seats;
@@ -421,6 +421,11 @@ impl Daemon {
     /// The models that were used lately: whether they are available, and how many calls wait for them.
     pub(crate) fn models(&self) -> Vec<ModelState> {
         self.seats.gate().state()
+    }
+
+    /// The outage for which requests of a board wait that were never sent, and their number.
+    pub(crate) fn held(&self, board: &BoardId) -> Option<(Outage, usize)> {
+        self.seats.gate().held(board)
     }
 
     /// Warns when a model begins to be away, and informs when it is back. Never ends.

@@ -137,3 +137,57 @@ fn what_was_given_up_is_taken_up_again_by_command() {
     assert_eq!(count(&kinds, "retried"), 1);
     sandbox.run(&["replay", "last"]).exits(0);
 }
+
+#[test]
+fn a_limit_that_is_retried_with_is_above_the_one_in_force_and_none_beyond_numbers() {
+    let sandbox = sandbox("    limits: {attempts: 1}\n");
+    let endpoint = Endpoint::new(vec![Act::answer("I would rather not", 10, 5), note()]);
+    sandbox.run(&run(&endpoint.url, &[])).exits(4);
+    let models = ["--model-url", &endpoint.url, "--model", "m"];
+    let retry = |limit: &[&'static str]| sandbox.run(&[&["retry", "last"], limit, &models].concat());
+    for (limit, words) in [
+        (&["--tokens", "18446744073709551615"][..], "1000000000000 tokens at most"),
+        (&["--tokens", "1"], "may use 1000000 tokens already"),
+        (&["--commits", "0"], "may use 1000 commits already"),
+        (&["--wall", "1s"], "may use 3600 s of running time already"),
+        (&["--wall", "9999999d"], "8640000000 s of running time at most"),
+        (&["--money", "5"], "no `limits.money`"),
+    ] {
+        let told = retry(limit).exits(2).stderr;
+        assert!(told.contains("bad_limit") && told.contains(words), "{limit:?}: {told}");
+    }
+    assert_eq!(count(&kinds(&sandbox), "retried"), 0);
+    retry(&["--tokens", "1000000000000", "--wall", "2h"]).exits(0);
+    sandbox.run(&["verify", "last"]).exits(0);
+}
+
+#[test]
+fn a_quota_that_returns_after_patience_pauses_no_board_that_another_model_serves() {
+    let sandbox = sandbox("");
+    let spent = || Act::Say(429, "retry-after: 90000\r\n", r#"{"error":{"message":"daily quota"}}"#.into());
+    let (first, other) = (Endpoint::new(vec![spent()]), Endpoint::new(vec![note()]));
+    sandbox.write(
+        "patchboard.toml",
+        format!(
+            "[models.default]\nurl = \"{}\"\nmodel = \"first\"\nfallback = [\"other\"]\nfallback_after = \"1s\"\n\
+             [models.other]\nurl = \"{}\"\nmodel = \"second\"\n",
+            first.url, other.url
+        ),
+    );
+    let ended = sandbox.run(&["run", "llm.yaml", "--request", REQUEST, "--output", "json"]).exits(0).json();
+    assert_eq!((ended["end"].as_str(), other.bodies().len()), (Some("done"), 1));
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_provider_that_asks_for_more_than_patience_is_waited_for_until_patience_ends() {
+    let sandbox = sandbox("");
+    let spent = || Act::Say(429, "retry-after: 90000\r\n", r#"{"error":{"message":"daily quota"}}"#.into());
+    let endpoint = Endpoint::serving(move |_| spent());
+    let config = format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\npatience = \"3s\"\n", endpoint.url);
+    sandbox.write("patchboard.toml", config);
+    let begun = std::time::Instant::now();
+    sandbox.run(&["run", "llm.yaml", "--request", REQUEST]).exits(5);
+    assert!(begun.elapsed() >= std::time::Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(endpoint.bodies().len(), 1, "it is not asked before");
+}

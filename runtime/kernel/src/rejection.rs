@@ -136,6 +136,9 @@ coded! {
         NothingGivenUp = "nothing_given_up",
         /// The board would stop again at once: a limit is reached.
         LimitReached = "limit_reached",
+        /// A limit that an operator names is not above the one in force, is above what a limit may be, or is of something
+        /// that the board does not limit.
+        BadLimit = "bad_limit",
         /// As much as may wait of what such signals bring waits already.
         BacklogFull = "backlog_full",
 

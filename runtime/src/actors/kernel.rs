@@ -243,6 +243,11 @@ impl State {
             // It cannot be: addresses are given out after `Begin` was sent.
             return Err(RuntimeError::Interrupted(self.published.board().clone()));
         };
+        if let Input::Retry(retried) = &input
+            && let Err(rejection) = running.owner.board().judge_raised(retried)
+        {
+            return Ok(Decided { outcome: Some(Outcome::Refused(rejection)), recorded: false });
+        }
         let began = Instant::now();
         let is_tick = matches!(input, Input::Tick);
         let answered = answered(&input);

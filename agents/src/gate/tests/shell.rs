@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use patchboard_kernel::deferral::DeferralReason::{Overloaded, RateLimited};
+use patchboard_kernel::id::BoardId;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -68,6 +69,24 @@ async fn a_refused_model_is_probed_after_the_wait_and_reports_both() {
     assert!(matches!(transitions.try_recv().expect("away").change, Change::Away { reason: RateLimited, .. }));
     assert!(matches!(transitions.try_recv().expect("back").change, Change::Back { .. }));
     assert!(transitions.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deferred_call_waits_for_its_model_and_boards_know_for_what() {
+    let gate = gate();
+    let key = plain("m").key.clone();
+    let permit = now(gate.admit(request("a", 1, &plain("m"))));
+    permit.refused(refusal(RateLimited, Some(secs(25))));
+    drop(permit);
+    let mut deferred = Box::pin(gate.wait(key, secs(25)));
+    assert!(timeout(secs(1), &mut deferred).await.is_err());
+    let held = later(gate.admit(request("b", 2, &plain("m"))));
+    assert_eq!(gate.state()[0].waiting, 2);
+    let (outage, waiting) = gate.held(&BoardId::from("b")).expect("it waits");
+    assert_eq!((outage.reason, outage.next_try, waiting), (RateLimited, Some(secs(24)), 1));
+    assert_eq!(gate.held(&BoardId::from("a")), None, "its wait is in its journal");
+    drop((deferred, held));
+    assert_eq!(gate.state()[0].waiting, 0);
 }
 
 #[tokio::test(start_paused = true)]

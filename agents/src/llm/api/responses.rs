@@ -51,7 +51,9 @@ pub(super) fn encode(body: &Value) -> Value {
         out.insert("stream".into(), true.into());
     }
     out.insert("store".into(), json!(false));
-    out.insert("include".into(), json!(["reasoning.encrypted_content"]));
+    if body["has_include"] != false {
+        out.insert("include".into(), json!(["reasoning.encrypted_content"]));
+    }
     out.into()
 }
 

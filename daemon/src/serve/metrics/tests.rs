@@ -12,6 +12,7 @@ use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
+use patchboard_kernel::source::Source;
 use patchboard_runtime::observer::{Durable, Observer as _, Restarted};
 use serde_json::{Value, json};
 
@@ -19,6 +20,7 @@ use super::{Counting, Metrics, Picture, described};
 
 const PAGE: &str = include_str!("../../../../docs/operations.md");
 const DASHBOARD: &str = include_str!("../../../../docs/operations/grafana.json");
+const ALERTS: &str = include_str!("../../../../docs/operations/alerts.yml");
 
 #[test]
 fn the_page_lists_the_families_that_are_exposed_and_no_others() {
@@ -42,13 +44,42 @@ fn the_page_lists_the_families_that_are_exposed_and_no_others() {
 #[test]
 fn the_dashboard_asks_for_families_and_labels_that_are_exposed() {
     let dashboard: Value = serde_json::from_str(DASHBOARD).expect("the dashboard is JSON");
-    let mut expressions = Vec::new();
-    collect(&dashboard, "expr", &mut expressions);
+    let expressions = expressions(&dashboard);
     assert!(expressions.len() > 8, "the expressions were found: {expressions:?}");
+    are_exposed(&expressions);
+}
+
+#[test]
+fn the_alert_rules_ask_for_families_and_labels_that_are_exposed() {
+    let rules = Source::read("alerts.yml", ALERTS).expect("the rules are YAML");
+    let expressions = expressions(rules.value());
+    assert!(expressions.iter().any(|expression| expression.contains("max_over_time(patchboard_model_available[")));
+    assert_eq!(expressions.len(), 8);
+    are_exposed(&expressions);
+    let rules = rules.value()["groups"][0]["rules"].as_array().expect("rules").iter();
+    let own = ["model", "reason", "receiver", "actor"];
+    for rule in rules {
+        let summary = rule["annotations"]["summary"].as_str().expect("a summary");
+        for label in summary.split("$labels.").skip(1) {
+            let label = label.split(' ').next().unwrap_or_default();
+            let expression = rule["expr"].as_str().expect("an expression");
+            let is_kept = own.contains(&label) && (!expression.contains(" by (") || expression.contains(label));
+            assert!(is_kept, "{summary}: {expression} has no label {label}");
+        }
+    }
+}
+
+fn expressions(page: &Value) -> Vec<String> {
+    let mut expressions = Vec::new();
+    collect(page, "expr", &mut expressions);
+    expressions
+}
+
+fn are_exposed(expressions: &[String]) {
     let exposed = described();
     let labels: BTreeSet<&str> =
         exposed.iter().flat_map(|(_, _, labels, _)| labels.iter().map(String::as_str)).collect();
-    for expression in &expressions {
+    for expression in expressions {
         let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
         let asked: Vec<&str> =
             words.filter(|word| word.starts_with("patchboard_") || word.starts_with("process_")).collect();

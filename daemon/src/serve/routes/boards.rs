@@ -11,6 +11,7 @@ use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{BoardId, InvocationId, WorkerName};
 use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{End, Ended, PauseCause, Raised, Retried};
+use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::BoardSummary;
 use patchboard_runtime::runtime::Heard;
 use patchboard_runtime::snapshot::Snapshot;
@@ -92,21 +93,33 @@ pub(crate) struct ProviderInfo {
     reason: &'static str,
     /// When the provider may be asked again, at the earliest, in milliseconds since 1970.
     not_before: i64,
-    /// When the board is paused if the provider takes no request until then, in milliseconds since 1970.
-    patience: i64,
+    /// When the board is paused if the provider takes no request until then, in milliseconds since 1970; absent where the
+    /// board has sent no request since the provider was found to be away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patience: Option<i64>,
     /// Invocations that wait.
     waiting: usize,
 }
 
 impl ProviderInfo {
-    fn of(snapshot: &Snapshot) -> Option<Self> {
+    fn of(daemon: &Daemon, snapshot: &Snapshot) -> Option<Self> {
         let waits = &snapshot.provider_waits;
-        let first = waits.iter().min_by_key(|wait| wait.not_before)?;
+        if let Some(first) = waits.iter().min_by_key(|wait| wait.not_before) {
+            return Some(Self {
+                reason: first.reason.as_str(),
+                not_before: first.not_before.0,
+                patience: Some(first.patience.0),
+                waiting: waits.len(),
+            });
+        }
+        // The gate holds back what was never sent, and the journal knows nothing of that.
+        let (outage, waiting) = daemon.held(&snapshot.board)?;
+        let next_try = u64::try_from(outage.next_try.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
         Some(Self {
-            reason: first.reason.as_str(),
-            not_before: first.not_before.0,
-            patience: first.patience.0,
-            waiting: waits.len(),
+            reason: outage.reason.as_str(),
+            not_before: SystemClock.now().plus_ms(next_try).0,
+            patience: None,
+            waiting,
         })
     }
 }
@@ -128,7 +141,7 @@ impl BoardInfo {
             live: None,
         };
         if let Some(snapshot) = &snapshot {
-            info.live(snapshot);
+            info.live(daemon, snapshot);
         } else if summary.ended.is_none() {
             info.status = "interrupted";
         }
@@ -136,7 +149,7 @@ impl BoardInfo {
     }
 
     /// The picture is younger than what was listed.
-    fn live(&mut self, snapshot: &Snapshot) {
+    fn live(&mut self, daemon: &Daemon, snapshot: &Snapshot) {
         self.status = status(snapshot);
         let paused = snapshot.pause_cause.map(|cause: PauseCause| cause.to_string());
         self.cause = snapshot.ended.map(|ended| ended.cause.to_string()).or(paused);
@@ -149,7 +162,7 @@ impl BoardInfo {
             questions: snapshot.pending.len(),
             tokens: snapshot.tokens,
             money: Money(snapshot.money),
-            provider: ProviderInfo::of(snapshot),
+            provider: ProviderInfo::of(daemon, snapshot),
         });
     }
 }
@@ -328,7 +341,7 @@ pub(crate) struct RaisedLimits {
 /// Queue again what a board gave up
 ///
 /// Invocations whose attempts are used up are queued with their triggers, and stopped branches get one try. 409 with
-/// `nothing_given_up`, `limit_reached`, or `board_over` for a board that is done or cancelled.
+/// `nothing_given_up`, `limit_reached`, `bad_limit`, or `board_over` for a board that is done or cancelled.
 #[utoipa::path(post, path = "/v1/boards/{board}/retry", tag = "boards", request_body = RetryRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]

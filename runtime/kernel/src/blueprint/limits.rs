@@ -168,6 +168,15 @@ pub struct BoardLimits {
     pub depth: u32,
 }
 
+impl BoardLimits {
+    /// Commits at most.
+    pub const COMMITS_MAX: u64 = 1_000_000_000;
+    /// Tokens at most.
+    pub const TOKENS_MAX: u64 = 1_000_000_000_000;
+    /// Running time at most to which an operator raises it: a hundred thousand days, in milliseconds.
+    pub const WALL_MS_MAX: u64 = 100_000 * 86_400_000;
+}
+
 impl Default for BoardLimits {
     fn default() -> Self {
         Self {

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use super::{Board, Effect, Input, Step};
 use crate::admission::{self, Admission, Waiting};
-use crate::blueprint::AgentKind;
+use crate::blueprint::{AgentKind, BoardLimits};
 use crate::breaker::Branch;
 use crate::id::{Timestamp, WorkerName};
+use crate::money::Money;
 use crate::planted::{self, Bug};
-use crate::record::{ADMISSION, Raised};
+use crate::record::{ADMISSION, Cause, Raised, Retried};
+use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{Eligible, Next, Open, Places};
 
 /// Limits of a board in force: those of its blueprint, or what an operator has raised them to.
@@ -39,6 +41,42 @@ impl LimitsInForce {
 }
 
 impl Board {
+    /// Judges the limits that an operator names with a retry, before it is an input: each must be above the one in force,
+    /// and no more than a limit may be. A repetition, and a retry of a board that is over, are judged as inputs.
+    ///
+    /// # Errors
+    /// [`Code::BadLimit`], with a violation for each that is none.
+    pub fn judge_raised(&self, retried: &Retried) -> Result<(), Rejection> {
+        let is_known = retried.token.as_ref().is_some_and(|token| self.tokens.knows(token));
+        let is_over = self.ended.is_some_and(|ended| matches!(ended.cause, Cause::Done | Cause::Cancelled));
+        if is_known || is_over {
+            return Ok(());
+        }
+        let (raised, LimitsInForce { commits, tokens, wall_ms, money }) = (retried.limits, self.limits());
+        let seconds = |ms: u64| format!("{} s of running time", ms / 1000);
+        let amount = |units: u64| format!("{} of money", Money(units));
+        let named: [(Option<u64>, Option<u64>, u64, &dyn Fn(u64) -> String); 4] = [
+            (raised.commits, Some(commits), BoardLimits::COMMITS_MAX, &|count| format!("{count} commits")),
+            (raised.tokens, Some(tokens), BoardLimits::TOKENS_MAX, &|count| format!("{count} tokens")),
+            (raised.wall_ms, Some(wall_ms), BoardLimits::WALL_MS_MAX, &seconds),
+            (raised.money, money, u64::MAX, &amount),
+        ];
+        let violations = named.into_iter().filter_map(|(named, in_force, most, words)| {
+            let named = named?;
+            let message = match in_force {
+                None => "the blueprint has no `limits.money` that could be raised".to_owned(),
+                Some(in_force) if named <= in_force => {
+                    format!("the board may use {} already: name more than that", words(in_force))
+                }
+                Some(_) if named > most => format!("{} are too many: {} at most", words(named), words(most)),
+                Some(_) => return None,
+            };
+            Some(Violation::new(Code::BadLimit, "", message))
+        });
+        let violations: Vec<Violation> = violations.collect();
+        if violations.is_empty() { Ok(()) } else { Err(Rejection::new(Stage::Application, violations)) }
+    }
+
     /// The limits in force.
     pub fn limits(&self) -> LimitsInForce {
         let limits = &self.plan.blueprint.limits;

@@ -92,6 +92,11 @@ impl Tokens {
         }
     }
 
+    /// Whether a token was used, and is not forgotten yet.
+    pub(super) fn knows(&self, token: &Token) -> bool {
+        self.decided.contains_key(token)
+    }
+
     pub(super) fn remember(
         &mut self,
         token: Token,

@@ -1,0 +1,65 @@
+//! Conversations with tools that a provider broke off: a request in them was deferred, and the attempt that follows goes on
+//! with what was said before, which is paid for.
+//!
+//! They live as long as the process. An attempt whose prompt differs, because the board has changed, begins anew.
+
+use std::collections::BTreeSet;
+
+use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::id::{BoardId, InvocationId};
+use patchboard_runtime::agent::Call;
+
+use super::known::Bounded;
+use super::request::Message;
+
+/// Conversations that are kept, at most.
+const KEPT_MAX: usize = 256;
+
+/// Characters of one that is kept, at most.
+const CHARS_MAX: usize = 1_000_000;
+
+/// Invocation whose conversation it is.
+type Key = (BoardId, InvocationId);
+
+/// A conversation after its prompt.
+pub(super) struct Rest {
+    pub(super) messages: Vec<Message<'static>>,
+    /// Ids of all calls of tools.
+    pub(super) ids: BTreeSet<String>,
+    /// Ids that were made up.
+    pub(super) made: usize,
+    /// Calls of the model that are left.
+    pub(super) left: u32,
+}
+
+/// Conversations by invocation, with the digest of the prompt that each began with.
+pub(super) struct BrokenOff(Bounded<Key, (Digest, Rest)>);
+
+impl Default for BrokenOff {
+    fn default() -> Self {
+        Self(Bounded::new(KEPT_MAX))
+    }
+}
+
+impl BrokenOff {
+    pub(super) fn keep(&mut self, call: &Call, prompt: &[Message<'_>], rest: Rest) {
+        let chars: usize = rest.messages.iter().map(Message::chars).sum();
+        if chars <= CHARS_MAX {
+            self.0.insert(key(call), (digest(prompt), rest));
+        }
+    }
+
+    /// Takes the conversation of a call, if it began with this prompt.
+    pub(super) fn take(&mut self, call: &Call, prompt: &[Message<'_>]) -> Option<Rest> {
+        let (begun, rest) = self.0.remove(&key(call))?;
+        (begun == digest(prompt)).then_some(rest)
+    }
+}
+
+fn key(call: &Call) -> Key {
+    (call.board.clone(), call.invocation)
+}
+
+fn digest(prompt: &[Message<'_>]) -> Digest {
+    sha256(&serde_json::to_vec(prompt).unwrap_or_default())
+}
