@@ -22,6 +22,8 @@ impl Seats {
         let name = waiting.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let Some(model) = self.config.model(Some(name)) else { return Admitted::Now(Permit::ungated()) };
         let fallbacks = model.fallback.iter().filter_map(|other| Some((other, self.config.models.get(other)?)));
+        // One that is too dear would end the board, and the preferred model may come back.
+        let fallbacks = fallbacks.filter(|(_, model)| waiting.affords(model.price.as_ref()));
         let (others, fallbacks): (Vec<_>, Vec<_>) =
             fallbacks.map(|(other, model)| (admission(other, model), Arc::new(endpoint(model)))).unzip();
         let (key, now) = (ModelKey::new(&model.url, &model.model), self.means.clock.now());

@@ -151,3 +151,20 @@ fn money_is_told_and_bounds_a_board_whose_models_have_prices() {
     let refused = sandbox.run(&["check", "llm.yaml"]);
     assert!(refused.stdout.contains("newer_format") && refused.stdout.contains("blueprint: 2"), "{}", refused.stdout);
 }
+
+#[test]
+fn a_fallback_that_is_too_dear_ends_no_board_whose_model_comes_back() {
+    let first = Endpoint::new(vec![Act::Say(503, "retry-after: 3\r\n", "away".into()), note()]);
+    let dear = Endpoint::new(vec![note()]);
+    let sandbox = sandbox(&format!(
+        "[models.default]\nurl = \"{}\"\nmodel = \"first\"\nfallback = [\"dear\"]\nfallback_after = \"1s\"\n\
+         price = {{ input = 1, output = 1 }}\n\
+         [models.dear]\nurl = \"{}\"\nmodel = \"second\"\nprice = {{ input = 100, output = 100 }}\n",
+        first.url, dear.url
+    ));
+    let limited = notes_by("llm", "").replacen("blueprint: 1", "blueprint: 2\nlimits: {money: 0.02}", 1);
+    sandbox.write("llm.yaml", limited);
+    assert_eq!(run(&sandbox).exits(0).json()["end"], "done");
+    assert_eq!((first.bodies().len(), dear.bodies().len()), (2, 0));
+    sandbox.run(&["replay", "last"]).exits(0);
+}

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::{InvocationId, WorkerName};
+use crate::ledger::Hold;
 use crate::money::Price;
 use crate::scheduler::ProviderWait;
 
@@ -38,6 +39,26 @@ pub struct Waiting {
     pub tokens: u64,
     /// The wait that its last request was deferred to; none for a first request.
     pub wait: Option<ProviderWait>,
+    /// Money that is left for it; none where neither the board nor the worker limits money.
+    pub money: Option<MoneyLeft>,
+}
+
+/// Money that is left for a call, and the tokens that it takes if it is made now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MoneyLeft {
+    /// What is neither spent nor reserved of the tightest limit, in 10⁻⁹ of the currency.
+    pub left: u64,
+    /// Tokens of prompt and reply.
+    pub tokens: u64,
+    /// Of these: tokens of the reply.
+    pub reply: u64,
+}
+
+impl Waiting {
+    /// Whether the call can be afforded at this price.
+    pub fn affords(&self, price: Option<&Price>) -> bool {
+        self.money.is_none_or(|MoneyLeft { left, tokens, reply }| Hold { tokens, reply, price }.money() <= left)
+    }
 }
 
 /// A gate that lets every call through.

@@ -233,6 +233,15 @@ impl Ledger {
         Ok(())
     }
 
+    /// Gives the money that is neither spent nor reserved of the tighter limit of the board and a worker; none: neither has
+    /// one.
+    pub fn money_left(&self, blueprint: &Blueprint, board: LimitsInForce, worker: &WorkerName) -> Option<u64> {
+        let own = blueprint.workers.get(worker).and_then(|worker| worker.limits.money).map(|money| money.0);
+        let account = self.workers.get(worker).copied().unwrap_or_default();
+        let left = |limit: Option<u64>, account: &Account| Some(limit?.saturating_sub(account.committed_money()));
+        left(own, &account).into_iter().chain(left(board.money, &self.board)).min()
+    }
+
     /// Tells it of a call that follows one which held `before` and cost `usage`.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Board, Effect, Input, Step};
-use crate::admission::{self, Admission, Waiting};
+use crate::admission::{self, Admission, MoneyLeft, Waiting};
 use crate::blueprint::{AgentKind, BoardLimits};
 use crate::breaker::Branch;
 use crate::id::{Timestamp, WorkerName};
@@ -11,7 +11,7 @@ use crate::money::Money;
 use crate::planted::{self, Bug};
 use crate::record::{ADMISSION, Cause, Raised, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
-use crate::scheduler::{Eligible, Next, Open, Places};
+use crate::scheduler::{Eligible, Next, Open, Places, Queued};
 
 /// Limits of a board in force: those of its blueprint, or what an operator has raised them to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,9 +113,19 @@ impl Board {
                 model: self.plan.blueprint.model_of(&branch.worker).map(str::to_owned),
                 tokens: reserved.unwrap_or(estimated),
                 wait: wait.cloned(),
+                money: self.money_left(&next.queued),
             }
         };
         self.awaiting().into_iter().map(waiting).collect()
+    }
+
+    fn money_left(&self, queued: &Queued) -> Option<MoneyLeft> {
+        let worker = &queued.branch.worker;
+        let left = self.ledger.money_left(&self.plan.blueprint, self.limits(), worker)?;
+        // Only where money is limited: the view is compiled for it.
+        let prompt = self.compiled(queued).prompt.estimated_tokens();
+        let reply = u64::from(self.plan.seats[worker].worker.limits.reply_tokens);
+        Some(MoneyLeft { left, tokens: prompt + reply, reply })
     }
 
     /// Lets a gate answer for the calls that a step names, as far as it can at once, and adds to the step what comes of
