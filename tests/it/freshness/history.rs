@@ -93,9 +93,10 @@ impl Event {
         }
     }
 
-    /// The index at which the `at`th element of `array` is after this; none if it was taken away.
+    /// The index at which the `at`th element of `array` is after this, or the end of it if it has no such element; none if
+    /// the element was taken away.
     fn follow(&self, array: &Place, at: usize) -> Option<usize> {
-        if !self.shifts(array, at) {
+        if !self.makes(&array.child(at)) || self.element().0 != *array {
             return Some(at);
         }
         match self.what {
@@ -111,7 +112,8 @@ impl Event {
     }
 }
 
-/// The version that last took the element away, or to another index, which stood at `place` before these events.
+/// The version that last took the element away, or to another index, which stood at `place` before these events; or the
+/// end of its array, if that was there.
 pub(super) fn last_moved(events: &[Event], place: &Place) -> Option<u64> {
     let (array, token) = place.split()?;
     let (mut at, mut version) = (Some(index(token)?), None);
