@@ -40,6 +40,19 @@ impl LimitsInForce {
     }
 }
 
+/// What is wrong with a limit that an operator names; none if it raises the one in force, or if none is named.
+fn judged(named: Option<u64>, in_force: Option<u64>, most: u64, words: impl Fn(u64) -> String) -> Option<String> {
+    let named = named?;
+    match in_force {
+        None => Some("the blueprint has no `limits.money` that could be raised".to_owned()),
+        Some(in_force) if named <= in_force => {
+            Some(format!("the board may use {} already: name more than that", words(in_force)))
+        }
+        Some(_) if named > most => Some(format!("{} are too many: {} at most", words(named), words(most))),
+        Some(_) => None,
+    }
+}
+
 impl Board {
     /// Judges the limits that an operator names with a retry, before it is an input: each must be above the one in force,
     /// and no more than a limit may be. A repetition, and a retry of a board that is over, are judged as inputs.
@@ -53,27 +66,17 @@ impl Board {
             return Ok(());
         }
         let (raised, LimitsInForce { commits, tokens, wall_ms, money }) = (retried.limits, self.limits());
+        let commits =
+            judged(raised.commits, Some(commits), BoardLimits::COMMITS_MAX, |count| format!("{count} commits"));
+        let tokens = judged(raised.tokens, Some(tokens), BoardLimits::TOKENS_MAX, |count| format!("{count} tokens"));
         let seconds = |ms: u64| format!("{} s of running time", ms / 1000);
-        let amount = |units: u64| format!("{} of money", Money(units));
-        let named: [(Option<u64>, Option<u64>, u64, &dyn Fn(u64) -> String); 4] = [
-            (raised.commits, Some(commits), BoardLimits::COMMITS_MAX, &|count| format!("{count} commits")),
-            (raised.tokens, Some(tokens), BoardLimits::TOKENS_MAX, &|count| format!("{count} tokens")),
-            (raised.wall_ms, Some(wall_ms), BoardLimits::WALL_MS_MAX, &seconds),
-            (raised.money, money, u64::MAX, &amount),
-        ];
-        let violations = named.into_iter().filter_map(|(named, in_force, most, words)| {
-            let named = named?;
-            let message = match in_force {
-                None => "the blueprint has no `limits.money` that could be raised".to_owned(),
-                Some(in_force) if named <= in_force => {
-                    format!("the board may use {} already: name more than that", words(in_force))
-                }
-                Some(_) if named > most => format!("{} are too many: {} at most", words(named), words(most)),
-                Some(_) => return None,
-            };
-            Some(Violation::new(Code::BadLimit, "", message))
-        });
-        let violations: Vec<Violation> = violations.collect();
+        let wall = judged(raised.wall_ms, Some(wall_ms), BoardLimits::WALL_MS_MAX, seconds);
+        let money = judged(raised.money, money, u64::MAX, |units| format!("{} of money", Money(units)));
+        let violations: Vec<Violation> = [commits, tokens, wall, money]
+            .into_iter()
+            .flatten()
+            .map(|message| Violation::new(Code::BadLimit, "", message))
+            .collect();
         if violations.is_empty() { Ok(()) } else { Err(Rejection::new(Stage::Application, violations)) }
     }
 
