@@ -18,7 +18,7 @@ mod route;
 mod tests;
 mod types;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -33,7 +33,9 @@ use tokio::time::{Instant, sleep_until};
 
 use self::core::{Admitted, Core, Jitter};
 use self::types::Ticket;
-pub use self::types::{Change, Endpoint, Limits, ModelKey, ModelState, Outage, Refusal, Request, Transition, Verdict};
+pub use self::types::{
+    Change, Endpoint, Held, Limits, ModelKey, ModelState, Outage, Refusal, Request, Transition, Verdict,
+};
 
 /// Transitions that a slow subscriber may be behind before it misses some.
 const TRANSITIONS_MAX: usize = 256;
@@ -146,10 +148,14 @@ impl Gate {
         self.inner.event(Core::state)
     }
 
-    /// Reports on the requests of a board that wait for models that are away: the outage that is probed first, and their
-    /// number; none if no request of it waits so.
-    pub fn held(&self, board: &BoardId) -> Option<(Outage, usize)> {
+    /// Reports on the requests of a board that wait for models that are away; none if no request of it does.
+    pub fn held(&self, board: &BoardId) -> Option<Held> {
         self.inner.event(|core, now| core.held(now, board))
+    }
+
+    /// Names the boards with requests that wait for models that are away.
+    pub fn boards_held(&self) -> BTreeSet<BoardId> {
+        self.inner.event(Core::boards_held)
     }
 
     /// Subscribes to outages and returns of models. A subscriber that falls behind misses the oldest ones.

@@ -13,7 +13,7 @@ use patchboard_kernel::id::BoardId;
 
 use super::model::{Call, Model, jittered};
 use super::route::{Candidate, choose};
-use super::types::{Endpoint, ModelKey, ModelState, Outage, Refusal, Request, Ticket, Transition, Verdict};
+use super::types::{Endpoint, Held, ModelKey, ModelState, Outage, Refusal, Request, Ticket, Transition, Verdict};
 
 /// Interval at which idle models are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -45,6 +45,7 @@ struct Waiter {
     prompt: Digest,
     /// Index of the model whose queue it waits in.
     position: usize,
+    asked_at: Duration,
 }
 
 /// Call in flight.
@@ -106,7 +107,7 @@ impl Core {
         let ticket = Ticket(self.next_ticket);
         let Request { board, endpoint, mut fallbacks, tokens, prompt } = request;
         fallbacks.insert(0, endpoint);
-        let mut waiter = Waiter { board, chain: fallbacks, tokens, prompt, position: 0 };
+        let mut waiter = Waiter { board, chain: fallbacks, tokens, prompt, position: 0, asked_at: self.now };
         waiter.position = self.route(&waiter);
         if waiter.chain.len() > 1 {
             self.movable.insert(ticket);
@@ -281,17 +282,26 @@ impl Core {
         states.collect()
     }
 
-    /// Reports on the requests of a board that wait for models that are away: the outage that is probed first, and their
-    /// number.
-    pub(super) fn held(&mut self, now: Duration, board: &BoardId) -> Option<(Outage, usize)> {
+    /// Reports on the requests of a board that wait for models that are away; none if no request of it does.
+    pub(super) fn held(&mut self, now: Duration, board: &BoardId) -> Option<Held> {
         self.advance(now);
-        let held = self.models.values().filter_map(|model| {
-            let waiting = model.queue.len_of(board);
-            Some((outage(model, self.now)?, waiting)).filter(|_| waiting > 0)
+        let now = self.now;
+        let away = self.models.values().filter_map(|model| {
+            let (first, calls) = (model.queue.first_of(board)?, model.queue.len_of(board));
+            Some((outage(model, now)?, self.waiters.get(&first)?.asked_at, calls))
         });
-        let all: Vec<(Outage, usize)> = held.collect();
-        let first = all.iter().map(|(outage, _)| *outage).min_by_key(|outage| outage.next_try)?;
-        Some((first, all.iter().map(|(_, waiting)| waiting).sum()))
+        let away: Vec<(Outage, Duration, usize)> = away.collect();
+        let outage = away.iter().map(|(outage, ..)| *outage).min_by_key(|outage| outage.next_try)?;
+        let since = away.iter().map(|(_, asked_at, _)| *asked_at).min()?;
+        let calls = away.iter().map(|(.., calls)| calls).sum();
+        Some(Held { outage, calls, lasts: outage.lasts.min(now.saturating_sub(since)) })
+    }
+
+    /// Names the boards with requests that wait for models that are away.
+    pub(super) fn boards_held(&mut self, now: Duration) -> BTreeSet<BoardId> {
+        self.advance(now);
+        let away = self.models.values().filter(|model| model.absence(self.now).is_some());
+        away.flat_map(|model| model.queue.boards().cloned()).collect()
     }
 
     /// Clocks may stand still; a step back counts as that.

@@ -151,6 +151,17 @@ pub struct Outage {
     pub next_try: Option<Duration>,
 }
 
+/// Requests of a board that wait for models that are away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// Outage of the model that is tried first.
+    pub outage: Outage,
+    /// Requests that wait.
+    pub calls: usize,
+    /// Time since the first of them was asked for, within the outage.
+    pub lasts: Duration,
+}
+
 /// Change of a model's availability.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transition {

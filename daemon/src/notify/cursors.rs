@@ -23,7 +23,7 @@ const BEGUN: &str = "begun";
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Version of the files' layout that this version writes. Files before version 1 name none.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Layout of a cursor's file.
 #[derive(Serialize)]
@@ -174,7 +174,7 @@ mod tests {
             ids.len(),
             "nothing else, elsewhere"
         );
-        for damaged in ["{", r#"{"version":2,"after":1}"#, r#"{"version":"1","after":1}"#] {
+        for damaged in ["{", r#"{"version":3,"after":1}"#, r#"{"version":"1","after":1}"#] {
             fs::write(cursors.directory.join(name(&ids[0])), damaged).expect("it is written");
             assert_eq!(cursors.load(&ids[0]), None, "{damaged}");
         }
@@ -182,9 +182,13 @@ mod tests {
 
     #[test]
     fn golden_files_of_all_versions_are_read_and_the_last_one_is_written() {
-        let versions = [include_str!("cursors/version-0.json"), include_str!("cursors/version-1.json")];
-        let [before, now] = versions.map(|text| read(text).expect("a cursor"));
-        assert_eq!(before, now);
+        let versions = [
+            include_str!("cursors/version-0.json"),
+            include_str!("cursors/version-1.json"),
+            include_str!("cursors/version-2.json"),
+        ];
+        let [before, first, now] = versions.map(|text| read(text).expect("a cursor"));
+        assert_eq!(before, first);
         assert_eq!(serde_json::to_string(&before).expect("JSON"), versions[0], "as it was written without a version");
         assert!(now.waits() && now.after == Some(Seq(41)) && now.questions == [Seq(12), Seq(40)], "{now:?}");
         let directory = tempfile::tempdir().expect("a directory");

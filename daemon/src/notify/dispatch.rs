@@ -39,6 +39,9 @@ const UNSAVED_MAX: u64 = 512;
 /// Time between two comparisons of all boards with their cursors. Finds boards that another process runs.
 const SWEEP: Duration = Duration::from_secs(60);
 
+/// Shortest time between two looks at boards whose calls the gate holds back.
+const HELD_MIN: Duration = Duration::from_secs(1);
+
 /// Dispatchers of all receivers.
 pub(crate) struct Notifier {
     dispatchers: Vec<Arc<Dispatcher>>,
@@ -197,6 +200,9 @@ impl Dispatcher {
         let mut visits: JoinSet<Visited> = JoinSet::new();
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let provider_after = Duration::from_millis(self.settings.provider_after.as_ms());
+        let mut held = interval(provider_after.clamp(HELD_MIN, SWEEP));
+        held.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             while visits.len() < AT_ONCE
                 && let Some(board) = boards.next()
@@ -225,6 +231,7 @@ impl Dispatcher {
                 }
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => boards.expire(Instant::now()),
                 _ = sweep.tick() => self.sweep(&mut boards).await,
+                _ = held.tick() => self.daemon.boards_held().into_iter().for_each(|board| boards.mark(board)),
             }
         }
     }
@@ -377,7 +384,9 @@ impl Dispatcher {
             }
         }
         let mut next = tracked.cursor.clone();
-        if let Some(notice) = next.overdue(self.daemon.clock.now(), &context) {
+        let now = self.daemon.clock.now();
+        let held = |next: &mut Cursor| self.daemon.held(board).and_then(|held| next.held(now, &held, &context));
+        if let Some(notice) = next.overdue(now, &context).or_else(|| held(&mut next)) {
             self.deliver(board, Some(notice)).await?;
             tracked.cursor = next;
             self.save(board, tracked).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use patchboard_agents::gate::Held;
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::breaker;
 use patchboard_kernel::deferral::DeferralReason;
@@ -155,6 +156,9 @@ pub(crate) struct Cursor {
     /// The kernel paused the board for an unavailable provider.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     paused: bool,
+    /// The outage that was reported is one of calls that were never sent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    held: bool,
 }
 
 /// Everything about a board that its records do not hold.
@@ -294,6 +298,20 @@ impl Cursor {
         Some(about.says(Topic::Provider, message))
     }
 
+    /// Notice of calls that a closed gate holds back for too long at this time. Their journal has no record of that.
+    pub(crate) fn held(&mut self, now: Timestamp, held: &Held, context: &Context<'_>) -> Option<Notice> {
+        let is_due = u64::try_from(held.lasts.as_millis()).is_ok_and(|ms| ms >= context.provider_after.as_ms());
+        let after = self.after.filter(|_| is_due && !self.paused && self.reported.is_none())?;
+        let message = format!(
+            "{} for their provider for {} s ({}); the board goes on when the provider answers.",
+            if held.calls == 1 { "A call of the board has waited" } else { "Calls of the board have waited" },
+            held.lasts.as_secs(),
+            held.outage.reason.as_str()
+        );
+        (self.reported, self.held) = (Some(now), true);
+        Some(context.about(after, now).says(Topic::Provider, message))
+    }
+
     fn deferred(&mut self, deferred: Deferred, record: &Record) {
         let Some(attempt) = &deferred.by.attempt else { return };
         if let Some(wait) = self.waits.get_mut(&attempt.invocation) {
@@ -307,8 +325,10 @@ impl Cursor {
     /// Ends the wait of an invocation that was answered or is over.
     fn answered(&mut self, invocation: Option<InvocationId>, about: &About<'_>, notices: &mut Vec<Notice>) {
         let Some(invocation) = invocation else { return };
-        let is_reported = |wait: &Wait| self.reported.is_some_and(|reported| wait.since <= reported);
-        if self.waits.remove(&invocation).is_none() || self.paused || self.waits.values().any(is_reported) {
+        let reported = self.reported;
+        let is_reported = |wait: &Wait| reported.is_some_and(|reported| wait.since <= reported);
+        let has_waited = self.waits.remove(&invocation).is_some() || self.held;
+        if !has_waited || self.paused || self.waits.values().any(is_reported) {
             return;
         }
         self.resolve(about, "The board waits for its provider no longer.", notices);
@@ -316,7 +336,7 @@ impl Cursor {
 
     /// Ends the outage, and says so if it was reported.
     fn resolve(&mut self, about: &About<'_>, message: &str, notices: &mut Vec<Notice>) {
-        self.paused = false;
+        (self.paused, self.held) = (false, false);
         if self.reported.take().is_some() {
             notices.push(Notice { resolved: true, ..about.says(Topic::Provider, message.to_owned()) });
         }

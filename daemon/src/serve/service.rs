@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use dashmap::DashMap;
 use patchboard_agents::departments::storage::Storage;
-use patchboard_agents::gate::{Change, ModelState, Outage};
+use patchboard_agents::gate::{Change, Held, ModelState};
 use patchboard_agents::inner::Inner;
 use patchboard_agents::lease::Leases;
 use patchboard_agents::seats::Seats;
@@ -423,9 +423,14 @@ impl Daemon {
         self.seats.gate().state()
     }
 
-    /// The outage for which requests of a board wait that were never sent, and their number.
-    pub(crate) fn held(&self, board: &BoardId) -> Option<(Outage, usize)> {
+    /// The requests of a board that wait for models that are away, and were never sent.
+    pub(crate) fn held(&self, board: &BoardId) -> Option<Held> {
         self.seats.gate().held(board)
+    }
+
+    /// Boards with such requests.
+    pub(crate) fn boards_held(&self) -> BTreeSet<BoardId> {
+        self.seats.gate().boards_held()
     }
 
     /// Warns when a model begins to be away, and informs when it is back. Never ends.

@@ -358,6 +358,44 @@ async fn a_long_wait_for_a_provider_and_its_end_are_one_notice_each() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn boards_whose_calls_were_never_sent_are_reported_and_listed_with_what_they_wait_for() {
+    let receiver = Receiver::new(200).await;
+    let is_back = Arc::new(AtomicBool::new(false));
+    let endpoint = {
+        let is_back = Arc::clone(&is_back);
+        Endpoint::serving(move |_| match is_back.load(Ordering::Relaxed) {
+            false => Act::Say(503, "retry-after: 5\r\n", "away".into()),
+            true => Act::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9),
+        })
+    };
+    let model = format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url);
+    let mut daemon = configured(&format!("{model}{}provider_after = \"1s\"\n", receiver.table()));
+    daemon.start();
+    let mut boards = Vec::new();
+    for _ in 0..3 {
+        let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.is(201);
+        boards.push(made["board"].as_str().expect("an id").to_owned());
+        // The next one finds the model closed.
+        while endpoint.bodies().is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    for board in &boards {
+        receiver.until(|notice| notice["kind"] == "provider" && notice["board"] == board.as_str()).await;
+        let live = daemon.get(&format!("/v1/boards/{board}")).await.is(200)["live"]["provider"].clone();
+        assert_eq!((&live["reason"], &live["waiting"]), (&json!("overloaded"), &json!(1)), "{live}");
+    }
+    assert_eq!(endpoint.bodies().len(), 1, "two were never sent");
+    let ready = daemon.get("/readyz").await.is(200);
+    assert_eq!(ready["models_away"][0]["waiting_calls"], 3, "{ready}");
+    is_back.store(true, Ordering::Relaxed);
+    for board in &boards {
+        daemon.until(board, "quiescent").await;
+        receiver.until(|notice| notice["resolved"] == true && notice["board"] == board.as_str()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_for_an_operator_comes_at_once() {
     let receiver = Receiver::new(200).await;
     let refused = Act::Say(401, "", r#"{"error":{"message":"Incorrect API key"}}"#.into());

@@ -1,5 +1,6 @@
 //! The shell: permits, futures and the one timer, on tokio's paused clock.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +9,7 @@ use patchboard_kernel::id::BoardId;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::{Admission, Change, Gate, Limits, Permit, Verdict, Waiting};
+use super::super::{Admission, Change, Gate, Held, Limits, Permit, Verdict, Waiting};
 use super::{at_most, endpoint, key, millis, plain, refusal, request, secs};
 
 fn gate() -> Gate {
@@ -82,8 +83,10 @@ async fn a_deferred_call_waits_for_its_model_and_boards_know_for_what() {
     assert!(timeout(secs(1), &mut deferred).await.is_err());
     let held = later(gate.admit(request("b", 2, &plain("m"))));
     assert_eq!(gate.state()[0].waiting, 2);
-    let (outage, waiting) = gate.held(&BoardId::from("b")).expect("it waits");
-    assert_eq!((outage.reason, outage.next_try, waiting), (RateLimited, Some(secs(24)), 1));
+    sleep(secs(4)).await;
+    let Held { outage, calls, lasts } = gate.held(&BoardId::from("b")).expect("it waits");
+    assert_eq!((outage.reason, outage.next_try, calls, lasts), (RateLimited, Some(secs(20)), 1, secs(4)));
+    assert_eq!(gate.boards_held(), BTreeSet::from(["b".into()]));
     assert_eq!(gate.held(&BoardId::from("a")), None, "its wait is in its journal");
     drop((deferred, held));
     assert_eq!(gate.state()[0].waiting, 0);

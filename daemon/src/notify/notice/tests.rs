@@ -1,5 +1,6 @@
 //! Records, and the notices that they give.
 
+use patchboard_agents::gate::Outage;
 use patchboard_kernel::digest::{Digest, Hasher, Salt};
 use serde_json::{Value, json};
 
@@ -246,4 +247,29 @@ fn a_question_before_the_cursor_is_the_same_notice() {
     let again = Cursor::question(&records(&bodies)[0], &context).expect("it is read");
     assert_eq!(again.as_ref(), notices(&bodies, 1).first());
     assert_eq!(Cursor::question(&records(&[(1, paused())])[0], &context), Ok(None));
+}
+
+#[test]
+fn calls_that_were_never_sent_are_reported_once_and_when_one_is_answered() {
+    let board = board();
+    let context = Context { board: &board, blueprint: "steps", provider_after: Duration::from_secs(300) };
+    let held = |seconds| {
+        let lasts = std::time::Duration::from_secs(seconds);
+        Held { outage: Outage { reason: DeferralReason::Overloaded, lasts, next_try: None }, calls: 2, lasts }
+    };
+    let mut cursor = Cursor::default();
+    assert_eq!(cursor.held(Timestamp(1), &held(400), &context), None, "it has no record yet");
+    let first = records(&[(0, deferred(7))]).remove(0);
+    cursor.after = Some(first.seq);
+    assert_eq!(cursor.held(Timestamp(1), &held(299), &context), None);
+    let notice = cursor.held(Timestamp(1), &held(300), &context).expect("a notice");
+    assert!(notice.message.contains("waited for their provider for 300 s (overloaded)"), "{}", notice.message);
+    assert_eq!(cursor.held(Timestamp(2), &held(900), &context), None, "once for an outage");
+    let mut again = serde_json::from_str::<Cursor>(&serde_json::to_string(&cursor).expect("JSON")).expect("a cursor");
+    assert_eq!(again, cursor);
+    for (record, resolved) in records(&[(10, deferred(7)), (20, committed(7))]).iter().zip([0, 1]) {
+        let (notices, _) = again.step(record, &context);
+        assert_eq!(notices.iter().filter(|notice| notice.resolved).count(), resolved, "{notices:?}");
+    }
+    assert!(!again.waits());
 }

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
+use patchboard_agents::gate::Held;
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{BoardId, InvocationId, WorkerName};
 use patchboard_kernel::money::Money;
@@ -113,13 +114,13 @@ impl ProviderInfo {
             });
         }
         // The gate holds back what was never sent, and the journal knows nothing of that.
-        let (outage, waiting) = daemon.held(&snapshot.board)?;
+        let Held { outage, calls, .. } = daemon.held(&snapshot.board)?;
         let next_try = u64::try_from(outage.next_try.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
         Some(Self {
             reason: outage.reason.as_str(),
             not_before: SystemClock.now().plus_ms(next_try).0,
             patience: None,
-            waiting,
+            waiting: calls,
         })
     }
 }
