@@ -143,6 +143,11 @@ impl Gate {
         self.inner.event(|core, now| core.hold(now, key, reason, wait));
     }
 
+    /// Lets models that are away be probed at once: an operator says that they are back.
+    pub fn try_again(&self) {
+        self.inner.event(Core::try_again);
+    }
+
     /// Reports on every model that was used lately.
     pub fn state(&self) -> Vec<ModelState> {
         self.inner.event(Core::state)

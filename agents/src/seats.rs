@@ -10,7 +10,7 @@ use std::fmt;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use patchboard_kernel::admission::Admission;
@@ -31,7 +31,7 @@ use crate::lease::Leases;
 use crate::llm::abilities::{Abilities, Unanswered, find_out};
 use crate::llm::embeddings::Embedder;
 use crate::llm::probe::{Probed, probe};
-use crate::llm::{Chat, Variables};
+use crate::llm::{BrokenOff, Chat, Variables};
 use crate::script::{self, Script};
 use crate::tools::{Toolbox, Tools};
 use crate::workspace::boards::Workspaces;
@@ -54,6 +54,7 @@ pub struct Seats {
     variables: Arc<Variables>,
     chats: BTreeMap<String, Slot>,
     any_chat: Slot,
+    broken_off: Arc<Mutex<BrokenOff>>,
     runner: Runner,
     leases: Option<Leases>,
     workspaces: Arc<Workspaces>,
@@ -122,6 +123,7 @@ impl Seats {
             variables,
             chats,
             any_chat,
+            broken_off: Arc::default(),
             runner,
             leases: None,
             toolbox: Arc::new(desk),
@@ -269,7 +271,12 @@ impl Seats {
     }
 
     fn connect(&self, model: &Model) -> Result<Chat, String> {
-        Chat::new(model, &self.variables)
+        Ok(Chat::new(model, &self.variables)?.sharing(&self.broken_off))
+    }
+
+    /// Lets models that are away be tried at once: an operator says that they are back.
+    pub fn try_again(&self) {
+        self.gate.try_again();
     }
 
     /// Whether the server of one of the operator's models, or of embeddings, is there, and takes its key.

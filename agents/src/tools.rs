@@ -6,6 +6,7 @@
 //! [`Chat`]: crate::llm::Chat
 //! [`Script`]: crate::script::Script
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -91,7 +92,21 @@ pub trait Tools: Send {
     /// # Errors
     /// With what the attempt ends: the budgets do not suffice, or nobody waits for it any more.
     fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>>;
+
+    /// Gives up what is remembered of the attempt. A provider broke its conversation off, and a later attempt of the
+    /// invocation goes on with it.
+    fn remembered(&mut self) -> Memory {
+        Box::new(())
+    }
+
+    /// Goes on with what an earlier attempt gave up.
+    fn recall(&mut self, memory: Memory) {
+        drop(memory);
+    }
 }
+
+/// What tools remember of an attempt.
+pub type Memory = Box<dyn Any + Send>;
 
 /// Has the tools of all attempts.
 pub trait Toolbox: Send + Sync {

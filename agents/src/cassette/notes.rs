@@ -14,7 +14,7 @@ use patchboard_runtime::agent::{Call, Failure};
 
 use super::gate::Gate;
 use super::{Did, Step};
-use crate::tools::{Coming, Definition, Toolbox, Tools, Used};
+use crate::tools::{Coming, Definition, Memory, Toolbox, Tools, Used};
 
 /// Shared by a recorder and the tools of the agents that it records.
 #[derive(Clone, Default)]
@@ -64,6 +64,11 @@ impl Notes {
         let order = self.next_order();
         let steps = &mut self.taken().steps;
         steps.entry((call.board.clone(), call.token.clone())).or_default().push(Step { order, did });
+    }
+
+    /// Notes what an earlier attempt has done.
+    fn carry(&self, call: &Call, steps: Vec<Step>) {
+        self.taken().steps.insert((call.board.clone(), call.token.clone()), steps);
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -127,5 +132,18 @@ impl Tools for NotedTools {
             self.notes.note(&self.call, Did::WentOn { usage, reserve });
             answer
         })
+    }
+
+    fn remembered(&mut self) -> Memory {
+        Box::new((self.notes.take(&self.call), self.tools.remembered()))
+    }
+
+    /// The attempt that answers has done all of it.
+    fn recall(&mut self, memory: Memory) {
+        if let Ok(memory) = memory.downcast::<(Vec<Step>, Memory)>() {
+            let (steps, memory) = *memory;
+            self.notes.carry(&self.call, steps);
+            self.tools.recall(memory);
+        }
     }
 }

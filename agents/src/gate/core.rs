@@ -221,6 +221,17 @@ impl Core {
         self.serve(&key);
     }
 
+    /// Lets models that are away be probed now.
+    pub(super) fn try_again(&mut self, now: Duration) {
+        self.set_time(now);
+        for model in self.models.values_mut() {
+            model.probe_from(self.now);
+        }
+        for key in self.models.keys().cloned().collect::<Vec<_>>() {
+            self.serve(&key);
+        }
+    }
+
     /// Closes a model that is not known yet for a while, as a journal says after a restart.
     pub(super) fn hold(&mut self, now: Duration, key: &ModelKey, reason: DeferralReason, wait: Duration) {
         self.advance(now);

@@ -331,6 +331,13 @@ impl Model {
         Some(Absence { since, until, wants_probe, needs_operator: reason.needs_operator() })
     }
 
+    /// Lets the model be probed from this time on, if it is away.
+    pub(super) fn probe_from(&mut self, now: Duration) {
+        if let Phase::Away { until, .. } = &mut self.phase {
+            *until = (*until).min(now);
+        }
+    }
+
     /// Reason of the outage, and whether a probe is in flight.
     pub(super) fn outage(&self) -> Option<(DeferralReason, bool)> {
         match self.phase {

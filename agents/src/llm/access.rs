@@ -17,6 +17,8 @@ pub(super) struct Access {
     keys: Keys,
     headers: Vec<(String, SecretString)>,
     query: Vec<(String, SecretString)>,
+    /// Values of headers and query that come from the environment.
+    hidden: Vec<SecretString>,
 }
 
 impl Access {
@@ -41,10 +43,15 @@ impl Access {
             };
             settings.iter().map(pair).collect::<Result<Vec<_>, String>>()
         };
+        let hidden = model.headers.values().chain(model.query.values()).filter_map(|setting| match setting {
+            Setting::Variable(variable) => Some(variable),
+            Setting::Text(_) => None,
+        });
         Ok(Self {
             keys: Keys::new(key, &model.api_key_command),
             headers: all(&model.headers, "headers")?,
             query: all(&model.query, "query")?,
+            hidden: hidden.filter_map(|variable| variables.get(&variable.env).cloned()).collect(),
         })
     }
 
@@ -77,10 +84,10 @@ impl Access {
         secrets.fold(text.to_owned(), hide)
     }
 
-    /// A reply without the keys that it repeats; none if it repeats none.
+    /// A reply without the keys, and the values of the environment, that it repeats; none if it repeats none.
     pub(super) fn without_keys(&self, text: &str) -> Option<String> {
         let keys = self.keys.secrets();
-        let keys = keys.iter().map(SecretString::expose_secret).filter(|key| key.len() >= KEY_MIN);
+        let keys = keys.iter().chain(&self.hidden).map(SecretString::expose_secret).filter(|key| key.len() >= KEY_MIN);
         let masked = keys.fold(text.to_owned(), hide);
         (masked != text).then_some(masked)
     }

@@ -11,6 +11,8 @@ use patchboard_runtime::agent::Call;
 
 use super::known::Bounded;
 use super::request::Message;
+use crate::gate::ModelKey;
+use crate::tools::Memory;
 
 /// Conversations that are kept, at most.
 const KEPT_MAX: usize = 256;
@@ -30,10 +32,27 @@ pub(super) struct Rest {
     pub(super) made: usize,
     /// Calls of the model that are left.
     pub(super) left: u32,
+    /// What the tools remember.
+    pub(super) memory: Memory,
 }
 
-/// Conversations by invocation, with the digest of the prompt that each began with.
-pub(super) struct BrokenOff(Bounded<Key, (Digest, Rest)>);
+impl Rest {
+    /// The same for another model: without what only the first one understands.
+    fn in_general(mut self) -> Self {
+        self.messages.iter_mut().for_each(Message::generalize);
+        self
+    }
+}
+
+/// A conversation, the digest of the prompt that it began with, and the model that it was with.
+struct Kept {
+    prompt: Digest,
+    model: ModelKey,
+    rest: Rest,
+}
+
+/// Conversations by invocation. Models of one process share them, as a fallback may go on with one.
+pub(crate) struct BrokenOff(Bounded<Key, Kept>);
 
 impl Default for BrokenOff {
     fn default() -> Self {
@@ -42,17 +61,17 @@ impl Default for BrokenOff {
 }
 
 impl BrokenOff {
-    pub(super) fn keep(&mut self, call: &Call, prompt: &[Message<'_>], rest: Rest) {
+    pub(super) fn keep(&mut self, call: &Call, prompt: &[Message<'_>], model: ModelKey, rest: Rest) {
         let chars: usize = rest.messages.iter().map(Message::chars).sum();
         if chars <= CHARS_MAX {
-            self.0.insert(key(call), (digest(prompt), rest));
+            self.0.insert(key(call), Kept { prompt: digest(prompt), model, rest });
         }
     }
 
     /// Takes the conversation of a call, if it began with this prompt.
-    pub(super) fn take(&mut self, call: &Call, prompt: &[Message<'_>]) -> Option<Rest> {
-        let (begun, rest) = self.0.remove(&key(call))?;
-        (begun == digest(prompt)).then_some(rest)
+    pub(super) fn take(&mut self, call: &Call, prompt: &[Message<'_>], model: &ModelKey) -> Option<Rest> {
+        let kept = self.0.remove(&key(call)).filter(|kept| kept.prompt == digest(prompt))?;
+        Some(if kept.model == *model { kept.rest } else { kept.rest.in_general() })
     }
 }
 

@@ -32,7 +32,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
@@ -44,7 +44,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use self::broken_off::BrokenOff;
+pub(crate) use self::broken_off::BrokenOff;
 use self::known::{Known, Place};
 use self::ladder::{Limit, Rung, Shape, Stream, Temperature};
 use self::refusals::{code_of, deferral_of, is_passing};
@@ -110,7 +110,7 @@ pub struct Chat {
     endpoint: transport::Endpoint,
     model: Model,
     known: Mutex<Known>,
-    broken_off: Mutex<BrokenOff>,
+    broken_off: Arc<Mutex<BrokenOff>>,
 }
 
 /// A prompt to complete that is no worker's.
@@ -146,7 +146,12 @@ impl Chat {
     pub fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let endpoint = transport::Endpoint::new(model, variables)?;
         let http = transport::client(&model.url)?;
-        Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default(), broken_off: Mutex::default() })
+        Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default(), broken_off: Arc::default() })
+    }
+
+    /// Shares conversations that providers broke off with other models.
+    pub(crate) fn sharing(self, broken_off: &Arc<Mutex<BrokenOff>>) -> Self {
+        Self { broken_off: Arc::clone(broken_off), ..self }
     }
 
     /// Completes a prompt, with the repetitions and the forgiveness of a worker's call.

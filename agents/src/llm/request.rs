@@ -341,6 +341,15 @@ impl<'a> Message<'a> {
         Message { content: self.content.into_owned().into(), ..self }
     }
 
+    /// Drops what only the provider understands that said it.
+    pub(super) fn generalize(&mut self) {
+        self.extra.clear();
+        for call in &mut self.tool_calls {
+            call.extra.clear();
+            call.extra_function.clear();
+        }
+    }
+
     /// Its characters, as they are estimated.
     pub(super) fn chars(&self) -> usize {
         let calls = self.tool_calls.iter().map(|call| call.name.chars().count() + call.arguments.chars().count());

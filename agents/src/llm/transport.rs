@@ -345,6 +345,7 @@ async fn body(
         match &mut stream {
             Some(stream) if is_plain && bytes.is_empty() => {
                 if stream.feed(&chunk).map_err(HttpFailure::Form)? {
+                    came = Came::Part;
                     break None;
                 }
             }
@@ -359,7 +360,8 @@ async fn body(
         };
         came = if is_part || came == Came::Part { Came::Part } else { Came::KeepAlives };
     };
-    if came == Came::KeepAlives && ended.is_none() {
+    let is_silent = came == Came::KeepAlives || (came == Came::Nothing && stream.is_some());
+    if is_silent && ended.is_none() {
         return Err(HttpFailure::Broken { why: "the server closed it before it answered".to_owned(), came: false });
     }
     if !bytes.is_empty() {

@@ -25,8 +25,9 @@ use super::request::{ANSWER, Message, Task};
 use super::schema::Level;
 use super::spoken::spoken;
 use super::{Chat, Said, out_of_time, pause, unwrap};
+use crate::gate::ModelKey;
 use crate::telemetry;
-use crate::tools::{Definition, ROOM_MAX, Tools, Used, cut};
+use crate::tools::{Definition, Memory, ROOM_MAX, Tools, Used, cut};
 
 /// Tools that one answer may use; of more it is told.
 const CALLS_MAX: usize = 32;
@@ -50,14 +51,24 @@ impl Chat {
         let definitions = tools.definitions();
         let mut talk = Talk::new(task, &definitions, self.model.context);
         let prompt = talk.messages.len();
-        let begun = self.broken_off().take(call, &talk.messages);
-        let iterations = begun.map_or(iterations, |rest| talk.go_on(rest));
+        let model = ModelKey::new(&self.model.url, &self.model.model);
+        let begun = self.broken_off().take(call, &talk.messages, &model);
+        let iterations = match begun {
+            None => iterations,
+            Some(rest) => {
+                let left = talk.go_on(rest, tools);
+                // So far the prompt alone is reserved.
+                let asking = timeout_at(deadline, tools.go_on(Some(Usage::default()), talk.needed())).await;
+                asking.map_err(|_| out_of_time(task))??;
+                left
+            }
+        };
         for left in (0..iterations).rev() {
             let offered = if left == 0 { &[][..] } else { &definitions[..] };
             let said = self.ask(task, &talk.messages, offered, deadline).await;
             if talk.messages.len() > prompt && said.as_ref().is_err_and(|failure| failure.deferral.is_some()) {
-                let (prompt, rest) = talk.broken_off(prompt, left + 1);
-                self.broken_off().keep(call, &prompt, rest);
+                let (prompt, rest) = talk.broken_off(prompt, left + 1, tools.remembered());
+                self.broken_off().keep(call, &prompt, model, rest);
                 return said.map(|said| said.completion.into_reply());
             }
             let Said { mut completion, takes_answers } = said?;
@@ -154,17 +165,18 @@ impl<'a> Talk<'a> {
     }
 
     /// Goes on with a conversation that was broken off; gives the calls of the model that are left.
-    fn go_on(&mut self, rest: Rest) -> u32 {
-        let Rest { messages, ids, made, left } = rest;
+    fn go_on(&mut self, rest: Rest, tools: &mut dyn Tools) -> u32 {
+        let Rest { messages, ids, made, left, memory } = rest;
+        tools.recall(memory);
         self.messages.extend(messages);
         (self.ids, self.made) = (ids, made);
         left
     }
 
     /// Parts the prompt, of so many messages, from what was said after it.
-    fn broken_off(mut self, prompt: usize, left: u32) -> (Vec<Message<'a>>, Rest) {
+    fn broken_off(mut self, prompt: usize, left: u32, memory: Memory) -> (Vec<Message<'a>>, Rest) {
         let messages = self.messages.split_off(prompt).into_iter().map(Message::into_owned).collect();
-        (self.messages, Rest { messages, ids: self.ids, made: self.made, left })
+        (self.messages, Rest { messages, ids: self.ids, made: self.made, left, memory })
     }
 
     /// Gives calls ids where the server gave none, or one that the conversation has already.

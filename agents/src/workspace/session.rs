@@ -11,7 +11,7 @@ mod maker;
 mod refusals;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use patchboard_kernel::blueprint::{Isolation, WorkspaceSpec};
 use patchboard_kernel::coded;
@@ -219,6 +219,15 @@ pub struct Session {
     answers: VecDeque<Answered>,
 }
 
+/// What an attempt knew that was broken off.
+pub struct Memory {
+    workspace: Weak<Workspace>,
+    began: State,
+    reads: Reads,
+    bases: Bases,
+    answers: VecDeque<Answered>,
+}
+
 impl Session {
     /// An agent that has read nothing yet.
     pub fn new(workspace: Arc<Workspace>, author: Author) -> Self {
@@ -234,6 +243,24 @@ impl Session {
     /// or by a refusal if it would edit something.
     pub fn anew(workspace: Arc<Workspace>, author: Author) -> Self {
         Self { is_anew: true, bases: Bases::new(true), ..Self::new(workspace, author) }
+    }
+
+    /// Gives up what it knows, for a later attempt of the same invocation.
+    pub fn remembered(&mut self) -> Memory {
+        let fresh = Self::new(Arc::clone(&self.workspace), self.author.clone());
+        let Self { workspace, began, reads, bases, answers, .. } = std::mem::replace(self, fresh);
+        Memory { workspace: Arc::downgrade(&workspace), began, reads, bases, answers }
+    }
+
+    /// Goes on with what an earlier attempt knew. Where the workspace is another one by now, it is told that nothing is known
+    /// any more.
+    pub fn recall(&mut self, memory: Memory) {
+        let Memory { workspace, began, reads, bases, answers } = memory;
+        if workspace.upgrade().is_none_or(|workspace| !Arc::ptr_eq(&workspace, &self.workspace)) {
+            *self = Self::anew(Arc::clone(&self.workspace), self.author.clone());
+            return;
+        }
+        (self.began, self.reads, self.bases, self.answers) = (began, reads, bases, answers);
     }
 
     /// Where it works.

@@ -20,7 +20,7 @@ use super::programs::{ProgramCode, ProgramError, Ran, Runner, run, run_in};
 use super::session::{Author, Session, Told};
 use super::worktree::{Worktree, merge};
 use crate::config::Program;
-use crate::tools::{Coming, Definition, Toolbox, Tools, Used, cut, go_on};
+use crate::tools::{Coming, Definition, Memory, Toolbox, Tools, Used, cut, go_on};
 use crate::{counted, failure};
 
 /// Who has programs by the operator's names for them.
@@ -353,5 +353,15 @@ impl Tools for Seated {
     fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>> {
         self.session.go_on();
         Box::pin(async move { go_on(self.session.workspace().board(), &self.call, usage, reserve).await })
+    }
+
+    fn remembered(&mut self) -> Memory {
+        Box::new(self.session.remembered())
+    }
+
+    fn recall(&mut self, memory: Memory) {
+        if let Ok(memory) = memory.downcast() {
+            self.session.recall(*memory);
+        }
     }
 }

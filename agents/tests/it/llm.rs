@@ -11,6 +11,7 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::scheduler::Past;
 use patchboard_runtime::agent::{Agent as _, Answer, Call, Permit};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{call, seat};
 
@@ -381,4 +382,37 @@ async fn after_an_empty_reply_less_reasoning_is_asked_for_and_what_is_refused_of
     assert_eq!(sent.len(), 3, "the refusal names what is left out first");
     chat.call(&call).await.expect("a reply");
     assert_eq!(endpoint.bodies().len(), 4, "what was refused is remembered");
+}
+
+/// Serves one stream in these writes, and closes it.
+async fn written(writes: &'static [&'static str]) -> Answer {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+    let serving = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a client");
+        let mut request = vec![0; 64 * 1024];
+        let _ = stream.read(&mut request).await.expect("a request");
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        for part in std::iter::once(&head).chain(writes) {
+            stream.write_all(part.as_bytes()).await.expect("it is read");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let chat = Chat::new(&Model::new(url, "m"), &Variables::new()).expect("a client");
+    let answer = chat.call(&Call { permit: Some(Permit::ungated()), ..llm_call() }).await;
+    serving.await.expect("it ends");
+    answer
+}
+
+#[tokio::test]
+async fn a_stream_is_taken_however_it_is_cut_and_one_without_a_byte_is_deferred() {
+    const KEPT: &str = ": OPENROUTER PROCESSING\n\n";
+    const WHOLE: &str = "data: {\"choices\": [{\"index\": 0, \"delta\": {\"content\": \"[]\"}, \"finish_reason\": \"stop\"}]}\n\ndata: [DONE]\n\n";
+    for writes in [&[WHOLE][..], &[KEPT, WHOLE], &[KEPT, KEPT, WHOLE]] {
+        assert_eq!(written(writes).await.expect("a reply").text, "[]", "{writes:?}");
+    }
+    for writes in [&[][..], &[KEPT], &[KEPT, KEPT]] {
+        let failure = written(writes).await.expect_err("no reply");
+        assert!(failure.deferral.is_some(), "{writes:?}: {failure:?}");
+    }
 }

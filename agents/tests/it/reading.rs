@@ -226,6 +226,29 @@ async fn who_begins_anew_is_told_so_before_anything_is_written() {
 }
 
 #[tokio::test]
+async fn who_goes_on_with_a_conversation_that_was_broken_off_knows_what_it_has_read() {
+    let files = [("a.txt", "a\n"), ("b.txt", "b\n")];
+    let shop = Workshop::open(2, &json!({"annotate": false}), &files).await;
+    let create = json!({"command": "create", "path": "c.txt", "file_text": "of a\n", "intent": "from a"});
+    let (mut ada, mut bob) = (shop.session(0), shop.session(1));
+    does(&mut ada, json!({"command": "view", "path": "a.txt"})).await;
+    does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
+    let memory = ada.remembered();
+    assert!(ada.reads().all().is_empty(), "it is given up");
+    let mut again = shop.session(0);
+    again.recall(memory);
+    does(&mut again, replace("b.txt", "b", "c")).await;
+    does(&mut bob, view("a.txt", 1, 1)).await;
+    does(&mut bob, replace("a.txt", "a", "A")).await;
+    refused(&mut again, "stale_read", create.clone()).await;
+    // In another workspace nothing of it holds.
+    let other = Workshop::open(1, &json!({"annotate": false}), &files).await;
+    let mut elsewhere = other.session(0);
+    elsewhere.recall(again.remembered());
+    refused(&mut elsewhere, "reads_lost", create).await;
+}
+
+#[tokio::test]
 async fn agents_are_forgotten_with_their_attempts_and_when_there_are_too_many_and_hear_of_it() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "a\n")]).await;
     let mut sessions = Sessions::default();

@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let board = reader.board(&summary, None)?;
     let (blueprint, ledger) = (board.blueprint(), board.ledger());
     let details = Details::of(&reader, blueprint, &reader.records(&summary.id)?)?;
-    output.line(&details.table(ledger, &|worker| limit_of(blueprint, worker), blueprint.limits.tokens))?;
+    output.line(&details.table(ledger, &|worker| limit_of(blueprint, worker), board.limits().tokens))?;
     for line in details.lines(ledger, board.limits().money) {
         output.line(&line)?;
     }
@@ -84,7 +84,7 @@ pub(crate) fn json(reader: &Reader, summary: &BoardSummary) -> Result<Value, Fai
             .collect();
     Ok(json!({
         "board": summary.id,
-        "tokens": account_json(board.ledger().board(), details.retries(), Some(blueprint.limits.tokens)),
+        "tokens": account_json(board.ledger().board(), details.retries(), Some(board.limits().tokens)),
         "architect": ledger.architect().map(|account| account_json(account, details.redrafts(), None)),
         "money": {
             "spent": Money(ledger.board().money),

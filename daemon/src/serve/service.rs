@@ -428,6 +428,11 @@ impl Daemon {
         self.seats.gate().held(board)
     }
 
+    /// Lets models that are away be tried at once.
+    pub(crate) fn try_models_again(&self) {
+        self.seats.try_again();
+    }
+
     /// Boards with such requests.
     pub(crate) fn boards_held(&self) -> BTreeSet<BoardId> {
         self.seats.gate().boards_held()

@@ -156,8 +156,12 @@ fn a_limit_that_is_retried_with_is_above_the_one_in_force_and_none_beyond_number
         let told = retry(limit).exits(2).stderr;
         assert!(told.contains("bad_limit") && told.contains(words), "{limit:?}: {told}");
     }
+    let told = retry(&["--tokens", "2000000", "--invocation", "77"]).exits(2).stderr;
+    assert!(told.contains("nothing_given_up"), "{told}");
     assert_eq!(count(&kinds(&sandbox), "retried"), 0);
     retry(&["--tokens", "1000000000000", "--wall", "2h"]).exits(0);
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    assert_eq!(cost["tokens"]["limit"], 1_000_000_000_000_u64, "{cost}");
     sandbox.run(&["verify", "last"]).exits(0);
 }
 

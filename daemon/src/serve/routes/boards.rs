@@ -308,6 +308,7 @@ pub(crate) async fn resume(
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Act(board.clone()))?;
     let heard = daemon.open(&board).await?.resume(key.token(&caller)).await?;
+    daemon.try_models_again();
     steered(&daemon, &board, heard)
 }
 
@@ -323,7 +324,7 @@ pub(crate) struct RetryRequest {
     limits: RaisedLimits,
 }
 
-/// Limits of a board to raise; one that is no higher than the limit in force changes nothing.
+/// Limits of a board to raise. Each is higher than the one in force; else `bad_limit`.
 #[derive(Serialize, Deserialize, ToSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RaisedLimits {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::apply::request_token;
 use super::{Board, Effect, Input, Step};
 use crate::admission::{self, Admission, MoneyLeft, Waiting};
 use crate::blueprint::{AgentKind, BoardLimits};
@@ -9,7 +10,7 @@ use crate::breaker::Branch;
 use crate::id::{Timestamp, WorkerName};
 use crate::money::Money;
 use crate::planted::{self, Bug};
-use crate::record::{ADMISSION, Cause, Raised, Retried};
+use crate::record::{ADMISSION, Body, Cause, Raised, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{Eligible, Next, Open, Places, Queued};
 
@@ -58,12 +59,23 @@ impl Board {
     /// and no more than a limit may be. A repetition, and a retry of a board that is over, are judged as inputs.
     ///
     /// # Errors
-    /// [`Code::BadLimit`], with a violation for each that is none.
+    /// [`Code::NothingGivenUp`] if what is named was not given up; [`Code::BadLimit`], with a violation for each limit that is
+    /// none.
     pub fn judge_raised(&self, retried: &Retried) -> Result<(), Rejection> {
-        let is_known = retried.token.as_ref().is_some_and(|token| self.tokens.knows(token));
+        let is_known = request_token(&Body::Retried(retried.clone())).is_some_and(|token| self.tokens.knows(&token));
         let is_over = self.ended.is_some_and(|ended| matches!(ended.cause, Cause::Done | Cause::Cancelled));
         if is_known || is_over {
             return Ok(());
+        }
+        let is_any = self.given_up.iter().any(|queued| retried.chooses(queued));
+        let named = match (retried.invocation, &retried.worker) {
+            (Some(invocation), _) => Some(format!("invocation {invocation} was not given up")),
+            (None, Some(worker)) => Some(format!("no invocation of worker {worker} was given up")),
+            (None, None) => None,
+        };
+        if let Some(message) = named.filter(|_| !is_any) {
+            let violation = Violation::new(Code::NothingGivenUp, "", message);
+            return Err(Rejection::new(Stage::Application, vec![violation]));
         }
         let (raised, LimitsInForce { commits, tokens, wall_ms, money }) = (retried.limits, self.limits());
         let commits =
