@@ -138,7 +138,17 @@ impl Gate {
         tokio::time::sleep(time).await;
     }
 
-    /// Closes a model that the gate does not know yet for a while, as a journal says after a restart.
+    /// Admits nothing until [`Gate::open`], for a time at most: boards that are taken up say first which models are away.
+    pub fn shut(&self, time: Duration) {
+        self.inner.event(|core, now| core.shut(now, time));
+    }
+
+    /// Admits again.
+    pub fn open(&self) {
+        self.inner.event(Core::open);
+    }
+
+    /// Closes a model for a while to which no call was sent yet, as a journal says after a restart.
     pub fn hold(&self, key: &ModelKey, reason: DeferralReason, wait: Duration) {
         self.inner.event(|core, now| core.hold(now, key, reason, wait));
     }

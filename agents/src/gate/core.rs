@@ -81,6 +81,8 @@ pub(super) struct Core {
     /// Calls that ask again later, as a provider's refusal says.
     deferred: BTreeMap<ModelKey, usize>,
     swept_at: Duration,
+    /// Time until which nothing is admitted.
+    shut_until: Duration,
     effects: Effects,
 }
 
@@ -96,6 +98,7 @@ impl Core {
             calls: BTreeMap::new(),
             deferred: BTreeMap::new(),
             swept_at: Duration::ZERO,
+            shut_until: Duration::ZERO,
             effects: Effects::default(),
         }
     }
@@ -227,20 +230,31 @@ impl Core {
         for model in self.models.values_mut() {
             model.probe_from(self.now);
         }
-        for key in self.models.keys().cloned().collect::<Vec<_>>() {
-            self.serve(&key);
-        }
+        self.serve_all();
     }
 
-    /// Closes a model that is not known yet for a while, as a journal says after a restart.
+    /// Admits nothing until [`Self::open`], for a time at most.
+    pub(super) fn shut(&mut self, now: Duration, time: Duration) {
+        self.set_time(now);
+        self.shut_until = self.now.saturating_add(time);
+    }
+
+    /// Admits again.
+    pub(super) fn open(&mut self, now: Duration) {
+        self.set_time(now);
+        self.shut_until = Duration::ZERO;
+        self.serve_all();
+    }
+
+    /// Closes a model for a while to which no call was sent yet, as a journal says after a restart.
     pub(super) fn hold(&mut self, now: Duration, key: &ModelKey, reason: DeferralReason, wait: Duration) {
         self.advance(now);
-        if self.models.contains_key(key) {
-            return;
-        }
         let wait = jittered(wait.min(Duration::from_secs(24 * 60 * 60)), (self.jitter)());
         let model = self.models.entry(key.clone()).or_insert_with(|| Model::new(self.now));
-        if let Some(change) = model.begin_outage(self.now, reason, wait) {
+        if !model.is_unused() {
+            return;
+        }
+        if let Some(change) = model.hold(self.now, reason, wait) {
             self.effects.transitions.push(Transition { key: key.clone(), change });
             self.reroute(|waiter| waiter.key() == key);
         }
@@ -412,10 +426,20 @@ impl Core {
         }
     }
 
+    fn serve_all(&mut self) {
+        for key in self.models.keys().cloned().collect::<Vec<_>>() {
+            self.serve(&key);
+        }
+    }
+
     /// Admits waiting requests of a model as long as it takes them.
     fn serve(&mut self, key: &ModelKey) {
         let Some(model) = self.models.get_mut(key) else { return };
         model.retry_at = None;
+        if self.now < self.shut_until {
+            model.retry_at = Some(self.shut_until);
+            return;
+        }
         while let Some(ticket) = model.queue.peek() {
             let waiter = self.waiters.get(&ticket).expect("a queued request waits");
             match model.admit(self.now, ticket, waiter.tokens, waiter.prompt) {

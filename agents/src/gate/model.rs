@@ -281,6 +281,22 @@ impl Model {
         }
     }
 
+    /// Tells whether no call was sent yet.
+    pub(super) const fn is_unused(&self) -> bool {
+        self.admissions == 0
+    }
+
+    /// Closes the model for so long at least.
+    pub(super) fn hold(&mut self, now: Duration, reason: DeferralReason, wait: Duration) -> Option<Change> {
+        match &mut self.phase {
+            Phase::Away { until, .. } => {
+                *until = (*until).max(now + wait);
+                None
+            }
+            Phase::Open | Phase::Returning { .. } => self.begin_outage(now, reason, wait),
+        }
+    }
+
     /// Closes the model for a while.
     pub(super) fn begin_outage(&mut self, now: Duration, reason: DeferralReason, wait: Duration) -> Option<Change> {
         self.stale = self.admissions;

@@ -47,6 +47,9 @@ use crate::notify::feed::{ChangeFeed, WithFeeds};
 use crate::outages;
 use crate::reader::{Reader, storage};
 
+/// Time that calls of models wait for all boards to be taken up, at most: their journals say which models are away.
+const SHUT: Duration = Duration::from_secs(30);
+
 /// Boards that are recovered at the same time.
 const RECOVERED_AT_ONCE: usize = 8;
 
@@ -165,6 +168,7 @@ impl Daemon {
             .filter(|board| board.ended.is_none() && (board.parent.is_none() || is_left(board)))
             .map(|board| (board.id.clone(), is_left(board)));
         let (mut going, mut recovered) = (JoinSet::new(), Recovered::default());
+        self.seats.gate().shut(SHUT);
         loop {
             while going.len() < RECOVERED_AT_ONCE
                 && let Some((board, is_left)) = left.next()
@@ -181,6 +185,7 @@ impl Daemon {
             }
             match going.join_next().await {
                 None => {
+                    self.seats.gate().open();
                     self.is_ready.store(true, Ordering::Release);
                     return Ok(recovered);
                 }

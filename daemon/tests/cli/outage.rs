@@ -195,3 +195,18 @@ fn a_provider_that_asks_for_more_than_patience_is_waited_for_until_patience_ends
     assert!(begun.elapsed() >= std::time::Duration::from_secs(3), "{:?}", begun.elapsed());
     assert_eq!(endpoint.bodies().len(), 1, "it is not asked before");
 }
+
+#[test]
+fn a_retry_that_is_only_recorded_sends_nothing() {
+    let sandbox = sandbox("    limits: {attempts: 1}\n");
+    let endpoint = Endpoint::new(vec![Act::answer("I would rather not", 10, 5), note()]);
+    sandbox.run(&run(&endpoint.url, &[])).exits(4);
+    let models = ["--model-url", &endpoint.url, "--model", "m"];
+    sandbox.run(&[&["retry", "last", "--no-run"][..], &models].concat()).exits(0);
+    assert_eq!(endpoint.bodies().len(), 1, "nothing is sent");
+    let before = kinds(&sandbox);
+    assert_eq!((count(&before, "invoked"), before.last().map(String::as_str)), (1, Some("paused")));
+    sandbox.run(&[&["resume", "last"][..], &models].concat()).exits(0);
+    assert_eq!(endpoint.bodies().len(), 2);
+    assert!(!kinds(&sandbox)[before.len()..].contains(&"failed".to_owned()), "no call was lost");
+}

@@ -110,3 +110,44 @@ async fn a_daemon_that_is_killed_while_its_model_is_away_goes_on_and_asks_once_f
 async fn a_long_outage_and_kills_lose_nothing() {
     killed_while_away(Duration::from_secs(90), Duration::from_secs(400)).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_daemon_that_is_started_again_asks_nobody_before_the_provider_allows_it() {
+    let endpoint = Endpoint::serving(|_| Act::Say(429, "retry-after: 600\r\n", "slow down".into()));
+    let mut daemon = Daemon::at_rest(&[]);
+    daemon.configure(&format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url));
+    daemon.start();
+    let source =
+        STEPS.replacen("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]\n", "agent: llm\n", 1);
+    let mut boards = Vec::new();
+    for _ in 0..12 {
+        let made = daemon.post("/v1/boards", &json!({ "source": source })).await.is(201);
+        boards.push(made["board"].as_str().expect("an id").to_owned());
+        // The first one finds out; the others were never sent, and their journals know of nothing.
+        let begun = Instant::now();
+        while daemon.get(&format!("/v1/boards/{}", boards[0])).await.is(200)["live"]["provider"].is_null() {
+            assert!(begun.elapsed() < Duration::from_secs(30));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    waits(&daemon, &boards).await;
+    assert_eq!(endpoint.bodies().len(), 1);
+    daemon.kill();
+    daemon.start();
+    waits(&daemon, &boards).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(endpoint.bodies().len(), 1, "nobody asks before");
+    for board in &boards {
+        let shown = daemon.get(&format!("/v1/boards/{board}")).await.is(200);
+        assert_eq!(shown["live"]["provider"]["reason"], "rate_limited", "{shown}");
+    }
+    // An operator may know better.
+    let pause = format!("/v1/boards/{}/pause", boards[0]);
+    daemon.post(&pause, &json!({})).await.is(200);
+    daemon.post(&format!("/v1/boards/{}/resume", boards[0]), &json!({})).await.is(200);
+    let begun = Instant::now();
+    while endpoint.bodies().len() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "resume asks at once");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -93,6 +93,27 @@ async fn a_deferred_call_waits_for_its_model_and_boards_know_for_what() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_gate_that_is_shut_hears_first_which_models_are_away() {
+    let gate = gate();
+    let begin = Instant::now();
+    gate.shut(secs(30));
+    let first = later(gate.admit(request("a", 1, &plain("m"))));
+    let other = later(gate.admit(request("b", 2, &plain("n"))));
+    for wait in [secs(20), secs(50), secs(10)] {
+        gate.hold(&plain("m").key, RateLimited, wait);
+    }
+    gate.open();
+    drop(other.await);
+    assert_eq!(begin.elapsed(), secs(0), "of the other model nobody said anything");
+    drop(first.await);
+    assert_eq!(begin.elapsed(), secs(50), "the longest wait holds");
+    // A gate that nobody opens opens by itself.
+    gate.shut(secs(30));
+    drop(later(gate.admit(request("a", 1, &plain("n")))).await);
+    assert_eq!(begin.elapsed(), secs(80));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_waiting_request_is_withdrawn_also_with_its_permit_on_the_way() {
     let gate = gate();
     let model = endpoint("m", Limits { concurrency: at_most(1), ..Limits::default() });
