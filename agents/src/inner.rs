@@ -12,19 +12,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use patchboard_kernel::admission;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, InnerBoard};
 use patchboard_kernel::board::BoardError;
 use patchboard_kernel::border;
 use patchboard_kernel::canonical;
+use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{End, Ended, Parent};
+use patchboard_kernel::record::{End, Ended, Parent, PauseCause};
 use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure, Reply};
 use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::runtime::{BoardHandle, Founding, Runtime, RuntimeError, WeakRuntime};
@@ -35,6 +36,9 @@ use crate::failure;
 
 /// How many boards are made for one invocation, each after one that failed.
 const BOARDS_MAX: u32 = 8;
+
+/// Time before the end of a call's time at which it is deferred, at most.
+const MARGIN: Duration = Duration::from_secs(1);
 
 /// How long a board goes on whose call was given up.
 const GRACE: Duration = Duration::from_secs(10);
@@ -87,6 +91,7 @@ impl Inner {
     }
 
     async fn answer(&self, call: &Call) -> Answer {
+        let begun = Instant::now();
         let plan = call.shown.plan();
         let seat = call.seat().board.as_ref();
         let found = seat.and_then(|inner| Some((inner, plan.blueprint.boards.get(&inner.of)?)));
@@ -111,7 +116,7 @@ impl Inner {
             let failed_before = was_there && board.snapshot().ended.is_some_and(|ended| ended.end != End::Done);
             let came = match failed_before {
                 true => None,
-                false => Some(self.ended(&task, board.clone()).await?),
+                false => Some(self.ended_in_time(&task, &board, call.timeout.saturating_sub(begun.elapsed())).await?),
             };
             let snapshot = came.as_ref().map_or(&board, |(_, board)| board).snapshot();
             // What it came to is in the journal; nothing of it is kept running until it is wanted again.
@@ -171,6 +176,25 @@ impl Inner {
         Err(Unmade::Failed(failure(FailureCode::Timeout, why)))
     }
 
+    /// Waits until a task's board has ended. Shortly before the time is over a board that waits for its provider alone defers
+    /// the call, which waits for that board again in its next attempt.
+    async fn ended_in_time(
+        &self,
+        task: &Task<'_>,
+        board: &BoardHandle,
+        time: Duration,
+    ) -> Result<(Ended, BoardHandle), Failure> {
+        let enough = time - (time / 8).min(MARGIN);
+        let mut ended = std::pin::pin!(self.ended(task, board.clone()));
+        if let Ok(ended) = tokio::time::timeout(enough, &mut ended).await {
+            return ended;
+        }
+        let Some(reason) = awaited_provider(&board.snapshot()) else { return ended.await };
+        let deferral = Deferral { wait_ms: Some(0), ..Deferral::new(reason) };
+        let failure = failure(FailureCode::Timeout, "the board inside waits for its provider");
+        Err(Failure { deferral: Some(deferral), ..failure })
+    }
+
     /// Waits until a task's board has ended.
     async fn ended(&self, task: &Task<'_>, mut board: BoardHandle) -> Result<(Ended, BoardHandle), Failure> {
         for _ in 0..LOOKS_MAX {
@@ -192,6 +216,18 @@ impl Inner {
         }
         Err(failure(FailureCode::Timeout, "the board inside is let go again and again"))
     }
+}
+
+/// Why a board waits for its provider, if it waits for nothing else.
+fn awaited_provider(snapshot: &Snapshot) -> Option<DeferralReason> {
+    let first = snapshot.provider_waits.iter().min_by_key(|wait| wait.not_before).map(|wait| wait.reason);
+    if snapshot.pause_cause == Some(PauseCause::ProviderUnavailable) {
+        return Some(first.unwrap_or(DeferralReason::Unreachable));
+    }
+    // Of calls that the gate holds back before the first request there is no record.
+    let is_held_back = snapshot.open == 0 && snapshot.queued > 0;
+    let is_alone = !snapshot.paused && snapshot.open == snapshot.provider_waits.len();
+    first.or(is_held_back.then_some(DeferralReason::Overloaded)).filter(|_| is_alone)
 }
 
 /// What a board inside is made of.

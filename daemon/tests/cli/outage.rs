@@ -210,3 +210,50 @@ fn a_retry_that_is_only_recorded_sends_nothing() {
     assert_eq!(endpoint.bodies().len(), 2);
     assert!(!kinds(&sandbox)[before.len()..].contains(&"failed".to_owned()), "no call was lost");
 }
+
+#[test]
+fn a_board_inside_that_waits_for_its_provider_uses_up_no_attempt_of_the_one_outside() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "outer.yaml",
+        r#"
+blueprint: 1
+name: outer
+request: {type: object, properties: {text: {type: string}}}
+state: {schema: {type: object, properties: {request: true, out: {type: string}}}, initial: {}}
+workers:
+  sub:
+    agent: board
+    reads: [/request/text]
+    writes: [{path: /out, ops: [add]}]
+    limits: {timeout: 2s, attempts: 1}
+    board: {of: inner, input: {text: /request/text}, output: {/out: /answer}}
+rules: [{name: go, trigger: start, run: sub}]
+done: {when: has(state.out)}
+boards:
+  inner:
+    blueprint: 1
+    name: inner
+    request: {type: object, additionalProperties: false, properties: {text: {type: string}}}
+    state:
+      schema: {type: object, properties: {request: true, answer: {type: string}}}
+      initial: {answer: ""}
+    workers:
+      w: {agent: llm, role: Answer., reads: [/request], writes: [{path: /answer, ops: [replace]}]}
+    rules: [{name: go, trigger: start, run: w}]
+    done: {when: 'state.answer != ""'}
+"#
+        .trim_start(),
+    );
+    let endpoint = Endpoint::new(vec![
+        Act::Say(503, "retry-after: 6\r\n", "away".into()),
+        Act::answer(r#"[{"op":"replace","path":"/answer","value":"here"}]"#, 10, 5),
+    ]);
+    let more = ["--model-url", &endpoint.url, "--model", "m", "--output", "json"];
+    let ended = sandbox.run(&[&["run", "outer.yaml", "--request", r#"{"text":"x"}"#][..], &more].concat()).exits(0);
+    assert_eq!(ended.json()["end"], "done");
+    assert_eq!(endpoint.bodies().len(), 2, "the board inside is the same all the time");
+    let kinds = kinds(&sandbox);
+    assert!((2..6).contains(&count(&kinds, "deferred")) && count(&kinds, "failed") == 0, "{kinds:?}");
+    sandbox.run(&["replay", "last"]).exits(0);
+}

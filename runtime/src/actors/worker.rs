@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{From, Input, NotTaken, Proposal};
 use patchboard_kernel::deferral::{Deferral, PATIENCE_MS, WAIT_MS};
 use patchboard_kernel::failure::FailureCode;
@@ -134,8 +135,10 @@ impl State {
                 raw: reply.raw.take(),
                 reply: reply.into_body(),
             }),
-            // Only calls that need admission can wait for it again.
-            Err(Failure { message, usage, deferral: Some(deferral), .. }) if call.permit.is_some() => {
+            // Only calls of models wait for a provider, and those of boards inside with such calls.
+            Err(Failure { message, usage, deferral: Some(deferral), .. })
+                if call.permit.is_some() || call.seat().agent == AgentKind::Board =>
+            {
                 let Deferral { reason, wait_ms, patience_ms, is_ambiguous: _, is_served_elsewhere } = deferral;
                 let (wait_ms, patience_ms) = (wait_ms.unwrap_or(WAIT_MS), patience_ms.unwrap_or(PATIENCE_MS));
                 let not_taken = NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere, message };
