@@ -436,3 +436,28 @@ async fn a_limit_of_tokens_that_is_too_high_is_lowered_as_the_server_says() {
         assert_eq!(limits, [77, 64], "{api:?}");
     }
 }
+
+#[tokio::test]
+async fn a_model_that_gives_no_encrypted_reasoning_is_asked_without_it() {
+    let endpoint = Endpoint::serving(|body| match body["include"] {
+        Value::Null => Act::Say(200, EVENTS, streamed(Api::Responses, "[]")),
+        _ => {
+            let refusal =
+                r#"{"error": {"message": "Encrypted content is not supported with this model.", "param": "include"}}"#;
+            Act::Say(400, "", refusal.to_owned())
+        }
+    });
+    let model = Model { api: Api::Responses, ..Model::new(endpoint.url.clone(), "m") };
+    let chat = Chat::new(&model, &Variables::new()).expect("a client");
+    for sent in [2, 3] {
+        assert_eq!(chat.call(&deferrable()).await.expect("a reply").text, "[]");
+        assert_eq!(endpoint.bodies().len(), sent, "what the refusal names is left out first, and remembered");
+    }
+    let bodies = endpoint.bodies();
+    let [with, without] = [&bodies[0], &bodies[1]].map(|body| {
+        let mut body = body.clone();
+        body.as_object_mut().expect("an object").remove("include");
+        body
+    });
+    assert_eq!(with, without, "nothing else is");
+}

@@ -168,3 +168,24 @@ fn a_fallback_that_is_too_dear_ends_no_board_whose_model_comes_back() {
     assert_eq!((first.bodies().len(), dear.bodies().len()), (2, 0));
     sandbox.run(&["replay", "last"]).exits(0);
 }
+
+#[test]
+fn what_a_server_repeats_of_the_environment_stands_nowhere() {
+    let reply = r#"[{"op":"add","path":"/notes/-","value":{"text":"hush-tenant-0123456789 and hush-code-0123456789","status":"draft"}}]"#;
+    let endpoint = Endpoint::new(vec![Act::answer(reply, 10, 5)]);
+    let sandbox = sandbox(&format!(
+        "[models.default]\nurl = \"{}\"\nmodel = \"m\"\n\
+         headers = {{ x-tenant = {{ env = \"TENANT\" }}, x-title = \"draft\" }}\nquery = {{ code = {{ env = \"CODE\" }} }}\n",
+        endpoint.url
+    ));
+    let mut command = sandbox.command(&["run", "llm.yaml", "--request", r#"{"topic":"x"}"#]);
+    let output = command
+        .env("TENANT", "hush-tenant-0123456789")
+        .env("CODE", "hush-code-0123456789")
+        .output()
+        .expect("the binary can be run");
+    Ran::from(output).exits(0);
+    let kept = sandbox.run(&["export", "last"]).exits(0).stdout;
+    assert!(!kept.contains("hush-") && kept.contains("*** and ***"), "{kept}");
+    assert!(kept.contains("draft"), "a text of the configuration is none");
+}
