@@ -105,7 +105,7 @@ pub trait Tools: Send {
     }
 }
 
-/// What tools remember of an attempt.
+/// Memory of an attempt: reads of files, for example.
 pub type Memory = Box<dyn Any + Send>;
 
 /// Has the tools of all attempts.

@@ -1,7 +1,7 @@
-//! Conversations with tools that a provider broke off: a request in them was deferred, and the attempt that follows goes on
-//! with what was said before, which is paid for.
+//! Keeps conversations with tools whose last request was deferred. The next attempt of the invocation continues them, as the
+//! turns so far are paid for.
 //!
-//! They live as long as the process. An attempt whose prompt differs, because the board has changed, begins anew.
+//! Lives as long as the process. An attempt with another prompt, after a change of the board, starts a new conversation.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ pub(super) struct Rest {
     pub(super) made: usize,
     /// Calls of the model that are left.
     pub(super) left: u32,
-    /// What the tools remember.
+    /// Memory of the tools.
     pub(super) memory: Memory,
 }
 

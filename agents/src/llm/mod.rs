@@ -227,6 +227,11 @@ impl Chat {
         failure(FailureCode::Refused, format!("the server takes no tools, which the seat's files need: {why}"))
     }
 
+    fn broken_off(&self) -> MutexGuard<'_, BrokenOff> {
+        // No change of it can stop half way.
+        self.broken_off.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         // It is whole whatever thread ended while it held it.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)

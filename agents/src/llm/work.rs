@@ -8,7 +8,6 @@
 //! is for its result, a quarter of the context, and a half for all that one answer asks for; it gives no more.
 
 use std::collections::BTreeSet;
-use std::sync::{MutexGuard, PoisonError};
 
 use async_openai::types::chat::Role;
 use patchboard_kernel::failure::FailureCode;
@@ -19,7 +18,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
-use super::broken_off::{BrokenOff, Rest};
+use super::broken_off::Rest;
 use super::reply::{Completion, ToolCall, estimate};
 use super::request::{ANSWER, Message, Task};
 use super::schema::Level;
@@ -127,13 +126,6 @@ impl Chat {
     }
 }
 
-impl Chat {
-    fn broken_off(&self) -> MutexGuard<'_, BrokenOff> {
-        // No change of it can stop half way.
-        self.broken_off.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// What has been said so far.
 struct Talk<'a> {
     messages: Vec<Message<'a>>,
@@ -164,7 +156,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Goes on with a conversation that was broken off; gives the calls of the model that are left.
+    /// Goes on with a broken-off conversation; returns the calls of the model that are left.
     fn go_on(&mut self, rest: Rest, tools: &mut dyn Tools) -> u32 {
         let Rest { messages, ids, made, left, memory } = rest;
         tools.recall(memory);

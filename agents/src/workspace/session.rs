@@ -219,7 +219,7 @@ pub struct Session {
     answers: VecDeque<Answered>,
 }
 
-/// What an attempt knew that was broken off.
+/// Knowledge of a broken-off attempt.
 pub struct Memory {
     workspace: Weak<Workspace>,
     began: State,
@@ -252,8 +252,8 @@ impl Session {
         Memory { workspace: Arc::downgrade(&workspace), began, reads, bases, answers }
     }
 
-    /// Goes on with what an earlier attempt knew. Where the workspace is another one by now, it is told that nothing is known
-    /// any more.
+    /// Takes over the knowledge of an earlier attempt. In another workspace the session tells its agent that the reads are
+    /// lost.
     pub fn recall(&mut self, memory: Memory) {
         let Memory { workspace, began, reads, bases, answers } = memory;
         if workspace.upgrade().is_none_or(|workspace| !Arc::ptr_eq(&workspace, &self.workspace)) {

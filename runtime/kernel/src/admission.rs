@@ -46,7 +46,7 @@ pub struct Waiting {
 /// Money that is left for a call, and the tokens that it takes if it is made now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MoneyLeft {
-    /// What is neither spent nor reserved of the tightest limit, in 10⁻⁹ of the currency.
+    /// Part of the tightest limit that is neither spent nor reserved, in 10⁻⁹ of the currency.
     pub left: u64,
     /// Tokens of prompt and reply.
     pub tokens: u64,
@@ -55,7 +55,7 @@ pub struct MoneyLeft {
 }
 
 impl Waiting {
-    /// Whether the call can be afforded at this price.
+    /// Tells if the call can be afforded at this price.
     pub fn affords(&self, price: Option<&Price>) -> bool {
         self.money.is_none_or(|MoneyLeft { left, tokens, reply }| Hold { tokens, reply, price }.money() <= left)
     }

@@ -244,7 +244,7 @@ impl State {
             return Err(RuntimeError::Interrupted(self.published.board().clone()));
         };
         if let Input::Retry(retried) = &input
-            && let Err(rejection) = running.owner.board().judge_raised(retried)
+            && let Err(rejection) = running.owner.board().judge_retry(retried)
         {
             return Ok(Decided { outcome: Some(Outcome::Refused(rejection)), recorded: false });
         }

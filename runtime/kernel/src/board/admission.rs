@@ -41,7 +41,16 @@ impl LimitsInForce {
     }
 }
 
-/// What is wrong with a limit that an operator names; none if it raises the one in force, or if none is named.
+/// Says that the named invocation or worker gave nothing up; none if a retry names neither.
+pub(super) fn not_given_up(retried: &Retried) -> Option<String> {
+    match (retried.invocation, &retried.worker) {
+        (Some(invocation), _) => Some(format!("invocation {invocation} was not given up")),
+        (None, Some(worker)) => Some(format!("no invocation of worker {worker} was given up")),
+        (None, None) => None,
+    }
+}
+
+/// Refuses a limit that an operator names; none if it raises the one in force, or if no limit is named.
 fn judged(named: Option<u64>, in_force: Option<u64>, most: u64, words: impl Fn(u64) -> String) -> Option<String> {
     let named = named?;
     match in_force {
@@ -61,19 +70,14 @@ impl Board {
     /// # Errors
     /// [`Code::NothingGivenUp`] if what is named was not given up; [`Code::BadLimit`], with a violation for each limit that is
     /// none.
-    pub fn judge_raised(&self, retried: &Retried) -> Result<(), Rejection> {
+    pub fn judge_retry(&self, retried: &Retried) -> Result<(), Rejection> {
         let is_known = request_token(&Body::Retried(retried.clone())).is_some_and(|token| self.tokens.knows(&token));
         let is_over = self.ended.is_some_and(|ended| matches!(ended.cause, Cause::Done | Cause::Cancelled));
         if is_known || is_over {
             return Ok(());
         }
         let is_any = self.given_up.iter().any(|queued| retried.chooses(queued));
-        let named = match (retried.invocation, &retried.worker) {
-            (Some(invocation), _) => Some(format!("invocation {invocation} was not given up")),
-            (None, Some(worker)) => Some(format!("no invocation of worker {worker} was given up")),
-            (None, None) => None,
-        };
-        if let Some(message) = named.filter(|_| !is_any) {
+        if let Some(message) = not_given_up(retried).filter(|_| !is_any) {
             let violation = Violation::new(Code::NothingGivenUp, "", message);
             return Err(Rejection::new(Stage::Application, vec![violation]));
         }

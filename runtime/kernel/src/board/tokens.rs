@@ -92,7 +92,7 @@ impl Tokens {
         }
     }
 
-    /// Whether a token was used, and is not forgotten yet.
+    /// Tells if a token was used and is still remembered.
     pub(super) fn knows(&self, token: &Token) -> bool {
         self.decided.contains_key(token)
     }

@@ -222,12 +222,12 @@ fn limits_are_raised_and_honoured_and_branches_get_one_try() {
         |commits| Retried { limits: Raised { commits: Some(commits), ..Raised::default() }, ..Retried::default() };
     assert_eq!(retry(&mut played, raised(1)), Err(Code::LimitReached));
     let keyed = Retried { token: Some("t".into()), ..raised(3) };
-    assert_eq!(played.board.judge_raised(&raised(1)).map_err(|refused| refused.code), Err(Code::BadLimit));
-    assert_eq!(played.board.judge_raised(&keyed), Ok(()));
+    assert_eq!(played.board.judge_retry(&raised(1)).map_err(|refused| refused.code), Err(Code::BadLimit));
+    assert_eq!(played.board.judge_retry(&keyed), Ok(()));
     assert_eq!(retry(&mut played, keyed.clone()), Ok(()));
     assert_eq!(played.board.limits().commits, 3);
-    assert_eq!(played.board.judge_raised(&keyed), Ok(()), "a repetition is answered like the first");
-    assert_eq!(played.board.judge_raised(&raised(3)).map_err(|refused| refused.code), Err(Code::BadLimit));
+    assert_eq!(played.board.judge_retry(&keyed), Ok(()), "a repetition is answered like the first");
+    assert_eq!(played.board.judge_retry(&raised(3)).map_err(|refused| refused.code), Err(Code::BadLimit));
     played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 2}]}), None);
     assert_eq!(played.board.version().0, 2);
     played.holds();

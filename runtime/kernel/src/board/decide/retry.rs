@@ -1,6 +1,7 @@
 //! What an operator takes up again: invocations that were given up, and limits that were reached.
 
 use super::{Draft, Move};
+use crate::board::admission::not_given_up;
 use crate::board::{LimitsInForce, Outcome};
 use crate::breaker::{Change, Reason};
 use crate::money::Money;
@@ -89,11 +90,8 @@ impl Draft<'_> {
             return refused(Code::LimitReached, format!("{spent} of {money} are spent: raise the limit of money"));
         }
         if chosen == 0 && raised == limits {
-            let message = match (&retried.worker, retried.invocation) {
-                (_, Some(invocation)) => format!("invocation {invocation} was not given up"),
-                (Some(worker), None) => format!("no invocation of worker {worker} was given up"),
-                (None, None) => "no invocation was given up, and no limit is raised".to_owned(),
-            };
+            let nothing = || "no invocation was given up, and no limit is raised".to_owned();
+            let message = not_given_up(retried).unwrap_or_else(nothing);
             return refused(Code::NothingGivenUp, message);
         }
         None
