@@ -231,9 +231,16 @@ impl Dispatcher {
                 }
                 () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => boards.expire(Instant::now()),
                 _ = sweep.tick() => self.sweep(&mut boards).await,
-                _ = held.tick() => self.daemon.boards_held().into_iter().for_each(|board| boards.mark(board)),
+                _ = held.tick() => self.mark_held(&mut boards),
             }
         }
+    }
+
+    /// Marks boards whose calls the gate holds back, unless their outage is reported: these cost nothing further.
+    fn mark_held(&self, boards: &mut Boards) {
+        let is_reported = |board: &BoardId| boards.tracked.get(board).is_some_and(|tracked| tracked.cursor.waits());
+        let new: Vec<BoardId> = self.daemon.boards_held().into_iter().filter(|board| !is_reported(board)).collect();
+        new.into_iter().for_each(|board| boards.mark(board));
     }
 
     /// Decides when a board is visited next.
