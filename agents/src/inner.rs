@@ -7,10 +7,14 @@
 //! asked. Whoever takes the invocation up again, after a refusal, a time-out or a crash, goes on with the board that is
 //! there; another one is made only for another request, or after one that ended without being done. A call that is given
 //! up leaves its board running for a moment, so that the next attempt finds it; then it is cancelled.
+//!
+//! A call whose board waits for a model's provider, and for nothing else, is deferred. Its next attempt is admitted once
+//! something else than another try has happened inside, so that the outer journal does not grow meanwhile; if the board
+//! inside loses its patience, so does the outer one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, pending};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,11 +26,12 @@ use patchboard_kernel::canonical;
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{End, Ended, Parent, PauseCause};
-use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure, Reply};
+use patchboard_kernel::record::{End, Ended, Kind, Parent, PauseCause};
+use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure, Permit, Reply};
+use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::runtime::{BoardHandle, Founding, Runtime, RuntimeError, WeakRuntime};
 use patchboard_runtime::snapshot::Snapshot;
@@ -53,20 +58,36 @@ const LOOKS_MAX: u32 = 300;
 pub struct Inner {
     others: Arc<dyn Agent>,
     runtime: OnceLock<WeakRuntime>,
-    /// How many calls wait for each inner board.
+    /// Calls that wait for each inner board.
     waiting: Arc<Waiting>,
+    /// Calls that are deferred, by what they are for, until they are made again.
+    deferred: Mutex<BTreeMap<(BoardId, InvocationId), Waits>>,
     /// Inner boards by the outer one that has been told what they have spent.
     told: Mutex<BTreeMap<BoardId, BTreeSet<BoardId>>>,
     grace: Duration,
 }
 
 #[derive(Default)]
-struct Waiting(Mutex<BTreeMap<BoardId, usize>>);
+struct Waiting(Mutex<BTreeMap<BoardId, Waited>>);
+
+/// An inner board that calls wait for.
+struct Waited {
+    /// How many.
+    calls: usize,
+    outer: BoardId,
+}
 
 impl Inner {
     /// An agent that fills `board` seats itself and has the others filled.
     pub fn around(others: Arc<dyn Agent>) -> Self {
-        Self { others, runtime: OnceLock::new(), waiting: Arc::default(), told: Mutex::default(), grace: GRACE }
+        Self {
+            others,
+            runtime: OnceLock::new(),
+            waiting: Arc::default(),
+            deferred: Mutex::default(),
+            told: Mutex::default(),
+            grace: GRACE,
+        }
     }
 
     /// The same where a board goes on for so long after its call was given up; ten seconds otherwise.
@@ -80,12 +101,22 @@ impl Inner {
         runtime.ok_or_else(|| failure(FailureCode::Crashed, "the runtime is ending"))
     }
 
+    fn snapshot(&self, id: &BoardId) -> Option<Arc<Snapshot>> {
+        self.runtime.get()?.upgrade()?.snapshot(id)
+    }
+
     fn told(&self) -> MutexGuard<'_, BTreeMap<BoardId, BTreeSet<BoardId>>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn waits(&self, id: &BoardId) -> Waits {
-        *self.waiting.lock().entry(id.clone()).or_default() += 1;
+    fn deferred(&self) -> MutexGuard<'_, BTreeMap<(BoardId, InvocationId), Waits>> {
+        self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waits(&self, id: &BoardId, outer: &BoardId) -> Waits {
+        let mut boards = self.waiting.lock();
+        boards.entry(id.clone()).or_insert_with(|| Waited { calls: 0, outer: outer.clone() }).calls += 1;
+        drop(boards);
         let (waiting, runtime) = (Arc::clone(&self.waiting), self.runtime.get().cloned());
         Waits { waiting, id: id.clone(), runtime, grace: self.grace }
     }
@@ -102,11 +133,12 @@ impl Inner {
             .map_err(|error| failure(FailureCode::NotConfigured, format!("{error}: raise its view.budget")))?;
         let parent = Parent { board: call.board.clone(), invocation: call.invocation };
         let digest = sha256(canonical::to_string(&request).as_bytes());
+        let _deferred = self.deferred().remove(&(call.board.clone(), call.invocation));
         let mut spent = Usage::default();
         for nth in 0..BOARDS_MAX {
             let id = border::inner_id(&parent, digest, nth);
             let task = Task { id: &id, parent: &parent, blueprint, request: &request, mode: &plan.mode };
-            let _waits = self.waits(&id);
+            let waits = self.waits(&id, &call.board);
             let (board, was_there) = match self.board(&task).await {
                 Ok(found) => found,
                 Err(Unmade::Unfit(why)) => return came_to_nothing(inner, why, Some(spent)),
@@ -116,7 +148,18 @@ impl Inner {
             let failed_before = was_there && board.snapshot().ended.is_some_and(|ended| ended.end != End::Done);
             let came = match failed_before {
                 true => None,
-                false => Some(self.ended_in_time(&task, &board, call.timeout.saturating_sub(begun.elapsed())).await?),
+                false => {
+                    let time = call.timeout.saturating_sub(begun.elapsed());
+                    match self.ended_in_time(&task, &board, time).await {
+                        Ok(ended) => Some(ended),
+                        Err(failure) => {
+                            if failure.deferral.is_some() {
+                                self.deferred().insert((call.board.clone(), call.invocation), waits);
+                            }
+                            return Err(failure);
+                        }
+                    }
+                }
             };
             let snapshot = came.as_ref().map_or(&board, |(_, board)| board).snapshot();
             // What it came to is in the journal; nothing of it is kept running until it is wanted again.
@@ -176,23 +219,64 @@ impl Inner {
         Err(Unmade::Failed(failure(FailureCode::Timeout, why)))
     }
 
-    /// Waits until a task's board has ended. Shortly before the time is over a board that waits for its provider alone defers
-    /// the call, which waits for that board again in its next attempt.
+    /// Waits until a task's board has ended. Shortly before the time is over a board that waits for its provider alone
+    /// defers the call; one that is paused because of its provider defers it at once.
     async fn ended_in_time(
         &self,
         task: &Task<'_>,
         board: &BoardHandle,
         time: Duration,
     ) -> Result<(Ended, BoardHandle), Failure> {
-        let enough = time - (time / 8).min(MARGIN);
-        let mut ended = std::pin::pin!(self.ended(task, board.clone()));
-        if let Ok(ended) = tokio::time::timeout(enough, &mut ended).await {
-            return ended;
+        if is_out_of_patience(&board.snapshot()) {
+            // Whoever resumed the outer board wants this, too.
+            board.resume(None).await.map_err(|error| failure(FailureCode::Crashed, error.to_string()))?;
         }
-        let Some(reason) = awaited_provider(&board.snapshot()) else { return ended.await };
-        let deferral = Deferral { wait_ms: Some(0), ..Deferral::new(reason) };
-        let failure = failure(FailureCode::Timeout, "the board inside waits for its provider");
+        let enough = tokio::time::sleep(time - (time / 8).min(MARGIN));
+        let (mut ended, mut enough) = (pin!(self.ended(task, board.clone())), pin!(enough));
+        let mut gave_up = pin!(out_of_patience(board));
+        loop {
+            tokio::select! {
+                ended = &mut ended => return ended,
+                () = &mut gave_up => break,
+                () = &mut enough => {
+                    if self.snapshot(task.id).is_some_and(|snapshot| self.awaited_provider(&snapshot).is_some()) {
+                        break;
+                    }
+                }
+            }
+            enough.as_mut().reset(tokio::time::Instant::now() + PAUSE);
+        }
+        let snapshot = self.snapshot(task.id).unwrap_or_else(|| board.snapshot());
+        let (is_over, now) = (is_out_of_patience(&snapshot), SystemClock.now());
+        let deferral = Deferral {
+            wait_ms: snapshot.provider_waits.iter().map(|wait| wait.not_before.ms_since(now).max(1)).min(),
+            // The patience of the board inside is what counts.
+            patience_ms: Some(if is_over { 0 } else { u64::MAX }),
+            ..Deferral::new(self.awaited_provider(&snapshot).unwrap_or(DeferralReason::Unreachable))
+        };
+        let message = if is_over { "gave up waiting for its provider" } else { "waits for its provider" };
+        let failure = failure(FailureCode::Timeout, format!("the board inside {message}"));
         Err(Failure { deferral: Some(deferral), ..failure })
+    }
+
+    /// Tells why a board waits for a model's provider, if it waits for nothing else.
+    fn awaited_provider(&self, snapshot: &Snapshot) -> Option<DeferralReason> {
+        let first = snapshot.provider_waits.iter().min_by_key(|wait| wait.not_before).map(|wait| wait.reason);
+        if snapshot.paused {
+            return first.filter(|_| is_out_of_patience(snapshot));
+        }
+        let inside: Vec<DeferralReason> = self
+            .waiting
+            .inside(&snapshot.board)
+            .iter()
+            .filter_map(|inside| self.awaited_provider(&*self.snapshot(inside)?))
+            .collect();
+        let is_alone = snapshot.open <= snapshot.provider_waits.len() + inside.len();
+        // Of calls that the gate holds back before the first request there is no record.
+        let is_held_back = snapshot.awaiting > snapshot.provider_waits.len();
+        let held_back = || self.others.held_back(&snapshot.board).unwrap_or(DeferralReason::RateLimited);
+        let reason = first.or(inside.first().copied()).or_else(|| is_held_back.then(held_back));
+        reason.filter(|_| is_alone)
     }
 
     /// Waits until a task's board has ended.
@@ -218,16 +302,43 @@ impl Inner {
     }
 }
 
-/// Why a board waits for its provider, if it waits for nothing else.
-fn awaited_provider(snapshot: &Snapshot) -> Option<DeferralReason> {
-    let first = snapshot.provider_waits.iter().min_by_key(|wait| wait.not_before).map(|wait| wait.reason);
-    if snapshot.pause_cause == Some(PauseCause::ProviderUnavailable) {
-        return Some(first.unwrap_or(DeferralReason::Unreachable));
+/// Whether a board is paused since its model's provider was away for too long, or needs an operator.
+fn is_out_of_patience(snapshot: &Snapshot) -> bool {
+    snapshot.pause_cause == Some(PauseCause::ProviderUnavailable)
+}
+
+/// Waits until a board is out of patience.
+async fn out_of_patience(board: &BoardHandle) {
+    let snapshot = board.snapshot();
+    let mut records = board.subscribe(snapshot.head.seq.into());
+    let mut is_over = is_out_of_patience(&snapshot);
+    while !is_over && let Some(Ok(_)) = records.next().await {
+        is_over = is_out_of_patience(&board.snapshot());
     }
-    // Of calls that the gate holds back before the first request there is no record.
-    let is_held_back = snapshot.open == 0 && snapshot.queued > 0;
-    let is_alone = !snapshot.paused && snapshot.open == snapshot.provider_waits.len();
-    first.or(is_held_back.then_some(DeferralReason::Overloaded)).filter(|_| is_alone)
+    if !is_over {
+        // It was let go, which others notice.
+        pending().await
+    }
+}
+
+/// Waits until something has happened after `seen` on a board that waits for its provider; false if that is the end of its
+/// patience.
+async fn has_gone_on(board: &BoardHandle, seen: Seq) -> bool {
+    let mut records = board.subscribe(Some(seen));
+    while let Some(Ok(record)) = records.next().await {
+        match record.kind {
+            Kind::Paused if is_out_of_patience(&board.snapshot()) => return false,
+            Kind::Invoked
+            | Kind::Deferred
+            | Kind::Paused
+            | Kind::Resumed
+            | Kind::Tick
+            | Kind::Epoch
+            | Kind::Snapshot => {}
+            _ => break,
+        }
+    }
+    true
 }
 
 /// What a board inside is made of.
@@ -273,7 +384,24 @@ impl Agent for Inner {
     }
 
     fn admit(&self, board: &BoardId, waiting: &admission::Waiting) -> Admitted {
-        self.others.admit(board, waiting)
+        if waiting.agent != AgentKind::Board {
+            return self.others.admit(board, waiting);
+        }
+        let inside = self.deferred().get(&(board.clone(), waiting.invocation)).map(|waits| waits.id.clone());
+        // After a restart the call itself finds its board.
+        let inside = inside.and_then(|id| self.runtime.get()?.upgrade()?.board(&id));
+        let seen = inside.as_ref().map(BoardHandle::snapshot).filter(|seen| self.awaited_provider(seen).is_some());
+        match inside.zip(seen) {
+            Some((inside, seen)) => {
+                let seen = seen.head.seq;
+                Admitted::Later(Box::pin(async move { has_gone_on(&inside, seen).await.then(Permit::ungated) }))
+            }
+            None => Admitted::Now(Permit::ungated()),
+        }
+    }
+
+    fn held_back(&self, board: &BoardId) -> Option<DeferralReason> {
+        self.others.held_back(board)
     }
 
     fn started(&self, runtime: &WeakRuntime) {
@@ -288,13 +416,20 @@ impl Agent for Inner {
 
     fn ended(&self, board: &BoardId) {
         self.told().remove(board);
+        self.deferred().retain(|(outer, _), _| outer != board);
         self.others.ended(board);
     }
 }
 
 impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<BoardId, usize>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<BoardId, Waited>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Boards inside a board that calls wait for.
+    fn inside(&self, outer: &BoardId) -> Vec<BoardId> {
+        let waiting = self.lock();
+        waiting.iter().filter(|(_, waited)| waited.outer == *outer).map(|(id, _)| id.clone()).collect()
     }
 }
 
@@ -310,9 +445,9 @@ impl Waits {
     /// Whether nobody waits for the board any more.
     fn leave(&self) -> bool {
         let mut waiting = self.waiting.lock();
-        let Some(count) = waiting.get_mut(&self.id) else { return true };
-        *count = count.saturating_sub(1);
-        if *count == 0 {
+        let Some(waited) = waiting.get_mut(&self.id) else { return true };
+        waited.calls = waited.calls.saturating_sub(1);
+        if waited.calls == 0 {
             waiting.remove(&self.id);
         }
         !waiting.contains_key(&self.id)

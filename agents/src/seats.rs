@@ -13,9 +13,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use patchboard_kernel::admission::Admission;
-use patchboard_kernel::admission::Waiting;
+use patchboard_kernel::admission::{Admission, Waiting};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Restart, Worker};
+use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Timestamp, WorkerName};
 use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure};
@@ -383,6 +383,10 @@ impl Agent for Seats {
 
     fn admit(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
         self.ask_gate(board, waiting)
+    }
+
+    fn held_back(&self, board: &BoardId) -> Option<DeferralReason> {
+        self.gate.held(board).map(|held| held.outage.reason)
     }
 
     fn ended(&self, board: &BoardId) {

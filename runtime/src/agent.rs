@@ -10,7 +10,7 @@ use std::time::Duration;
 use patchboard_kernel::admission::{Admission, Waiting};
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::board::ReplyBody;
-use patchboard_kernel::deferral::Deferral;
+use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Token, WorkerName};
@@ -147,10 +147,17 @@ pub trait Agent: Send + Sync + 'static {
     /// Answers one call. Dropping the future cancels the call.
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
-    /// Asks whether a call of a language model may be made. Must not block.
+    /// Asks whether a call may be made: of a language model, or of a board inside that waited for one. Must not block.
     fn admit(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
         let _ = (board, waiting);
         Admitted::Now(Permit::ungated())
+    }
+
+    /// Tells why calls of a board that were not made yet are held back; none if a model's provider is not what they wait
+    /// for.
+    fn held_back(&self, board: &BoardId) -> Option<DeferralReason> {
+        let _ = board;
+        None
     }
 
     /// Told once, before any call, who runs the boards.

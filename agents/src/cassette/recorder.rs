@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use patchboard_kernel::admission::Waiting;
+use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::id::{BoardId, Token};
 use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure};
 use serde::Serialize;
@@ -115,6 +116,10 @@ impl Recorder {
 impl Agent for Recorder {
     fn admit(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
         self.agent.admit(board, waiting)
+    }
+
+    fn held_back(&self, board: &BoardId) -> Option<DeferralReason> {
+        self.agent.held_back(board)
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {

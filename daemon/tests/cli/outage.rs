@@ -211,12 +211,9 @@ fn a_retry_that_is_only_recorded_sends_nothing() {
     assert!(!kinds(&sandbox)[before.len()..].contains(&"failed".to_owned()), "no call was lost");
 }
 
-#[test]
-fn a_board_inside_that_waits_for_its_provider_uses_up_no_attempt_of_the_one_outside() {
-    let sandbox = Sandbox::new();
-    sandbox.write(
-        "outer.yaml",
-        r#"
+/// A board whose one worker is a board inside.
+fn with_a_board_inside(sandbox: &Sandbox, limits: &str) {
+    let text = r#"
 blueprint: 1
 name: outer
 request: {type: object, properties: {text: {type: string}}}
@@ -226,7 +223,7 @@ workers:
     agent: board
     reads: [/request/text]
     writes: [{path: /out, ops: [add]}]
-    limits: {timeout: 2s, attempts: 1}
+    limits: LIMITS
     board: {of: inner, input: {text: /request/text}, output: {/out: /answer}}
 rules: [{name: go, trigger: start, run: sub}]
 done: {when: has(state.out)}
@@ -242,18 +239,59 @@ boards:
       w: {agent: llm, role: Answer., reads: [/request], writes: [{path: /answer, ops: [replace]}]}
     rules: [{name: go, trigger: start, run: w}]
     done: {when: 'state.answer != ""'}
-"#
-        .trim_start(),
-    );
-    let endpoint = Endpoint::new(vec![
-        Act::Say(503, "retry-after: 6\r\n", "away".into()),
-        Act::answer(r#"[{"op":"replace","path":"/answer","value":"here"}]"#, 10, 5),
-    ]);
+"#;
+    sandbox.write("outer.yaml", text.trim_start().replace("LIMITS", limits));
+}
+
+fn here() -> Act {
+    Act::answer(r#"[{"op":"replace","path":"/answer","value":"here"}]"#, 10, 5)
+}
+
+#[test]
+fn a_board_inside_that_waits_for_its_provider_uses_up_no_attempt_of_the_one_outside() {
+    let sandbox = Sandbox::new();
+    with_a_board_inside(&sandbox, "{timeout: 1s, attempts: 1}");
+    let away = |wait| Act::Say(503, wait, "away".into());
+    let endpoint = Endpoint::new(vec![away("retry-after: 4\r\n"), away("retry-after: 2\r\n"), here()]);
     let more = ["--model-url", &endpoint.url, "--model", "m", "--output", "json"];
     let ended = sandbox.run(&[&["run", "outer.yaml", "--request", r#"{"text":"x"}"#][..], &more].concat()).exits(0);
     assert_eq!(ended.json()["end"], "done");
-    assert_eq!(endpoint.bodies().len(), 2, "the board inside is the same all the time");
+    assert_eq!(endpoint.bodies().len(), 3, "the board inside is the same all the time");
     let kinds = kinds(&sandbox);
-    assert!((2..6).contains(&count(&kinds, "deferred")) && count(&kinds, "failed") == 0, "{kinds:?}");
+    assert_eq!((count(&kinds, "invoked"), count(&kinds, "deferred"), count(&kinds, "failed")), (2, 1, 0), "{kinds:?}");
     sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_board_inside_that_needs_an_operator_pauses_the_one_outside_and_goes_on_with_it() {
+    let sandbox = Sandbox::new();
+    with_a_board_inside(&sandbox, "{timeout: 60s, attempts: 1}");
+    let refused = Act::Say(401, "", r#"{"error":{"message":"Incorrect API key provided"}}"#.into());
+    let endpoint = Endpoint::new(vec![refused.clone(), refused, here()]);
+    let more = ["--model-url", &endpoint.url, "--model", "m", "--output", "json"];
+    let ran = sandbox.run(&[&["run", "outer.yaml", "--request", r#"{"text":"x"}"#][..], &more].concat()).exits(5);
+    assert_eq!(ran.json()["cause"], "provider_unavailable");
+    let listed = sandbox.run(&["boards", "--output", "json"]).exits(0).lines();
+    let reasons: Vec<&Value> = listed.iter().map(|board| &board["waits"]["provider"]["reason"]).collect();
+    assert_eq!(reasons, ["key_refused", "key_refused"], "the board inside and the one outside: {listed:?}");
+    let resume = [&["resume", "last"][..], &more].concat();
+    sandbox.run(&resume).exits(5);
+    assert_eq!(sandbox.run(&resume).exits(0).json()["end"], "done");
+    assert_eq!(endpoint.bodies().len(), 3);
+    assert_eq!(sandbox.run(&["boards", "--output", "json"]).exits(0).lines().len(), 2, "nothing was begun anew");
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn the_patience_of_a_board_inside_is_that_of_the_one_outside() {
+    let sandbox = Sandbox::new();
+    with_a_board_inside(&sandbox, "{timeout: 1s, attempts: 1}");
+    let endpoint = Endpoint::new(vec![Act::Say(503, "retry-after: 3\r\n", "away".into()), here()]);
+    let model = format!("[models.default]\nurl = {:?}\nmodel = \"m\"\npatience = \"2s\"\n", endpoint.url);
+    sandbox.write("patchboard.toml", model);
+    let ran = sandbox.run(&["run", "outer.yaml", "--request", r#"{"text":"x"}"#, "--output", "json"]).exits(5);
+    assert_eq!(ran.json()["cause"], "provider_unavailable");
+    let resumed = sandbox.run(&["resume", "last", "--output", "json"]).exits(0);
+    assert_eq!(resumed.json()["end"], "done");
+    assert_eq!((endpoint.bodies().len(), count(&kinds(&sandbox), "failed")), (2, 0));
 }

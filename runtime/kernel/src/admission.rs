@@ -3,10 +3,12 @@
 //! A call of a language model is dispatched in two moves. The board names the calls that may be made
 //! ([`Effect::Await`](crate::board::Effect::Await)) and records nothing. When the shell's gate lets one through
 //! ([`Input::Admit`](crate::board::Input::Admit)), the board compiles the view of the state as it is then and records
-//! `invoked`. So a call that waits for its provider takes no place, no reservation and no time of its own.
+//! `invoked`. So a call that waits for its provider takes no place, no reservation and no time of its own. The call of a
+//! board inside is made at once, and needs admission after it was deferred since that board waits for its provider.
 
 use serde::{Deserialize, Serialize};
 
+use crate::blueprint::AgentKind;
 use crate::id::{InvocationId, WorkerName};
 use crate::ledger::Hold;
 use crate::money::Price;
@@ -33,6 +35,8 @@ pub struct Waiting {
     pub attempt: u32,
     /// The worker.
     pub worker: WorkerName,
+    /// What fills its seat: a language model, or a board inside that waits for one.
+    pub agent: AgentKind,
     /// The operator's name of the preferred model; none: the default.
     pub model: Option<String>,
     /// Tokens that the call may take, estimated.

@@ -364,7 +364,7 @@ impl Scheduler {
         let is_free = |worker: &WorkerName, full: bool| !full || limits.exempt.contains(worker);
         let again = self.open.values().filter(|open| {
             let worker = &open.queued.branch.worker;
-            (eligible.is_gated)(worker)
+            needs_admission(open, eligible)
                 && !open.calling
                 && open.asked.is_none()
                 && !(eligible.waits)(open)
@@ -397,7 +397,7 @@ impl Scheduler {
         let is_calling_full = self.is_calling_full(limits);
         let may_call = |open: &&Open| !(is_calling_full && limits.counts(open));
         let is_due = |open: &&Open| !open.calling && open.asked.is_none() && !(eligible.waits)(open);
-        let is_free = |open: &&Open| !(eligible.is_gated)(&open.queued.branch.worker);
+        let is_free = |open: &&Open| !needs_admission(open, eligible);
         let again = self.open.values().filter(is_free).filter(may_call).find(is_due);
         if let Some(open) = again {
             return Some(Next { queued: open.queued.clone(), attempt: open.attempt.saturating_add(1) });
@@ -678,6 +678,11 @@ impl Scheduler {
     }
 }
 
+/// Tells if the next attempt needs admission: of a model's worker always, of any other one after its last was deferred.
+fn needs_admission(open: &Open, eligible: &Eligible<'_>) -> bool {
+    (eligible.is_gated)(&open.queued.branch.worker) || open.waits_for_provider()
+}
+
 /// How many places a board has, and which workers take none.
 pub struct Places<'a> {
     concurrency: u32,
@@ -702,7 +707,7 @@ pub struct Eligible<'a> {
     pub waits: &'a dyn Fn(&Open) -> bool,
     /// Whether a queued invocation of the branch may begin.
     pub admits: &'a dyn Fn(&Branch) -> bool,
-    /// Whether the calls of a worker need admission.
+    /// Whether every call of a worker needs admission.
     pub is_gated: &'a dyn Fn(&WorkerName) -> bool,
     /// The operator's name of a worker's model; none: the default.
     pub model: &'a dyn Fn(&WorkerName) -> Option<&'a str>,

@@ -9,6 +9,7 @@ use crate::blueprint::{AgentKind, BoardLimits};
 use crate::breaker::Branch;
 use crate::id::{Timestamp, WorkerName};
 use crate::money::Money;
+use crate::plan::Seat;
 use crate::planted::{self, Bug};
 use crate::record::{ADMISSION, Body, Cause, Raised, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
@@ -113,6 +114,13 @@ impl Board {
         self.format >= ADMISSION && self.plan.seats.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Llm)
     }
 
+    /// Whether calls of the board may need admission: those of language models, and those of boards inside that wait
+    /// for one.
+    pub(super) fn has_gate(&self) -> bool {
+        let may_wait = |seat: &Seat| matches!(seat.worker.agent, AgentKind::Llm | AgentKind::Board);
+        self.format >= ADMISSION && self.plan.seats.values().any(may_wait)
+    }
+
     /// The calls that may be made once a gate admits them, in the order in which to ask.
     pub fn awaiting_admission(&self) -> Vec<Waiting> {
         if self.paused || self.ended.is_some() {
@@ -129,10 +137,11 @@ impl Board {
                 invocation: next.queued.invocation,
                 attempt: next.attempt,
                 worker: branch.worker.clone(),
+                agent: seat.agent.clone(),
                 model: self.plan.blueprint.model_of(&branch.worker).map(str::to_owned),
                 tokens: reserved.unwrap_or(estimated),
                 wait: wait.cloned(),
-                money: self.money_left(&next.queued),
+                money: (seat.agent == AgentKind::Llm).then(|| self.money_left(&next.queued)).flatten(),
             }
         };
         self.awaiting().into_iter().map(waiting).collect()
@@ -176,7 +185,7 @@ impl Board {
 
     /// See [`Board::awaiting_admission`].
     pub(super) fn awaiting(&self) -> Vec<Next> {
-        if !self.plan.seats.keys().any(|worker| self.is_gated(worker)) {
+        if !self.has_gate() {
             return Vec::new();
         }
         self.with_eligible(|places, eligible| self.scheduler.awaiting_admission(places, eligible))

@@ -104,6 +104,38 @@ fn a_deferred_attempt_is_not_counted_and_the_next_one_sees_the_state_as_it_is() 
 }
 
 #[test]
+fn the_call_of_a_board_inside_needs_admission_once_it_was_deferred() {
+    let inner = json!({"of": "inside", "output": {"/list/-": "/found"}});
+    let inside = json!({
+        "blueprint": 1, "name": "inside", "request": {"type": "object", "additionalProperties": false, "properties": {}},
+        "state": {"schema": {"properties": {"found": {}}}}, "workers": {},
+    });
+    let mut played = Played::new(json!({
+        "concurrency": 1,
+        "workers": {"sub": {"agent": "board", "board": inner, "writes": [{"path": "/list/-"}], "limits": {"attempts": 1}}},
+        "rules": [{"name": "find", "trigger": {"signal": "go"}, "run": "sub"}],
+        "boards": {"inside": inside},
+    }));
+    let signal = || Input::Signal { name: "go".into(), value: Value::Null, token: None };
+    let step = closed(&mut played, 1, signal());
+    assert_eq!((awaiting(&step), played.calls.len()), (vec![], 1), "the first call is made at once");
+    let step = defer(&mut played, 1_000, not_taken(DeferralReason::Overloaded, 500));
+    assert_eq!((awaiting(&step), played.calls.len()), (vec![(1, 2)], 0));
+    // It has left its place.
+    closed(&mut played, 2_000, signal());
+    assert_eq!(played.calls.remove(0).0, InvocationId(2));
+    closed(&mut played, 1_000_000, Input::Tick);
+    assert_eq!(played.count(Kind::Invoked), 2, "no time makes the call");
+    closed(
+        &mut played,
+        1_000_000,
+        Input::Admit { invocation: InvocationId(1), attempt: 2, admission: Admission::default() },
+    );
+    assert_eq!(played.calls.remove(0).0, InvocationId(1));
+    played.holds();
+}
+
+#[test]
 fn a_call_that_waits_takes_no_place_no_time_and_no_reservation() {
     let mut played = board(1, json!({"wall": "60s"}));
     played.signal();

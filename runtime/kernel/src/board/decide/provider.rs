@@ -76,7 +76,7 @@ impl Draft<'_> {
 
     /// Names the calls that wait for admission, in place of those named before.
     pub(super) fn name_waiting(&mut self) {
-        if self.board.plan.seats.keys().any(|worker| self.board.is_gated(worker)) {
+        if self.board.has_gate() {
             self.step.effects.push(Effect::Await(self.board.awaiting_admission()));
         }
     }
