@@ -26,6 +26,7 @@ use patchboard_kernel::lint;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::replay;
+use patchboard_kernel::scheduler::Open;
 use patchboard_kernel::shown::Shown;
 use patchboard_kernel::source::{self, Source};
 use patchboard_runtime::agent::{Agent as _, Call};
@@ -191,7 +192,7 @@ impl Play<'_> {
             }
             let questions: Vec<Seq> = self.board.pending().keys().copied().collect();
             let wake_at = self.board.wake_at();
-            let is_hasty = self.world == World::Hasty && self.random.percent(20);
+            let is_hasty = self.world == World::Hasty && self.random.percent(20) && self.may_be_late();
             let tells = self.world != World::Calm && self.random.percent(20);
             if (tells || self.is_at_rest()) && self.tell() {
                 continue;
@@ -204,6 +205,15 @@ impl Play<'_> {
             }
         }
         panic!("SEED={}: the board never comes to rest", self.seed);
+    }
+
+    /// Whether no call under way is its invocation's last attempt: who is late each time has failed, and that is no accident.
+    fn may_be_late(&self) -> bool {
+        let open = self.board.scheduler().open();
+        self.calls.values().all(|call| {
+            let attempts = open.get(&call.invocation).map_or(0, Open::counted_attempts);
+            attempts < call.seat().limits.attempts
+        })
     }
 
     fn is_at_rest(&self) -> bool {
