@@ -140,7 +140,7 @@ impl World {
         let now = genesis.at;
         let (mut board, mut step) = Board::create(genesis, plans)?;
         let (mut waiting, mut later) = (BTreeSet::new(), Vec::new());
-        board.admit(now, &mut step, &mut |call| passage(call, now, &mut waiting, &mut later, others));
+        board.admit(now, &mut step, &mut |_, call| passage(call, now, &mut waiting, &mut later, others));
         let (id, epoch) = (board.id().clone(), board.epoch());
         let append = Append { board: id, epoch, expected: None, records: step.records.clone(), blobs: Vec::new() };
         let mut world = Self {
@@ -293,7 +293,7 @@ impl World {
             self.waiting.remove(&(*invocation, *attempt));
         }
         let (waiting, mut later) = (&mut self.waiting, Vec::new());
-        let mut gate = |call: &Waiting| passage(call, at, waiting, &mut later, others);
+        let mut gate = |_: &Board, call: &Waiting| passage(call, at, waiting, &mut later, others);
         let decided = self.owner.decide_with(at, input.clone(), &mut gate);
         later.into_iter().for_each(|delivery| self.send(delivery));
         if let Some(released) = &decided.released {

@@ -9,6 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::blueprint::AgentKind;
+use crate::board::Board;
 use crate::id::{InvocationId, WorkerName};
 use crate::ledger::Hold;
 use crate::money::Price;
@@ -43,7 +44,7 @@ pub struct Waiting {
     pub tokens: u64,
     /// The wait that its last request was deferred to; none for a first request.
     pub wait: Option<ProviderWait>,
-    /// Money that is left for it; none where neither the board nor the worker limits money.
+    /// Money that is left for it ([`Board::with_money`]); none where neither the board nor the worker limits money.
     pub money: Option<MoneyLeft>,
 }
 
@@ -65,7 +66,10 @@ impl Waiting {
     }
 }
 
+/// What lets calls of a board through: tells where a call goes to; none: it waits.
+pub type Gate<'g> = dyn FnMut(&Board, &Waiting) -> Option<Admission> + 'g;
+
 /// A gate that lets every call through.
-pub fn open(_: &Waiting) -> Option<Admission> {
+pub fn open(_: &Board, _: &Waiting) -> Option<Admission> {
     Some(Admission::default())
 }

@@ -4,7 +4,7 @@
 //! done with what is let out. The kernel actor of the runtime and the boards on a virtual clock go through here, so what
 //! the simulator finds out about it holds for both.
 
-use crate::admission::{Admission, Waiting};
+use crate::admission::Gate;
 use crate::board::{Blob, Board, Input, Step};
 use crate::digest::Digest;
 use crate::id::{BoardId, Seq, Timestamp};
@@ -64,19 +64,14 @@ impl Owner {
     /// If the journal has not answered for the last one, or has refused it: the board is ahead of the journal then, and
     /// another is to be made from it.
     pub fn decide(&mut self, at: Timestamp, input: Input) -> Decided {
-        self.decide_with(at, input, &mut |_| None)
+        self.decide_with(at, input, &mut |_, _| None)
     }
 
     /// Gives the board an input, and with it the calls that the gate admits at once: one append for all of it.
     ///
     /// # Panics
     /// As [`Owner::decide`].
-    pub fn decide_with(
-        &mut self,
-        at: Timestamp,
-        input: Input,
-        gate: &mut dyn FnMut(&Waiting) -> Option<Admission>,
-    ) -> Decided {
+    pub fn decide_with(&mut self, at: Timestamp, input: Input, gate: &mut Gate<'_>) -> Decided {
         assert!(self.waiting.is_none(), "a board takes no input while it is ahead of its journal");
         let expected = Some(self.board.head());
         let mut step = self.board.step(at, input);

@@ -202,6 +202,7 @@ impl State {
             if running.waiting.contains(&key) || !running.owner.board().awaiting_admission().contains(&call) {
                 continue;
             }
+            let call = running.owner.board().with_money(&call);
             match self.context.options.agent.admit(self.published.board(), &call) {
                 Admitted::Now(permit) => self.admitted(key, Some(permit)).await?,
                 Admitted::Later(admitting) => {
@@ -253,12 +254,12 @@ impl State {
         let answered = answered(&input);
         let (agent, board) = (&self.context.options.agent, self.published.board());
         let (waiting, mut later) = (&mut running.waiting, Vec::new());
-        let decided = running.owner.decide_with(self.context.options.clock.now(), input, &mut |call| {
+        let decided = running.owner.decide_with(self.context.options.clock.now(), input, &mut |state, call| {
             let key = (call.invocation, call.attempt);
             if waiting.contains(&key) {
                 return None;
             }
-            match agent.admit(board, call) {
+            match agent.admit(board, &state.with_money(call)) {
                 Admitted::Now(permit) => {
                     let admission = permit.admission.clone();
                     permits.insert(key, permit);

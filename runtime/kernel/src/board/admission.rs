@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::apply::request_token;
 use super::{Board, Effect, Input, Step};
-use crate::admission::{self, Admission, MoneyLeft, Waiting};
+use crate::admission::{self, Gate, MoneyLeft, Waiting};
 use crate::blueprint::{AgentKind, BoardLimits};
 use crate::breaker::Branch;
 use crate::id::{Timestamp, WorkerName};
@@ -141,16 +141,24 @@ impl Board {
                 model: self.plan.blueprint.model_of(&branch.worker).map(str::to_owned),
                 tokens: reserved.unwrap_or(estimated),
                 wait: wait.cloned(),
-                money: (seat.agent == AgentKind::Llm).then(|| self.money_left(&next.queued)).flatten(),
+                money: None,
             }
         };
         self.awaiting().into_iter().map(waiting).collect()
     }
 
-    fn money_left(&self, queued: &Queued) -> Option<MoneyLeft> {
-        let worker = &queued.branch.worker;
+    /// Tells how much money is left for a call that waits. Where money is limited, the call's view is compiled for it.
+    #[must_use]
+    pub fn with_money(&self, waiting: &Waiting) -> Waiting {
+        Waiting { money: self.money_left(waiting), ..waiting.clone() }
+    }
+
+    fn money_left(&self, waiting: &Waiting) -> Option<MoneyLeft> {
+        let Waiting { worker, invocation, .. } = waiting;
         let left = self.ledger.money_left(&self.plan.blueprint, self.limits(), worker)?;
-        // Only where money is limited: the view is compiled for it.
+        let is_it = |queued: &&Queued| queued.invocation == *invocation;
+        let open = self.scheduler.open().get(invocation).map(|open| &open.queued);
+        let queued = open.or_else(|| self.scheduler.queue().iter().find(is_it))?;
         let prompt = self.compiled(queued).prompt.estimated_tokens();
         let reply = u64::from(self.plan.seats[worker].worker.limits.reply_tokens);
         Some(MoneyLeft { left, tokens: prompt + reply, reply })
@@ -159,7 +167,7 @@ impl Board {
     /// Lets a gate answer for the calls that a step names, as far as it can at once, and adds to the step what comes of
     /// that. The gate is asked once for each call. What it admits is an input like any other, and may not be wanted any
     /// more when its turn comes: then the step has no [`Effect::Call`] for it.
-    pub fn admit(&mut self, at: Timestamp, step: &mut Step, gate: &mut dyn FnMut(&Waiting) -> Option<Admission>) {
+    pub fn admit(&mut self, at: Timestamp, step: &mut Step, gate: &mut Gate<'_>) {
         let mut asked = BTreeSet::new();
         loop {
             let named = step.effects.iter().rev().find_map(|effect| match effect {
@@ -168,7 +176,7 @@ impl Board {
             });
             let admitted = named.into_iter().flatten().find_map(|waiting| {
                 let is_new = asked.insert((waiting.invocation, waiting.attempt));
-                let admission = is_new.then(|| gate(waiting)).flatten()?;
+                let admission = is_new.then(|| gate(self, waiting)).flatten()?;
                 Some(Input::Admit { invocation: waiting.invocation, attempt: waiting.attempt, admission })
             });
             let Some(admitted) = admitted else { return };

@@ -39,7 +39,7 @@ fn what_a_step_made_is_let_out_when_its_records_are_durable() {
     let mut owner = owner();
     let head = owner.board().head();
     let Decided { append: Some(append), released: None } =
-        owner.decide_with(NOW, go(), &mut |_| Some(Admission::default()))
+        owner.decide_with(NOW, go(), &mut |_, _| Some(Admission::default()))
     else {
         panic!("it is recorded")
     };
