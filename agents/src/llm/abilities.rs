@@ -405,7 +405,7 @@ fn is_sent(api: Api, name: &str, value: &Value) -> bool {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]});
     let mut with = body.clone();
     with[name] = value.clone();
-    api::encode(api, with, &Map::new()) != api::encode(api, body, &Map::new())
+    api::encode(api, with, true, &Map::new()) != api::encode(api, body, true, &Map::new())
 }
 
 fn is_counted(completion: &Completion) -> bool {

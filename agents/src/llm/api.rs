@@ -17,11 +17,12 @@ pub(super) const fn path(api: Api) -> &'static str {
     }
 }
 
-/// Translates the body of a request. `extra` are the operator's members, which replace ours.
-pub(super) fn encode(api: Api, body: Value, extra: &Map<String, Value>) -> Value {
+/// Translates the body of a request. `has_include`: Responses are to give their reasoning, encrypted. `extra` are the
+/// operator's members, which replace ours.
+pub(super) fn encode(api: Api, body: Value, has_include: bool, extra: &Map<String, Value>) -> Value {
     let mut body = match api {
         Api::Chat => return body,
-        Api::Responses => responses::encode(&body),
+        Api::Responses => responses::encode(&body, has_include),
         Api::Anthropic => anthropic::encode(&body),
     };
     if let Value::Object(members) = &mut body {

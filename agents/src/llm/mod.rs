@@ -313,9 +313,8 @@ impl Chat {
         match self.model.api {
             Api::Chat => serde_json::to_vec(request),
             api @ (Api::Responses | Api::Anthropic) => {
-                let mut body = serde_json::to_value(request)?;
-                body["has_include"] = request.has_include.into();
-                let body = api::encode(api, body, &self.model.extra_body);
+                let body = serde_json::to_value(request)?;
+                let body = api::encode(api, body, request.has_include, &self.model.extra_body);
                 serde_json::to_vec(&Ordered::new(&body, request.order()))
             }
         }

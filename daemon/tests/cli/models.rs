@@ -189,3 +189,40 @@ fn what_a_server_repeats_of_the_environment_stands_nowhere() {
     assert!(!kept.contains("hush-") && kept.contains("*** and ***"), "{kept}");
     assert!(kept.contains("draft"), "a text of the configuration is none");
 }
+
+#[test]
+fn a_fallback_goes_on_with_a_conversation_that_the_first_model_began() {
+    let calls = |calls: &[(&str, Value)]| {
+        let calls: Vec<(String, &str, String)> =
+            (1..).zip(calls).map(|(id, (name, with))| (format!("c{id}"), *name, with.to_string())).collect();
+        let calls: Vec<(&str, &str, &str)> =
+            calls.iter().map(|(id, name, with)| (id.as_str(), *name, with.as_str())).collect();
+        Act::call_tools(&calls, 100, 10)
+    };
+    let view = ("view", json!({"path": "a.txt"}));
+    let edit = json!({"path": "a.txt", "old_str": "one", "new_str": "two", "intent": "count"});
+    let first = Endpoint::new(vec![calls(&[view]), Act::Say(503, "", "away".into())]);
+    let patch = r#"[{"op":"replace","path":"/answer","value":"counted"}]"#;
+    let second = Endpoint::new(vec![calls(&[("str_replace", edit)]), Act::answer(patch, 200, 20)]);
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "patchboard.toml",
+        format!(
+            "[models.default]\nurl = \"{}\"\nmodel = \"first\"\nfallback = [\"other\"]\nfallback_after = \"1s\"\n\
+         [models.other]\nurl = \"{}\"\nmodel = \"second\"\n[workspaces.code]\ndir = \"code\"\n",
+            first.url, second.url
+        ),
+    );
+    sandbox.write("code/a.txt", "one\n");
+    sandbox.write("edit.yaml", "blueprint: 1\nname: edit\nworkspace: {dir: code}\n\
+        state:\n  schema: {type: object, properties: {answer: {type: string}}}\n  initial: {answer: \"\"}\n\
+        workers:\n  a: {agent: llm, role: Edit., writes: [{path: /answer, ops: [replace]}], files: {view: [\"**\"], edit: [\"**\"]}}\n\
+        rules: [{name: go, trigger: start, run: a}]\ndone: {when: 'state.answer != \"\"'}\n");
+    let ran = sandbox.run(&["--output", "json", "run", "edit.yaml"]).exits(0);
+    assert_eq!(ran.json()["end"], "done");
+    assert_eq!((first.bodies().len(), second.bodies().len()), (2, 2), "nothing is asked twice");
+    let told: Vec<Value> = second.bodies()[0]["messages"].as_array().expect("messages").clone();
+    assert!(told.iter().any(|message| message["role"] == "tool" && message.to_string().contains("one")), "{told:?}");
+    assert!(of_kind(&log(&sandbox), "failed").is_empty());
+    sandbox.run(&["replay", "last"]).exits(0);
+}

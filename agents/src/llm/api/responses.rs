@@ -9,7 +9,7 @@ use super::{Said, carry, chat_call, limit, list};
 /// Member of an assistant's message that keeps its output items.
 const ITEMS: &str = "responses_output";
 
-pub(super) fn encode(body: &Value) -> Value {
+pub(super) fn encode(body: &Value, has_include: bool) -> Value {
     let mut out = Map::new();
     carry(body, "model", &mut out, "model");
     let input: Vec<Value> = list(&body["messages"]).flat_map(items).collect();
@@ -51,7 +51,7 @@ pub(super) fn encode(body: &Value) -> Value {
         out.insert("stream".into(), true.into());
     }
     out.insert("store".into(), json!(false));
-    if body["has_include"] != false {
+    if has_include {
         out.insert("include".into(), json!(["reasoning.encrypted_content"]));
     }
     out.into()
@@ -136,7 +136,7 @@ mod tests {
                 "json_schema": {"name": "reply", "strict": false, "schema": {"type": "object"}}},
         });
         assert_eq!(
-            encode(&body),
+            encode(&body, true),
             json!({
                 "model": "m", "max_output_tokens": 77, "temperature": 0.0,
                 "input": [
@@ -154,7 +154,7 @@ mod tests {
                 "reasoning": {"effort": "low"}, "store": false, "include": ["reasoning.encrypted_content"],
             })
         );
-        let object = encode(&json!({"messages": [], "response_format": {"type": "json_object"}}));
+        let object = encode(&json!({"messages": [], "response_format": {"type": "json_object"}}), true);
         assert_eq!(object["text"], json!({"format": {"type": "json_object"}}));
     }
 

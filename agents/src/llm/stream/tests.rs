@@ -388,7 +388,7 @@ proptest! {
             prop_assert_eq!(&assembled_of(api, &text, size), &whole);
             if let Ok(answer) = whole {
                 let chat = api::decode(api, answer);
-                drop(api::encode(api, json!({"messages": [chat["choices"][0]["message"]]}), &Map::new()));
+                drop(api::encode(api, json!({"messages": [chat["choices"][0]["message"]]}), true, &Map::new()));
             }
         }
     }
