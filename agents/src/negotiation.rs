@@ -3,7 +3,7 @@
 //! What follows is [`patchboard_kernel::negotiation`]'s to say. Here are the seat, who sits around it, the time, and the
 //! answers of persons.
 
-use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::blueprint::{Rule, Run, Trigger, Worker};
 use patchboard_kernel::id::GroupName;
 use patchboard_kernel::negotiation::{self, Added, Asked, Seats, Session, Woken, advance};
 use patchboard_kernel::scheduler::Answered;
@@ -70,6 +70,7 @@ pub(crate) fn answer(call: &Call, means: &Means) -> Answer {
         let woken = Woken {
             now: means.clock.now(),
             timed_out: woken_at.and_then(|place| place.strip_prefix("/rounds/")?.parse::<usize>().ok()?.checked_add(1)),
+            has_timer: has_timer(call, &with),
             answers: call.shown.answers().iter().map(answered).collect(),
             is_unanswered: with.unanswered,
         };
@@ -84,6 +85,16 @@ pub(crate) fn answer(call: &Call, means: &Means) -> Answer {
             None => Ok(step.added.iter().map(|added: &Added| added.op(&with.at)).collect()),
         }
     })
+}
+
+/// Tells if a rule with a delay wakes the seat about its rounds.
+fn has_timer(call: &Call, with: &With) -> bool {
+    let rounds = format!("{}/rounds/*", with.at);
+    let times = |rule: &Rule| {
+        let is_for = matches!(&rule.run, Run::Worker(worker) if *worker == call.worker);
+        is_for && rule.delay.is_some() && matches!(&rule.trigger, Trigger::Event { path, .. } if *path == rounds)
+    };
+    call.shown.plan().blueprint.rules.iter().any(times)
 }
 
 fn answered(answered: &Answered) -> negotiation::Answer {

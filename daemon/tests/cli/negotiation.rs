@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
+use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
 
 use crate::sandbox::{Ran, Sandbox, shipped};
@@ -400,4 +401,32 @@ fn it_comes_to_the_same_however_often_it_is_interrupted() {
         sandbox.run(&["replay", "last"]).exits(0);
     }
     assert!(kills > 3, "{kills} times");
+}
+
+#[test]
+fn a_round_lasts_no_longer_for_a_party_that_waits_for_its_provider() {
+    let counter = json!({"kind": "counter", "ts": 4, "from": "buyer", "ct": "application/json", "payload": {"price": 90, "days": 12}});
+    let patch = json!([{"op": "add", "path": "/negotiation/events/-", "value": counter}]).to_string();
+    let away = Act::Say(503, "retry-after: 4\r\n", "away".into());
+    let endpoint = Endpoint::new(vec![away, Act::answer(&patch, 100, 20)]);
+    let sandbox = changed(&[
+        ("  buyer:\n    agent: script\n", "  buyer:\n    agent: llm\n    role: Buy.\n"),
+        (
+            "    script:\n      - [{op: add, path: /negotiation/events/-, value: {kind: counter, ts: 4, from: buyer, \
+             ct: application/json, payload: {price: 90, days: 12}}}]\n",
+            "",
+        ),
+    ]);
+    let request = json!({"topic": "steel", "preferences": {"buyer": {"round_timeout_ms": 2000}}}).to_string();
+    let ran = ["run", "negotiation.yaml", "--request", &request, "--model-url", &endpoint.url, "--model", "m"];
+    let ran = sandbox.run(&[&ran[..], &["--output", "json"]].concat()).exits(0).json();
+    let decision = decision(negotiation(&ran));
+    assert_eq!((&decision["outcome"], &decision["stop_reason"]), (&json!("accepted"), &json!("threshold_met")));
+    assert_eq!(endpoint.bodies().len(), 2);
+    sandbox.run(&["replay", "last"]).exits(0);
+    // A party that is only slow is not waited for.
+    let endpoint = Endpoint::new(vec![Act::Hang]);
+    let ran = ["run", "negotiation.yaml", "--request", &request, "--model-url", &endpoint.url, "--model", "m"];
+    let ran = sandbox.run(&[&ran[..], &["--output", "json"]].concat()).exits(0).json();
+    assert_eq!(crate::negotiation::decision(negotiation(&ran))["stop_reason"], "timeout");
 }

@@ -95,7 +95,15 @@ pub struct Rule {
 }
 
 /// How long a compiled rule lets pass.
-pub enum Delay {
+pub struct Delay {
+    /// Time.
+    pub lasts: Lasts,
+    /// Workers whose waits for a model's provider do not count.
+    pub except_waits_of: BTreeSet<WorkerName>,
+}
+
+/// Time that a compiled rule lets pass.
+pub enum Lasts {
     /// So many milliseconds.
     For(u64),
     /// As many as stand there in the value of the event or the signal.
@@ -281,22 +289,26 @@ impl Plan {
                 }
                 None => None,
             };
-            let delay = match &rule.delay {
+            let lasts = match rule.delay.as_ref().map(|delay| &delay.lasts) {
                 None => None,
-                Some(blueprint::Delay::For(time)) if time.as_ms() > DELAY_MS_MAX => {
+                Some(blueprint::Lasts::For(time)) if time.as_ms() > DELAY_MS_MAX => {
                     return Err(wrong(format!("delay: {time} is longer than a year")));
                 }
-                Some(blueprint::Delay::For(time)) => Some(Delay::For(time.as_ms())),
-                Some(blueprint::Delay::At(_)) if !rule.trigger.brings_a_value() => {
+                Some(blueprint::Lasts::For(time)) => Some(Lasts::For(time.as_ms())),
+                Some(blueprint::Lasts::At(_)) if !rule.trigger.brings_a_value() => {
                     return Err(wrong(
                         "delay.at: nothing comes with this trigger that a time could stand in".to_owned(),
                     ));
                 }
-                Some(blueprint::Delay::At(at)) => {
+                Some(blueprint::Lasts::At(at)) => {
                     let at = PointerBuf::parse(at.as_str()).map_err(|error| wrong(format!("delay.at: {error}")))?;
-                    Some(Delay::At(at))
+                    Some(Lasts::At(at))
                 }
             };
+            let delay = rule.delay.as_ref().zip(lasts).map(|(delay, lasts)| {
+                let members = delay.except_waits_of.iter().flat_map(|group| blueprint.group(group));
+                Delay { lasts, except_waits_of: members.cloned().collect() }
+            });
             let (name, urgent) = (rule.name.clone(), rule.urgent);
             rules.push(Rule { name, workers, chosen, wakes_on, when, urgent, delay });
         }

@@ -51,6 +51,12 @@ pub struct Delayed {
     pub queued: Queued,
 }
 
+impl Delayed {
+    fn is_of(&self, rules: &BTreeSet<RuleName>) -> bool {
+        self.queued.branch.rule.as_ref().is_some_and(|rule| rules.contains(rule))
+    }
+}
+
 /// What was asked for with one trigger.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -305,18 +311,31 @@ impl Scheduler {
         &self.delayed
     }
 
-    /// What waits for a time that has come.
-    pub(crate) fn ripe(&self, now: Timestamp) -> &[Delayed] {
-        let ripe = self.delayed.partition_point(|delayed| delayed.due <= now);
-        &self.delayed[..ripe]
+    /// What waits for a time that has come, without that of rules whose time stands `still`.
+    pub(crate) fn ripe(&self, now: Timestamp, still: &BTreeSet<RuleName>) -> Vec<Delayed> {
+        let has_come = self.delayed.iter().take_while(|delayed| delayed.due <= now);
+        has_come.filter(|delayed| !delayed.is_of(still)).cloned().collect()
     }
 
-    /// Queues what waited for a time that has come.
-    pub(crate) fn ripen(&mut self, plan: &Plan, now: Timestamp) {
-        let ripe = self.ripe(now).len();
-        for Delayed { queued, .. } in self.delayed.drain(..ripe).collect::<Vec<_>>() {
+    /// Queues what waited for a time that has come, as [`Scheduler::ripe`] has it.
+    pub(crate) fn ripen(&mut self, plan: &Plan, now: Timestamp, still: &BTreeSet<RuleName>) {
+        let is_ripe = |delayed: &mut Delayed| delayed.due <= now && !delayed.is_of(still);
+        for Delayed { queued, .. } in self.delayed.extract_if(.., is_ripe).collect::<Vec<_>>() {
             self.queue_up(plan, queued);
         }
+    }
+
+    /// When the first is due of what waits for its time, without that of rules whose time stands `still`.
+    pub(crate) fn next_due(&self, still: &BTreeSet<RuleName>) -> Option<Timestamp> {
+        self.delayed.iter().find(|delayed| !delayed.is_of(still)).map(|delayed| delayed.due)
+    }
+
+    /// Lets time pass that does not count for rules whose time stands `still`.
+    pub(crate) fn put_off(&mut self, ms: u64, still: &BTreeSet<RuleName>) {
+        for delayed in self.delayed.iter_mut().filter(|delayed| delayed.is_of(still)) {
+            delayed.due = delayed.due.plus_ms(ms);
+        }
+        self.delayed.sort_by_key(|delayed| delayed.due);
     }
 
     /// Takes out of the queue what is not wanted any more, so that it does not count; false if it is not there.

@@ -13,7 +13,7 @@ use crate::blueprint::{DELAY_MS_MAX, EventOp};
 use crate::event::Event;
 use crate::expr::{Allowance, Variable, Variables};
 use crate::id::{RuleName, Seq, Timestamp, Version, WorkerName};
-use crate::plan::{Delay, Plan, Rule, WakesOn};
+use crate::plan::{Delay, Lasts, Plan, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::Trigger;
 use crate::scheduler::{Queued, Scheduler};
@@ -224,8 +224,8 @@ fn wish(
     };
     let delay = match &rule.delay {
         None => 0,
-        Some(Delay::For(ms)) => *ms,
-        Some(Delay::At(at)) => match value.count_at(at).filter(|ms| *ms <= DELAY_MS_MAX) {
+        Some(Delay { lasts: Lasts::For(ms), .. }) => *ms,
+        Some(Delay { lasts: Lasts::At(at), .. }) => match value.count_at(at).filter(|ms| *ms <= DELAY_MS_MAX) {
             Some(ms) => ms,
             None => {
                 let place = place(at, &trigger);

@@ -54,7 +54,16 @@ pub const DELAY_MS_MAX: u64 = 366 * 86_400_000;
 
 /// How long a rule lets pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Delay {
+pub struct Delay {
+    /// Time.
+    pub lasts: Lasts,
+    /// Groups: time in which a worker of them waits for its model's provider does not count.
+    pub except_waits_of: Vec<GroupName>,
+}
+
+/// Time that a rule lets pass.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Lasts {
     /// So long.
     For(Duration),
     /// As many milliseconds as stand there in the value of the event or the signal: a JSON Pointer, empty for the value itself.
@@ -63,10 +72,17 @@ pub enum Delay {
 
 impl Serialize for Delay {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::For(time) => time.serialize(serializer),
-            Self::At(at) => Map::from_iter([("at".to_owned(), Value::from(at.as_str()))]).serialize(serializer),
+        let Self { lasts, except_waits_of } = self;
+        let mut members = match lasts {
+            Lasts::For(time) if except_waits_of.is_empty() => return time.serialize(serializer),
+            Lasts::For(time) => Map::from_iter([("for".to_owned(), Value::from(time.to_string()))]),
+            Lasts::At(at) => Map::from_iter([("at".to_owned(), Value::from(at.as_str()))]),
+        };
+        if !except_waits_of.is_empty() {
+            let groups = except_waits_of.iter().map(GroupName::as_str).collect();
+            members.insert("except_waits_of".to_owned(), groups);
         }
+        members.serialize(serializer)
     }
 }
 
@@ -75,15 +91,28 @@ impl<'de> Deserialize<'de> for Delay {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Fields {
-            at: String,
+            at: Option<String>,
+            #[serde(rename = "for")]
+            time: Option<Duration>,
+            #[serde(default)]
+            except_waits_of: Vec<GroupName>,
         }
+        const FORMS: &str = "a delay is a time, like 5m, {for} or {at}";
         match Value::deserialize(deserializer)? {
-            Value::String(time) => time.parse().map(Self::For).map_err(D::Error::custom),
-            value @ Value::Object(_) => {
-                let Fields { at } = serde_json::from_value(value).map_err(D::Error::custom)?;
-                Ok(Self::At(at))
+            Value::String(time) => {
+                let lasts = time.parse().map(Lasts::For).map_err(D::Error::custom)?;
+                Ok(Self { lasts, except_waits_of: Vec::new() })
             }
-            _ => Err(D::Error::custom("a delay is a time, like 5m, or {at}")),
+            value @ Value::Object(_) => {
+                let Fields { at, time, except_waits_of } = serde_json::from_value(value).map_err(D::Error::custom)?;
+                let lasts = match (at, time) {
+                    (Some(at), None) => Lasts::At(at),
+                    (None, Some(time)) => Lasts::For(time),
+                    _ => return Err(D::Error::custom(FORMS)),
+                };
+                Ok(Self { lasts, except_waits_of })
+            }
+            _ => Err(D::Error::custom(FORMS)),
         }
     }
 }

@@ -7,9 +7,9 @@ use super::{Board, Effect, Input, Step};
 use crate::admission::{self, Gate, MoneyLeft, Waiting};
 use crate::blueprint::{AgentKind, BoardLimits};
 use crate::breaker::Branch;
-use crate::id::{Timestamp, WorkerName};
+use crate::id::{RuleName, Timestamp, WorkerName};
 use crate::money::Money;
-use crate::plan::Seat;
+use crate::plan::{Rule, Seat};
 use crate::planted::{self, Bug};
 use crate::record::{ADMISSION, Body, Cause, Raised, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
@@ -235,6 +235,32 @@ impl Board {
             true => !self.paused && self.scheduler.is_calling(),
             false => !self.paused && self.scheduler.open().values().any(|open| open.asked.is_none()),
         }
+    }
+
+    /// Rules whose delays stand still: a worker that they make an exception of waits for its model's provider.
+    pub(super) fn standing_still(&self) -> BTreeSet<RuleName> {
+        let excepting = self.excepting(|_| true);
+        if excepting.is_empty() {
+            return BTreeSet::new();
+        }
+        let open = self.scheduler.open().values().filter(|open| open.waits_for_provider());
+        let mut waiting: BTreeSet<WorkerName> = open.map(|open| open.queued.branch.worker.clone()).collect();
+        waiting.extend(self.awaiting().into_iter().map(|next| next.queued.branch.worker));
+        self.excepting(|worker| waiting.contains(worker))
+    }
+
+    /// Rules with something delayed that make an exception of such workers.
+    pub(super) fn excepting(&self, is_such: impl Fn(&WorkerName) -> bool) -> BTreeSet<RuleName> {
+        let delayed = self.scheduler.delayed();
+        let is_delayed =
+            |rule: &Rule| delayed.iter().any(|delayed| delayed.queued.branch.rule.as_ref() == Some(&rule.name));
+        let excepts = |rule: &&Rule| {
+            rule.delay.as_ref().is_some_and(|delay| delay.except_waits_of.iter().any(&is_such)) && is_delayed(rule)
+        };
+        if delayed.is_empty() {
+            return BTreeSet::new();
+        }
+        self.plan.rules.iter().filter(excepts).map(|rule| rule.name.clone()).collect()
     }
 
     /// When the board is paused because a provider takes no request.

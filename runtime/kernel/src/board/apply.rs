@@ -161,7 +161,8 @@ impl Board {
                 self.reservations.insert(reserved.invocation, reservation);
             }
             Body::Tick(_) if !self.paused => {
-                self.scheduler.ripen(&self.plan, at);
+                let still = self.standing_still();
+                self.scheduler.ripen(&self.plan, at, &still);
                 self.scheduler.rewind(&self.plan, at);
             }
             Body::Skipped(Skipped { invocation: Some(invocation), .. }) => {
@@ -310,6 +311,10 @@ impl Board {
         if is_spent && !matches!(body, Body::Epoch(_)) {
             self.running_ms = self.running_ms.saturating_add(at.ms_since(self.last_at));
         }
+        let still = self.standing_still();
+        if !still.is_empty() {
+            self.scheduler.put_off(at.ms_since(self.last_at), &still);
+        }
         self.last_at = self.last_at.max(at);
     }
 
@@ -320,6 +325,14 @@ impl Board {
         let open = open.filter(|open| open.calling && open.attempt == attempt.number).ok_or(not_under_way)?.clone();
         // The last request was not taken: it cost nothing.
         self.settle(&open, Some(deferred.by.usage.unwrap_or_default()), at);
+        // Nor has it taken time that others counted.
+        let worker = &open.queued.branch.worker;
+        let mut still = self.excepting(|other| other == worker);
+        still.retain({
+            let counted = self.standing_still();
+            move |rule| !counted.contains(rule)
+        });
+        self.scheduler.put_off(at.ms_since(open.since), &still);
         let Deferred { reason, not_before, patience, .. } = *deferred;
         self.scheduler.defer(attempt.invocation, at, ProviderWait { reason, not_before, patience });
         Ok(())

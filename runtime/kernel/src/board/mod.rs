@@ -390,7 +390,7 @@ impl Board {
         let expiry = self.pending.values().filter_map(|question| question.expires);
         let freed = self.waits_until().filter(|_| !self.paused);
         let due = self.scheduler.due(&self.plan).map(|(_, due)| due).min().filter(|_| !self.paused);
-        let delayed = self.scheduler.delayed().first().map(|delayed| delayed.due).filter(|_| !self.paused);
+        let delayed = self.scheduler.next_due(&self.standing_still()).filter(|_| !self.paused);
         self.scheduler
             .deadline()
             .into_iter()

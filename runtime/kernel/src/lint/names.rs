@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::PointerBuf;
 
 use super::{Check, suggest};
-use crate::blueprint::{Action, AgentKind, DELAY_MS_MAX, Delay, Rule, Run, Trigger, definition_name};
+use crate::blueprint::{Action, AgentKind, DELAY_MS_MAX, Lasts, Rule, Run, Trigger, definition_name};
 use crate::cron::Cron;
-use crate::id::WorkerName;
+use crate::id::{GroupName, WorkerName};
 use crate::source::child;
 
 impl Check<'_> {
@@ -235,12 +235,7 @@ impl Check<'_> {
             Run::Worker(worker) => return self.declared(worker, pointer),
             Run::Group(group) | Run::Member { group, .. } => group,
         };
-        if self.blueprint.group(group).is_empty() {
-            let known: BTreeSet<&str> =
-                self.blueprint.workers.values().filter_map(|worker| Some(worker.group.as_ref()?.as_str())).collect();
-            let help = suggest(group.as_str(), known, "Give the workers that it is to wake a `group`.");
-            self.find("undeclared_group", &format!("{pointer}/group"), format!("no worker is in `{group}`"), help);
-        }
+        self.has_members(group, &format!("{pointer}/group"), "Give the workers that it is to wake a `group`.");
         let Run::Member { at, .. } = &rule.run else { return };
         let pointer = format!("{pointer}/at");
         if !rule.trigger.brings_a_value() {
@@ -254,21 +249,35 @@ impl Check<'_> {
         }
     }
 
+    /// Somebody is in a group that is named.
+    fn has_members(&mut self, group: &GroupName, pointer: &str, help: &str) {
+        if self.blueprint.group(group).is_empty() {
+            let known: BTreeSet<&str> =
+                self.blueprint.workers.values().filter_map(|worker| Some(worker.group.as_ref()?.as_str())).collect();
+            let help = suggest(group.as_str(), known, help);
+            self.find("undeclared_group", pointer, format!("no worker is in `{group}`"), help);
+        }
+    }
+
     /// How long a rule lets pass.
     fn delay(&mut self, rule: &Rule, pointer: &str) {
         let Some(delay) = &rule.delay else { return };
-        match delay {
-            Delay::For(time) if time.as_ms() > DELAY_MS_MAX => {
+        for (index, group) in delay.except_waits_of.iter().enumerate() {
+            let help = "Give the workers whose waits do not count a `group`.";
+            self.has_members(group, &format!("{pointer}/except_waits_of/{index}"), help);
+        }
+        match &delay.lasts {
+            Lasts::For(time) if time.as_ms() > DELAY_MS_MAX => {
                 let message = format!("`{}` fires after {time}, which is longer than a year", rule.name);
                 self.find("bad_rule", pointer, message, "Let it pass 366d at most.");
             }
-            Delay::For(_) => {}
-            Delay::At(_) if !rule.trigger.brings_a_value() => {
+            Lasts::For(_) => {}
+            Lasts::At(_) if !rule.trigger.brings_a_value() => {
                 let message = format!("`{}` is woken by nothing that a time could stand in", rule.name);
                 let help = "Give the time itself, like 5m, or let the rule wait for {op, path} or {signal}.";
                 self.find("bad_rule", &format!("{pointer}/at"), message, help);
             }
-            Delay::At(at) => {
+            Lasts::At(at) => {
                 if let Err(error) = PointerBuf::parse(at.as_str()) {
                     let help = "Write a JSON Pointer into the value of the event or signal, like /timeout_ms; empty for the value itself.";
                     self.find(

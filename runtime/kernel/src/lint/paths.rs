@@ -4,7 +4,7 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::{Check, Read, Seat, Write, meant, suggest};
-use crate::blueprint::{Delay, GrantOp, Rule, Run, Trigger, Unit, Worker, WriteGrant};
+use crate::blueprint::{Delay, GrantOp, Lasts, Rule, Run, Trigger, Unit, Worker, WriteGrant};
 use crate::contract::{Contract, beginning};
 use crate::mode::Interface;
 use crate::pattern::{Pattern, PatternToken};
@@ -81,7 +81,7 @@ impl<'a> Check<'a> {
                 {
                     places.push((format!("/rules/{index}/run/at"), chosen));
                 }
-                if let Some(Delay::At(at)) = &rule.delay
+                if let Some(Delay { lasts: Lasts::At(at), .. }) = &rule.delay
                     && at.starts_with('/')
                     && self.missing(&pattern).is_none()
                     && let Ok(stands) = Pattern::parse(&format!("{path}{at}"))

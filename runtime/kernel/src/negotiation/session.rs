@@ -284,8 +284,12 @@ impl Work<'_> {
             let rounds = self.rounds();
             let round = rounds.len();
             let mut now = self.now;
-            if let Some(last) = rounds.last().filter(|_| woken.timed_out == Some(round)) {
-                now = now.max(last.started_at.plus_ms(policy.round_timeout_ms));
+            if let Some(last) = rounds.last() {
+                now = match woken.timed_out == Some(round) {
+                    true => now.max(last.started_at.plus_ms(policy.round_timeout_ms)),
+                    false if woken.has_timer => last.started_at,
+                    false => now,
+                };
             }
             let is_full = self.session.events.len() + RESERVED >= EVENTS_MAX;
             match stop::next(policy, &rounds, self.session.setup.invalid_drafts, now) {

@@ -125,6 +125,8 @@ pub struct Woken {
     pub now: Timestamp,
     /// The round whose time is over, if that is why, whatever the clock says.
     pub timed_out: Option<usize>,
+    /// It is woken when a round's time is over: then the clock does not count, since waits for providers do not.
+    pub has_timer: bool,
     /// What a person has answered.
     pub answers: Vec<Answer>,
     /// A person was asked and does not answer.

@@ -136,6 +136,65 @@ fn the_call_of_a_board_inside_needs_admission_once_it_was_deferred() {
 }
 
 #[test]
+fn a_delay_stands_still_while_those_it_makes_an_exception_of_wait_for_their_provider() {
+    const MINUTE: i64 = 60_000;
+    let late = |name: &str, delay: Value| json!({"name": name, "trigger": {"op": "add", "path": "/list/*"}, "run": name, "delay": delay});
+    let seat = json!({"agent": "remote", "reads": ["/list"]});
+    let mut played = Played::new(json!({
+        "workers": {
+            "model": {"agent": "llm", "group": "models", "reads": ["/list"], "limits": {"timeout": "5m"}},
+            "adds": {"agent": "remote", "writes": [{"path": "/list/-"}]},
+            "patient": seat, "punctual": seat,
+        },
+        "rules": [
+            {"name": "ask", "trigger": {"op": "add", "path": "/list/*"}, "run": "model"},
+            late("patient", json!({"for": "10m", "except_waits_of": ["models"]})),
+            late("punctual", json!("30m")),
+        ],
+    }));
+    let reply = ReplyBody::Json(json!([{"op": "add", "path": "/list/-", "value": 1}]));
+    let from = From::Direct { token: None, base: None };
+    let proposal = Proposal { from, worker: "adds".into(), reply, usage: None, raw: None };
+    closed(&mut played, 0, Input::Propose(proposal));
+    let wake_at = |played: &Played| played.board.wake_at().map(|at| at.0 / MINUTE);
+    let calls = |played: &mut Played| {
+        played.calls.drain(..).map(|(invocation, attempt, _)| (invocation.0, attempt)).collect::<Vec<_>>()
+    };
+    // The gate holds the call back for 3 minutes, and the provider takes 2 more to refuse it.
+    assert_eq!(wake_at(&played), Some(30), "the time of one rule stands still");
+    admit(&mut played, 3 * MINUTE, 1, 1);
+    assert_eq!((wake_at(&played), played.calls.len()), (Some(8), 1), "the call times out before that");
+    let step = defer(&mut played, 5 * MINUTE, not_taken(DeferralReason::Overloaded, 1_000));
+    assert_eq!((awaiting(&step), wake_at(&played)), (vec![(1, 2)], Some(30)));
+    let due = played.board.scheduler().delayed().iter().map(|delayed| delayed.due.0 / MINUTE).collect::<Vec<_>>();
+    assert_eq!(due, [15, 30], "ten minutes are left of the one, and the other counts all");
+    played.holds();
+    closed(&mut played, 29 * MINUTE, Input::Tick);
+    assert_eq!(played.count(Kind::Tick), 0);
+    closed(&mut played, 30 * MINUTE, Input::Tick);
+    assert_eq!(calls(&mut played), [(3, 1)], "punctual");
+    closed(&mut played, 31 * MINUTE, Input::Pause { token: None });
+    closed(&mut played, 35 * MINUTE, Input::Resume { token: None });
+    admit(&mut played, 36 * MINUTE, 1, 2);
+    assert_eq!(calls(&mut played), [(1, 2)]);
+    assert_eq!(played.board.scheduler().delayed()[0].due.0, 46 * MINUTE);
+    closed(
+        &mut played,
+        40 * MINUTE,
+        Input::AgentFailed {
+            invocation: InvocationId(1),
+            attempt: 2,
+            code: FailureCode::NotConfigured,
+            message: String::new(),
+            usage: None,
+        },
+    );
+    closed(&mut played, 46 * MINUTE, Input::Tick);
+    assert!(calls(&mut played).contains(&(2, 1)), "patient");
+    played.holds();
+}
+
+#[test]
 fn a_call_that_waits_takes_no_place_no_time_and_no_reservation() {
     let mut played = board(1, json!({"wall": "60s"}));
     played.signal();

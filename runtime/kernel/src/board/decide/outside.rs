@@ -42,7 +42,7 @@ impl Draft<'_> {
         };
         let ripe = match self.board.paused {
             true => Vec::new(),
-            false => self.board.scheduler.ripe(self.at).to_vec(),
+            false => self.board.scheduler.ripe(self.at, &self.board.standing_still()),
         };
         let has_come = !due.is_empty() || !ripe.is_empty();
         let patience_is_over = self.board.patience().is_some_and(|patience| patience <= self.at);

@@ -36,6 +36,7 @@ fn full() -> Value {
             {"name": "r7", "trigger": {"idle": ["r1"]}, "run": {"group": "g"}},
             {"name": "r8", "trigger": {"path": "/a"}, "run": {"group": "g", "at": "/x"}, "urgent": true, "delay": "5m"},
             {"name": "r9", "trigger": {"path": "/a"}, "run": "w", "delay": {"at": "/ms"}},
+            {"name": "r10", "trigger": {"path": "/a"}, "run": "w", "delay": {"for": "5m", "except_waits_of": ["g"]}},
         ],
         "invariants": [{"name": "i", "for": "/a", "expr": "true"}],
         "workspace": {"dir": "code", "granularity": "file", "isolation": "soft", "intent": "optional", "annotate": false,
@@ -194,7 +195,10 @@ fn bounded_text(pointer: &str) -> bool {
             | "into"
             | "from"
             | "promises"
-    ) || matches!(holder, "promises" | "after" | "idle" | "models" | "workers" | "view" | "edit" | "run" | "exclude")
+    ) || matches!(
+        holder,
+        "promises" | "after" | "idle" | "models" | "workers" | "view" | "edit" | "run" | "exclude" | "except_waits_of"
+    )
 }
 
 /// Places of schemas and of the initial state, which the model takes as any value.
