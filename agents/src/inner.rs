@@ -13,7 +13,7 @@
 //! inside loses its patience, so does the outer one.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::{Future, pending};
+use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,10 +26,10 @@ use patchboard_kernel::canonical;
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
+use patchboard_kernel::id::{BoardId, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{End, Ended, Kind, Parent, PauseCause};
+use patchboard_kernel::record::{End, Ended, Parent};
 use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure, Permit, Reply};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::JournalError;
@@ -37,7 +37,12 @@ use patchboard_runtime::runtime::{BoardHandle, Founding, Runtime, RuntimeError, 
 use patchboard_runtime::snapshot::Snapshot;
 use serde_json::Value;
 
+use self::patience::{has_gone_on, is_out_of_patience, out_of_patience};
+use self::waits::{Deferred, Waiting};
 use crate::failure;
+
+mod patience;
+mod waits;
 
 /// How many boards are made for one invocation, each after one that failed.
 const BOARDS_MAX: u32 = 8;
@@ -61,20 +66,10 @@ pub struct Inner {
     /// Calls that wait for each inner board.
     waiting: Arc<Waiting>,
     /// Calls that are deferred, by what they are for, until they are made again.
-    deferred: Mutex<BTreeMap<(BoardId, InvocationId), Waits>>,
+    deferred: Arc<Mutex<Deferred>>,
     /// Inner boards by the outer one that has been told what they have spent.
     told: Mutex<BTreeMap<BoardId, BTreeSet<BoardId>>>,
     grace: Duration,
-}
-
-#[derive(Default)]
-struct Waiting(Mutex<BTreeMap<BoardId, Waited>>);
-
-/// An inner board that calls wait for.
-struct Waited {
-    /// How many.
-    calls: usize,
-    outer: BoardId,
 }
 
 impl Inner {
@@ -84,7 +79,7 @@ impl Inner {
             others,
             runtime: OnceLock::new(),
             waiting: Arc::default(),
-            deferred: Mutex::default(),
+            deferred: Arc::default(),
             told: Mutex::default(),
             grace: GRACE,
         }
@@ -109,18 +104,6 @@ impl Inner {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn deferred(&self) -> MutexGuard<'_, BTreeMap<(BoardId, InvocationId), Waits>> {
-        self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn waits(&self, id: &BoardId, outer: &BoardId) -> Waits {
-        let mut boards = self.waiting.lock();
-        boards.entry(id.clone()).or_insert_with(|| Waited { calls: 0, outer: outer.clone() }).calls += 1;
-        drop(boards);
-        let (waiting, runtime) = (Arc::clone(&self.waiting), self.runtime.get().cloned());
-        Waits { waiting, id: id.clone(), runtime, grace: self.grace }
-    }
-
     async fn answer(&self, call: &Call) -> Answer {
         let begun = Instant::now();
         let plan = call.shown.plan();
@@ -133,19 +116,23 @@ impl Inner {
             .map_err(|error| failure(FailureCode::NotConfigured, format!("{error}: raise its view.budget")))?;
         let parent = Parent { board: call.board.clone(), invocation: call.invocation };
         let digest = sha256(canonical::to_string(&request).as_bytes());
-        let _deferred = self.deferred().remove(&(call.board.clone(), call.invocation));
+        let mut deferred = self.deferred().remove(&(call.board.clone(), call.invocation));
+        let awaited = deferred.as_ref().map(|waits| waits.id.clone());
         let mut spent = Usage::default();
         for nth in 0..BOARDS_MAX {
             let id = border::inner_id(&parent, digest, nth);
             let task = Task { id: &id, parent: &parent, blueprint, request: &request, mode: &plan.mode };
             let waits = self.waits(&id, &call.board);
+            drop(deferred.take());
             let (board, was_there) = match self.board(&task).await {
                 Ok(found) => found,
                 Err(Unmade::Unfit(why)) => return came_to_nothing(inner, why, Some(spent)),
                 Err(Unmade::Failed(why)) => return Err(why),
             };
-            // One that failed before this attempt has been told of already.
-            let failed_before = was_there && board.snapshot().ended.is_some_and(|ended| ended.end != End::Done);
+            // One that failed before this attempt has been told of already, unless the last attempt only waited for it.
+            let failed_before = was_there
+                && awaited.as_ref() != Some(&id)
+                && board.snapshot().ended.is_some_and(|ended| ended.end != End::Done);
             let came = match failed_before {
                 true => None,
                 false => {
@@ -154,7 +141,7 @@ impl Inner {
                         Ok(ended) => Some(ended),
                         Err(failure) => {
                             if failure.deferral.is_some() {
-                                self.deferred().insert((call.board.clone(), call.invocation), waits);
+                                self.keep(call, waits);
                             }
                             return Err(failure);
                         }
@@ -236,6 +223,7 @@ impl Inner {
         let mut gave_up = pin!(out_of_patience(board));
         loop {
             tokio::select! {
+                biased;
                 ended = &mut ended => return ended,
                 () = &mut gave_up => break,
                 () = &mut enough => {
@@ -248,35 +236,18 @@ impl Inner {
         }
         let snapshot = self.snapshot(task.id).unwrap_or_else(|| board.snapshot());
         let (is_over, now) = (is_out_of_patience(&snapshot), SystemClock.now());
+        let reason = self.awaited_provider(&snapshot).unwrap_or(DeferralReason::Unreachable);
         let deferral = Deferral {
+            // The board inside goes on without an operator.
+            is_served_elsewhere: reason.needs_operator() && !is_over,
             wait_ms: snapshot.provider_waits.iter().map(|wait| wait.not_before.ms_since(now).max(1)).min(),
             // The patience of the board inside is what counts.
             patience_ms: Some(if is_over { 0 } else { u64::MAX }),
-            ..Deferral::new(self.awaited_provider(&snapshot).unwrap_or(DeferralReason::Unreachable))
+            ..Deferral::new(reason)
         };
         let message = if is_over { "gave up waiting for its provider" } else { "waits for its provider" };
         let failure = failure(FailureCode::Timeout, format!("the board inside {message}"));
         Err(Failure { deferral: Some(deferral), ..failure })
-    }
-
-    /// Tells why a board waits for a model's provider, if it waits for nothing else.
-    fn awaited_provider(&self, snapshot: &Snapshot) -> Option<DeferralReason> {
-        let first = snapshot.provider_waits.iter().min_by_key(|wait| wait.not_before).map(|wait| wait.reason);
-        if snapshot.paused {
-            return first.filter(|_| is_out_of_patience(snapshot));
-        }
-        let inside: Vec<DeferralReason> = self
-            .waiting
-            .inside(&snapshot.board)
-            .iter()
-            .filter_map(|inside| self.awaited_provider(&*self.snapshot(inside)?))
-            .collect();
-        let is_alone = snapshot.open <= snapshot.provider_waits.len() + inside.len();
-        // Of calls that the gate holds back before the first request there is no record.
-        let is_held_back = snapshot.awaiting > snapshot.provider_waits.len();
-        let held_back = || self.others.held_back(&snapshot.board).unwrap_or(DeferralReason::RateLimited);
-        let reason = first.or(inside.first().copied()).or_else(|| is_held_back.then(held_back));
-        reason.filter(|_| is_alone)
     }
 
     /// Waits until a task's board has ended.
@@ -300,45 +271,6 @@ impl Inner {
         }
         Err(failure(FailureCode::Timeout, "the board inside is let go again and again"))
     }
-}
-
-/// Whether a board is paused since its model's provider was away for too long, or needs an operator.
-fn is_out_of_patience(snapshot: &Snapshot) -> bool {
-    snapshot.pause_cause == Some(PauseCause::ProviderUnavailable)
-}
-
-/// Waits until a board is out of patience.
-async fn out_of_patience(board: &BoardHandle) {
-    let snapshot = board.snapshot();
-    let mut records = board.subscribe(snapshot.head.seq.into());
-    let mut is_over = is_out_of_patience(&snapshot);
-    while !is_over && let Some(Ok(_)) = records.next().await {
-        is_over = is_out_of_patience(&board.snapshot());
-    }
-    if !is_over {
-        // It was let go, which others notice.
-        pending().await
-    }
-}
-
-/// Waits until something has happened after `seen` on a board that waits for its provider; false if that is the end of its
-/// patience.
-async fn has_gone_on(board: &BoardHandle, seen: Seq) -> bool {
-    let mut records = board.subscribe(Some(seen));
-    while let Some(Ok(record)) = records.next().await {
-        match record.kind {
-            Kind::Paused if is_out_of_patience(&board.snapshot()) => return false,
-            Kind::Invoked
-            | Kind::Deferred
-            | Kind::Paused
-            | Kind::Resumed
-            | Kind::Tick
-            | Kind::Epoch
-            | Kind::Snapshot => {}
-            _ => break,
-        }
-    }
-    true
 }
 
 /// What a board inside is made of.
@@ -390,14 +322,16 @@ impl Agent for Inner {
         let inside = self.deferred().get(&(board.clone(), waiting.invocation)).map(|waits| waits.id.clone());
         // After a restart the call itself finds its board.
         let inside = inside.and_then(|id| self.runtime.get()?.upgrade()?.board(&id));
-        let seen = inside.as_ref().map(BoardHandle::snapshot).filter(|seen| self.awaited_provider(seen).is_some());
-        match inside.zip(seen) {
-            Some((inside, seen)) => {
-                let seen = seen.head.seq;
-                Admitted::Later(Box::pin(async move { has_gone_on(&inside, seen).await.then(Permit::ungated) }))
-            }
-            None => Admitted::Now(Permit::ungated()),
+        let Some(inside) = inside else { return Admitted::Now(Permit::ungated()) };
+        let seen = inside.snapshot();
+        if is_out_of_patience(&seen) {
+            return Admitted::Later(Box::pin(async { None }));
         }
+        if self.awaited_provider(&seen).is_none() {
+            return Admitted::Now(Permit::ungated());
+        }
+        let seen = seen.head.seq;
+        Admitted::Later(Box::pin(async move { has_gone_on(&inside, seen).await.then(Permit::ungated) }))
     }
 
     fn held_back(&self, board: &BoardId) -> Option<DeferralReason> {
@@ -416,64 +350,10 @@ impl Agent for Inner {
 
     fn ended(&self, board: &BoardId) {
         self.told().remove(board);
-        self.deferred().retain(|(outer, _), _| outer != board);
+        // One that was only closed is taken up again, and finds what its calls wait for.
+        if self.snapshot(board).is_none_or(|snapshot| snapshot.ended.is_some()) {
+            self.deferred().retain(|(outer, _), _| outer != board);
+        }
         self.others.ended(board);
-    }
-}
-
-impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<BoardId, Waited>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Boards inside a board that calls wait for.
-    fn inside(&self, outer: &BoardId) -> Vec<BoardId> {
-        let waiting = self.lock();
-        waiting.iter().filter(|(_, waited)| waited.outer == *outer).map(|(id, _)| id.clone()).collect()
-    }
-}
-
-/// A call that waits for a board. When it goes, and nobody else comes to wait, the board is cancelled if it goes on.
-struct Waits {
-    waiting: Arc<Waiting>,
-    id: BoardId,
-    runtime: Option<WeakRuntime>,
-    grace: Duration,
-}
-
-impl Waits {
-    /// Whether nobody waits for the board any more.
-    fn leave(&self) -> bool {
-        let mut waiting = self.waiting.lock();
-        let Some(waited) = waiting.get_mut(&self.id) else { return true };
-        waited.calls = waited.calls.saturating_sub(1);
-        if waited.calls == 0 {
-            waiting.remove(&self.id);
-        }
-        !waiting.contains_key(&self.id)
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        if !self.leave() {
-            return;
-        }
-        let running = self.runtime.as_ref().and_then(WeakRuntime::upgrade).and_then(|runtime| runtime.board(&self.id));
-        let is_over = |board: &BoardHandle| board.snapshot().ended.is_some();
-        let (Some(board), Ok(tasks)) = (running.filter(|board| !is_over(board)), tokio::runtime::Handle::try_current())
-        else {
-            return;
-        };
-        let (waiting, grace) = (Arc::clone(&self.waiting), self.grace);
-        tasks.spawn(async move {
-            tokio::time::sleep(grace).await;
-            if !waiting.lock().contains_key(board.id()) && !is_over(&board) {
-                // One that is let go meanwhile is found again by whoever wants it.
-                if let Err(error) = board.cancel().await {
-                    tracing::debug!(board = %board.id(), %error, "a board inside another could not be cancelled");
-                }
-            }
-        });
     }
 }

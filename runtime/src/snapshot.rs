@@ -50,6 +50,8 @@ pub struct Snapshot {
     pub wake_at: Option<Timestamp>,
     /// Invocations under way, those that wait for persons included.
     pub open: usize,
+    /// Calls under way.
+    pub calling: usize,
     /// The attempts of those, by their invocations.
     pub attempts: Arc<[(InvocationId, u32)]>,
     /// Proposals that wait for persons, by the record that put them.
@@ -93,6 +95,7 @@ impl Snapshot {
             awaiting: board.awaiting_admission().len(),
             wake_at: board.wake_at(),
             open: board.scheduler().open().len(),
+            calling: board.scheduler().open().values().filter(|open| open.calling).count(),
             attempts: board.scheduler().open().iter().map(|(invocation, open)| (*invocation, open.attempt)).collect(),
             pending: Arc::clone(board.pending()),
             waits_for_persons: board.waits_for_persons(),

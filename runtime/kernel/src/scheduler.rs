@@ -47,6 +47,9 @@ pub struct Queued {
 pub struct Delayed {
     /// When.
     pub due: Timestamp,
+    /// Milliseconds that are left of it at most, where its rule makes an exception of waits for providers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_max: Option<u64>,
     /// What.
     pub queued: Queued,
 }
@@ -330,10 +333,11 @@ impl Scheduler {
         self.delayed.iter().find(|delayed| !delayed.is_of(still)).map(|delayed| delayed.due)
     }
 
-    /// Lets time pass that does not count for rules whose time stands `still`.
-    pub(crate) fn put_off(&mut self, ms: u64, still: &BTreeSet<RuleName>) {
+    /// Has time that has passed until now not count for rules whose time stood `still`. No more is left of a delay than all of it.
+    pub(crate) fn put_off(&mut self, ms: u64, now: Timestamp, still: &BTreeSet<RuleName>) {
         for delayed in self.delayed.iter_mut().filter(|delayed| delayed.is_of(still)) {
-            delayed.due = delayed.due.plus_ms(ms);
+            let latest = now.plus_ms(delayed.left_max.unwrap_or(u64::MAX));
+            delayed.due = delayed.due.plus_ms(ms).min(latest).max(delayed.due);
         }
         self.delayed.sort_by_key(|delayed| delayed.due);
     }
@@ -395,7 +399,12 @@ impl Scheduler {
             (eligible.is_gated)(worker) && is_free(worker, is_full) && (eligible.admits)(&queued.branch)
         });
         let first = first.map(|queued| Next { queued: queued.clone(), attempt: 1 });
-        again.chain(first).filter(|next| has_room(&next.queued.branch.worker)).collect()
+        // What other workers wait for is no place at a model.
+        let may_ask = |next: &Next| {
+            let worker = &next.queued.branch.worker;
+            !(eligible.is_gated)(worker) || has_room(worker)
+        };
+        again.chain(first).filter(may_ask).collect()
     }
 
     /// Whether as many calls are under way as may be. One that waited for a person has left its place, and others may be
@@ -504,6 +513,7 @@ impl Scheduler {
         queued: Queued,
         is_after: bool,
         is_counted: bool,
+        at: Timestamp,
         due: Option<Timestamp>,
     ) {
         self.last = queued.invocation;
@@ -519,7 +529,10 @@ impl Scheduler {
             None => self.queue_up(plan, queued),
             Some(due) => {
                 let place = self.delayed.partition_point(|delayed| delayed.due <= due);
-                self.delayed.insert(place, Delayed { due, queued });
+                let rule = plan.rules.iter().find(|rule| queued.branch.rule.as_ref() == Some(&rule.name));
+                let excepts = |rule: &Rule| rule.delay.as_ref().is_some_and(|delay| !delay.except_waits_of.is_empty());
+                let left_max = rule.is_some_and(excepts).then(|| due.ms_since(at));
+                self.delayed.insert(place, Delayed { due, left_max, queued });
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::id::{RuleName, Timestamp, WorkerName};
 use crate::money::Money;
 use crate::plan::{Rule, Seat};
 use crate::planted::{self, Bug};
-use crate::record::{ADMISSION, Body, Cause, Raised, Retried};
+use crate::record::{ADMISSION, Body, Cause, PauseCause, Raised, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{Eligible, Next, Open, Places, Queued};
 
@@ -245,7 +245,10 @@ impl Board {
         }
         let open = self.scheduler.open().values().filter(|open| open.waits_for_provider());
         let mut waiting: BTreeSet<WorkerName> = open.map(|open| open.queued.branch.worker.clone()).collect();
-        waiting.extend(self.awaiting().into_iter().map(|next| next.queued.branch.worker));
+        // In a pause that somebody wanted nothing waits for a provider that was not sent.
+        if !self.paused || self.pause_cause == Some(PauseCause::ProviderUnavailable) {
+            waiting.extend(self.awaiting().into_iter().map(|next| next.queued.branch.worker));
+        }
         self.excepting(|worker| waiting.contains(worker))
     }
 

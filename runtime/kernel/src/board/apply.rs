@@ -102,7 +102,7 @@ impl Board {
                         Queued { invocation, cause: seq, expansion, ..before }
                     }
                 };
-                self.scheduler.enqueue(&self.plan, queued, is_after, is_counted, scheduled.due);
+                self.scheduler.enqueue(&self.plan, queued, is_after, is_counted, at, scheduled.due);
             }
             Body::Invoked(invoked) => {
                 let (reads, members) = (pointers(&invoked.reads)?, pointers(&invoked.members)?);
@@ -313,7 +313,7 @@ impl Board {
         }
         let still = self.standing_still();
         if !still.is_empty() {
-            self.scheduler.put_off(at.ms_since(self.last_at), &still);
+            self.scheduler.put_off(at.ms_since(self.last_at), at, &still);
         }
         self.last_at = self.last_at.max(at);
     }
@@ -325,14 +325,12 @@ impl Board {
         let open = open.filter(|open| open.calling && open.attempt == attempt.number).ok_or(not_under_way)?.clone();
         // The last request was not taken: it cost nothing.
         self.settle(&open, Some(deferred.by.usage.unwrap_or_default()), at);
-        // Nor has it taken time that others counted.
+        // Nor has a model taken time that others count. What a board inside did before it had to wait, it did.
         let worker = &open.queued.branch.worker;
-        let mut still = self.excepting(|other| other == worker);
-        still.retain({
-            let counted = self.standing_still();
-            move |rule| !counted.contains(rule)
-        });
-        self.scheduler.put_off(at.ms_since(open.since), &still);
+        if self.is_gated(worker) {
+            let still = self.excepting(|other| other == worker);
+            self.scheduler.put_off(at.ms_since(open.since), at, &still);
+        }
         let Deferred { reason, not_before, patience, .. } = *deferred;
         self.scheduler.defer(attempt.invocation, at, ProviderWait { reason, not_before, patience });
         Ok(())

@@ -262,9 +262,13 @@ impl Check<'_> {
     /// How long a rule lets pass.
     fn delay(&mut self, rule: &Rule, pointer: &str) {
         let Some(delay) = &rule.delay else { return };
-        for (index, group) in delay.except_waits_of.iter().enumerate() {
+        let mut groups = delay.except_waits_of.iter();
+        // A fragment may name a group that a blueprint does without.
+        if let Some(group) = delay.except_waits_of.first()
+            && groups.all(|group| self.blueprint.group(group).is_empty())
+        {
             let help = "Give the workers whose waits do not count a `group`.";
-            self.has_members(group, &format!("{pointer}/except_waits_of/{index}"), help);
+            self.has_members(group, &format!("{pointer}/except_waits_of/0"), help);
         }
         match &delay.lasts {
             Lasts::For(time) if time.as_ms() > DELAY_MS_MAX => {

@@ -1,0 +1,77 @@
+//! What a board inside waits for, and for how long.
+
+use std::future::pending;
+use std::time::Duration;
+
+use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::id::Seq;
+use patchboard_kernel::record::{Kind, PauseCause};
+use patchboard_runtime::runtime::BoardHandle;
+use patchboard_runtime::snapshot::Snapshot;
+
+use super::Inner;
+
+/// The pause before a board is called again that was let go while its provider was away.
+const LET_GO: Duration = Duration::from_secs(1);
+
+impl Inner {
+    /// Tells why a board waits for a model's provider, if it waits for nothing else.
+    pub(super) fn awaited_provider(&self, snapshot: &Snapshot) -> Option<DeferralReason> {
+        let first = snapshot.provider_waits.iter().min_by_key(|wait| wait.not_before).map(|wait| wait.reason);
+        if snapshot.paused {
+            return first.filter(|_| is_out_of_patience(snapshot));
+        }
+        let inside = self.inside(&snapshot.board).into_iter();
+        let inside: Vec<DeferralReason> =
+            inside.filter_map(|inside| self.awaited_provider(&*self.snapshot(&inside)?)).collect();
+        let is_alone = snapshot.calling == inside.len() && snapshot.pending.is_empty();
+        // Of calls that the gate holds back before the first request there is no record.
+        let is_held_back = snapshot.awaiting > snapshot.provider_waits.len();
+        let held_back = || self.others.held_back(&snapshot.board).unwrap_or(DeferralReason::RateLimited);
+        let reason = first.or(inside.first().copied()).or_else(|| is_held_back.then(held_back));
+        reason.filter(|_| is_alone)
+    }
+}
+
+/// Whether a board is paused since its model's provider was away for too long, or needs an operator.
+pub(super) fn is_out_of_patience(snapshot: &Snapshot) -> bool {
+    snapshot.ended.is_none() && snapshot.pause_cause == Some(PauseCause::ProviderUnavailable)
+}
+
+/// Waits until a board is out of patience.
+pub(super) async fn out_of_patience(board: &BoardHandle) {
+    let snapshot = board.snapshot();
+    let mut records = board.subscribe(snapshot.head.seq.into());
+    let mut is_over = is_out_of_patience(&snapshot);
+    while !is_over && let Some(Ok(_)) = records.next().await {
+        is_over = is_out_of_patience(&board.snapshot());
+    }
+    if !is_over {
+        // It was let go, which others notice.
+        pending().await
+    }
+}
+
+/// Waits until something has happened after `seen` on a board that waits for its provider; false if that is the end of its
+/// patience.
+pub(super) async fn has_gone_on(board: &BoardHandle, seen: Seq) -> bool {
+    let mut records = board.subscribe(Some(seen));
+    loop {
+        let Some(Ok(record)) = records.next().await else {
+            // It was let go: here it is taken up again, or everything ends, and with it this wait.
+            tokio::time::sleep(LET_GO).await;
+            return true;
+        };
+        match record.kind {
+            Kind::Paused if is_out_of_patience(&board.snapshot()) => return false,
+            Kind::Invoked
+            | Kind::Deferred
+            | Kind::Paused
+            | Kind::Resumed
+            | Kind::Tick
+            | Kind::Epoch
+            | Kind::Snapshot => {}
+            _ => return true,
+        }
+    }
+}
