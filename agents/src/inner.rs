@@ -351,7 +351,7 @@ impl Agent for Inner {
     fn ended(&self, board: &BoardId) {
         self.told().remove(board);
         // One that was only closed is taken up again, and finds what its calls wait for.
-        if self.snapshot(board).is_none_or(|snapshot| snapshot.ended.is_some()) {
+        if self.snapshot(board).is_some_and(|snapshot| snapshot.ended.is_some()) {
             self.deferred().retain(|(outer, _), _| outer != board);
         }
         self.others.ended(board);

@@ -31,7 +31,8 @@ impl Inner {
 
     /// Keeps the board inside of a deferred call, until the call is made again or its invocation is closed.
     pub(super) fn keep(&self, call: &Call, waits: Waits) {
-        let Some(outer) = self.runtime.get().and_then(WeakRuntime::upgrade).and_then(|runtime| runtime.board(&call.board))
+        let Some(outer) =
+            self.runtime.get().and_then(WeakRuntime::upgrade).and_then(|runtime| runtime.board(&call.board))
         else {
             return;
         };

@@ -7,12 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use patchboard_agents::inner::Inner;
+use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::deferral::Deferral;
+use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::lint;
 use patchboard_kernel::record::{Body, End, Kind};
-use patchboard_runtime::agent::{Agent, Answer, Call, Reply};
+use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure, Permit, Reply};
+use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
@@ -22,7 +26,8 @@ use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// What is answered to a worker at its n-th call, from 0; nothing: it never answers.
+/// What is answered to a worker at its n-th call, from 0: a patch, `{"away": REASON, "wait_ms": N}` of a provider that takes no
+/// request, or `{"late": PATCH}` half a second later; nothing: it never answers.
 type Answers = Box<dyn Fn(&str, usize) -> Option<Value> + Send + Sync>;
 
 /// Answers as it is told, at a price, and counts.
@@ -35,12 +40,30 @@ impl Agent for Told {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         let nth = self.calls.fetch_add(1, Ordering::SeqCst);
         match (self.answers)(call.worker.as_str(), nth) {
-            Some(patch) => Box::pin(async move {
+            Some(away) if away.get("away").is_some() => Box::pin(async move {
+                let reason = serde_json::from_value(away["away"].clone()).expect("a reason");
+                let deferral = Deferral { wait_ms: away["wait_ms"].as_u64(), ..Deferral::new(reason) };
+                let message = "not now".to_owned();
+                Err(Failure { code: FailureCode::Unreachable, message, usage: None, deferral: Some(deferral) })
+            }),
+            Some(mut patch) => Box::pin(async move {
+                if let Some(late) = patch.get_mut("late") {
+                    patch = late.take();
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
                 let usage = Usage { prompt: 100, completion: 10, ..Usage::default() };
                 Ok(Reply::new(patch.to_string(), Some(usage)))
             }),
             None => Box::pin(pending()),
         }
+    }
+
+    fn admit(&self, _: &BoardId, waiting: &Waiting) -> Admitted {
+        let left = waiting.wait.as_ref().map_or(0, |wait| wait.not_before.ms_since(SystemClock.now()));
+        Admitted::Later(Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(left)).await;
+            Some(Permit::ungated())
+        }))
     }
 }
 
@@ -400,4 +423,91 @@ async fn boards_may_be_inside_of_boards_inside() {
     assert_eq!(inside[0].parent.as_ref(), Some(board.id()));
     assert_eq!(inside[1].parent.as_ref(), Some(&inside[0].id));
     assert_eq!(board.snapshot().spent.total(), 220, "what is inside of what is inside is paid for, too");
+}
+
+/// A kitchen of models, whose outer call has a second.
+fn modelled(change: impl Fn(&mut Value)) -> Blueprint {
+    blueprint(|house| {
+        house["workers"]["kitchen"]["limits"] = json!({"timeout": "1s", "attempts": 1});
+        for worker in ["prepares", "cooks"] {
+            house["boards"]["kitchen"]["workers"][worker]["agent"] = json!("llm");
+        }
+        change(house);
+    })
+}
+
+fn away(reason: &str, wait_ms: u64) -> Option<Value> {
+    Some(json!({"away": reason, "wait_ms": wait_ms}))
+}
+
+fn count(house: &House, board: &BoardId, kind: Kind) -> usize {
+    house.kinds(board).iter().filter(|other| **other == kind).count()
+}
+
+#[tokio::test]
+async fn a_board_that_is_done_in_spite_of_its_provider_is_taken_when_the_outer_one_goes_on() {
+    let house = House::new(|worker, _| match worker {
+        "prepares" => away("key_refused", 0),
+        _ => Some(json!({"late": [{"op": "add", "path": "/dish", "value": {"name": "soup"}}]})),
+    })
+    .await;
+    let both = modelled(|house| house["boards"]["kitchen"]["rules"][1]["trigger"] = json!("start"));
+    let board = house.create(both).await;
+    until("it is paused", || board.snapshot().paused).await;
+    until("the board inside is done", || house.inside()[0].ended == Some(End::Done)).await;
+    board.resume(None).await.expect("resumed");
+    assert_eq!((end(&board).await, served(&board)), (End::Done, json!({"name": "soup"})));
+    assert_eq!((house.inside().len(), count(&house, board.id(), Kind::Failed)), (1, 0));
+}
+
+#[tokio::test]
+async fn a_board_that_fails_after_it_waited_for_its_provider_is_told_and_not_made_again() {
+    let house = House::new(|_, nth| if nth == 0 { away("overloaded", 2_500) } else { Some(json!([])) }).await;
+    let told = modelled(|house| {
+        house["workers"]["kitchen"]["board"]["failed"] =
+            json!({"path": "/served", "value": {"name": "nothing"}, "message": "error"});
+    });
+    let board = house.create(told).await;
+    assert_eq!((end(&board).await, served(&board)["name"].clone()), (End::Done, json!("nothing")));
+    assert_eq!((house.inside().len(), count(&house, board.id(), Kind::Invoked)), (1, 2));
+}
+
+#[tokio::test]
+async fn a_board_whose_call_waits_is_cancelled_with_the_outer_one_and_kept_when_that_is_only_closed() {
+    for is_closed in [false, true] {
+        let house =
+            House::new(|worker, nth| if nth < 2 { away("overloaded", 3_000) } else { cooks(worker, nth) }).await;
+        let board = house.create(modelled(|_| {})).await;
+        until("the call is deferred", || count(&house, board.id(), Kind::Deferred) == 1).await;
+        if !is_closed {
+            board.cancel().await.expect("cancelled");
+            until("it is cancelled, too", || house.inside()[0].ended == Some(End::Cancelled)).await;
+            continue;
+        }
+        house.runtime.close(board.id()).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let board = house.runtime.attach(board.id()).await.expect("it is there");
+        assert_eq!((end(&board).await, house.inside().len()), (End::Done, 1));
+    }
+}
+
+#[tokio::test]
+async fn an_outer_board_does_not_wait_for_a_board_that_lost_its_patience_while_its_call_had_no_place() {
+    let house = House::new(|worker, nth| match (worker, nth) {
+        ("other", _) => Some(json!({"late": [{"op": "add", "path": "/served", "value": {"error": "late"}}]})),
+        (_, 0) => away("overloaded", 1_200),
+        (_, 1 | 2) => away("key_refused", 0),
+        _ => cooks(worker, nth),
+    })
+    .await;
+    let busy = modelled(|house| {
+        house["concurrency"] = json!(1);
+        house["workers"]["other"] = json!({"agent": "remote", "writes": [{"path": "/served"}]});
+        house["rules"].as_array_mut().expect("rules").push(json!({"name": "late", "trigger": "start", "run": "other"}));
+        house["done"] = json!({"when": "has(state.served) && has(state.served.name)"});
+    });
+    let board = house.create(busy).await;
+    until("it is paused", || board.snapshot().paused).await;
+    board.resume(None).await.expect("resumed");
+    assert_eq!((end(&board).await, house.inside().len()), (End::Done, 1));
 }

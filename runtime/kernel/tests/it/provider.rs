@@ -112,8 +112,14 @@ fn the_call_of_a_board_inside_needs_admission_once_it_was_deferred() {
     });
     let mut played = Played::new(json!({
         "concurrency": 1,
-        "workers": {"sub": {"agent": "board", "board": inner, "writes": [{"path": "/list/-"}], "limits": {"attempts": 1}}},
-        "rules": [{"name": "find", "trigger": {"signal": "go"}, "run": "sub"}],
+        "workers": {
+            "sub": {"agent": "board", "board": inner, "writes": [{"path": "/list/-"}], "limits": {"attempts": 1}},
+            "model": {"agent": "llm"},
+        },
+        "rules": [
+            {"name": "find", "trigger": {"signal": "go"}, "run": "sub"},
+            {"name": "ask", "trigger": {"signal": "ask"}, "run": "model"},
+        ],
         "boards": {"inside": inside},
     }));
     let signal = || Input::Signal { name: "go".into(), value: Value::Null, token: None };
@@ -121,9 +127,11 @@ fn the_call_of_a_board_inside_needs_admission_once_it_was_deferred() {
     assert_eq!((awaiting(&step), played.calls.len()), (vec![], 1), "the first call is made at once");
     let step = defer(&mut played, 1_000, not_taken(DeferralReason::Overloaded, 500));
     assert_eq!((awaiting(&step), played.calls.len()), (vec![(1, 2)], 0));
-    // It has left its place.
+    // It has left its place, and takes none at a model either.
+    let step = closed(&mut played, 1_500, Input::Signal { name: "ask".into(), value: Value::Null, token: None });
+    assert_eq!(awaiting(&step), [(1, 2), (2, 1)]);
     closed(&mut played, 2_000, signal());
-    assert_eq!(played.calls.remove(0).0, InvocationId(2));
+    assert_eq!(played.calls.remove(0).0, InvocationId(3));
     closed(&mut played, 1_000_000, Input::Tick);
     assert_eq!(played.count(Kind::Invoked), 2, "no time makes the call");
     closed(
@@ -155,7 +163,7 @@ fn a_delay_stands_still_while_those_it_makes_an_exception_of_wait_for_their_prov
     let reply = ReplyBody::Json(json!([{"op": "add", "path": "/list/-", "value": 1}]));
     let from = From::Direct { token: None, base: None };
     let proposal = Proposal { from, worker: "adds".into(), reply, usage: None, raw: None };
-    closed(&mut played, 0, Input::Propose(proposal));
+    closed(&mut played, 0, Input::Propose(proposal.clone()));
     let wake_at = |played: &Played| played.board.wake_at().map(|at| at.0 / MINUTE);
     let calls = |played: &mut Played| {
         played.calls.drain(..).map(|(invocation, attempt, _)| (invocation.0, attempt)).collect::<Vec<_>>()
@@ -166,8 +174,11 @@ fn a_delay_stands_still_while_those_it_makes_an_exception_of_wait_for_their_prov
     assert_eq!((wake_at(&played), played.calls.len()), (Some(8), 1), "the call times out before that");
     let step = defer(&mut played, 5 * MINUTE, not_taken(DeferralReason::Overloaded, 1_000));
     assert_eq!((awaiting(&step), wake_at(&played)), (vec![(1, 2)], Some(30)));
-    let due = played.board.scheduler().delayed().iter().map(|delayed| delayed.due.0 / MINUTE).collect::<Vec<_>>();
-    assert_eq!(due, [15, 30], "ten minutes are left of the one, and the other counts all");
+    let due = |played: &Played| {
+        let delayed = played.board.scheduler().delayed().iter();
+        delayed.map(|delayed| delayed.due.0 / MINUTE).collect::<Vec<_>>()
+    };
+    assert_eq!(due(&played), [15, 30], "ten minutes are left of the one, and the other counts all");
     played.holds();
     closed(&mut played, 29 * MINUTE, Input::Tick);
     assert_eq!(played.count(Kind::Tick), 0);
@@ -191,6 +202,13 @@ fn a_delay_stands_still_while_those_it_makes_an_exception_of_wait_for_their_prov
     );
     closed(&mut played, 46 * MINUTE, Input::Tick);
     assert!(calls(&mut played).contains(&(2, 1)), "patient");
+    // A delay that begins while a call is under way that is refused has no more left than all of it.
+    closed(&mut played, 50 * MINUTE, Input::Propose(proposal.clone()));
+    let step = admit(&mut played, 50 * MINUTE, 4, 1);
+    assert!(awaiting(&step).is_empty() && played.calls.len() == 1);
+    closed(&mut played, 53 * MINUTE, Input::Propose(proposal));
+    defer(&mut played, 54 * MINUTE, not_taken(DeferralReason::Overloaded, 1_000));
+    assert_eq!(due(&played)[..2], [64, 64]);
     played.holds();
 }
 
