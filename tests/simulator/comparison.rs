@@ -37,7 +37,7 @@ use super::shrink::caught;
 use super::world::blueprint;
 
 /// Boards, each played twice, in the quick tier.
-const BOARDS: u64 = 40;
+const BOARDS: u64 = 20;
 
 /// Steps after which a board must have ended.
 const STEPS_MAX: usize = 5_000;
@@ -105,7 +105,7 @@ fn boards_end_with_outages_as_without() {
 #[test]
 fn an_outage_that_uses_up_attempts_is_found() {
     plant(Some(Bug::DeferralCharged));
-    let found = (0..BOARDS).find_map(|seed| caught(|| compare(seed, &mut Interruptions::default())).err());
+    let found = (0..2 * BOARDS).find_map(|seed| caught(|| compare(seed, &mut Interruptions::default())).err());
     plant(None);
     let message = found.expect("a board ends otherwise");
     assert!(message.contains("ended otherwise than without outages"), "{message}");

@@ -40,7 +40,7 @@ use self::shrink::simulate;
 use self::world::Simulation;
 
 /// Boards per run of the suite, beside the kept seeds.
-const BOARDS: u64 = 1000;
+const BOARDS: u64 = 500;
 
 /// Of how many boards one is run twice more: to see whether it is the same again, and whether it is from snapshots.
 const AGAIN: u64 = 8;

@@ -5,7 +5,7 @@ use patchboard_kernel::planted::{Bug, plant};
 use super::shrink::simulate;
 
 /// Boards within which each must be found.
-const BOARDS: u64 = 2 * super::BOARDS;
+const BOARDS: u64 = 4 * super::BOARDS;
 
 #[test]
 #[ignore = "full tier: plays boards until each bug is found, and shortens them"]

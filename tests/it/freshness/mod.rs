@@ -22,7 +22,7 @@ use self::check::Figures;
 use self::driver::Driver;
 
 /// Boards, and interleavings on each.
-const BOARDS: u64 = 50;
+const BOARDS: u64 = 25;
 const ROUNDS: u64 = 100;
 
 #[test]
