@@ -65,7 +65,7 @@ pub struct Inner {
     runtime: OnceLock<WeakRuntime>,
     /// Calls that wait for each inner board.
     waiting: Arc<Waiting>,
-    /// Calls that are deferred, by what they are for, until they are made again.
+    /// Deferred calls, until they are made again.
     deferred: Arc<Mutex<Deferred>>,
     /// Inner boards by the outer one that has been told what they have spent.
     told: Mutex<BTreeMap<BoardId, BTreeSet<BoardId>>>,
@@ -206,8 +206,8 @@ impl Inner {
         Err(Unmade::Failed(failure(FailureCode::Timeout, why)))
     }
 
-    /// Waits until a task's board has ended. Shortly before the time is over a board that waits for its provider alone
-    /// defers the call; one that is paused because of its provider defers it at once.
+    /// Waits until a task's board has ended. Returns a deferral shortly before the timeout if the board waits only for its
+    /// provider, and at once if it is paused because of its provider.
     async fn ended_in_time(
         &self,
         task: &Task<'_>,

@@ -87,7 +87,7 @@ pub(crate) fn answer(call: &Call, means: &Means) -> Answer {
     })
 }
 
-/// Tells if a rule with a delay wakes the seat about its rounds.
+/// Returns true if a rule with a delay triggers the seat for its rounds.
 fn has_timer(call: &Call, with: &With) -> bool {
     let rounds = format!("{}/rounds/*", with.at);
     let times = |rule: &Rule| {

@@ -147,14 +147,13 @@ pub trait Agent: Send + Sync + 'static {
     /// Answers one call. Dropping the future cancels the call.
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
-    /// Asks whether a call may be made: of a language model, or of a board inside that waited for one. Must not block.
+    /// Requests admission of a call: of a language model, or of an inner board that waits for one. Must not block.
     fn admit(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
         let _ = (board, waiting);
         Admitted::Now(Permit::ungated())
     }
 
-    /// Tells why calls of a board that were not made yet are held back; none if a model's provider is not what they wait
-    /// for.
+    /// Returns the reason why the gate holds back calls of a board; none if their models are available.
     fn held_back(&self, board: &BoardId) -> Option<DeferralReason> {
         let _ = board;
         None

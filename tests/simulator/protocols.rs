@@ -207,7 +207,7 @@ impl Play<'_> {
         panic!("SEED={}: the board never comes to rest", self.seed);
     }
 
-    /// Whether no call under way is its invocation's last attempt: who is late each time has failed, and that is no accident.
+    /// Returns true if no call under way is the last attempt of its invocation. A worker that is late each time has failed.
     fn may_be_late(&self) -> bool {
         let open = self.board.scheduler().open();
         self.calls.values().all(|call| {

@@ -1,4 +1,4 @@
-//! What a board inside waits for, and for how long.
+//! Detects that an inner board waits for a model's provider, and the end of that wait.
 
 use std::future::pending;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use patchboard_runtime::snapshot::Snapshot;
 
 use super::Inner;
 
-/// The pause before a board is called again that was let go while its provider was away.
+/// Pause before the call is made again, after its inner board was closed.
 const LET_GO: Duration = Duration::from_secs(1);
 
 impl Inner {
-    /// Tells why a board waits for a model's provider, if it waits for nothing else.
+    /// Returns the reason why a board waits for a model's provider; none if it also waits for anything else.
     pub(super) fn awaited_provider(&self, snapshot: &Snapshot) -> Option<DeferralReason> {
         let first = snapshot.provider_waits.iter().min_by_key(|wait| wait.not_before).map(|wait| wait.reason);
         if snapshot.paused {
@@ -33,7 +33,7 @@ impl Inner {
     }
 }
 
-/// Whether a board is paused since its model's provider was away for too long, or needs an operator.
+/// Returns true if the board is paused because its provider was away for too long, or needs an operator.
 pub(super) fn is_out_of_patience(snapshot: &Snapshot) -> bool {
     snapshot.ended.is_none() && snapshot.pause_cause == Some(PauseCause::ProviderUnavailable)
 }
@@ -52,8 +52,8 @@ pub(super) async fn out_of_patience(board: &BoardHandle) {
     }
 }
 
-/// Waits until something has happened after `seen` on a board that waits for its provider; false if that is the end of its
-/// patience.
+/// Waits until a board that waits for its provider makes progress after the record `seen`. Returns false if it is paused
+/// instead, because of its provider.
 pub(super) async fn has_gone_on(board: &BoardHandle, seen: Seq) -> bool {
     let mut records = board.subscribe(Some(seen));
     loop {

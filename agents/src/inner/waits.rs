@@ -1,4 +1,4 @@
-//! Which calls wait for which boards inside, those that are deferred included.
+//! Registry of the calls that wait for inner boards, including deferred calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use patchboard_runtime::runtime::{BoardHandle, WeakRuntime};
 
 use super::Inner;
 
-/// Calls that are deferred, by what they are for.
+/// Deferred calls, by outer board and invocation.
 pub(super) type Deferred = BTreeMap<(BoardId, InvocationId), Arc<Waits>>;
 
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct Waiting(Mutex<BTreeMap<BoardId, Waited>>);
 
 /// An inner board that calls wait for.
 struct Waited {
-    /// How many.
+    /// Number of calls.
     calls: usize,
     outer: BoardId,
 }
@@ -29,7 +29,7 @@ impl Inner {
         self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the board inside of a deferred call, until the call is made again or its invocation is closed.
+    /// Keeps the inner board of a deferred call running, until the call is made again or its invocation is closed.
     pub(super) fn keep(&self, call: &Call, waits: Waits) {
         let Some(outer) =
             self.runtime.get().and_then(WeakRuntime::upgrade).and_then(|runtime| runtime.board(&call.board))
@@ -68,7 +68,7 @@ impl Inner {
         Waits { waiting, id: id.clone(), runtime, grace: self.grace }
     }
 
-    /// Boards inside a board whose calls are under way.
+    /// Returns the inner boards of calls under way of a board.
     pub(super) fn inside(&self, outer: &BoardId) -> Vec<BoardId> {
         let deferred: BTreeSet<BoardId> = self.deferred().values().map(|waits| waits.id.clone()).collect();
         let waiting = self.waiting.lock();

@@ -36,7 +36,7 @@ pub struct Waiting {
     pub attempt: u32,
     /// The worker.
     pub worker: WorkerName,
-    /// What fills its seat: a language model, or a board inside that waits for one.
+    /// Agent kind: a language model, or an inner board that waits for one.
     pub agent: AgentKind,
     /// The operator's name of the preferred model; none: the default.
     pub model: Option<String>,
@@ -66,7 +66,7 @@ impl Waiting {
     }
 }
 
-/// What lets calls of a board through: tells where a call goes to; none: it waits.
+/// Function that admits calls of a board and returns the chosen model; none keeps the call waiting.
 pub type Gate<'g> = dyn FnMut(&Board, &Waiting) -> Option<Admission> + 'g;
 
 /// A gate that lets every call through.

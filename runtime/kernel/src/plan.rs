@@ -96,7 +96,7 @@ pub struct Rule {
 
 /// How long a compiled rule lets pass.
 pub struct Delay {
-    /// Time.
+    /// Length of the delay.
     pub lasts: Lasts,
     /// Workers whose waits for a model's provider do not count.
     pub except_waits_of: BTreeSet<WorkerName>,

@@ -47,7 +47,7 @@ pub struct Queued {
 pub struct Delayed {
     /// When.
     pub due: Timestamp,
-    /// Milliseconds that are left of it at most, where its rule makes an exception of waits for providers.
+    /// Whole delay in milliseconds, if the rule does not count waits for providers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_max: Option<u64>,
     /// What.
@@ -314,13 +314,13 @@ impl Scheduler {
         &self.delayed
     }
 
-    /// What waits for a time that has come, without that of rules whose time stands `still`.
+    /// Returns the delayed invocations that are due, except those of `still` rules.
     pub(crate) fn ripe(&self, now: Timestamp, still: &BTreeSet<RuleName>) -> Vec<Delayed> {
         let has_come = self.delayed.iter().take_while(|delayed| delayed.due <= now);
         has_come.filter(|delayed| !delayed.is_of(still)).cloned().collect()
     }
 
-    /// Queues what waited for a time that has come, as [`Scheduler::ripe`] has it.
+    /// Queues the delayed invocations that [`Scheduler::ripe`] returns.
     pub(crate) fn ripen(&mut self, plan: &Plan, now: Timestamp, still: &BTreeSet<RuleName>) {
         let is_ripe = |delayed: &mut Delayed| delayed.due <= now && !delayed.is_of(still);
         for Delayed { queued, .. } in self.delayed.extract_if(.., is_ripe).collect::<Vec<_>>() {
@@ -328,12 +328,12 @@ impl Scheduler {
         }
     }
 
-    /// When the first is due of what waits for its time, without that of rules whose time stands `still`.
+    /// Returns the earliest time at which a delayed invocation is due, except those of `still` rules.
     pub(crate) fn next_due(&self, still: &BTreeSet<RuleName>) -> Option<Timestamp> {
         self.delayed.iter().find(|delayed| !delayed.is_of(still)).map(|delayed| delayed.due)
     }
 
-    /// Has time that has passed until now not count for rules whose time stood `still`. No more is left of a delay than all of it.
+    /// Postpones delayed invocations of the `still` rules by `ms`. The remaining delay never exceeds the whole delay.
     pub(crate) fn put_off(&mut self, ms: u64, now: Timestamp, still: &BTreeSet<RuleName>) {
         for delayed in self.delayed.iter_mut().filter(|delayed| delayed.is_of(still)) {
             let latest = now.plus_ms(delayed.left_max.unwrap_or(u64::MAX));
@@ -710,7 +710,7 @@ impl Scheduler {
     }
 }
 
-/// Tells if the next attempt needs admission: of a model's worker always, of any other one after its last was deferred.
+/// Returns true if the next attempt needs admission: each one of a model's worker, others after a deferral.
 fn needs_admission(open: &Open, eligible: &Eligible<'_>) -> bool {
     (eligible.is_gated)(&open.queued.branch.worker) || open.waits_for_provider()
 }
@@ -739,7 +739,7 @@ pub struct Eligible<'a> {
     pub waits: &'a dyn Fn(&Open) -> bool,
     /// Whether a queued invocation of the branch may begin.
     pub admits: &'a dyn Fn(&Branch) -> bool,
-    /// Whether every call of a worker needs admission.
+    /// Returns true for workers whose every call needs admission.
     pub is_gated: &'a dyn Fn(&WorkerName) -> bool,
     /// The operator's name of a worker's model; none: the default.
     pub model: &'a dyn Fn(&WorkerName) -> Option<&'a str>,

@@ -55,9 +55,9 @@ pub const DELAY_MS_MAX: u64 = 366 * 86_400_000;
 /// How long a rule lets pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delay {
-    /// Time.
+    /// Length of the delay.
     pub lasts: Lasts,
-    /// Groups: time in which a worker of them waits for its model's provider does not count.
+    /// Groups of workers. Time in which one of them waits for its model's provider is not counted.
     pub except_waits_of: Vec<GroupName>,
 }
 

@@ -114,8 +114,7 @@ impl Board {
         self.format >= ADMISSION && self.plan.seats.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Llm)
     }
 
-    /// Whether calls of the board may need admission: those of language models, and those of boards inside that wait
-    /// for one.
+    /// Returns true if calls of the board may need admission: those of language models and of inner boards.
     pub(super) fn has_gate(&self) -> bool {
         let may_wait = |seat: &Seat| matches!(seat.worker.agent, AgentKind::Llm | AgentKind::Board);
         self.format >= ADMISSION && self.plan.seats.values().any(may_wait)
@@ -147,7 +146,7 @@ impl Board {
         self.awaiting().into_iter().map(waiting).collect()
     }
 
-    /// Tells how much money is left for a call that waits. Where money is limited, the call's view is compiled for it.
+    /// Adds the money that is left for the call. Compiles the call's view if money is limited.
     #[must_use]
     pub fn with_money(&self, waiting: &Waiting) -> Waiting {
         Waiting { money: self.money_left(waiting), ..waiting.clone() }
@@ -237,7 +236,7 @@ impl Board {
         }
     }
 
-    /// Rules whose delays stand still: a worker that they make an exception of waits for its model's provider.
+    /// Returns the rules whose delays are suspended, because an excepted worker waits for its model's provider.
     pub(super) fn standing_still(&self) -> BTreeSet<RuleName> {
         let excepting = self.excepting(|_| true);
         if excepting.is_empty() {
@@ -245,14 +244,14 @@ impl Board {
         }
         let open = self.scheduler.open().values().filter(|open| open.waits_for_provider());
         let mut waiting: BTreeSet<WorkerName> = open.map(|open| open.queued.branch.worker.clone()).collect();
-        // In a pause that somebody wanted nothing waits for a provider that was not sent.
+        // While an operator pauses the board, no call is offered to the gate.
         if !self.paused || self.pause_cause == Some(PauseCause::ProviderUnavailable) {
             waiting.extend(self.awaiting().into_iter().map(|next| next.queued.branch.worker));
         }
         self.excepting(|worker| waiting.contains(worker))
     }
 
-    /// Rules with something delayed that make an exception of such workers.
+    /// Returns the rules with delayed invocations that except a worker for which `is_such` holds.
     pub(super) fn excepting(&self, is_such: impl Fn(&WorkerName) -> bool) -> BTreeSet<RuleName> {
         let delayed = self.scheduler.delayed();
         let is_delayed =

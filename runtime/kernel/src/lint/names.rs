@@ -249,7 +249,7 @@ impl Check<'_> {
         }
     }
 
-    /// Somebody is in a group that is named.
+    /// Checks that a group has a worker.
     fn has_members(&mut self, group: &GroupName, pointer: &str, help: &str) {
         if self.blueprint.group(group).is_empty() {
             let known: BTreeSet<&str> =

@@ -125,7 +125,7 @@ pub struct Woken {
     pub now: Timestamp,
     /// The round whose time is over, if that is why, whatever the clock says.
     pub timed_out: Option<usize>,
-    /// It is woken when a round's time is over: then the clock does not count, since waits for providers do not.
+    /// A rule reports the end of a round's time. The clock is not consulted then, because waits for providers do not count.
     pub has_timer: bool,
     /// What a person has answered.
     pub answers: Vec<Answer>,
