@@ -206,8 +206,8 @@ impl Inner {
         Err(Unmade::Failed(failure(FailureCode::Timeout, why)))
     }
 
-    /// Waits until a task's board has ended. Returns a deferral shortly before the timeout if the board waits only for its
-    /// provider, and at once if it is paused because of its provider.
+    /// Waits until a task's board has ended. Returns a deferral if the board waits only for its provider, for a moment or
+    /// shortly before the timeout, and at once if it is paused because of its provider.
     async fn ended_in_time(
         &self,
         task: &Task<'_>,
@@ -220,12 +220,13 @@ impl Inner {
         }
         let enough = tokio::time::sleep(time - (time / 8).min(MARGIN));
         let (mut ended, mut enough) = (pin!(self.ended(task, board.clone())), pin!(enough));
-        let mut gave_up = pin!(out_of_patience(board));
+        let (mut gave_up, mut waits) = (pin!(out_of_patience(board)), pin!(self.waits_for_provider(board)));
         loop {
             tokio::select! {
                 biased;
                 ended = &mut ended => return ended,
                 () = &mut gave_up => break,
+                () = &mut waits => break,
                 () = &mut enough => {
                     if self.snapshot(task.id).is_some_and(|snapshot| self.awaited_provider(&snapshot).is_some()) {
                         break;

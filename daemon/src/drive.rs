@@ -124,6 +124,9 @@ pub(crate) async fn to_the_end(
     }
     progress.finish();
     let snapshot = board.snapshot();
+    if matches!(stop, Ok(Stop::Ended(_))) {
+        end_inside(&runtime, board.id()).await;
+    }
     runtime.shutdown().await;
     seating.finish(output)?;
     let totals = &progress.totals;
@@ -164,6 +167,16 @@ pub(crate) async fn to_the_end(
             // Another process has the board: going on here would take it back.
             let is_fenced = matches!(&failure, Failure::Told(told) if told.code == "journal_fenced");
             Err(if is_fenced { failure } else { failure.help(format!("go on with: {again}")) })
+        }
+    }
+}
+
+/// Cancels the inner boards that go on in this process: the board that they worked for has ended.
+async fn end_inside(runtime: &Runtime, outer: &BoardId) {
+    for inside in runtime.boards().iter().filter(|board| *board != outer) {
+        let Some(inside) = runtime.board(inside).filter(|inside| inside.snapshot().ended.is_none()) else { continue };
+        if let Err(error) = inside.cancel().await {
+            tracing::debug!(board = %inside.id(), %error, "an inner board could not be cancelled");
         }
     }
 }

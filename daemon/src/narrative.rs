@@ -198,8 +198,8 @@ pub(crate) fn of(body: &Body) -> String {
             "{}: {}: {} needed, {} left",
             branch(budget.rule.as_ref(), &budget.worker),
             resource(budget.resource),
-            budget.needed,
-            budget.left
+            amount(budget.resource, budget.needed),
+            amount(budget.resource, budget.left)
         ),
         Body::Paused(Steered { cause: Some(cause), .. }) => {
             format!("dispatch is paused ({cause}): `patchboard resume BOARD` tries again")
@@ -374,6 +374,16 @@ const fn reason(reason: Reason) -> &'static str {
         Reason::ProbeCommitted => "the probe was committed",
         Reason::ProbeFailed => "the probe failed",
         Reason::Retried => "an operator retries",
+    }
+}
+
+/// Writes an amount of a resource: money as a decimal of the currency.
+fn amount(resource: Resource, units: u64) -> String {
+    match resource {
+        Resource::WorkerMoney | Resource::BoardMoney => Money(units).to_string(),
+        Resource::Invocations | Resource::WorkerTokens | Resource::BranchTokens | Resource::BoardTokens => {
+            units.to_string()
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Detects that an inner board waits for a model's provider, and the end of that wait.
 
 use std::future::pending;
+use std::pin::pin;
 use std::time::Duration;
 
 use patchboard_kernel::deferral::DeferralReason;
@@ -8,13 +9,37 @@ use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::{Kind, PauseCause};
 use patchboard_runtime::runtime::BoardHandle;
 use patchboard_runtime::snapshot::Snapshot;
+use patchboard_runtime::subscription::Subscription;
 
 use super::Inner;
+
+/// Time that a board waits only for its provider, before the call is deferred.
+const MOMENT: Duration = Duration::from_secs(2);
 
 /// Pause before the call is made again, after its inner board was closed.
 const LET_GO: Duration = Duration::from_secs(1);
 
 impl Inner {
+    /// Waits until a board has waited only for its provider for [`MOMENT`].
+    pub(super) async fn waits_for_provider(&self, board: &BoardHandle) {
+        let snapshot = board.snapshot();
+        let mut records = board.subscribe(snapshot.head.seq.into());
+        loop {
+            let is_waiting = self.awaited_provider(&board.snapshot()).is_some();
+            let next = match is_waiting {
+                true => tokio::time::timeout(MOMENT, progress(&mut records)).await,
+                false => Ok(records.next().await.is_some_and(|record| record.is_ok())),
+            };
+            match next {
+                Ok(true) => {}
+                // It was let go, which others notice.
+                Ok(false) => pending().await,
+                Err(_) if self.awaited_provider(&board.snapshot()).is_some() => return,
+                Err(_) => {}
+            }
+        }
+    }
+
     /// Returns the reason why a board waits for a model's provider; none if it also waits for anything else.
     pub(super) fn awaited_provider(&self, snapshot: &Snapshot) -> Option<DeferralReason> {
         let first = snapshot.provider_waits.iter().min_by_key(|wait| wait.not_before).map(|wait| wait.reason);
@@ -56,14 +81,25 @@ pub(super) async fn out_of_patience(board: &BoardHandle) {
 /// instead, because of its provider.
 pub(super) async fn has_gone_on(board: &BoardHandle, seen: Seq) -> bool {
     let mut records = board.subscribe(Some(seen));
-    loop {
-        let Some(Ok(record)) = records.next().await else {
-            // It was let go: here it is taken up again, or everything ends, and with it this wait.
-            tokio::time::sleep(LET_GO).await;
-            return true;
-        };
+    let mut has_progress = pin!(progress(&mut records));
+    let mut gave_up = pin!(out_of_patience(board));
+    tokio::select! {
+        biased;
+        goes_on = &mut has_progress => {
+            if !goes_on {
+                // It was let go: here it is taken up again, or everything ends, and with it this wait.
+                tokio::time::sleep(LET_GO).await;
+            }
+            true
+        }
+        () = &mut gave_up => false,
+    }
+}
+
+/// Waits for a record that is not about another try at the provider. Returns false if the board is closed.
+async fn progress(records: &mut Subscription) -> bool {
+    while let Some(Ok(record)) = records.next().await {
         match record.kind {
-            Kind::Paused if is_out_of_patience(&board.snapshot()) => return false,
             Kind::Invoked
             | Kind::Deferred
             | Kind::Paused
@@ -74,4 +110,5 @@ pub(super) async fn has_gone_on(board: &BoardHandle, seen: Seq) -> bool {
             _ => return true,
         }
     }
+    false
 }

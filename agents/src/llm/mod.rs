@@ -168,7 +168,7 @@ impl Chat {
             );
             let charged = || {
                 let prompt = reply::estimate(Task::Asked(asked).messages().iter().map(Message::chars).sum());
-                Usage { prompt, completion: u64::from(asked.reply_tokens), cached: 0, estimated: true }
+                Usage { prompt, completion: u64::from(asked.reply_tokens), cached: 0, estimated: true, money: 0 }
             };
             Failure { usage: failure.usage.or_else(|| (!is_free).then(charged)), ..failure }
         })

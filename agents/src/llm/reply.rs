@@ -208,6 +208,7 @@ fn usage(usage: &Value) -> Option<Usage> {
         completion: count(["completion_tokens", "output_tokens"]).unwrap_or(0),
         cached: tokens(&usage["prompt_tokens_details"]["cached_tokens"]).unwrap_or(0),
         estimated: false,
+        money: 0,
     })
 }
 
@@ -377,7 +378,7 @@ mod tests {
         let answer = json!({"choices": [{}], "usage": {"prompt_tokens": 9, "completion_tokens": 2,
             "prompt_tokens_details": {"cached_tokens": 5}}});
         let usage = Completion::read(&answer, true).expect("a choice").usage;
-        assert_eq!(usage, Some(Usage { prompt: 9, completion: 2, cached: 5, estimated: false }));
+        assert_eq!(usage, Some(Usage { prompt: 9, completion: 2, cached: 5, estimated: false, money: 0 }));
         assert_eq!([0, 1, 4, 5].map(estimate), [0, 1, 1, 2]);
     }
 }

@@ -303,6 +303,7 @@ pub(super) fn estimated(messages: &[Message<'_>], completion: &Completion) -> Us
         completion: estimate(completion.text.chars().count() + calls.sum::<usize>()),
         cached: 0,
         estimated: true,
+        money: 0,
     }
 }
 

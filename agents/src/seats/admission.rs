@@ -22,10 +22,12 @@ impl Seats {
         let name = waiting.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let Some(model) = self.config.model(Some(name)) else { return Admitted::Now(Permit::ungated()) };
         let fallbacks = model.fallback.iter().filter_map(|other| Some((other, self.config.models.get(other)?)));
-        // One that is too dear would end the board, and the preferred model may come back.
-        let fallbacks = fallbacks.filter(|(_, model)| waiting.affords(model.price.as_ref()));
+        // A fallback that is too dear would end the board, and the preferred model may come back.
+        let (fallbacks, dear): (Vec<_>, Vec<_>) =
+            fallbacks.partition(|(_, model)| waiting.affords(model.price.as_ref()));
+        let is_served_later = dear.iter().any(|(_, model)| waiting.may_afford(model.price.as_ref()));
         let (others, fallbacks): (Vec<_>, Vec<_>) =
-            fallbacks.map(|(other, model)| (admission(other, model), Arc::new(endpoint(model)))).unzip();
+            fallbacks.into_iter().map(|(other, model)| (admission(other, model), Arc::new(endpoint(model)))).unzip();
         let (key, now) = (ModelKey::new(&model.url, &model.model), self.means.clock.now());
         let left = waiting.wait.as_ref().map_or(0, |wait| wait.not_before.ms_since(now));
         let left = Duration::from_millis(left);
@@ -47,6 +49,7 @@ impl Seats {
             patience: Duration::from_millis(model.patience.as_ms()),
             clock: Arc::clone(&self.means.clock),
             until: waiting.wait.as_ref().map(|wait| wait.patience),
+            is_served_later,
         };
         let gate = self.gate.clone();
         if pause.is_zero() {
@@ -74,6 +77,8 @@ struct Chain {
     clock: Arc<dyn Clock>,
     /// End of the patience of a call that was deferred before.
     until: Option<Timestamp>,
+    /// A fallback may be affordable once other calls of the board are settled.
+    is_served_later: bool,
 }
 
 impl Chain {
@@ -84,8 +89,8 @@ impl Chain {
 
     fn permitted(self, permit: gate::Permit) -> Permit {
         let admission = self.admissions.get(permit.position()).cloned().unwrap_or_default();
-        let Self { patience, clock, until, .. } = self;
-        let guard: Arc<dyn Any + Send + Sync> = Arc::new(Pass { permit, patience, clock, until });
+        let Self { patience, clock, until, is_served_later, .. } = self;
+        let guard: Arc<dyn Any + Send + Sync> = Arc::new(Pass { permit, patience, clock, until, is_served_later });
         Permit { admission, guard: Some(guard) }
     }
 }
@@ -96,6 +101,7 @@ struct Pass {
     patience: Duration,
     clock: Arc<dyn Clock>,
     until: Option<Timestamp>,
+    is_served_later: bool,
 }
 
 impl Pass {
@@ -129,7 +135,8 @@ fn endpoint(model: &Model) -> Endpoint {
             requests_per_minute: model.requests_per_minute,
             tokens_per_minute: model.tokens_per_minute,
         },
-        fallback_after: Duration::from_millis(model.fallback_after.as_ms()),
+        // A fallback is asked before patience ends.
+        fallback_after: Duration::from_millis(model.fallback_after.as_ms().min(model.patience.as_ms() / 2)),
     }
 }
 
@@ -137,7 +144,7 @@ fn endpoint(model: &Model) -> Endpoint {
 pub(super) fn report(call: &Call, answer: Answer) -> Answer {
     let guard = call.permit.as_ref().and_then(|permit| permit.guard.as_ref());
     let Some(pass) = guard.and_then(|guard| guard.downcast_ref::<Pass>()) else { return answer };
-    let Pass { permit, patience, .. } = pass;
+    let Pass { permit, patience, is_served_later, .. } = pass;
     let failure = match answer {
         Ok(reply) => {
             permit.answered();
@@ -146,7 +153,7 @@ pub(super) fn report(call: &Call, answer: Answer) -> Answer {
         Err(failure) => failure,
     };
     let ms = |time: Duration| Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-    let is_served_elsewhere = permit.is_served_elsewhere();
+    let is_served_elsewhere = permit.is_served_elsewhere() || *is_served_later;
     let deferral = match failure.deferral {
         // Waiting mends nothing: the board is paused, and every other board finds out for itself.
         Some(deferral) if deferral.reason.needs_operator() && !is_served_elsewhere => return Err(failure),

@@ -50,7 +50,7 @@ fn with(pointer: &str, value: Value) -> String {
 }
 
 fn ok(text: impl Into<String>) -> Answer {
-    Ok(Reply::new(text, Some(Usage { prompt: 100, completion: 10, cached: 0, estimated: false })))
+    Ok(Reply::new(text, Some(Usage { prompt: 100, completion: 10, cached: 0, estimated: false, money: 0 })))
 }
 
 fn fail(code: FailureCode) -> Answer {
@@ -422,7 +422,7 @@ async fn a_chat_completes_under_the_schema_and_does_without_it_where_it_is_refus
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let timeout = std::time::Duration::from_millis(200);
     let failure = chat.complete(&Asked { timeout, ..asked }).await.expect_err("no answer");
-    let charged = Usage { prompt: 1, completion: 55, cached: 0, estimated: true };
+    let charged = Usage { prompt: 1, completion: 55, cached: 0, estimated: true, money: 0 };
     assert_eq!((failure.code, failure.usage), (FailureCode::Timeout, Some(charged)));
 }
 

@@ -57,7 +57,7 @@ async fn a_call_sends_what_the_seat_and_the_configuration_say() {
     .await;
     let reply = answer.expect("a reply");
     assert_eq!(reply.text, "[]");
-    assert_eq!(reply.usage, Some(Usage { prompt: 12, completion: 3, cached: 0, estimated: false }));
+    assert_eq!(reply.usage, Some(Usage { prompt: 12, completion: 3, cached: 0, estimated: false, money: 0 }));
 
     let (head, body) = endpoint.requests().remove(0);
     assert!(head.starts_with("post /v1/chat/completions http/1.1\r\n"), "{head}");
@@ -99,7 +99,7 @@ async fn cached_tokens_are_counted_and_missing_counts_are_estimated() {
 
     let (answer, ..) = ask(vec![Act::complete("[1,2]", "stop", Value::Null)], keep).await;
     // "You are a test." and "What is shown." are 29 characters.
-    let estimated = Usage { prompt: 8, completion: 2, cached: 0, estimated: true };
+    let estimated = Usage { prompt: 8, completion: 2, cached: 0, estimated: true, money: 0 };
     assert_eq!(answer.expect("a reply").usage, Some(estimated));
 }
 
@@ -196,7 +196,7 @@ async fn failures_have_the_code_their_cause_deserves_and_tries_are_bounded() {
 async fn a_failure_after_the_model_has_written_says_what_it_cost() {
     let usage = json!({"prompt_tokens": 5, "completion_tokens": 77});
     let (answer, ..) = ask(vec![Act::complete("[", "length", usage)], keep).await;
-    let spent = Usage { prompt: 5, completion: 77, cached: 0, estimated: false };
+    let spent = Usage { prompt: 5, completion: 77, cached: 0, estimated: false, money: 0 };
     assert_eq!(answer.expect_err("cut off").usage, Some(spent));
 }
 
@@ -344,7 +344,7 @@ async fn a_fault_that_another_request_meets_as_well_is_the_servers() {
 async fn what_a_reply_cost_is_estimated_where_its_tokens_are_not_counted() {
     let usage = json!({"prompt_tokens": 12, "completion_tokens": 0});
     let (answer, ..) = ask(vec![Act::complete("[1,2]", "stop", usage)], keep).await;
-    let expected = Usage { prompt: 12, completion: 2, cached: 0, estimated: true };
+    let expected = Usage { prompt: 12, completion: 2, cached: 0, estimated: true, money: 0 };
     assert_eq!(answer.expect("a reply").usage, Some(expected));
 }
 

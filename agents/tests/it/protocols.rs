@@ -107,7 +107,7 @@ async fn other_protocols_are_asked_in_their_own_way_and_answer_alike() {
         })
         .await;
         let reply = answer.expect("a reply");
-        let usage = Usage { prompt: 12, completion: 3, cached: 8, estimated: false };
+        let usage = Usage { prompt: 12, completion: 3, cached: 8, estimated: false, money: 0 };
         assert_eq!((reply.text.as_str(), reply.usage), ("[]", Some(usage)), "{api:?}");
         let (head, body) = endpoint.requests().remove(0);
         assert!(head.starts_with(&format!("post {path} http/1.1")), "{head}");
@@ -148,7 +148,7 @@ async fn streams_are_read_asked_for_or_not_with_a_form_and_cached_tokens() {
             })
             .await;
             let reply = answer.expect("a reply");
-            let usage = Usage { prompt: 12, completion: 3, cached: 8, estimated: false };
+            let usage = Usage { prompt: 12, completion: 3, cached: 8, estimated: false, money: 0 };
             assert_eq!((reply.text.as_str(), reply.usage), ("[]", Some(usage)), "{api:?}");
             let body = endpoint.bodies().remove(0);
             assert_eq!(body.get("stream"), (asked == Streaming::Always).then_some(&json!(true)), "{body}");

@@ -226,3 +226,52 @@ fn a_fallback_goes_on_with_a_conversation_that_the_first_model_began() {
     assert!(of_kind(&log(&sandbox), "failed").is_empty());
     sandbox.run(&["replay", "last"]).exits(0);
 }
+
+#[test]
+fn calls_for_which_a_fallback_was_too_dear_are_made_when_others_are_settled() {
+    for status in ["503", "401"] {
+        let code = status.parse().expect("a number");
+        let first = Endpoint::new(vec![Act::Say(code, "retry-after: 600\r\n", "away".into())]);
+        let second = Endpoint::serving(|request| {
+            let prompt = request["messages"].to_string();
+            let worker = ["w0", "w1", "w2"].into_iter().find(|name| prompt.contains(&format!("{name}: replace")));
+            let worker =
+                worker.or_else(|| ["w0", "w1", "w2"].into_iter().find(|name| prompt.contains(&format!("/{name}"))));
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            let path = format!("/{}", worker.expect("a worker"));
+            Act::answer(&json!([{"op": "replace", "path": path, "value": "done"}]).to_string(), 100, 10)
+        });
+        let sandbox = Sandbox::new();
+        sandbox.write(
+            "patchboard.toml",
+            format!(
+                "[models.default]\nurl = \"{}\"\nmodel = \"first\"\nfallback = [\"dear\"]\nfallback_after = \"1s\"\n\
+                 price = {{ input = 0, output = 0, currency = \"USD\" }}\n\
+                 [models.dear]\nurl = \"{}\"\nmodel = \"second\"\nprice = {{ input = 1000, output = 1000, currency = \"USD\" }}\n",
+                first.url, second.url
+            ),
+        );
+        let member = |name: &str| format!("      {name}: {{type: string}}\n");
+        let seat = |name: &str| {
+            format!(
+                "  {name}: {{agent: llm, role: Work., reads: [/{name}], writes: [{{path: /{name}, ops: [replace]}}], \
+                 limits: {{reply_tokens: 1000}}}}\n"
+            )
+        };
+        let rule = |name: &str| format!("  - {{name: r-{name}, trigger: start, run: {name}}}\n");
+        let all = |each: &dyn Fn(&str) -> String| ["w0", "w1", "w2"].map(each).concat();
+        sandbox.write(
+            "many.yaml",
+            format!(
+                "blueprint: 2\nname: many\nlimits: {{money: 1.8}}\nstate:\n  schema:\n    type: object\n    properties:\n{}  \
+                 initial: {{w0: \"\", w1: \"\", w2: \"\"}}\nworkers:\n{}rules:\n{}\
+                 done: {{when: 'state.w0 != \"\" && state.w1 != \"\" && state.w2 != \"\"'}}\n",
+                all(&member), all(&seat), all(&rule)
+            ),
+        );
+        let ran = sandbox.run(&["--output", "json", "run", "many.yaml"]).exits(0).json();
+        assert_eq!(ran["end"], "done", "{status}");
+        assert_eq!(second.bodies().len(), 3, "{status}");
+        sandbox.run(&["replay", "last"]).exits(0);
+    }
+}

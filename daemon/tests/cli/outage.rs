@@ -214,8 +214,9 @@ fn a_retry_that_is_only_recorded_sends_nothing() {
 /// A board whose one worker is a board inside.
 fn with_a_board_inside(sandbox: &Sandbox, limits: &str) {
     let text = r#"
-blueprint: 1
+blueprint: 2
 name: outer
+limits: {wall: 4s}
 request: {type: object, properties: {text: {type: string}}}
 state: {schema: {type: object, properties: {request: true, out: {type: string}}}, initial: {}}
 workers:
@@ -294,4 +295,35 @@ fn the_patience_of_a_board_inside_is_that_of_the_one_outside() {
     let resumed = sandbox.run(&["resume", "last", "--output", "json"]).exits(0);
     assert_eq!(resumed.json()["end"], "done");
     assert_eq!((endpoint.bodies().len(), count(&kinds(&sandbox), "failed")), (2, 0));
+}
+
+#[test]
+fn a_board_inside_that_waits_for_its_provider_takes_no_running_time_of_the_one_outside() {
+    let sandbox = Sandbox::new();
+    with_a_board_inside(&sandbox, "{timeout: 60s, attempts: 1}");
+    let endpoint = Endpoint::new(vec![Act::Say(503, "retry-after: 7\r\n", "away".into()), here()]);
+    let more = ["--model-url", &endpoint.url, "--model", "m", "--output", "json"];
+    let ended = sandbox.run(&[&["run", "outer.yaml", "--request", r#"{"text":"x"}"#][..], &more].concat()).exits(0);
+    assert_eq!(ended.json()["end"], "done");
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn the_money_of_a_board_inside_is_the_money_of_the_one_outside() {
+    let sandbox = Sandbox::new();
+    with_a_board_inside(&sandbox, "{timeout: 60s, attempts: 1}");
+    let text = std::fs::read_to_string(sandbox.path().join("outer.yaml")).expect("it is there");
+    let text = text.replace("limits: {wall: 4s}", "limits: {money: 0.01}").replace(
+        "rules: [{name: go, trigger: start, run: sub}]",
+        "rules: [{name: go, trigger: start, run: sub}, {name: more, trigger: {op: add, path: /out}, run: sub}]",
+    );
+    sandbox.write("outer.yaml", text.replacen("done: {when: has(state.out)}\n", "", 1));
+    let endpoint = Endpoint::new(vec![Act::answer(r#"[{"op":"replace","path":"/answer","value":"here"}]"#, 100, 10)]);
+    let model = "model = \"m\"\nprice = { input = 100, output = 100, currency = \"USD\" }\n";
+    sandbox.write("patchboard.toml", format!("[models.default]\nurl = {:?}\n{model}", endpoint.url));
+    let ran = sandbox.run(&["run", "outer.yaml", "--request", r#"{"text":"x"}"#, "--output", "json"]);
+    assert_eq!(ran.json()["cause"], "exhausted", "{}", ran.stderr);
+    assert!(ran.stderr.contains("0.00 left"), "{}", ran.stderr);
+    assert_eq!(endpoint.bodies().len(), 1, "the first board inside has spent it all");
+    sandbox.run(&["replay", "last"]).exits(0);
 }

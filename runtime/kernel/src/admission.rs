@@ -53,6 +53,8 @@ pub struct Waiting {
 pub struct MoneyLeft {
     /// Part of the tightest limit that is neither spent nor reserved, in 10⁻⁹ of the currency.
     pub left: u64,
+    /// Part of the tightest limit that is not spent: more may be left once other calls are settled.
+    pub unspent: u64,
     /// Tokens of prompt and reply.
     pub tokens: u64,
     /// Of these: tokens of the reply.
@@ -60,9 +62,20 @@ pub struct MoneyLeft {
 }
 
 impl Waiting {
-    /// Tells if the call can be afforded at this price.
+    /// Returns true if the call can be afforded at this price.
     pub fn affords(&self, price: Option<&Price>) -> bool {
-        self.money.is_none_or(|MoneyLeft { left, tokens, reply }| Hold { tokens, reply, price }.money() <= left)
+        self.money.is_none_or(|money| money.needed(price) <= money.left)
+    }
+
+    /// Returns true if the call may be afforded at this price once other calls are settled.
+    pub fn may_afford(&self, price: Option<&Price>) -> bool {
+        self.money.is_none_or(|money| money.needed(price) <= money.unspent)
+    }
+}
+
+impl MoneyLeft {
+    fn needed(self, price: Option<&Price>) -> u64 {
+        Hold { tokens: self.tokens, reply: self.reply, price }.money()
     }
 }
 

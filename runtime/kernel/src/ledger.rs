@@ -37,6 +37,9 @@ pub struct Usage {
     /// Whether the figures are our estimate, because the provider gave none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
+    /// Money of an inner board's calls, in 10⁻⁹ of the currency; 0 for a model's call, which is settled by its price.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub money: u64,
 }
 
 impl Usage {
@@ -48,6 +51,7 @@ impl Usage {
             completion: bounded(self.completion),
             cached: bounded(self.cached),
             estimated: self.estimated,
+            money: bounded(self.money),
         }
     }
 
@@ -57,6 +61,7 @@ impl Usage {
         self.completion = self.completion.saturating_add(other.completion);
         self.cached = self.cached.saturating_add(other.cached);
         self.estimated |= other.estimated && other.total() > 0;
+        self.money = self.money.saturating_add(other.money);
     }
 
     /// Prompt and reply.
@@ -110,7 +115,7 @@ impl Hold<'_> {
     }
 
     fn money_of(&self, usage: Usage) -> u64 {
-        self.price.map_or(0, |price| price.of(usage))
+        self.price.map_or(0, |price| price.of(usage)).saturating_add(usage.money)
     }
 }
 
@@ -118,7 +123,7 @@ impl Account {
     /// What the calls that are over have cost. What no call reported is not told apart into prompt and reply.
     pub const fn usage(&self) -> Usage {
         let prompt = self.spent.saturating_sub(self.completion);
-        Usage { prompt, completion: self.completion, cached: self.cached, estimated: false }
+        Usage { prompt, completion: self.completion, cached: self.cached, estimated: false, money: self.money }
     }
 
     /// Tokens that count against a budget.
@@ -233,13 +238,17 @@ impl Ledger {
         Ok(())
     }
 
-    /// Gives the money that is neither spent nor reserved of the tighter limit of the board and a worker; none: neither has
-    /// one.
-    pub fn money_left(&self, blueprint: &Blueprint, board: LimitsInForce, worker: &WorkerName) -> Option<u64> {
+    /// Returns the money of the tighter limit of the board and a worker that is neither spent nor reserved, and that is not
+    /// spent; none if neither has a limit.
+    pub fn money_left(&self, blueprint: &Blueprint, board: LimitsInForce, worker: &WorkerName) -> Option<(u64, u64)> {
         let own = blueprint.workers.get(worker).and_then(|worker| worker.limits.money).map(|money| money.0);
         let account = self.workers.get(worker).copied().unwrap_or_default();
-        let left = |limit: Option<u64>, account: &Account| Some(limit?.saturating_sub(account.committed_money()));
-        left(own, &account).into_iter().chain(left(board.money, &self.board)).min()
+        let left = |limit: Option<u64>, account: &Account| {
+            let limit = limit?;
+            Some((limit.saturating_sub(account.committed_money()), limit.saturating_sub(account.money)))
+        };
+        let both = left(own, &account).into_iter().chain(left(board.money, &self.board));
+        both.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)))
     }
 
     /// Tells it of a call that follows one which held `before` and cost `usage`.

@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_call_costs_what_its_tokens_do_rounded_up() {
         let price = Price { input: 150_000_000, cached: 75_000_000, output: 600_000_000, currency: "USD".into() };
-        let usage = |prompt, cached, completion| Usage { prompt, cached, completion, estimated: false };
+        let usage = |prompt, cached, completion| Usage { prompt, cached, completion, estimated: false, money: 0 };
         assert_eq!(price.of(usage(1000, 0, 100)), 210_000);
         assert_eq!(price.of(usage(1000, 400, 100)), 180_000);
         assert_eq!(price.of(usage(10, 20, 0)), 750, "no more is cached than was sent");

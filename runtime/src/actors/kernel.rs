@@ -6,7 +6,7 @@
 //! If an append fails, the board in memory is ahead of the journal and is dropped with the actor; its supervisor makes
 //! another one from the journal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -91,8 +91,8 @@ pub(crate) struct State {
 }
 
 struct Running {
-    /// Calls that wait for admission.
-    waiting: BTreeSet<CallKey>,
+    /// Calls that wait for admission, with the money that was left when the gate was asked.
+    waiting: BTreeMap<CallKey, Option<u64>>,
     owner: Owner,
     keeping: Keeping,
     scheduler: ActorRef<scheduler::Message>,
@@ -164,7 +164,7 @@ impl State {
         match beginning {
             Beginning::Created(board, effects) => {
                 let (owner, keeping) = (Owner::new(*board), Keeping::new(policy));
-                let (waiting, permits) = (BTreeSet::new(), BTreeMap::new());
+                let (waiting, permits) = (BTreeMap::new(), BTreeMap::new());
                 let running = self.running.insert(Running { waiting, owner, keeping, scheduler, breaker });
                 running.hand_on(effects, permits);
                 self.published.running();
@@ -177,7 +177,7 @@ impl State {
                 let keeping = Keeping::of_recovered(policy, &recovered);
                 let owner = Owner::new(recovered.board);
                 let epoch = owner.board().epoch() + 1;
-                self.running = Some(Running { waiting: BTreeSet::new(), owner, keeping, scheduler, breaker });
+                self.running = Some(Running { waiting: BTreeMap::new(), owner, keeping, scheduler, breaker });
                 let writer = self.context.options.ids.writer();
                 if is_held {
                     self.decide(Input::Pause { token: None }).await?;
@@ -199,14 +199,14 @@ impl State {
             let Some(running) = &mut self.running else { return Ok(()) };
             let key = (call.invocation, call.attempt);
             // What follows from one admission asks for the others.
-            if running.waiting.contains(&key) || !running.owner.board().awaiting_admission().contains(&call) {
+            if running.waiting.contains_key(&key) || !running.owner.board().awaiting_admission().contains(&call) {
                 continue;
             }
             let call = running.owner.board().with_money(&call);
             match self.context.options.agent.admit(self.published.board(), &call) {
                 Admitted::Now(permit) => self.admitted(key, Some(permit)).await?,
                 Admitted::Later(admitting) => {
-                    running.waiting.insert(key);
+                    running.waiting.insert(key, call.money.map(|money| money.left));
                     drop(running.scheduler.cast(scheduler::Message::Wait(vec![(key, admitting)])));
                 }
             }
@@ -256,17 +256,21 @@ impl State {
         let (waiting, mut later) = (&mut running.waiting, Vec::new());
         let decided = running.owner.decide_with(self.context.options.clock.now(), input, &mut |state, call| {
             let key = (call.invocation, call.attempt);
-            if waiting.contains(&key) {
+            // A model that was too dear may be affordable now: the gate is asked again when more money is left.
+            if let Some(asked) = waiting.get(&key)
+                && state.unreserved_money(call) <= *asked
+            {
                 return None;
             }
-            match agent.admit(board, &state.with_money(call)) {
+            let call = state.with_money(call);
+            match agent.admit(board, &call) {
                 Admitted::Now(permit) => {
                     let admission = permit.admission.clone();
                     permits.insert(key, permit);
                     Some(admission)
                 }
                 Admitted::Later(admitting) => {
-                    waiting.insert(key);
+                    waiting.insert(key, call.money.map(|money| money.left));
                     later.push((key, admitting));
                     None
                 }
@@ -416,7 +420,7 @@ impl Running {
     fn wait(&mut self, effects: &[Effect], later: Vec<(CallKey, Admitting)>) {
         for effect in effects {
             if let Effect::Await(named) = effect {
-                self.waiting.retain(|key| named.iter().any(|call| (call.invocation, call.attempt) == *key));
+                self.waiting.retain(|key, _| named.iter().any(|call| (call.invocation, call.attempt) == *key));
             }
         }
         if !later.is_empty() {

@@ -192,7 +192,7 @@ pub(super) async fn taken_over(house: &House) {
 pub(super) async fn by_hand(house: &House) {
     let runtime = house.runtime(seated(|_, _| Own::Silent)).await;
     let board = runtime.create(read(SHELF, &[]), Value::Null, None).await.expect("a board");
-    let usage = Some(Usage { prompt: 90, completion: 9, cached: 0, estimated: false });
+    let usage = Some(Usage { prompt: 90, completion: 9, cached: 0, estimated: false, money: 0 });
     let says = async |(invocation, attempt), text: Value| {
         let (from, reply) = (From::Attempt { invocation, attempt }, ReplyBody::Text(text.to_string()));
         board.propose(Proposal { from, worker: "writer".into(), reply, usage, raw: None }).await.expect("answered")
@@ -311,7 +311,7 @@ pub(super) async fn architect(house: &House) {
     };
     let mut answers = [written("has(state.answer"), written("has(state.answer)")].into_iter();
     let ask = async |_: &_| {
-        let usage = Usage { prompt: 3000, completion: 200, cached: 0, estimated: false };
+        let usage = Usage { prompt: 3000, completion: 200, cached: 0, estimated: false, money: 0 };
         let text = answers.next().expect("two attempts are enough").to_string();
         Ok(Reply::new(text, Some(usage)))
     };

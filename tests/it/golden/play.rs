@@ -156,7 +156,8 @@ impl Agent for Seated {
             Own::Says(text) => Box::pin(async move {
                 // No two answers come at the same time.
                 tokio::time::sleep(Duration::from_millis(100 + 17 * call.invocation.0 + u64::from(call.attempt))).await;
-                let usage = Usage { prompt: 700, completion: text.len() as u64, cached: 20, estimated: false };
+                let usage =
+                    Usage { prompt: 700, completion: text.len() as u64, cached: 20, estimated: false, money: 0 };
                 Ok(Reply::new(text, Some(usage)))
             }),
             Own::Silent => Box::pin(pending()),

@@ -106,7 +106,7 @@ fn provider(answers: Vec<Answer>) -> Arc<dyn Agent> {
 }
 
 fn says(text: &str) -> Answer {
-    let usage = Usage { prompt: 300, completion: 20, cached: 100, estimated: false };
+    let usage = Usage { prompt: 300, completion: 20, cached: 100, estimated: false, money: 0 };
     let patch = format!(r#"[{{"op":"add","path":"/lines/-","value":"{text}"}}]"#);
     let raw = Some(format!("<think>A line.</think>\n```json\n{patch}\n```"));
     Ok(Reply { raw, ..Reply::new(patch, Some(usage)) })
@@ -123,7 +123,7 @@ fn read(text: &str) -> Blueprint {
 
 /// Deferred for a limit, an outage, a refusal that another model is asked for, and a key; paused for the key, and resumed.
 pub(super) async fn provider_waits(house: &House) {
-    let usage = Some(Usage { prompt: 40, completion: 0, cached: 0, estimated: true });
+    let usage = Some(Usage { prompt: 40, completion: 0, cached: 0, estimated: true, money: 0 });
     let deferral = Deferral { is_served_elsewhere: true, ..Deferral::new(DeferralReason::RequestRefused) };
     let agent = provider(vec![
         Err(defers(DeferralReason::RateLimited, Some(6200))),

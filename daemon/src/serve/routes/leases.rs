@@ -112,7 +112,7 @@ pub(crate) struct Spent {
 
 impl Spent {
     const fn usage(self) -> Usage {
-        Usage { prompt: self.prompt, completion: self.completion, cached: self.cached, estimated: false }
+        Usage { prompt: self.prompt, completion: self.completion, cached: self.cached, estimated: false, money: 0 }
     }
 }
 

@@ -8,10 +8,11 @@ use crate::admission::{self, Gate, MoneyLeft, Waiting};
 use crate::blueprint::{AgentKind, BoardLimits};
 use crate::breaker::Branch;
 use crate::id::{RuleName, Timestamp, WorkerName};
+use crate::ledger::Shortfall;
 use crate::money::Money;
 use crate::plan::{Rule, Seat};
 use crate::planted::{self, Bug};
-use crate::record::{ADMISSION, Body, Cause, PauseCause, Raised, Retried};
+use crate::record::{ADMISSION, Body, Cause, PauseCause, Raised, Resource, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::{Eligible, Next, Open, Places, Queued};
 
@@ -146,21 +147,38 @@ impl Board {
         self.awaiting().into_iter().map(waiting).collect()
     }
 
+    /// Returns an error if an inner board, which reserves nothing, is to spend money and no money is left.
+    pub(super) fn afford_inside(&self, worker: &WorkerName) -> Result<(), Shortfall> {
+        let is_inside = self.plan.seats.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Board);
+        let left = self.ledger.money_left(&self.plan.blueprint, self.limits(), worker);
+        match left.filter(|_| is_inside) {
+            Some((0, unspent)) => {
+                Err(Shortfall { resource: Resource::BoardMoney, needed: 1, left: 0, may_be_freed: unspent > 0 })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Adds the money that is left for the call. Compiles the call's view if money is limited.
     #[must_use]
     pub fn with_money(&self, waiting: &Waiting) -> Waiting {
         Waiting { money: self.money_left(waiting), ..waiting.clone() }
     }
 
+    /// Returns the money that is neither spent nor reserved for the call, in 10⁻⁹ of the currency; none if no limit holds.
+    pub fn unreserved_money(&self, waiting: &Waiting) -> Option<u64> {
+        self.ledger.money_left(&self.plan.blueprint, self.limits(), &waiting.worker).map(|(left, _)| left)
+    }
+
     fn money_left(&self, waiting: &Waiting) -> Option<MoneyLeft> {
         let Waiting { worker, invocation, .. } = waiting;
-        let left = self.ledger.money_left(&self.plan.blueprint, self.limits(), worker)?;
+        let (left, unspent) = self.ledger.money_left(&self.plan.blueprint, self.limits(), worker)?;
         let is_it = |queued: &&Queued| queued.invocation == *invocation;
         let open = self.scheduler.open().get(invocation).map(|open| &open.queued);
         let queued = open.or_else(|| self.scheduler.queue().iter().find(is_it))?;
         let prompt = self.compiled(queued).prompt.estimated_tokens();
         let reply = u64::from(self.plan.seats[worker].worker.limits.reply_tokens);
-        Some(MoneyLeft { left, tokens: prompt + reply, reply })
+        Some(MoneyLeft { left, unspent, tokens: prompt + reply, reply })
     }
 
     /// Lets a gate answer for the calls that a step names, as far as it can at once, and adds to the step what comes of

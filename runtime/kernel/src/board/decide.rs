@@ -440,6 +440,7 @@ impl Draft<'_> {
             completion: (reply.text().chars().count() as u64).div_ceil(4),
             cached: 0,
             estimated: true,
+            money: 0,
         })
     }
 

@@ -28,6 +28,8 @@ struct Form {
 }
 
 const TRIGGERS: &str = "Write start, manual, {op: add, path: /claims/*}, {signal: name}, {after: [rule, …]} or {idle: [rule, …]}; `op` may be left out.";
+const DELAYS: &str =
+    "Write a time like 5m, {for: 5m} or {at: /timeout_ms}; the last two may have `except_waits_of: [group, …]`.";
 
 /// Finds every place where the source has another form than the meta-schema says.
 pub(super) fn check(source: &Source, findings: &mut Vec<Diagnostic>) {
@@ -93,6 +95,13 @@ impl Form {
                 "bad_rule",
                 format!("{name} has none of the forms of a trigger: {}", short(found)),
                 TRIGGERS.into(),
+            );
+        }
+        if is_delay(pointer) {
+            return find(
+                "bad_rule",
+                format!("{name} has none of the forms of a delay: {}", short(found)),
+                DELAYS.into(),
             );
         }
         if is_budget(pointer) && is_unlimited(found) {
@@ -242,6 +251,11 @@ impl Form {
             .and_then(|field| field.get("default"))
             .map_or_else(String::new, |default| format!(", or leave it out for {}", short(default)))
     }
+}
+
+fn is_delay(pointer: &str) -> bool {
+    let mut tokens = pointer.split('/').skip(1);
+    tokens.next() == Some("rules") && tokens.nth(1) == Some("delay") && tokens.next().is_none()
 }
 
 fn is_trigger(pointer: &str) -> bool {

@@ -32,7 +32,7 @@ fn a_cost_beyond_all_numbers_is_recorded_so_that_it_can_be_read_back() {
         "workers": {"w": appender(json!({}))},
         "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
     }));
-    let usage = Usage { prompt: u64::MAX, completion: 9_007_199_254_740_993, cached: 1, estimated: false };
+    let usage = Usage { prompt: u64::MAX, completion: 9_007_199_254_740_993, cached: 1, estimated: false, money: 0 };
     assert!(matches!(played.answer(append(), Some(usage)), Outcome::Committed { .. }));
     played.holds();
 }
@@ -426,7 +426,7 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
         "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
         "limits": {"tokens": 3000},
     });
-    let usage = |prompt, completion| Usage { prompt, completion, cached: 0, estimated: false };
+    let usage = |prompt, completion| Usage { prompt, completion, cached: 0, estimated: false, money: 0 };
     let prompts = vec![sha256(b"first"), sha256(b"second")];
     let price = Price { input: 2_000_000_000, cached: 0, output: 10_000_000_000, currency: "USD".to_owned() };
     let admitted = Admission { model: Some("large".to_owned()), price: Some(price) };

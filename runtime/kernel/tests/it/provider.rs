@@ -419,7 +419,7 @@ fn money_is_reserved_by_the_price_of_the_call_and_settled_by_what_it_took() {
     assert_eq!((account.money, account.money_reserved), (0, held * 2000 + 10_000_000));
     // What was reported is charged, cached tokens at their own price.
     let (invocation, attempt, _) = played.calls.remove(0);
-    let usage = Some(Usage { prompt: 1000, cached: 400, completion: 50, estimated: false });
+    let usage = Some(Usage { prompt: 1000, cached: 400, completion: 50, estimated: false, money: 0 });
     let failed = |invocation, attempt, usage| {
         let (code, message) = (FailureCode::Protocol, "not JSON".to_owned());
         Input::AgentFailed { invocation, attempt, code, message, usage }

@@ -264,7 +264,8 @@ impl Draft<'_> {
         };
         let price = admitted.as_ref().and_then(|admission| admission.price.as_ref());
         let call = hold(&board.plan, &branch.worker, reserved, price);
-        match board.ledger.afford(&board.plan.blueprint, board.limits(), &branch, call) {
+        let afforded = board.ledger.afford(&board.plan.blueprint, board.limits(), &branch, call);
+        match afforded.and_then(|()| board.afford_inside(&branch.worker)) {
             Ok(()) => {}
             // Once the calls under way are settled there may be enough: nothing is decided before.
             Err(short) if short.may_be_freed => return false,

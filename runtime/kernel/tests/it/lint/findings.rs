@@ -434,7 +434,7 @@ const FIXTURES: &[Fixture] = &[
     change("bad_rule", &[("trigger: {op: add, path: /claims/*}", "trigger: {on: add, path: /claims/*}")]),
     change("bad_rule", &[("trigger: start, run: extractor", "trigger: start, run: extractor, delay: {at: /ms}")]),
     change("bad_rule", &[("trigger: start, run: extractor", "trigger: start, run: extractor, delay: 400d")]),
-    change("bad_value", &[("trigger: start, run: extractor", "trigger: start, run: extractor, delay: never")]),
+    change("bad_rule", &[("trigger: start, run: extractor", "trigger: start, run: extractor, delay: never")]),
     change("bad_rule", &[GROUPED, ("trigger: start, run: extractor", "trigger: start, run: {group: team, at: /who}")]),
     change("bad_rule", &[GROUPED, ("when: value.text != \"\"\n    run: writer", "run: {group: team, at: text}")]),
     change("bad_value", &[("trigger: start, run: extractor", "trigger: start, run: [extractor]")]),
