@@ -147,16 +147,36 @@ impl Board {
         self.awaiting().into_iter().map(waiting).collect()
     }
 
-    /// Returns an error if an inner board, which reserves nothing, is to spend money and no money is left.
-    pub(super) fn afford_inside(&self, worker: &WorkerName) -> Result<(), Shortfall> {
-        let is_inside = self.plan.seats.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Board);
+    /// Returns an error if an inner board, which reserves nothing, is to begin and no money is left.
+    pub(super) fn afford_inside(&self, next: &Next) -> Result<(), Shortfall> {
+        let worker = &next.queued.branch.worker;
         let left = self.ledger.money_left(&self.plan.blueprint, self.limits(), worker);
-        match left.filter(|_| is_inside) {
-            Some((0, unspent)) => {
-                Err(Shortfall { resource: Resource::BoardMoney, needed: 1, left: 0, may_be_freed: unspent > 0 })
-            }
+        match left.filter(|_| next.attempt == 1 && self.is_inside(worker)) {
+            Some((_, 0)) => Err(Shortfall { resource: Resource::BoardMoney, needed: 1, left: 0, may_be_freed: false }),
             _ => Ok(()),
         }
+    }
+
+    fn is_inside(&self, worker: &WorkerName) -> bool {
+        self.plan.seats.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Board)
+    }
+
+    /// Returns true if no further inner board may begin now: others that wait for their providers take as many places as
+    /// there are, or all money is reserved.
+    fn holds_back_inside(&self, worker: &WorkerName) -> bool {
+        if !self.is_inside(worker) {
+            return false;
+        }
+        let open = || self.scheduler.open().values().filter(|open| self.is_inside(&open.queued.branch.worker));
+        let of_worker = || open().filter(|open| open.queued.branch.worker == *worker);
+        let at_once = self.plan.seats.get(worker).and_then(|seat| seat.worker.limits.at_once());
+        let is_full = open().count() >= self.plan.blueprint.concurrency as usize
+            || at_once.is_some_and(|limit| of_worker().count() >= limit as usize);
+        let is_reserved = || {
+            let left = self.ledger.money_left(&self.plan.blueprint, self.limits(), worker);
+            left.is_some_and(|(left, unspent)| left == 0 && unspent > 0)
+        };
+        (is_full && open().any(Open::waits_for_provider)) || is_reserved()
     }
 
     /// Adds the money that is left for the call. Compiles the call's view if money is limited.
@@ -232,7 +252,9 @@ impl Board {
             (is_held_up(open) && !planted::is(Bug::Haste)) || is_full(worker, self.scheduler.calling(worker))
         };
         let admits = |branch: &Branch| {
-            self.breaker.admits(branch) && !is_full(&branch.worker, self.scheduler.under_way(&branch.worker))
+            self.breaker.admits(branch)
+                && !is_full(&branch.worker, self.scheduler.under_way(&branch.worker))
+                && !self.holds_back_inside(&branch.worker)
         };
         choose(
             &Places::new(self.plan.blueprint.concurrency, &self.plan.exempt),

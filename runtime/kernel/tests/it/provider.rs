@@ -130,10 +130,10 @@ fn the_call_of_a_board_inside_needs_admission_once_it_was_deferred() {
     // It has left its place, and takes none at a model either.
     let step = closed(&mut played, 1_500, Input::Signal { name: "ask".into(), value: Value::Null, token: None });
     assert_eq!(awaiting(&step), [(1, 2), (2, 1)]);
+    // No further board begins while as many wait as there are places.
     closed(&mut played, 2_000, signal());
-    assert_eq!(played.calls.remove(0).0, InvocationId(3));
     closed(&mut played, 1_000_000, Input::Tick);
-    assert_eq!(played.count(Kind::Invoked), 2, "no time makes the call");
+    assert_eq!((played.calls.len(), played.count(Kind::Invoked)), (0, 1), "no time makes the call");
     closed(
         &mut played,
         1_000_000,

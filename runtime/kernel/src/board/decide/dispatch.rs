@@ -252,6 +252,7 @@ impl Draft<'_> {
 
     /// Starts an attempt; false if it has to wait for what calls under way will leave of the budgets.
     pub(super) fn dispatch(&mut self, next: Next, admitted: Option<Admission>) -> bool {
+        let is_affordable = self.board.afford_inside(&next);
         let Next { queued, attempt } = next;
         let branch = queued.branch.clone();
         let board = &*self.board;
@@ -265,7 +266,7 @@ impl Draft<'_> {
         let price = admitted.as_ref().and_then(|admission| admission.price.as_ref());
         let call = hold(&board.plan, &branch.worker, reserved, price);
         let afforded = board.ledger.afford(&board.plan.blueprint, board.limits(), &branch, call);
-        match afforded.and_then(|()| board.afford_inside(&branch.worker)) {
+        match afforded.and(is_affordable) {
             Ok(()) => {}
             // Once the calls under way are settled there may be enough: nothing is decided before.
             Err(short) if short.may_be_freed => return false,
