@@ -129,7 +129,7 @@ impl Inner {
                 Err(Unmade::Unfit(why)) => return came_to_nothing(inner, why, Some(spent)),
                 Err(Unmade::Failed(why)) => return Err(why),
             };
-            // One that failed before this attempt has been told of already, unless the last attempt only waited for it.
+            // Skips a board whose failure an earlier attempt returned; after a deferral it is still to be returned.
             let failed_before = was_there
                 && awaited.as_ref() != Some(&id)
                 && board.snapshot().ended.is_some_and(|ended| ended.end != End::Done);
@@ -215,7 +215,7 @@ impl Inner {
         time: Duration,
     ) -> Result<(Ended, BoardHandle), Failure> {
         if is_out_of_patience(&board.snapshot()) {
-            // Whoever resumed the outer board wants this, too.
+            // Resuming the outer board resumes the inner one.
             board.resume(None).await.map_err(|error| failure(FailureCode::Crashed, error.to_string()))?;
         }
         let enough = tokio::time::sleep(time - (time / 8).min(MARGIN));

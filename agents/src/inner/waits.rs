@@ -83,7 +83,7 @@ impl Waiting {
     }
 }
 
-/// A call that waits for a board. When it goes, and nobody else comes to wait, the board is cancelled if it goes on.
+/// Call that waits for an inner board. After the last one is dropped, the board is cancelled if it has not ended.
 pub(super) struct Waits {
     waiting: Arc<Waiting>,
     pub(super) id: BoardId,
@@ -92,7 +92,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Whether nobody waits for the board any more.
+    /// Counts the call out. Returns true if it was the last one.
     fn leave(&self) -> bool {
         let mut waiting = self.waiting.lock();
         let Some(waited) = waiting.get_mut(&self.id) else { return true };
@@ -119,7 +119,7 @@ impl Drop for Waits {
         tasks.spawn(async move {
             tokio::time::sleep(grace).await;
             if !waiting.lock().contains_key(board.id()) && !is_over(&board) {
-                // One that is let go meanwhile is found again by whoever wants it.
+                // A board that was closed meanwhile is attached again by its next call.
                 if let Err(error) = board.cancel().await {
                     tracing::debug!(board = %board.id(), %error, "a board inside another could not be cancelled");
                 }

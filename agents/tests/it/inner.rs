@@ -26,7 +26,7 @@ use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// What is answered to a worker at its n-th call, from 0: a patch, `{"away": REASON, "wait_ms": N}` of a provider that takes no
+/// Answer to a worker's n-th call, from 0: a patch, `{"away": REASON, "wait_ms": N}` of a provider that takes no
 /// request, or `{"late": PATCH}` half a second later; nothing: it never answers.
 type Answers = Box<dyn Fn(&str, usize) -> Option<Value> + Send + Sync>;
 
@@ -485,6 +485,7 @@ async fn a_board_whose_call_waits_is_cancelled_with_the_outer_one_and_kept_when_
             continue;
         }
         house.runtime.close(board.id()).await;
+        // Longer than the grace, after which an abandoned board is cancelled.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let board = house.runtime.attach(board.id()).await.expect("it is there");
         assert_eq!((end(&board).await, house.inside().len()), (End::Done, 1));

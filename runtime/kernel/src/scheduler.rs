@@ -49,7 +49,7 @@ pub struct Delayed {
     pub due: Timestamp,
     /// Whole delay in milliseconds, if the rule does not count waits for providers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left_max: Option<u64>,
+    pub whole_ms: Option<u64>,
     /// What.
     pub queued: Queued,
 }
@@ -336,7 +336,7 @@ impl Scheduler {
     /// Postpones delayed invocations of the `still` rules by `ms`. The remaining delay never exceeds the whole delay.
     pub(crate) fn put_off(&mut self, ms: u64, now: Timestamp, still: &BTreeSet<RuleName>) {
         for delayed in self.delayed.iter_mut().filter(|delayed| delayed.is_of(still)) {
-            let latest = now.plus_ms(delayed.left_max.unwrap_or(u64::MAX));
+            let latest = now.plus_ms(delayed.whole_ms.unwrap_or(u64::MAX));
             delayed.due = delayed.due.plus_ms(ms).min(latest).max(delayed.due);
         }
         self.delayed.sort_by_key(|delayed| delayed.due);
@@ -399,7 +399,7 @@ impl Scheduler {
             (eligible.is_gated)(worker) && is_free(worker, is_full) && (eligible.admits)(&queued.branch)
         });
         let first = first.map(|queued| Next { queued: queued.clone(), attempt: 1 });
-        // What other workers wait for is no place at a model.
+        // Other workers take no place at a model.
         let may_ask = |next: &Next| {
             let worker = &next.queued.branch.worker;
             !(eligible.is_gated)(worker) || has_room(worker)
@@ -531,8 +531,8 @@ impl Scheduler {
                 let place = self.delayed.partition_point(|delayed| delayed.due <= due);
                 let rule = plan.rules.iter().find(|rule| queued.branch.rule.as_ref() == Some(&rule.name));
                 let excepts = |rule: &Rule| rule.delay.as_ref().is_some_and(|delay| !delay.except_waits_of.is_empty());
-                let left_max = rule.is_some_and(excepts).then(|| due.ms_since(at));
-                self.delayed.insert(place, Delayed { due, left_max, queued });
+                let whole_ms = rule.is_some_and(excepts).then(|| due.ms_since(at));
+                self.delayed.insert(place, Delayed { due, whole_ms, queued });
             }
         }
     }

@@ -107,7 +107,7 @@ async fn a_gate_that_is_shut_hears_first_which_models_are_away() {
     assert_eq!(begin.elapsed(), secs(0), "of the other model nobody said anything");
     drop(first.await);
     assert_eq!(begin.elapsed(), secs(50), "the longest wait holds");
-    // A gate that nobody opens opens by itself.
+    // Without `open` the gate opens when its time is over.
     gate.shut(secs(30));
     drop(later(gate.admit(request("a", 1, &plain("n")))).await);
     assert_eq!(begin.elapsed(), secs(80));
