@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::board::{Board, Effect, From, Input, Outcome, Proposal};
 use patchboard_kernel::id::{BoardId, Token};
 use patchboard_kernel::owner::Owner;
@@ -17,9 +18,10 @@ use patchboard_kernel::record::{Body, Ended, Epoch, Kind};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::admission::{self, WaitingCalls};
 use super::probe::Probe;
 use super::{CallKey, Context, Durable, breaker, scheduler};
-use crate::agent::{Admitted, Admitting, Permit};
+use crate::agent::{Admitted, Permit};
 use crate::journal::{Journal, JournalError, Swept};
 use crate::keeping::{self, Due, Keeping, Taken};
 use crate::observer;
@@ -91,8 +93,7 @@ pub(crate) struct State {
 }
 
 struct Running {
-    /// Calls that wait for admission, with the money that was left when the gate was asked.
-    waiting: BTreeMap<CallKey, Option<u64>>,
+    waiting: WaitingCalls,
     owner: Owner,
     keeping: Keeping,
     scheduler: ActorRef<scheduler::Message>,
@@ -164,7 +165,7 @@ impl State {
         match beginning {
             Beginning::Created(board, effects) => {
                 let (owner, keeping) = (Owner::new(*board), Keeping::new(policy));
-                let (waiting, permits) = (BTreeMap::new(), BTreeMap::new());
+                let (waiting, permits) = (WaitingCalls::default(), BTreeMap::new());
                 let running = self.running.insert(Running { waiting, owner, keeping, scheduler, breaker });
                 running.hand_on(effects, permits);
                 self.published.running();
@@ -177,7 +178,7 @@ impl State {
                 let keeping = Keeping::of_recovered(policy, &recovered);
                 let owner = Owner::new(recovered.board);
                 let epoch = owner.board().epoch() + 1;
-                self.running = Some(Running { waiting: BTreeMap::new(), owner, keeping, scheduler, breaker });
+                self.running = Some(Running { waiting: WaitingCalls::default(), owner, keeping, scheduler, breaker });
                 let writer = self.context.options.ids.writer();
                 if is_held {
                     self.decide(Input::Pause { token: None }).await?;
@@ -196,39 +197,50 @@ impl State {
     async fn ask_gate(&mut self) -> Result<(), RuntimeError> {
         let named = self.running.as_ref().map(|running| running.owner.board().awaiting_admission());
         for call in named.unwrap_or_default() {
-            let Some(running) = &mut self.running else { return Ok(()) };
-            let key = (call.invocation, call.attempt);
             // What follows from one admission asks for the others.
-            if running.waiting.contains_key(&key) || !running.owner.board().awaiting_admission().contains(&call) {
-                continue;
+            let is_named = |running: &Running| running.owner.board().awaiting_admission().contains(&call);
+            if self.running.as_ref().is_some_and(is_named) {
+                self.ask_for(&call).await?;
             }
-            let call = running.owner.board().with_money(&call);
-            match self.context.options.agent.admit(self.published.board(), &call) {
-                Admitted::Now(permit) => self.admitted(key, Some(permit)).await?,
-                Admitted::Later(admitting) => {
-                    running.waiting.insert(key, call.money.map(|money| money.left));
-                    drop(running.scheduler.cast(scheduler::Message::Wait(vec![(key, admitting)])));
-                }
+        }
+        Ok(())
+    }
+
+    /// Asks the gate for a call.
+    async fn ask_for(&mut self, call: &Waiting) -> Result<(), RuntimeError> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let key = admission::key(call);
+        match running.waiting.ask(&*self.context.options.agent, running.owner.board(), call) {
+            Some(Admitted::Now(permit)) => self.admit(key, permit).await?,
+            Some(Admitted::Later(admitting)) => {
+                drop(running.scheduler.cast(scheduler::Message::Wait(vec![(key, admitting)])));
             }
+            None => {}
         }
         Ok(())
     }
 
     /// A call was admitted, or cannot be. What is not wanted any more goes back with its permission.
     async fn admitted(&mut self, key: CallKey, permit: Option<Permit>) -> Result<(), RuntimeError> {
-        if let Some(running) = &mut self.running {
-            running.waiting.remove(&key);
-        }
-        let (invocation, attempt) = key;
-        match permit {
-            Some(permit) => {
-                let admission = permit.admission.clone();
-                let permits = BTreeMap::from([(key, permit)]);
-                self.decide_with(Input::Admit { invocation, attempt, admission }, permits).await?;
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let Some(permit) = permit else {
+            running.waiting.remove(key);
+            return self.decide(Input::Unavailable).await.map(drop);
+        };
+        match running.waiting.take(running.owner.board(), key, &permit) {
+            Some(call) => {
+                drop(permit);
+                self.ask_for(&call).await
             }
-            None => drop(self.decide(Input::Unavailable).await?),
+            None => self.admit(key, permit).await,
         }
-        Ok(())
+    }
+
+    async fn admit(&mut self, key: CallKey, permit: Permit) -> Result<(), RuntimeError> {
+        let (invocation, attempt) = key;
+        let admission = permit.admission.clone();
+        let permits = BTreeMap::from([(key, permit)]);
+        self.decide_with(Input::Admit { invocation, attempt, admission }, permits).await.map(drop)
     }
 
     async fn decide(&mut self, input: Input) -> Result<Decided, RuntimeError> {
@@ -252,25 +264,17 @@ impl State {
         let began = Instant::now();
         let is_tick = matches!(input, Input::Tick);
         let answered = answered(&input);
-        let (agent, board) = (&self.context.options.agent, self.published.board());
+        let agent = &self.context.options.agent;
         let (waiting, mut later) = (&mut running.waiting, Vec::new());
-        let decided = running.owner.decide_with(self.context.options.clock.now(), input, &mut |state, call| {
-            let key = (call.invocation, call.attempt);
-            // A model that was too dear may be affordable now: the gate is asked again when more money is left.
-            if let Some(asked) = waiting.get(&key)
-                && state.unreserved_money(call) <= *asked
-            {
-                return None;
-            }
-            let call = state.with_money(call);
-            match agent.admit(board, &call) {
+        let decided = running.owner.decide_with(self.context.options.clock.now(), input, &mut |board, call| {
+            let key = admission::key(call);
+            match waiting.ask(&**agent, board, call)? {
                 Admitted::Now(permit) => {
                     let admission = permit.admission.clone();
                     permits.insert(key, permit);
                     Some(admission)
                 }
                 Admitted::Later(admitting) => {
-                    waiting.insert(key, call.money.map(|money| money.left));
                     later.push((key, admitting));
                     None
                 }
@@ -310,7 +314,10 @@ impl State {
         {
             step.effects.push(Effect::WakeAt(at));
         }
-        running.wait(&step.effects, later);
+        running.waiting.retain_named(board, &step.effects, &mut permits);
+        if !later.is_empty() {
+            drop(running.scheduler.cast(scheduler::Message::Wait(later)));
+        }
         running.hand_on(step.effects, permits);
         Ok(Decided { outcome: step.outcome, recorded })
     }
@@ -414,18 +421,6 @@ impl Running {
             });
         }
         free
-    }
-
-    /// Hands on the calls that wait for admission; those that a step does not name any more are given up.
-    fn wait(&mut self, effects: &[Effect], later: Vec<(CallKey, Admitting)>) {
-        for effect in effects {
-            if let Effect::Await(named) = effect {
-                self.waiting.retain(|key, _| named.iter().any(|call| (call.invocation, call.attempt) == *key));
-            }
-        }
-        if !later.is_empty() {
-            drop(self.scheduler.cast(scheduler::Message::Wait(later)));
-        }
     }
 
     /// Lets the other actors do what is to be done. If one of them has ended, its supervisor knows already.

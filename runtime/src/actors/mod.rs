@@ -18,6 +18,7 @@
 //! it; the journal is the only memory, and taking the board over from it settles everything that was under way. Because
 //! each generation gets its addresses when it is made, no actor ever holds one that is out of date.
 
+mod admission;
 pub(crate) mod board;
 pub(crate) mod breaker;
 pub(crate) mod journal_writer;

@@ -1,5 +1,6 @@
 //! What running a board promises, with agents and journals that misbehave.
 
+mod admission;
 mod events;
 mod faults;
 mod flow;
