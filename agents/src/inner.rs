@@ -12,10 +12,9 @@
 //! something else than another try has happened inside, so that the outer journal does not grow meanwhile; if the board
 //! inside loses its patience, so does the outer one.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use patchboard_kernel::admission;
@@ -27,7 +26,6 @@ use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Token};
-use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{End, Ended, Parent};
 use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure, Permit, Reply};
@@ -37,10 +35,12 @@ use patchboard_runtime::runtime::{BoardHandle, Founding, Runtime, RuntimeError, 
 use patchboard_runtime::snapshot::Snapshot;
 use serde_json::Value;
 
+use self::accounts::{Accounts, ended_at};
 use self::patience::{has_gone_on, is_out_of_patience, out_of_patience};
 use self::waits::{Deferred, Waiting};
 use crate::failure;
 
+mod accounts;
 mod patience;
 mod waits;
 
@@ -49,6 +49,9 @@ const BOARDS_MAX: u32 = 8;
 
 /// Time before the end of a call's time at which it is deferred, at most.
 const MARGIN: Duration = Duration::from_secs(1);
+
+/// Time before the end of a call's time at which it is over, at most.
+const SPARE: Duration = Duration::from_millis(250);
 
 /// How long a board goes on whose call was given up.
 const GRACE: Duration = Duration::from_secs(10);
@@ -67,8 +70,7 @@ pub struct Inner {
     waiting: Arc<Waiting>,
     /// Deferred calls, until they are made again.
     deferred: Arc<Mutex<Deferred>>,
-    /// Inner boards by the outer one that has been told what they have spent.
-    told: Mutex<BTreeMap<BoardId, BTreeSet<BoardId>>>,
+    accounts: Accounts,
     grace: Duration,
 }
 
@@ -80,7 +82,7 @@ impl Inner {
             runtime: OnceLock::new(),
             waiting: Arc::default(),
             deferred: Arc::default(),
-            told: Mutex::default(),
+            accounts: Accounts::default(),
             grace: GRACE,
         }
     }
@@ -100,10 +102,6 @@ impl Inner {
         self.runtime.get()?.upgrade()?.snapshot(id)
     }
 
-    fn told(&self) -> MutexGuard<'_, BTreeMap<BoardId, BTreeSet<BoardId>>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn answer(&self, call: &Call) -> Answer {
         let begun = Instant::now();
         let plan = call.shown.plan();
@@ -116,23 +114,22 @@ impl Inner {
             .map_err(|error| failure(FailureCode::NotConfigured, format!("{error}: raise its view.budget")))?;
         let parent = Parent { board: call.board.clone(), invocation: call.invocation };
         let digest = sha256(canonical::to_string(&request).as_bytes());
+        let since = self.begun(call).await;
         let mut deferred = self.deferred().remove(&(call.board.clone(), call.invocation));
-        let awaited = deferred.as_ref().map(|waits| waits.id.clone());
-        let mut spent = Usage::default();
         for nth in 0..BOARDS_MAX {
             let id = border::inner_id(&parent, digest, nth);
             let task = Task { id: &id, parent: &parent, blueprint, request: &request, mode: &plan.mode };
-            let waits = self.waits(&id, &call.board);
+            let waits = self.waits(&id, call);
             drop(deferred.take());
             let (board, was_there) = match self.board(&task).await {
                 Ok(found) => found,
-                Err(Unmade::Unfit(why)) => return came_to_nothing(inner, why, Some(spent)),
+                Err(Unmade::Unfit(why)) => return came_to_nothing(inner, why),
                 Err(Unmade::Failed(why)) => return Err(why),
             };
-            // Skips a board whose failure an earlier attempt returned; after a deferral it is still to be returned.
-            let failed_before = was_there
-                && awaited.as_ref() != Some(&id)
-                && board.snapshot().ended.is_some_and(|ended| ended.end != End::Done);
+            // Skips a board whose failure an earlier attempt has returned.
+            let has_failed = was_there && board.snapshot().ended.is_some_and(|ended| ended.end != End::Done);
+            let failed_before = has_failed && ended_at(&board).await.is_some_and(|at| at <= since);
+            self.count(call, &id, board.snapshot().spent);
             let came = match failed_before {
                 true => None,
                 false => {
@@ -141,7 +138,7 @@ impl Inner {
                         Ok(ended) => Some(ended),
                         Err(failure) => {
                             if failure.deferral.is_some() {
-                                self.keep(call, waits);
+                                self.keep(waits);
                             }
                             return Err(failure);
                         }
@@ -153,11 +150,9 @@ impl Inner {
             if let Ok(runtime) = self.runtime() {
                 runtime.close(&id).await;
             }
-            if self.told().entry(call.board.clone()).or_default().insert(id) {
-                spent.add(snapshot.spent);
-            }
+            self.count(call, &id, snapshot.spent);
             if let Some((ended, _)) = came {
-                return came_to(inner, &snapshot, ended, spent);
+                return came_to(inner, &snapshot, ended);
             }
         }
         Err(failure(FailureCode::Crashed, format!("{BOARDS_MAX} boards inside this one have failed at it")))
@@ -219,6 +214,8 @@ impl Inner {
             board.resume(None).await.map_err(|error| failure(FailureCode::Crashed, error.to_string()))?;
         }
         let enough = tokio::time::sleep(time - (time / 8).min(MARGIN));
+        // What the board has spent is told with the answer, and the outer board hears none after the timeout.
+        let mut over = pin!(tokio::time::sleep(time - (time / 20).min(SPARE)));
         let (mut ended, mut enough) = (pin!(self.ended(task, board.clone())), pin!(enough));
         let (mut gave_up, mut waits) = (pin!(out_of_patience(board)), pin!(self.waits_for_provider(board)));
         loop {
@@ -227,6 +224,10 @@ impl Inner {
                 ended = &mut ended => return ended,
                 () = &mut gave_up => break,
                 () = &mut waits => break,
+                () = &mut over => {
+                    let message = "the board inside has not ended within limits.timeout of its worker";
+                    return Err(failure(FailureCode::Timeout, message));
+                }
                 () = &mut enough => {
                     if self.snapshot(task.id).is_some_and(|snapshot| self.awaited_provider(&snapshot).is_some()) {
                         break;
@@ -291,27 +292,26 @@ enum Unmade {
 }
 
 /// What a worker says whose board has ended.
-fn came_to(inner: &InnerBoard, snapshot: &Snapshot, ended: Ended, spent: Usage) -> Answer {
-    let usage = Some(spent);
+fn came_to(inner: &InnerBoard, snapshot: &Snapshot, ended: Ended) -> Answer {
     if ended.end == End::Done {
-        return Ok(Reply::new(border::patch(inner, snapshot.state.root()).to_string(), usage));
+        return Ok(Reply::new(border::patch(inner, snapshot.state.root()).to_string(), None));
     }
     let message = format!("the board inside ended as {} ({})", ended.end, ended.cause);
-    came_to_nothing(inner, message, usage)
+    came_to_nothing(inner, message)
 }
 
 /// What a worker says whose board does not get done.
-fn came_to_nothing(inner: &InnerBoard, message: String, usage: Option<Usage>) -> Answer {
+fn came_to_nothing(inner: &InnerBoard, message: String) -> Answer {
     match &inner.failed {
-        Some(failed) => Ok(Reply::new(border::patch_of_failure(failed, &message).to_string(), usage)),
-        None => Err(Failure { code: FailureCode::Crashed, message, usage, deferral: None }),
+        Some(failed) => Ok(Reply::new(border::patch_of_failure(failed, &message).to_string(), None)),
+        None => Err(failure(FailureCode::Crashed, message)),
     }
 }
 
 impl Agent for Inner {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         match call.seat().agent {
-            AgentKind::Board => Box::pin(self.answer(call)),
+            AgentKind::Board => Box::pin(async { self.settle(call, self.answer(call).await) }),
             _ => self.others.call(call),
         }
     }
@@ -350,7 +350,7 @@ impl Agent for Inner {
     }
 
     fn ended(&self, board: &BoardId) {
-        self.told().remove(board);
+        self.accounts.forget(board);
         // One that was only closed is taken up again, and finds what its calls wait for.
         if self.snapshot(board).is_some_and(|snapshot| snapshot.ended.is_some()) {
             self.deferred().retain(|(outer, _), _| outer != board);

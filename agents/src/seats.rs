@@ -178,9 +178,15 @@ impl Seats {
 
     /// What keeps seats of the blueprint from being filled, each once; empty if nothing does. Calls nobody.
     pub fn check(&self, blueprint: &Blueprint) -> Vec<Problem> {
+        self.check_within(blueprint, false)
+    }
+
+    /// Checks a blueprint whose money a board around it may limit.
+    fn check_within(&self, blueprint: &Blueprint, is_limited: bool) -> Vec<Problem> {
+        let is_limited = is_limited || blueprint.limits.money.is_some();
         let mut problems: Vec<Problem> = Vec::new();
         for (name, seat) in &blueprint.workers {
-            let of_money = self.money_problem(blueprint, seat);
+            let of_money = self.money_problem(blueprint, seat, is_limited || seat.limits.money.is_some());
             let of_tools = if seat.files.is_some() { self.toolbox.problems(blueprint, seat) } else { Vec::new() };
             for message in self.seat_problems(blueprint, name, seat).into_iter().chain(of_tools).chain(of_money) {
                 match problems.iter_mut().find(|problem| problem.message == message) {
@@ -190,7 +196,10 @@ impl Seats {
             }
         }
         for (name, inner) in &blueprint.boards {
-            for Problem { workers, message } in self.check(inner) {
+            let is_of_it = |seat: &&Worker| seat.board.as_ref().is_some_and(|board| board.of == *name);
+            let mut seats = blueprint.workers.values().filter(is_of_it);
+            let is_limited = is_limited || seats.any(|seat| seat.limits.money.is_some());
+            for Problem { workers, message } in self.check_within(inner, is_limited) {
                 problems.push(Problem { workers, message: format!("{message} (in the board inside, {name})") });
             }
         }
@@ -227,8 +236,7 @@ impl Seats {
     }
 
     /// Finds a model of the seat without a price, where a limit of money holds.
-    fn money_problem(&self, blueprint: &Blueprint, seat: &Worker) -> Option<String> {
-        let is_limited = blueprint.limits.money.is_some() || seat.limits.money.is_some();
+    fn money_problem(&self, blueprint: &Blueprint, seat: &Worker, is_limited: bool) -> Option<String> {
         if !is_limited || seat.agent != AgentKind::Llm {
             return None;
         }

@@ -12,7 +12,7 @@ use owo_colors::OwoColorize as _;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Seq, WorkerName};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::record::{Author, Body, Kind, Record};
+use patchboard_kernel::record::{Body, Kind, Record};
 use serde_json::{Value, json};
 
 use crate::narrative::{self, grouped};
@@ -106,7 +106,7 @@ impl Totals {
             | Body::Redacted(_)
             | Body::Ended(_) => {}
         }
-        self.spend(author(body).and_then(|by| by.usage));
+        self.spend(body.author().and_then(|by| by.usage));
     }
 
     fn spend(&mut self, usage: Option<Usage>) {
@@ -199,7 +199,7 @@ impl Progress {
             }
             Body::Epoch(_) | Body::Ended(_) => self.working.clear(),
             other => {
-                if let Some(attempt) = author(other).and_then(|by| by.attempt.as_ref()) {
+                if let Some(attempt) = other.author().and_then(|by| by.attempt.as_ref()) {
                     self.working.remove(&attempt.invocation);
                 }
             }
@@ -217,38 +217,6 @@ impl Progress {
             self.totals.failed,
             grouped(self.totals.usage.total())
         )
-    }
-}
-
-/// Who made what a record decides, where it decides a proposal or an attempt.
-pub(crate) const fn author(body: &Body) -> Option<&Author> {
-    match body {
-        Body::Committed(committed) => Some(&committed.by),
-        Body::NoOp(no_op) => Some(&no_op.by),
-        Body::Expanded(expanded) => Some(&expanded.by),
-        Body::Approval(approval) => Some(&approval.by),
-        Body::Rejected(rejected) => Some(&rejected.by),
-        Body::Failed(failed) => Some(&failed.by),
-        Body::Deferred(deferred) => Some(&deferred.by),
-        Body::Created(_)
-        | Body::Epoch(_)
-        | Body::Scheduled(_)
-        | Body::Invoked(_)
-        | Body::Continued(_)
-        | Body::Late(_)
-        | Body::Reserved(_)
-        | Body::Skipped(_)
-        | Body::Answer(_)
-        | Body::Breaker(_)
-        | Body::Budget(_)
-        | Body::Paused(_)
-        | Body::Retried(_)
-        | Body::Resumed(_)
-        | Body::Tick(_)
-        | Body::Signal(_)
-        | Body::Snapshot(_)
-        | Body::Redacted(_)
-        | Body::Ended(_) => None,
     }
 }
 

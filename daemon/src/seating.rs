@@ -26,7 +26,6 @@ use crate::drafting::try_writing;
 use crate::failure::Failure;
 use crate::outages::Outages;
 use crate::output::{Output, one_line};
-use crate::progress::author;
 use crate::reader::{Reader, storage};
 
 /// The configuration that is read where none is named, if it is there.
@@ -379,7 +378,7 @@ fn answered(player: &Player, records: &[Record]) {
     for body in records.iter().filter_map(|record| record.body().ok()) {
         let by = match &body {
             Body::Failed(failed) if failed.code == FailureCode::Lost => continue,
-            body => author(body),
+            body => body.author(),
         };
         if let Some((by, attempt)) = by.and_then(|by| Some((by, by.attempt.as_ref()?))) {
             player.answered_before(&by.worker, attempt.view);

@@ -30,42 +30,27 @@ impl Inner {
     }
 
     /// Keeps the inner board of a deferred call running, until the call is made again or its invocation is closed.
-    pub(super) fn keep(&self, call: &Call, waits: Waits) {
-        let Some(outer) =
-            self.runtime.get().and_then(WeakRuntime::upgrade).and_then(|runtime| runtime.board(&call.board))
-        else {
-            return;
-        };
-        let (invocation, waits) = (call.invocation, Arc::new(waits));
+    pub(super) fn keep(&self, waits: Waits) {
+        let Some(outer) = waits.outer() else { return };
+        let (invocation, waits) = (waits.of.clone(), Arc::new(waits));
         let kept = Arc::downgrade(&waits);
-        self.deferred().insert((call.board.clone(), invocation), waits);
+        self.deferred().insert(invocation.clone(), waits);
         let deferred = Arc::clone(&self.deferred);
         tokio::spawn(async move {
-            let mut records = outer.subscribe(outer.snapshot().head.seq.into());
-            loop {
-                let snapshot = outer.snapshot();
-                let is_open = snapshot.attempts.iter().any(|(open, _)| *open == invocation);
-                let is_over = snapshot.ended.is_some_and(Ended::is_final) || !is_open;
-                let Some(kept) = kept.upgrade() else { return };
-                if is_over {
-                    let mut deferred = deferred.lock().unwrap_or_else(PoisonError::into_inner);
-                    deferred.retain(|_, waits| !Arc::ptr_eq(waits, &kept));
-                    return;
-                }
-                drop(kept);
-                if !matches!(records.next().await, Some(Ok(_))) {
-                    return;
-                }
+            let is_dropped = || kept.strong_count() == 0;
+            if is_closed(&outer, invocation.1, is_dropped).await {
+                let mut deferred = deferred.lock().unwrap_or_else(PoisonError::into_inner);
+                deferred.retain(|_, waits| !std::ptr::eq(Arc::as_ptr(waits), kept.as_ptr()));
             }
         });
     }
 
-    pub(super) fn waits(&self, id: &BoardId, outer: &BoardId) -> Waits {
+    pub(super) fn waits(&self, id: &BoardId, call: &Call) -> Waits {
         let mut boards = self.waiting.lock();
-        boards.entry(id.clone()).or_insert_with(|| Waited { calls: 0, outer: outer.clone() }).calls += 1;
+        boards.entry(id.clone()).or_insert_with(|| Waited { calls: 0, outer: call.board.clone() }).calls += 1;
         drop(boards);
         let (waiting, runtime) = (Arc::clone(&self.waiting), self.runtime.get().cloned());
-        Waits { waiting, id: id.clone(), runtime, grace: self.grace }
+        Waits { waiting, id: id.clone(), of: (call.board.clone(), call.invocation), runtime, grace: self.grace }
     }
 
     /// Returns the inner boards of calls under way of a board.
@@ -83,15 +68,38 @@ impl Waiting {
     }
 }
 
-/// Call that waits for an inner board. After the last one is dropped, the board is cancelled if it has not ended.
+/// Waits until an invocation is closed. Returns false if the outer board is let go before, or once `is_dropped` holds.
+async fn is_closed(outer: &BoardHandle, invocation: InvocationId, is_dropped: impl Fn() -> bool) -> bool {
+    let mut records = outer.subscribe(outer.snapshot().head.seq.into());
+    while !is_dropped() {
+        let snapshot = outer.snapshot();
+        if snapshot.ended.is_some_and(Ended::is_final) || snapshot.attempts.iter().all(|(open, _)| *open != invocation)
+        {
+            return true;
+        }
+        if !matches!(records.next().await, Some(Ok(_))) {
+            return false;
+        }
+    }
+    false
+}
+
+/// Call that waits for an inner board. After the last one is dropped, the board is cancelled if it has not ended: at once
+/// if the invocation is closed, else after a while in which the next attempt may find it.
 pub(super) struct Waits {
     waiting: Arc<Waiting>,
     pub(super) id: BoardId,
+    /// The outer board and the invocation.
+    of: (BoardId, InvocationId),
     runtime: Option<WeakRuntime>,
     grace: Duration,
 }
 
 impl Waits {
+    fn outer(&self) -> Option<BoardHandle> {
+        self.runtime.as_ref()?.upgrade()?.board(&self.of.0)
+    }
+
     /// Counts the call out. Returns true if it was the last one.
     fn leave(&self) -> bool {
         let mut waiting = self.waiting.lock();
@@ -115,9 +123,16 @@ impl Drop for Waits {
         else {
             return;
         };
-        let (waiting, grace) = (Arc::clone(&self.waiting), self.grace);
+        let (waiting, grace, outer, invocation) = (Arc::clone(&self.waiting), self.grace, self.outer(), self.of.1);
         tasks.spawn(async move {
-            tokio::time::sleep(grace).await;
+            let closed = async {
+                match outer {
+                    Some(outer) if is_closed(&outer, invocation, || false).await => {}
+                    _ => std::future::pending().await,
+                }
+            };
+            // After the grace the board is cancelled in any case.
+            drop(tokio::time::timeout(grace, closed).await);
             if !waiting.lock().contains_key(board.id()) && !is_over(&board) {
                 // A board that was closed meanwhile is attached again by its next call.
                 if let Err(error) = board.cancel().await {

@@ -14,7 +14,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::lint;
-use patchboard_kernel::record::{Body, End, Kind};
+use patchboard_kernel::record::{Body, End, Kind, Retried};
 use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure, Permit, Reply};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
@@ -25,6 +25,9 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(30);
+
+/// Time that a board inside goes on without a call.
+const GRACE: Duration = Duration::from_millis(50);
 
 /// Answer to a worker's n-th call, from 0: a patch, `{"away": REASON, "wait_ms": N}` of a provider that takes no
 /// request, or `{"late": PATCH}` half a second later; nothing: it never answers.
@@ -138,13 +141,20 @@ struct House {
 
 impl House {
     async fn new(answers: impl Fn(&str, usize) -> Option<Value> + Send + Sync + 'static) -> Self {
-        Self::at(tempfile::tempdir().expect("a directory"), Box::new(answers)).await
+        Self::with_grace(GRACE, answers).await
     }
 
-    async fn at(data: TempDir, answers: Answers) -> Self {
+    async fn with_grace(
+        grace: Duration,
+        answers: impl Fn(&str, usize) -> Option<Value> + Send + Sync + 'static,
+    ) -> Self {
+        Self::at(tempfile::tempdir().expect("a directory"), grace, Box::new(answers)).await
+    }
+
+    async fn at(data: TempDir, grace: Duration, answers: Answers) -> Self {
         let journal = SqliteJournal::open(data.path()).expect("a journal");
         let told = Arc::new(Told { answers, calls: AtomicUsize::new(0) });
-        let agent = Inner::around(told.clone()).with_grace(Duration::from_millis(50));
+        let agent = Inner::around(told.clone()).with_grace(grace);
         let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(agent))).await.expect("a runtime");
         Self { data, runtime, told }
     }
@@ -154,7 +164,7 @@ impl House {
         let Self { data, runtime, .. } = self;
         // What was running is cut off and holds its boards no longer.
         runtime.shutdown().await;
-        Self::at(data, Box::new(answers)).await
+        Self::at(data, GRACE, Box::new(answers)).await
     }
 
     async fn create(&self, blueprint: Blueprint) -> BoardHandle {
@@ -170,6 +180,15 @@ impl House {
     fn inside(&self) -> Vec<BoardSummary> {
         let boards = self.journal().boards().expect("boards");
         boards.into_iter().filter(|board| board.parent.is_some()).collect()
+    }
+
+    /// Tokens that the boards inside have spent.
+    async fn spent_inside(&self) -> u64 {
+        let mut spent = 0;
+        for inside in self.inside() {
+            spent += self.runtime.attach(&inside.id).await.expect("it is there").snapshot().spent.total();
+        }
+        spent
     }
 
     fn kinds(&self, board: &BoardId) -> Vec<Kind> {
@@ -511,4 +530,57 @@ async fn an_outer_board_does_not_wait_for_a_board_that_lost_its_patience_while_i
     until("it is paused", || board.snapshot().paused).await;
     board.resume(None).await.expect("resumed");
     assert_eq!((end(&board).await, house.inside().len()), (End::Done, 1));
+}
+
+#[tokio::test]
+async fn what_a_board_has_spent_is_told_when_its_call_takes_too_long_and_then_it_is_cancelled() {
+    // Much longer than the test: the closed invocation ends the board, not the grace.
+    let house = House::with_grace(10 * LONG, |worker, nth| (worker == "prepares").then(|| cooks(worker, nth))?).await;
+    let board = house
+        .create(blueprint(|house| house["workers"]["kitchen"]["limits"] = json!({"timeout": "1s", "attempts": 2})))
+        .await;
+    assert_eq!(end(&board).await, End::Quiescent);
+    assert_eq!((board.snapshot().spent.total(), house.inside().len()), (110, 1));
+    until("it is cancelled", || house.inside()[0].ended == Some(End::Cancelled)).await;
+    board.retry(Retried::default()).await.expect("retried");
+    assert_eq!(end(&board).await, End::Quiescent);
+    assert_eq!((board.snapshot().spent.total(), house.inside().len()), (220, 2));
+}
+
+#[tokio::test]
+async fn what_boards_have_spent_is_told_once_though_the_process_dies() {
+    // The first two boards fail, the third one is at work when the process dies.
+    let house = House::new(|worker, nth| match nth {
+        0 | 1 => Some(json!([])),
+        _ if worker == "prepares" => cooks(worker, nth),
+        _ => None,
+    })
+    .await;
+    let board = house.create(blueprint(|_| {})).await;
+    until("the cook is called", || house.told.calls.load(Ordering::SeqCst) == 4).await;
+    assert_eq!(board.snapshot().spent.total(), 220, "the first two boards are paid for");
+    let id = board.id().clone();
+    let house = house.killed(cooks).await;
+    let board = house.runtime.resume(&id).await.expect("it goes on");
+    assert_eq!((end(&board).await, house.inside().len()), (End::Done, 3));
+    assert_eq!((board.snapshot().spent.total(), house.spent_inside().await), (440, 440));
+}
+
+#[tokio::test]
+async fn a_failure_that_nobody_was_told_is_told_after_a_restart() {
+    let house = House::new(|_, _| away("overloaded", 2_500)).await;
+    let told = modelled(|house| {
+        house["workers"]["kitchen"]["board"]["failed"] =
+            json!({"path": "/served", "value": {"name": "nothing"}, "message": "error"});
+    });
+    let board = house.create(told).await;
+    until("the call is deferred", || count(&house, board.id(), Kind::Deferred) == 1).await;
+    let (outer, inside) = (board.id().clone(), house.inside()[0].id.clone());
+    let house = house.killed(|_, _| Some(json!([]))).await;
+    // The board inside fails before the call is made again.
+    let inside = house.runtime.resume(&inside).await.expect("it goes on");
+    assert_eq!(end(&inside).await, End::Quiescent);
+    let board = house.runtime.resume(&outer).await.expect("it goes on");
+    assert_eq!((end(&board).await, served(&board)["name"].clone()), (End::Done, json!("nothing")));
+    assert_eq!((house.inside().len(), board.snapshot().spent.total()), (1, house.spent_inside().await));
 }

@@ -20,7 +20,6 @@ use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::narrative::{self, grouped};
 use crate::output::{Output, one_line, table};
-use crate::progress::author;
 use crate::reader::{Reader, storage};
 
 /// Print what a board has cost: tokens by worker, what of it retries took, what prompts consisted of
@@ -274,7 +273,7 @@ impl Details {
                 Body::Budget(budget) => details.shortfalls.push(budget.clone()),
                 _ => {}
             }
-            let Some(by) = author(&body) else { continue };
+            let Some(by) = body.author() else { continue };
             let Some(attempt) = &by.attempt else { continue };
             // What a person has answered was charged when the person was asked.
             if let Some(mut call) = asked.remove(&(attempt.invocation, attempt.number)) {

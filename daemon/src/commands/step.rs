@@ -24,7 +24,6 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::given;
 use crate::narrative;
 use crate::output::{Output, json_line, one_line, short};
-use crate::progress::author;
 use crate::reader::{Reader, bad_board};
 use crate::seating::{AgentArguments, Played};
 
@@ -156,7 +155,7 @@ impl Moment {
         let here = body(at)?;
         let attempt = match &here {
             Body::Invoked(invoked) if invoked.worker == *worker => Some((invoked.invocation, invoked.attempt)),
-            other => author(other).filter(|by| by.worker == *worker).and_then(attempt),
+            other => other.author().filter(|by| by.worker == *worker).and_then(attempt),
         };
         // The attempt at the record, or else what had woken the worker last.
         let (mut shown_at, mut invocation, mut invoked) = (None, None, None);
@@ -235,7 +234,7 @@ fn outcome(
     let mut last = None;
     for (index, record) in records.iter().enumerate() {
         let body = record.body().map_err(bad_board)?;
-        let Some(by) = author(&body).filter(|by| by.worker == *worker && by.edit.is_none()) else { continue };
+        let Some(by) = body.author().filter(|by| by.worker == *worker && by.edit.is_none()) else { continue };
         if index == at || (wanted.is_some() && index > at && attempt(by) == wanted) {
             return Ok(Some(index));
         }

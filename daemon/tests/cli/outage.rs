@@ -326,4 +326,8 @@ fn the_money_of_a_board_inside_is_the_money_of_the_one_outside() {
     assert!(ran.stderr.contains("0.00 left"), "{}", ran.stderr);
     assert_eq!(endpoint.bodies().len(), 1, "the first board inside has spent it all");
     sandbox.run(&["replay", "last"]).exits(0);
+
+    sandbox.write("patchboard.toml", format!("[models.default]\nurl = {:?}\nmodel = \"m\"\n", endpoint.url));
+    let refused = sandbox.run(&["run", "outer.yaml", "--request", r#"{"text":"x"}"#]).exits(2);
+    assert!(refused.stderr.contains("limits.money needs a price of model default"), "{}", refused.stderr);
 }

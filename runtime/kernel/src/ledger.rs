@@ -64,6 +64,18 @@ impl Usage {
         self.money = self.money.saturating_add(other.money);
     }
 
+    /// Returns the usage beyond an earlier figure of it.
+    #[must_use]
+    pub const fn without(self, earlier: Self) -> Self {
+        Self {
+            prompt: self.prompt.saturating_sub(earlier.prompt),
+            completion: self.completion.saturating_sub(earlier.completion),
+            cached: self.cached.saturating_sub(earlier.cached),
+            estimated: self.estimated,
+            money: self.money.saturating_sub(earlier.money),
+        }
+    }
+
     /// Prompt and reply.
     pub const fn total(self) -> u64 {
         self.prompt.saturating_add(self.completion)

@@ -167,6 +167,38 @@ impl Body {
         }
     }
 
+    /// Returns the author of the proposal or attempt that the record decides.
+    pub const fn author(&self) -> Option<&Author> {
+        match self {
+            Self::Committed(committed) => Some(&committed.by),
+            Self::NoOp(no_op) => Some(&no_op.by),
+            Self::Expanded(expanded) => Some(&expanded.by),
+            Self::Approval(approval) => Some(&approval.by),
+            Self::Rejected(rejected) => Some(&rejected.by),
+            Self::Failed(failed) => Some(&failed.by),
+            Self::Deferred(deferred) => Some(&deferred.by),
+            Self::Created(_)
+            | Self::Epoch(_)
+            | Self::Scheduled(_)
+            | Self::Invoked(_)
+            | Self::Continued(_)
+            | Self::Late(_)
+            | Self::Reserved(_)
+            | Self::Skipped(_)
+            | Self::Answer(_)
+            | Self::Breaker(_)
+            | Self::Budget(_)
+            | Self::Paused(_)
+            | Self::Retried(_)
+            | Self::Resumed(_)
+            | Self::Tick(_)
+            | Self::Signal(_)
+            | Self::Snapshot(_)
+            | Self::Redacted(_)
+            | Self::Ended(_) => None,
+        }
+    }
+
     /// The values, by the names of their fields, in the order of these.
     pub(super) fn values(&self) -> Vec<(&'static str, Cow<'_, Value>)> {
         fn json(value: impl Serialize) -> Cow<'static, Value> {
