@@ -22,7 +22,7 @@ use crate::reader::{moment, storage};
 
 /// List the boards of the data directory, the oldest first
 ///
-/// The status of a board is how it ended, or one of: running (a living process has it), paused, interrupted (its process
+/// The status of a board is how it ended, or one of: paused, running (a living process has it), interrupted (its process
 /// died or was killed). `patchboard resume` goes on with paused and interrupted ones. A board may wait for answers of
 /// persons, for a provider that takes no requests now, or, after its patience, for `resume`.
 #[derive(Args, Debug)]
@@ -140,12 +140,12 @@ impl Waits {
     }
 }
 
-/// How the board ended; `running`, if a process has claimed it; `paused`; or `interrupted`, if its process died.
+/// Returns how the board ended; else `paused`; `running`, if a process has claimed it; or `interrupted`, if its process died.
 fn status(data_dir: &Path, board: &BoardSummary, waits: &Waits) -> &'static str {
     match board.ended {
         Some(end) => end.as_str(),
-        None if is_claimed(data_dir, board) => "running",
         None if waits.is_paused => "paused",
+        None if is_claimed(data_dir, board) => "running",
         None => "interrupted",
     }
 }

@@ -1,5 +1,6 @@
 //! Boards inside boards of a daemon that is killed.
 
+use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
@@ -67,4 +68,30 @@ async fn after_a_kill_the_board_inside_goes_on_and_its_answer_comes_out() {
     daemon.until(&board, "done").await;
     assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["state"]["answer"], "at last");
     assert_eq!(inside(&daemon).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_board_inside_that_its_provider_pauses_is_paused_wherever_it_is_listed() {
+    let refused = Act::Say(401, "", r#"{"error":{"message":"Incorrect API key provided"}}"#.into());
+    let endpoint = Endpoint::new(vec![refused]);
+    let mut daemon = Daemon::at_rest(&[]);
+    daemon.configure(&format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url));
+    daemon.start();
+    let mut blueprint = outer();
+    blueprint["boards"]["inside"]["workers"]["asked"]["agent"] = json!("llm");
+    let made = daemon.post("/v1/boards", &json!({"blueprint": blueprint, "request": {}})).await.is(201);
+    let outer = made["board"].as_str().expect("an id");
+    for _ in 0..2 {
+        daemon.until(outer, "paused").await;
+        let listed = daemon.get("/v1/boards").await.is(200);
+        let boards = listed["boards"].as_array().expect("a list").iter();
+        let told: Vec<_> = boards.map(|board| (board["status"].clone(), board["cause"].clone())).collect();
+        assert_eq!(told, vec![(json!("paused"), json!("provider_unavailable")); 2]);
+        let output = daemon.command(&["boards"]).output().expect("the binary can be run");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert!(told.len() == 2 && told.iter().all(|board| board["status"] == "paused"), "{text}");
+        daemon.kill();
+        daemon.start();
+    }
 }

@@ -144,7 +144,11 @@ impl BoardInfo {
         if let Some(snapshot) = &snapshot {
             info.live(daemon, snapshot);
         } else if summary.ended.is_none() {
-            info.status = "interrupted";
+            // A board inside is taken up by the call of its outer board, which may be paused.
+            let outer = summary.parent.as_ref().and_then(|outer| Some(daemon.running(outer)?.snapshot()));
+            let paused = outer.filter(|outer| outer.paused);
+            info.status = if paused.is_some() { "paused" } else { "interrupted" };
+            info.cause = paused.and_then(|outer| outer.pause_cause).map(|cause| cause.to_string());
         }
         info
     }
