@@ -34,7 +34,7 @@ struct Long {
 const REQUIRED: (&str, &str) = ("PATCHBOARD_REQUIRE_CLIENTS", "1");
 
 /// The long steps, the shorter ones first.
-const LONG: [Long; 15] = [
+const LONG: [Long; 16] = [
     // Tests that are too long for the quick tier, or need packages, are marked `#[ignore = "full tier: …"]`.
     Long {
         step: Step::of_tests(
@@ -43,6 +43,10 @@ const LONG: [Long; 15] = [
             &["test", "--workspace", "--tests", "--no-fail-fast", "--", "--ignored", "--skip", "clients::"],
         ),
         needs: &[Need::Shared],
+    },
+    Long {
+        step: Step::new("lints of default features", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        needs: &[],
     },
     // The daemon as it is built without naming features; `--workspace` leaves the crates below it as they are.
     Long {
