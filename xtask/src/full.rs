@@ -45,7 +45,10 @@ const LONG: [Long; 16] = [
         needs: &[Need::Shared],
     },
     Long {
-        step: Step::new("lints of default features", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        step: Step::new(
+            "lints of default features",
+            &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
+        ),
         needs: &[],
     },
     // The daemon as it is built without naming features; `--workspace` leaves the crates below it as they are.

@@ -39,9 +39,10 @@ async fn a_real_model_answers_in_the_form_it_is_held_to() {
     call.timeout = Duration::from_secs(240);
     let reply = chat.call(&call).await.expect("a reply");
     println!("{reply:?}");
-    let patch: Vec<Value> = serde_json::from_str(&reply.text).expect("an array");
+    let answer: Value = serde_json::from_str(&reply.text).expect("JSON");
+    let patch = answer.get("patch").unwrap_or(&answer).as_array().expect("a patch");
     assert!((1..=2).contains(&patch.len()), "{patch:?}");
-    for operation in &patch {
+    for operation in patch {
         assert!(["add", "test"].iter().any(|op| operation["op"] == *op), "{operation}");
         assert!(operation["path"].is_string() && operation.get("value").is_some(), "{operation}");
     }
@@ -81,13 +82,11 @@ async fn a_real_model_uses_a_tool_and_replies_with_what_it_gave() {
         "writes": [{"path": "/capitals/*", "ops": ["add"]}], "files": {"iterations": 5}});
     let mut call = call("geographer", seat(fields), "", 0);
     call.prompt = Prompt {
-        system:
-            "You change a JSON document with JSON Patch (RFC 6902), and can read files with your tools. Answer with \
-                 {\"patch\": [...]} only."
-                .into(),
+        // Plain enough for a small model, which may call the tool in its text.
+        system: "You have tools. Call one tool at a time: the next message has its result.".into(),
         user:
-            "The document is {\"capitals\": {}}. The file capitals.txt names capitals. Add the capital of Freedonia at \
-               /capitals/Freedonia."
+            "First call view with {\"path\": \"capitals.txt\"}, and nothing else. When you have seen the file, add the \
+               capital of Freedonia at /capitals/Freedonia with the tool answer."
                 .into(),
     }
     .into();
