@@ -14,7 +14,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use patchboard_kernel::admission;
@@ -50,7 +50,7 @@ const BOARDS_MAX: u32 = 8;
 /// Time before the end of a call's time at which it is deferred, at most.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// Time before the end of a call's time at which it is over, at most.
+/// Longest time before the end of a call's time at which it fails with `timeout`.
 const SPARE: Duration = Duration::from_millis(250);
 
 /// How long a board goes on whose call was given up.
@@ -67,9 +67,9 @@ pub struct Inner {
     others: Arc<dyn Agent>,
     runtime: OnceLock<WeakRuntime>,
     /// Calls that wait for each inner board.
-    waiting: Arc<Waiting>,
+    waiting: Waiting,
     /// Deferred calls, until they are made again.
-    deferred: Arc<Mutex<Deferred>>,
+    deferred: Deferred,
     accounts: Accounts,
     grace: Duration,
 }
@@ -80,8 +80,8 @@ impl Inner {
         Self {
             others,
             runtime: OnceLock::new(),
-            waiting: Arc::default(),
-            deferred: Arc::default(),
+            waiting: Waiting::default(),
+            deferred: Deferred::default(),
             accounts: Accounts::default(),
             grace: GRACE,
         }
@@ -114,8 +114,9 @@ impl Inner {
             .map_err(|error| failure(FailureCode::NotConfigured, format!("{error}: raise its view.budget")))?;
         let parent = Parent { board: call.board.clone(), invocation: call.invocation };
         let digest = sha256(canonical::to_string(&request).as_bytes());
-        let since = self.begun(call).await;
-        let mut deferred = self.deferred().remove(&(call.board.clone(), call.invocation));
+        let since = self.begin(call).await?;
+        let mut deferred = self.deferred.take(&call.board, call.invocation);
+        let awaited = deferred.as_ref().map(|waits| waits.id.clone());
         for nth in 0..BOARDS_MAX {
             let id = border::inner_id(&parent, digest, nth);
             let task = Task { id: &id, parent: &parent, blueprint, request: &request, mode: &plan.mode };
@@ -126,10 +127,18 @@ impl Inner {
                 Err(Unmade::Unfit(why)) => return came_to_nothing(inner, why),
                 Err(Unmade::Failed(why)) => return Err(why),
             };
-            // Skips a board whose failure an earlier attempt has returned.
-            let has_failed = was_there && board.snapshot().ended.is_some_and(|ended| ended.end != End::Done);
-            let failed_before = has_failed && ended_at(&board).await.is_some_and(|at| at <= since);
-            self.count(call, &id, board.snapshot().spent);
+            self.note(call, &board, was_there);
+            // Skips a board whose failure an earlier attempt has returned, and one that was cancelled without a call.
+            let ended = board.snapshot().ended.filter(|ended| was_there && ended.end != End::Done);
+            let failed_before = match ended {
+                None => false,
+                Some(Ended { end: End::Cancelled, .. }) => awaited.as_ref() != Some(&id),
+                Some(_) => {
+                    let at = ended_at(&board).await;
+                    let at = at.map_err(|error| failure(FailureCode::Crashed, format!("the board inside: {error}")))?;
+                    at.is_some_and(|at| at <= since)
+                }
+            };
             let came = match failed_before {
                 true => None,
                 false => {
@@ -145,12 +154,13 @@ impl Inner {
                     }
                 }
             };
-            let snapshot = came.as_ref().map_or(&board, |(_, board)| board).snapshot();
-            // What it came to is in the journal; nothing of it is kept running until it is wanted again.
+            let board = came.as_ref().map_or(&board, |(_, board)| board);
+            self.note(call, board, was_there);
+            let snapshot = board.snapshot();
+            // The result is durable: the board is closed.
             if let Ok(runtime) = self.runtime() {
                 runtime.close(&id).await;
             }
-            self.count(call, &id, snapshot.spent);
             if let Some((ended, _)) = came {
                 return came_to(inner, &snapshot, ended);
             }
@@ -214,7 +224,7 @@ impl Inner {
             board.resume(None).await.map_err(|error| failure(FailureCode::Crashed, error.to_string()))?;
         }
         let enough = tokio::time::sleep(time - (time / 8).min(MARGIN));
-        // What the board has spent is told with the answer, and the outer board hears none after the timeout.
+        // Answers before the timeout: later answers are ignored, and their usage with them.
         let mut over = pin!(tokio::time::sleep(time - (time / 20).min(SPARE)));
         let (mut ended, mut enough) = (pin!(self.ended(task, board.clone())), pin!(enough));
         let (mut gave_up, mut waits) = (pin!(out_of_patience(board)), pin!(self.waits_for_provider(board)));
@@ -320,7 +330,7 @@ impl Agent for Inner {
         if waiting.agent != AgentKind::Board {
             return self.others.admit(board, waiting);
         }
-        let inside = self.deferred().get(&(board.clone(), waiting.invocation)).map(|waits| waits.id.clone());
+        let inside = self.deferred.board(board, waiting.invocation);
         // After a restart the call itself finds its board.
         let inside = inside.and_then(|id| self.runtime.get()?.upgrade()?.board(&id));
         let Some(inside) = inside else { return Admitted::Now(Permit::ungated()) };
@@ -353,7 +363,7 @@ impl Agent for Inner {
         self.accounts.forget(board);
         // One that was only closed is taken up again, and finds what its calls wait for.
         if self.snapshot(board).is_some_and(|snapshot| snapshot.ended.is_some()) {
-            self.deferred().retain(|(outer, _), _| outer != board);
+            self.deferred.forget(board);
         }
         self.others.ended(board);
     }

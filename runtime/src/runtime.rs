@@ -15,11 +15,12 @@ use patchboard_kernel::files::Edit;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{Answer, Architect, Body, End, Ended, Parent, Retried};
+use patchboard_kernel::record::{Answer, Architect, Body, End, Ended, Parent, Record, Retried};
 use patchboard_kernel::rejection::{Code, Stage, Violation};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinError;
 
 use crate::actors::board::Arguments;
 use crate::actors::kernel::Beginning;
@@ -36,7 +37,7 @@ use crate::observer::{Durable, Observer, Unobserved};
 use crate::plans::SharedPlans;
 use crate::published::{Boards, Published, Status};
 use crate::snapshot::Snapshot;
-use crate::subscription::Subscription;
+use crate::subscription::{PAGE, Subscription};
 
 /// How often a board that is closed meanwhile is taken over for one request.
 const ATTACH_TRIES: u32 = 8;
@@ -565,6 +566,33 @@ impl BoardHandle {
     pub fn subscribe(&self, after: Option<Seq>) -> Subscription {
         let journal = Arc::clone(self.context.journal.journal());
         Subscription::new(journal, self.id().clone(), after, self.published.listen())
+    }
+
+    /// Folds the records after `after` (`None`: from the first), up to the last one published, off the threads that serve
+    /// boards.
+    ///
+    /// # Errors
+    /// Storage.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        after: Option<Seq>,
+        initial: T,
+        mut fold: impl FnMut(&mut T, &Record) + Send + 'static,
+    ) -> Result<T, RuntimeError> {
+        let (journal, board, head) =
+            (Arc::clone(self.context.journal.journal()), self.id().clone(), self.snapshot().head.seq);
+        let read = tokio::task::spawn_blocking(move || {
+            let (mut folded, mut last) = (initial, after);
+            while last.is_none_or(|last| last < head) {
+                let page = journal.records(&board, last, PAGE)?;
+                let Some(end) = page.last() else { break };
+                last = Some(end.seq);
+                page.iter().filter(|record| record.seq <= head).for_each(|record| fold(&mut folded, record));
+            }
+            Ok(folded)
+        });
+        let crashed = |error: JoinError| RuntimeError::Crashed { board: self.id().clone(), reason: error.to_string() };
+        read.await.map_err(crashed)?
     }
 
     /// Puts a proposal to the kernel; answers once the outcome is durable.

@@ -17,7 +17,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::journal::{Journal, JournalError};
 
 /// Records read from the journal at once.
-const PAGE: usize = 256;
+pub(crate) const PAGE: usize = 256;
 
 /// The records of a board that goes on, from a moment on.
 pub(crate) struct Live {

@@ -1,45 +1,68 @@
-//! What the boards inside of an invocation have spent, and what the outer board has been told of it.
+//! Accounts of invocations: usage of their inner boards, and the part of it that the outer journal holds.
 //!
-//! Each answer of a call carries what was spent since the last one, deferrals and time-outs included. After a restart the
-//! outer journal says what it has been told; of a board that was made for another request nothing more is told then.
+//! Each answer of a call, deferrals and timeouts included, reports the usage since the last answer that is recorded. What
+//! is recorded is read from the outer journal, so that it counts once whatever became of an answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
-use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::runtime::{BoardHandle, WeakRuntime};
+use patchboard_runtime::runtime::{BoardHandle, RuntimeError, WeakRuntime};
 
 use super::Inner;
+use crate::failure;
 
-/// Accounts of invocations, by outer board and invocation.
+/// Accounts by outer board and invocation.
 #[derive(Default)]
-pub(super) struct Accounts(Mutex<BTreeMap<(BoardId, InvocationId), Account>>);
+pub(super) struct Accounts(Mutex<BTreeMap<BoardId, BTreeMap<InvocationId, Account>>>);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Account {
-    /// Usage that the outer board has been told.
-    told: Usage,
+    /// Last record of the outer board that is counted.
+    read: Option<Seq>,
+    /// Recorded usage.
+    recorded: Usage,
+    /// Part of the recorded usage that was there when the account was opened: that of boards made earlier.
+    opening: Usage,
     /// Usage of each inner board, when it was last seen.
-    spent: BTreeMap<BoardId, Usage>,
-    /// Begin of the first attempt since an attempt came to something.
+    spent: BTreeMap<BoardId, Spent>,
+    /// Start of the oldest attempt whose result is open.
     since: Option<Timestamp>,
 }
 
+#[derive(Clone, Copy)]
+struct Spent {
+    usage: Usage,
+    /// The board was made after the account was opened.
+    is_new: bool,
+}
+
 impl Account {
-    /// Counts a record of the outer board about the invocation.
+    /// Counts a record of the outer board.
     fn count(&mut self, invocation: InvocationId, record: &Record) {
-        let Ok(body) = record.body() else { return };
+        self.read = Some(record.seq);
+        let is_of_call = matches!(
+            record.kind,
+            Kind::Invoked
+                | Kind::Deferred
+                | Kind::Committed
+                | Kind::NoOp
+                | Kind::Expanded
+                | Kind::Approval
+                | Kind::Rejected
+                | Kind::Failed
+        );
+        let Some(Ok(body)) = is_of_call.then(|| record.body()) else { return };
         if matches!(&body, Body::Invoked(invoked) if invoked.invocation == invocation) {
             self.since.get_or_insert(record.at);
         }
         let by = body.author().filter(|by| by.attempt.as_ref().is_some_and(|attempt| attempt.invocation == invocation));
         let Some(by) = by else { return };
-        self.told.add(by.usage.unwrap_or_default());
+        self.recorded.add(by.usage.unwrap_or_default());
         let is_open = match &body {
             Body::Deferred(_) => true,
             Body::Failed(failed) => matches!(failed.code, FailureCode::Timeout | FailureCode::Lost),
@@ -50,98 +73,110 @@ impl Account {
         }
     }
 
-    /// Returns the usage that the outer board has not been told, and counts it as told.
-    fn tell(&mut self) -> Usage {
-        let mut spent = Usage::default();
-        self.spent.values().for_each(|usage| spent.add(*usage));
-        let untold = spent.without(self.told);
-        self.told.add(untold);
-        untold
+    /// Returns the usage that is not recorded.
+    fn unrecorded(&self) -> Usage {
+        let (mut earlier, mut new) = (Usage::default(), Usage::default());
+        for spent in self.spent.values() {
+            if spent.is_new { &mut new } else { &mut earlier }.add(spent.usage);
+        }
+        new.add(earlier.without(self.opening));
+        new.without(self.recorded.without(self.opening))
     }
 }
 
 impl Accounts {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(BoardId, InvocationId), Account>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<BoardId, BTreeMap<InvocationId, Account>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the invocations of an outer board.
+    /// Removes the accounts of an outer board.
     pub(super) fn forget(&self, outer: &BoardId) {
-        self.lock().retain(|(board, _), _| board != outer);
+        self.lock().remove(outer);
     }
 }
 
 impl Inner {
-    /// Returns the begin of the first attempt since an attempt of the call's invocation came to something.
-    pub(super) async fn begun(&self, call: &Call) -> Timestamp {
-        let key = (call.board.clone(), call.invocation);
-        let is_known = self.accounts.lock().contains_key(&key);
-        let account = if is_known || call.attempt == 1 { None } else { Some(self.recorded(call).await) };
-        let mut accounts = self.accounts.lock();
-        let known = accounts.entry(key).or_insert_with(|| account.unwrap_or_default());
-        *known.since.get_or_insert_with(|| SystemClock.now())
-    }
-
-    /// Derives an account from the outer journal.
-    async fn recorded(&self, call: &Call) -> Account {
-        let mut account = Account::default();
+    /// Brings the account of a call's invocation up to date. Returns the start of the oldest attempt whose result is open.
+    ///
+    /// # Errors
+    /// The outer journal cannot be read.
+    pub(super) async fn begin(&self, call: &Call) -> Result<Timestamp, Failure> {
         let runtime = self.runtime.get().and_then(WeakRuntime::upgrade);
-        let Some(outer) = runtime.and_then(|runtime| runtime.board(&call.board)) else { return account };
-        let head = outer.snapshot().head.seq;
-        let mut records = outer.subscribe(None);
-        while let Some(Ok(record)) = records.next().await {
-            account.count(call.invocation, &record);
-            if record.seq >= head {
-                break;
+        let outer = runtime.and_then(|runtime| runtime.board(&call.board));
+        let outer = outer.ok_or_else(|| failure(FailureCode::Crashed, "the outer board is closed"))?;
+        let invocation = call.invocation;
+        let known = self.accounts.lock().get(&call.board).and_then(|accounts| accounts.get(&invocation)).cloned();
+        let is_known = known.is_some();
+        let account = match known {
+            // Before the first attempt nothing is recorded.
+            None if call.attempt == 1 => {
+                let snapshot = outer.snapshot();
+                Account { read: Some(snapshot.head.seq), since: Some(snapshot.at), ..Account::default() }
             }
-        }
-        account
-    }
-
-    /// Counts what an inner board has spent.
-    pub(super) fn count(&self, call: &Call, id: &BoardId, spent: Usage) {
+            known => {
+                let account = known.unwrap_or_default();
+                let read = outer.read(account.read, account, move |account, record| account.count(invocation, record));
+                read.await.map_err(|error| failure(FailureCode::Crashed, format!("the outer board: {error}")))?
+            }
+        };
+        let opening = if is_known { account.opening } else { account.recorded };
+        let since = account.since.unwrap_or_else(|| outer.snapshot().at);
+        let open: BTreeSet<InvocationId> = outer.snapshot().attempts.iter().map(|(open, _)| *open).collect();
         let mut accounts = self.accounts.lock();
-        let account = accounts.entry((call.board.clone(), call.invocation)).or_default();
-        account.spent.insert(id.clone(), spent);
+        let of_outer = accounts.entry(call.board.clone()).or_default();
+        of_outer.retain(|invocation, _| open.contains(invocation));
+        of_outer.insert(invocation, Account { opening, ..account });
+        Ok(since)
     }
 
-    /// Adds to an answer what the inner boards of its invocation have spent since the last one.
+    /// Notes the usage of an inner board.
+    pub(super) fn note(&self, call: &Call, board: &BoardHandle, was_there: bool) {
+        let mut accounts = self.accounts.lock();
+        let account = accounts.get_mut(&call.board).and_then(|accounts| accounts.get_mut(&call.invocation));
+        if let Some(account) = account {
+            let usage = board.snapshot().spent;
+            account.spent.entry(board.id().clone()).or_insert(Spent { usage, is_new: !was_there }).usage = usage;
+        }
+    }
+
+    /// Sets the usage of an answer: that of the inner boards which is not recorded.
     pub(super) fn settle(&self, call: &Call, answer: Answer) -> Answer {
         let mut accounts = self.accounts.lock();
-        let account = accounts.entry((call.board.clone(), call.invocation)).or_default();
-        for (id, spent) in &mut account.spent {
-            if let Some(snapshot) = self.snapshot(id) {
-                *spent = snapshot.spent;
-            }
-        }
-        let usage = Some(account.tell());
-        match answer {
-            Ok(reply) => {
-                account.since = None;
-                Ok(Reply { usage, ..reply })
-            }
-            Err(failure) => {
-                if failure.deferral.is_none() && failure.code != FailureCode::Timeout {
-                    account.since = None;
+        let account = accounts.get_mut(&call.board).and_then(|accounts| accounts.get_mut(&call.invocation));
+        let usage = account.map(|account| {
+            for (id, spent) in &mut account.spent {
+                if let Some(snapshot) = self.snapshot(id) {
+                    spent.usage = snapshot.spent;
                 }
-                Err(Failure { usage, ..failure })
             }
+            account.unrecorded()
+        });
+        match answer {
+            Ok(reply) => Ok(Reply { usage, ..reply }),
+            Err(failure) => Err(Failure { usage, ..failure }),
         }
     }
 }
 
+/// Records at the end of a journal among which the end of the board is looked for first.
+const TAIL: u64 = 16;
+
 /// Returns the time at which a board ended; none if it has not.
-pub(super) async fn ended_at(board: &BoardHandle) -> Option<Timestamp> {
-    let head = board.snapshot().head.seq;
-    let mut records = board.subscribe(None);
-    let mut at = None;
-    while let Some(Ok(record)) = records.next().await {
-        if record.kind == Kind::Ended {
-            at = Some(record.at);
-        }
-        if record.seq >= head {
-            break;
+///
+/// # Errors
+/// The journal cannot be read.
+pub(super) async fn ended_at(board: &BoardHandle) -> Result<Option<Timestamp>, RuntimeError> {
+    let tail = board.snapshot().head.seq.0.checked_sub(TAIL).map(Seq);
+    for after in [tail, None] {
+        let last = |at: &mut Option<Timestamp>, record: &Record| {
+            if record.kind == Kind::Ended {
+                *at = Some(record.at);
+            }
+        };
+        let at = board.read(after, None, last).await?;
+        if at.is_some() || after.is_none() {
+            return Ok(at);
         }
     }
-    at
+    Ok(None)
 }

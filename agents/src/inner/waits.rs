@@ -11,60 +11,112 @@ use patchboard_runtime::runtime::{BoardHandle, WeakRuntime};
 
 use super::Inner;
 
+/// Values by outer board and another key.
+type ByOuter<K, V> = BTreeMap<BoardId, BTreeMap<K, V>>;
+
 /// Deferred calls, by outer board and invocation.
-pub(super) type Deferred = BTreeMap<(BoardId, InvocationId), Arc<Waits>>;
+#[derive(Clone, Default)]
+pub(super) struct Deferred(Arc<Mutex<ByOuter<InvocationId, Arc<Waits>>>>);
 
-#[derive(Default)]
-pub(super) struct Waiting(Mutex<BTreeMap<BoardId, Waited>>);
-
-/// An inner board that calls wait for.
-struct Waited {
-    /// Number of calls.
-    calls: usize,
-    outer: BoardId,
-}
+/// Number of calls that wait for an inner board, by outer and inner board.
+#[derive(Clone, Default)]
+pub(super) struct Waiting(Arc<Mutex<ByOuter<BoardId, usize>>>);
 
 impl Inner {
-    pub(super) fn deferred(&self) -> MutexGuard<'_, Deferred> {
-        self.deferred.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Keeps the inner board of a deferred call running, until the call is made again or its invocation is closed.
     pub(super) fn keep(&self, waits: Waits) {
-        let Some(outer) = waits.outer() else { return };
-        let (invocation, waits) = (waits.of.clone(), Arc::new(waits));
+        let Some(outer) = waits.outer.clone() else { return };
+        let (invocation, waits) = (waits.invocation, Arc::new(waits));
         let kept = Arc::downgrade(&waits);
-        self.deferred().insert(invocation.clone(), waits);
-        let deferred = Arc::clone(&self.deferred);
+        let deferred = self.deferred.clone();
+        deferred.lock().entry(outer.id().clone()).or_default().insert(invocation, waits);
         tokio::spawn(async move {
-            let is_dropped = || kept.strong_count() == 0;
-            if is_closed(&outer, invocation.1, is_dropped).await {
-                let mut deferred = deferred.lock().unwrap_or_else(PoisonError::into_inner);
-                deferred.retain(|_, waits| !std::ptr::eq(Arc::as_ptr(waits), kept.as_ptr()));
+            if is_closed(&outer, invocation, || kept.strong_count() == 0).await {
+                let mut deferred = deferred.lock();
+                let of_outer = deferred.get_mut(outer.id());
+                let is_it = |waits: &Arc<Waits>| std::ptr::eq(Arc::as_ptr(waits), kept.as_ptr());
+                if let Some(of_outer) = of_outer.filter(|of_outer| of_outer.get(&invocation).is_some_and(is_it)) {
+                    of_outer.remove(&invocation);
+                }
             }
         });
     }
 
+    /// Registers a call with an inner board.
     pub(super) fn waits(&self, id: &BoardId, call: &Call) -> Waits {
-        let mut boards = self.waiting.lock();
-        boards.entry(id.clone()).or_insert_with(|| Waited { calls: 0, outer: call.board.clone() }).calls += 1;
-        drop(boards);
-        let (waiting, runtime) = (Arc::clone(&self.waiting), self.runtime.get().cloned());
-        Waits { waiting, id: id.clone(), of: (call.board.clone(), call.invocation), runtime, grace: self.grace }
+        *self.waiting.lock().entry(call.board.clone()).or_default().entry(id.clone()).or_default() += 1;
+        let runtime = self.runtime.get().cloned();
+        let outer = runtime.as_ref().and_then(WeakRuntime::upgrade).and_then(|runtime| runtime.board(&call.board));
+        Waits {
+            waiting: self.waiting.clone(),
+            id: id.clone(),
+            outer_id: call.board.clone(),
+            outer,
+            invocation: call.invocation,
+            runtime,
+            grace: self.grace,
+        }
     }
 
     /// Returns the inner boards of calls under way of a board.
     pub(super) fn inside(&self, outer: &BoardId) -> Vec<BoardId> {
-        let deferred: BTreeSet<BoardId> = self.deferred().values().map(|waits| waits.id.clone()).collect();
+        let deferred = self.deferred.of(outer);
         let waiting = self.waiting.lock();
-        let inside = waiting.iter().filter(|(id, waited)| waited.outer == *outer && !deferred.contains(*id));
-        inside.map(|(id, _)| id.clone()).collect()
+        let inside = waiting.get(outer).into_iter().flat_map(BTreeMap::keys);
+        inside.filter(|id| !deferred.contains(*id)).cloned().collect()
+    }
+}
+
+impl Deferred {
+    fn lock(&self) -> MutexGuard<'_, ByOuter<InvocationId, Arc<Waits>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the inner boards of a board's deferred calls.
+    fn of(&self, outer: &BoardId) -> BTreeSet<BoardId> {
+        self.lock().get(outer).into_iter().flat_map(BTreeMap::values).map(|waits| waits.id.clone()).collect()
+    }
+
+    /// Returns the inner board of a deferred call.
+    pub(super) fn board(&self, outer: &BoardId, invocation: InvocationId) -> Option<BoardId> {
+        Some(self.lock().get(outer)?.get(&invocation)?.id.clone())
+    }
+
+    /// Removes a deferred call.
+    pub(super) fn take(&self, outer: &BoardId, invocation: InvocationId) -> Option<Arc<Waits>> {
+        self.lock().get_mut(outer)?.remove(&invocation)
+    }
+
+    /// Removes the deferred calls of a board.
+    pub(super) fn forget(&self, outer: &BoardId) {
+        let forgotten = self.lock().remove(outer);
+        drop(forgotten);
     }
 }
 
 impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<BoardId, Waited>> {
+    fn lock(&self) -> MutexGuard<'_, ByOuter<BoardId, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has(&self, outer: &BoardId, id: &BoardId) -> bool {
+        self.lock().get(outer).is_some_and(|inside| inside.contains_key(id))
+    }
+
+    /// Counts a call out. Returns true if it was the last one of its inner board.
+    fn leave(&self, outer: &BoardId, id: &BoardId) -> bool {
+        let mut waiting = self.lock();
+        let Some(inside) = waiting.get_mut(outer) else { return true };
+        let calls = inside.get(id).map_or(0, |calls| calls.saturating_sub(1));
+        if calls > 0 {
+            inside.insert(id.clone(), calls);
+            return false;
+        }
+        inside.remove(id);
+        if inside.is_empty() {
+            waiting.remove(outer);
+        }
+        true
     }
 }
 
@@ -84,56 +136,34 @@ async fn is_closed(outer: &BoardHandle, invocation: InvocationId, is_dropped: im
     false
 }
 
-/// Call that waits for an inner board. After the last one is dropped, the board is cancelled if it has not ended: at once
-/// if the invocation is closed, else after a while in which the next attempt may find it.
+/// Registration of a call with an inner board. Dropping the last one cancels a board that has not ended: at once if the
+/// invocation is closed, otherwise after the grace period. If the outer board is let go, the inner one goes on.
 pub(super) struct Waits {
-    waiting: Arc<Waiting>,
+    waiting: Waiting,
     pub(super) id: BoardId,
-    /// The outer board and the invocation.
-    of: (BoardId, InvocationId),
+    outer_id: BoardId,
+    outer: Option<BoardHandle>,
+    invocation: InvocationId,
     runtime: Option<WeakRuntime>,
     grace: Duration,
 }
 
-impl Waits {
-    fn outer(&self) -> Option<BoardHandle> {
-        self.runtime.as_ref()?.upgrade()?.board(&self.of.0)
-    }
-
-    /// Counts the call out. Returns true if it was the last one.
-    fn leave(&self) -> bool {
-        let mut waiting = self.waiting.lock();
-        let Some(waited) = waiting.get_mut(&self.id) else { return true };
-        waited.calls = waited.calls.saturating_sub(1);
-        if waited.calls == 0 {
-            waiting.remove(&self.id);
-        }
-        !waiting.contains_key(&self.id)
-    }
-}
-
 impl Drop for Waits {
     fn drop(&mut self) {
-        if !self.leave() {
+        if !self.waiting.leave(&self.outer_id, &self.id) {
             return;
         }
         let running = self.runtime.as_ref().and_then(WeakRuntime::upgrade).and_then(|runtime| runtime.board(&self.id));
         let is_over = |board: &BoardHandle| board.snapshot().ended.is_some();
-        let (Some(board), Ok(tasks)) = (running.filter(|board| !is_over(board)), tokio::runtime::Handle::try_current())
+        let (Some(board), Some(outer), Ok(tasks)) =
+            (running.filter(|board| !is_over(board)), self.outer.take(), tokio::runtime::Handle::try_current())
         else {
             return;
         };
-        let (waiting, grace, outer, invocation) = (Arc::clone(&self.waiting), self.grace, self.outer(), self.of.1);
+        let (waiting, grace, invocation) = (self.waiting.clone(), self.grace, self.invocation);
         tasks.spawn(async move {
-            let closed = async {
-                match outer {
-                    Some(outer) if is_closed(&outer, invocation, || false).await => {}
-                    _ => std::future::pending().await,
-                }
-            };
-            // After the grace the board is cancelled in any case.
-            drop(tokio::time::timeout(grace, closed).await);
-            if !waiting.lock().contains_key(board.id()) && !is_over(&board) {
+            let is_let_go = tokio::time::timeout(grace, is_closed(&outer, invocation, || false)).await == Ok(false);
+            if !is_let_go && !waiting.has(outer.id(), board.id()) && !is_over(&board) {
                 // A board that was closed meanwhile is attached again by its next call.
                 if let Err(error) = board.cancel().await {
                     tracing::debug!(board = %board.id(), %error, "a board inside another could not be cancelled");

@@ -584,3 +584,17 @@ async fn a_failure_that_nobody_was_told_is_told_after_a_restart() {
     assert_eq!((end(&board).await, served(&board)["name"].clone()), (End::Done, json!("nothing")));
     assert_eq!((house.inside().len(), board.snapshot().spent.total()), (1, house.spent_inside().await));
 }
+
+#[tokio::test]
+async fn a_board_that_was_cancelled_while_the_outer_one_was_paused_is_made_again() {
+    let house = House::new(|worker, nth| if nth == 0 { None } else { cooks(worker, nth) }).await;
+    let board = house
+        .create(blueprint(|house| house["workers"]["kitchen"]["limits"] = json!({"timeout": "1s", "attempts": 2})))
+        .await;
+    until("the board inside is there", || house.told.calls.load(Ordering::SeqCst) == 1).await;
+    board.pause(None).await.expect("paused");
+    until("it is cancelled", || house.inside()[0].ended == Some(End::Cancelled)).await;
+    board.resume(None).await.expect("resumed");
+    assert_eq!((end(&board).await, served(&board)), (End::Done, json!({"name": "soup"})));
+    assert_eq!(house.inside().len(), 2);
+}

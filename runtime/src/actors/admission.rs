@@ -1,13 +1,14 @@
 //! Calls of a board that wait for admission: when the gate is asked for one, and when again.
 //!
 //! The gate chooses among the models that the money left for a call can pay. It is asked again when more money is left,
-//! and when a model that it admitted has become too dear meanwhile. An admitted call for which the budgets do not suffice
-//! yet waits until another call of the board is settled: until then it takes no permission, and nothing of a rate limit.
+//! and when the model that it admitted has become too dear meanwhile. An admitted call that exceeds the free budget returns
+//! its permit and waits until another call of the board is settled.
 
 use std::collections::BTreeMap;
 
 use patchboard_kernel::admission::Waiting;
-use patchboard_kernel::board::{Board, Effect};
+use patchboard_kernel::board::{Board, Effect, LimitsInForce};
+use patchboard_kernel::ledger::Account;
 
 use super::CallKey;
 use crate::agent::{Admitted, Agent, Permit};
@@ -18,39 +19,67 @@ pub(super) struct WaitingCalls(BTreeMap<CallKey, WaitsFor>);
 
 /// Obstacle of a call.
 enum WaitsFor {
-    /// The gate, asked when this much money was left; none if no limit of money holds.
-    Gate(Option<u64>),
-    /// Budgets that other calls of the board hold reserved, with what the board had reserved and spent.
-    Budget { reserved: u64, spent: u64 },
+    /// The gate, with the call as the gate was asked for it.
+    Gate(Waiting),
+    /// Budgets that other calls of the board hold reserved.
+    Budget(Budgets),
+}
+
+/// Budgets of a board and a worker.
+#[derive(Clone, Copy)]
+struct Budgets {
+    limits: LimitsInForce,
+    board: Account,
+    worker: Account,
+}
+
+impl Budgets {
+    fn of(board: &Board, call: &Waiting) -> Self {
+        let ledger = board.ledger();
+        let worker = ledger.workers().get(&call.worker).copied().unwrap_or_default();
+        Self { limits: board.limits(), board: *ledger.board(), worker }
+    }
+
+    /// Returns true if calls were settled since, or limits raised.
+    fn are_freer_than(self, before: Self) -> bool {
+        let is_settled = |now: Account, before: Account| {
+            now.reserved < before.reserved
+                || now.spent > before.spent
+                || now.money_reserved < before.money_reserved
+                || now.money > before.money
+        };
+        self.limits != before.limits || is_settled(self.board, before.board) || is_settled(self.worker, before.worker)
+    }
 }
 
 impl WaitingCalls {
     /// Asks the gate for a call; none if the answer would be the same as before.
     pub(super) fn ask(&mut self, agent: &dyn Agent, board: &Board, call: &Waiting) -> Option<Admitted> {
         let key = key(call);
-        let account = board.ledger().board();
         match self.0.get(&key) {
-            Some(WaitsFor::Gate(asked)) if board.unreserved_money(call) <= *asked => return None,
-            Some(WaitsFor::Budget { reserved, spent }) if account.reserved >= *reserved && account.spent <= *spent => {
+            Some(WaitsFor::Gate(asked)) if board.unreserved_money(call) <= asked.money.map(|money| money.left) => {
                 return None;
             }
+            Some(WaitsFor::Budget(before)) if !Budgets::of(board, call).are_freer_than(*before) => return None,
             _ => {}
         }
         let call = board.with_money(call);
         let admitted = agent.admit(board.id(), &call);
         match &admitted {
             Admitted::Now(_) => drop(self.0.remove(&key)),
-            Admitted::Later(_) => drop(self.0.insert(key, WaitsFor::Gate(call.money.map(|money| money.left)))),
+            Admitted::Later(_) => drop(self.0.insert(key, WaitsFor::Gate(call))),
         }
         Some(admitted)
     }
 
-    /// Takes out a call that the gate has admitted after a while. Returns the call if it is to be asked for again: the
-    /// model that it was admitted to costs more than is left by now.
+    /// Removes a call that the gate has admitted after a while. Returns the call if its model, which it could pay when the
+    /// gate was asked, exceeds the money that is left now.
     pub(super) fn take(&mut self, board: &Board, admitted: CallKey, permit: &Permit) -> Option<Waiting> {
-        let Some(WaitsFor::Gate(Some(_))) = self.0.remove(&admitted) else { return None };
+        let Some(WaitsFor::Gate(asked)) = self.0.remove(&admitted) else { return None };
+        let price = permit.admission.price.as_ref();
+        asked.money.filter(|_| asked.affords(price))?;
         let call = board.awaiting_admission().into_iter().find(|call| key(call) == admitted)?;
-        (!board.with_money(&call).affords(permit.admission.price.as_ref())).then_some(call)
+        (!board.with_money(&call).affords(price)).then_some(call)
     }
 
     /// Removes a call.
@@ -58,19 +87,25 @@ impl WaitingCalls {
         self.0.remove(&call);
     }
 
-    /// Removes the calls that a step does not name any more. Of its admitted calls, those that are named and not made wait
-    /// for a budget, and give their permissions back.
-    pub(super) fn retain_named(&mut self, board: &Board, effects: &[Effect], permits: &mut BTreeMap<CallKey, Permit>) {
+    /// Removes the calls that a step does not name any more. Admitted calls that the step has not made return their permits;
+    /// those that still wait for admission wait for a budget.
+    pub(super) fn stepped(&mut self, board: &Board, effects: &[Effect], permits: &mut BTreeMap<CallKey, Permit>) {
         let named = effects.iter().rev().find_map(|effect| match effect {
             Effect::Await(named) => Some(named),
             _ => None,
         });
-        let Some(named) = named else { return };
-        self.0.retain(|waiting, _| named.iter().any(|call| key(call) == *waiting));
-        let account = board.ledger().board();
-        for call in named {
-            if permits.remove(&key(call)).is_some() {
-                self.0.insert(key(call), WaitsFor::Budget { reserved: account.reserved, spent: account.spent });
+        if let Some(named) = named {
+            self.0.retain(|waiting, _| named.iter().any(|call| key(call) == *waiting));
+        }
+        let made = |admitted: &CallKey| {
+            let is_it = |effect: &Effect| matches!(effect, Effect::Call { invocation, attempt, .. } if (*invocation, *attempt) == *admitted);
+            effects.iter().any(is_it)
+        };
+        let unmade: Vec<CallKey> = permits.keys().filter(|admitted| !made(admitted)).copied().collect();
+        permits.retain(|admitted, _| !unmade.contains(admitted));
+        if !unmade.is_empty() {
+            for call in board.awaiting_admission().iter().filter(|call| unmade.contains(&key(call))) {
+                self.0.insert(key(call), WaitsFor::Budget(Budgets::of(board, call)));
             }
         }
     }

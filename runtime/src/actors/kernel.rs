@@ -220,7 +220,7 @@ impl State {
         Ok(())
     }
 
-    /// A call was admitted, or cannot be. What is not wanted any more goes back with its permission.
+    /// Handles the gate's answer for a waiting call. The permit is dropped if the call is not named any more.
     async fn admitted(&mut self, key: CallKey, permit: Option<Permit>) -> Result<(), RuntimeError> {
         let Some(running) = &mut self.running else { return Ok(()) };
         let Some(permit) = permit else {
@@ -314,7 +314,7 @@ impl State {
         {
             step.effects.push(Effect::WakeAt(at));
         }
-        running.waiting.retain_named(board, &step.effects, &mut permits);
+        running.waiting.stepped(board, &step.effects, &mut permits);
         if !later.is_empty() {
             drop(running.scheduler.cast(scheduler::Message::Wait(later)));
         }

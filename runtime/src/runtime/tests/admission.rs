@@ -85,21 +85,56 @@ fn two(limits: Value) -> Blueprint {
     serde_json::from_value(blueprint).expect("a blueprint")
 }
 
+/// A permit for a model with a price in millionths of the currency for a token.
+fn priced(name: &str, price: u64) -> Permit {
+    let price = price * 1_000_000_000;
+    let price = json!({"input": price, "cached": price, "output": price, "currency": "EUR"});
+    let price = Some(serde_json::from_value(price).expect("a price"));
+    Permit { admission: Admission { model: Some(name.to_owned()), price }, guard: None }
+}
+
+/// The answer of a gate that takes a moment.
+fn later(permit: Permit) -> Admitted {
+    Admitted::Later(Box::pin(async move {
+        tokio::task::yield_now().await;
+        Some(permit)
+    }))
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_gate_is_asked_again_for_a_call_without_a_budget_once_another_call_is_settled() {
+    for is_later in [false, true] {
+        let dir = dir();
+        let journal = sqlite(dir.path());
+        // Each call reserves at least 1,000 tokens, and takes 10.
+        let agent = Gated::new(10, move |_, _| match is_later {
+            false => Admitted::Now(Permit::ungated()),
+            true => later(Permit::ungated()),
+        });
+        let runtime = runtime(journal.clone(), Arc::clone(&agent) as Arc<dyn Agent>).await;
+        let board = create(&runtime, two(json!({"tokens": 1900}))).await;
+        until(&mut board.subscribe(None), Kind::Invoked).await;
+        for step in 0..10 {
+            board.propose(proposal(&format!("t{step}"), STEP)).await.expect("committed");
+        }
+        assert_eq!((agent.asked_for(1), agent.asked_for(2)), (1, 1), "{is_later}");
+        agent.answers.add_permits(2);
+        assert_eq!(board.ended().await.expect("ended").end, End::Done);
+        assert_eq!(agent.asked_for(1) + agent.asked_for(2), 3, "{is_later}");
+        assert_sound(&journal, board.id());
+        runtime.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_model_was_too_dear_from_the_start_is_given_up_and_not_asked_for_without_end() {
     let dir = dir();
     let journal = sqlite(dir.path());
-    // Each call reserves at least 1,000 tokens, and takes 10.
-    let agent = Gated::new(10, |_, _| Admitted::Now(Permit::ungated()));
+    let agent = Gated::new(10, |_, _| later(priced("dear", 1000)));
     let runtime = runtime(journal.clone(), Arc::clone(&agent) as Arc<dyn Agent>).await;
-    let board = create(&runtime, two(json!({"tokens": 1900}))).await;
-    for step in 0..10 {
-        board.propose(proposal(&format!("t{step}"), STEP)).await.expect("committed");
-    }
+    let board = create(&runtime, two(json!({"money": 0.5}))).await;
+    assert_eq!(board.ended().await.expect("ended").end, End::Stopped);
     assert_eq!((agent.asked_for(1), agent.asked_for(2)), (1, 1));
-    agent.answers.add_permits(2);
-    assert_eq!(board.ended().await.expect("ended").end, End::Done);
-    assert_eq!((agent.asked_for(1), agent.asked_for(2)), (1, 2));
     assert_sound(&journal, board.id());
     runtime.shutdown().await;
 }
@@ -108,12 +143,7 @@ async fn the_gate_is_asked_again_for_a_call_without_a_budget_once_another_call_i
 async fn the_gate_is_asked_again_where_the_admitted_model_has_become_too_dear() {
     let dir = dir();
     let journal = sqlite(dir.path());
-    let priced = |name: &str, price: u64| {
-        let price = json!({"input": price, "cached": price, "output": price, "currency": "EUR"});
-        let price = Some(serde_json::from_value(price).expect("a price"));
-        Permit { admission: Admission { model: Some(name.to_owned()), price }, guard: None }
-    };
-    let (dear, cheap) = (priced("dear", 1_000_000_000_000), priced("cheap", 0));
+    let (dear, cheap) = (priced("dear", 1000), priced("cheap", 0));
     let release = Arc::new(Notify::new());
     let for_second = Arc::clone(&release);
     // The first call takes more than it reserved: never is more money left than when the gate was asked for the second.
@@ -129,7 +159,7 @@ async fn the_gate_is_asked_again_where_the_admitted_model_has_become_too_dear() 
         _ => Admitted::Now(cheap.clone()),
     });
     let runtime = runtime(journal.clone(), Arc::clone(&agent) as Arc<dyn Agent>).await;
-    let board = create(&runtime, two(json!({"money": 1.9}))).await;
+    let board = create(&runtime, two(json!({"money": 2.5}))).await;
     agent.answers.add_permits(2);
     until(&mut board.subscribe(None), Kind::Committed).await;
     release.notify_one();
