@@ -466,6 +466,8 @@ mod tests {
             ("extra_body = { stream = true }", "decided by stream"),
             ("extra_body = { a = [{ day = 2020-01-01 }] }", "write it as a text"),
             ("extra_body = { a = inf }", "neither inf nor nan"),
+            ("api = \"responses\"\nextra_body = { input = [1] }", "blueprint's prompts"),
+            ("api = \"anthropic\"\nextra_body = { system = \"x\" }", "blueprint's prompts"),
             ("headers = { a = { var = \"X\" } }", "{ env = \"VARIABLE\" }"),
             ("api_key_command = []", "a program"),
             ("api_key_command = [\"a\"]\napi_key_env = \"K\"", "models.default: a key comes from"),

@@ -207,6 +207,14 @@ impl Permit {
         self.inner.event(|core, now| core.answered(now, self.ticket));
     }
 
+    /// Counts a further request of the call against the limits and the pace of its model.
+    ///
+    /// # Errors
+    /// The time until they leave room for it.
+    pub fn another(&self, tokens: u64) -> Result<(), Duration> {
+        self.inner.event(|core, now| core.another(now, self.ticket, tokens))
+    }
+
     /// Reports that the provider answered by refusing the request. Returns whether another model of the chain may take
     /// it.
     pub fn declined(&self) -> bool {

@@ -3,7 +3,7 @@
 //! Owns the choice by the seat's kind and the operator's configuration, and the words that tell an operator what is
 //! missing. [`Seats::check`] says them before a run; at a call they come as a failure with the code `not_configured`.
 
-mod admission;
+pub(crate) mod admission;
 
 use std::collections::BTreeMap;
 use std::fmt;

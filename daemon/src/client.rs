@@ -10,7 +10,8 @@ use reqwest::{Client as Http, Method, RequestBuilder, Response, StatusCode, Url,
 use serde_json::Value;
 
 use crate::codes;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
 use crate::seating::quoted;
 
 /// Time to reach a daemon, and to have its answer.
@@ -89,6 +90,18 @@ impl Client {
     /// What the daemon answers to a document.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         self.ask(Method::POST, path, Some(body)).await
+    }
+
+    /// Steers a board, named by its whole id, and prints its status.
+    pub(crate) async fn steer(&self, board: &str, action: &str, body: &Value, output: Output) -> Outcome {
+        let answer = self.post(&path(&["v1", "boards", board, action]), body).await?;
+        if output.is_json() {
+            output.json(&answer)?;
+        } else {
+            let status = answer["status"].as_str().unwrap_or_default();
+            output.line(&format!("board {board}: {status}"))?;
+        }
+        Ok(Exit::Done)
     }
 
     /// The answer to a JSON text, as it comes, within this time.

@@ -231,7 +231,8 @@ pub(crate) fn failure(error: RuntimeError) -> Failure {
         }
         RuntimeError::Board(BoardError::BadBlueprint(_)) => Failure::refused(error.code(), &error),
         RuntimeError::Journal(JournalError::Owned { .. }) => Failure::failed(error.code(), &error).help(
-            "pause its run with Ctrl-C first; neither `resume` nor `signal` reaches a board that another process runs",
+            "pause its run with Ctrl-C first; if a daemon runs it, name that with --url (`resume`, `retry`, `approve`, \
+             `deny`, `answer`)",
         ),
         RuntimeError::Journal(JournalError::Fenced { .. }) => Failure::failed(error.code(), &error)
             .help("nothing acknowledged is lost; `patchboard log BOARD` shows what the other process does"),

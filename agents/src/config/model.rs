@@ -215,6 +215,14 @@ impl Model {
 
     /// Says which members contradict each other.
     pub(super) fn check(&self) -> Result<(), &'static str> {
+        let has = |name: &str| self.extra_body.contains_key(name);
+        if self.api == Api::Responses && (has("input") || has("instructions"))
+            || self.api == Api::Anthropic && has("system")
+        {
+            return Err(
+                "extra_body cannot hold input, instructions or system: they are decided by the blueprint's prompts",
+            );
+        }
         if self.api_key_env.is_some() && !self.api_key_command.is_empty() {
             return Err("a key comes from api_key_env or from api_key_command, not from both");
         }

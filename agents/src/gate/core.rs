@@ -165,6 +165,14 @@ impl Core {
         self.serve(&key);
     }
 
+    /// Counts a further request of a call. Returns the time until the limits of its model leave room, if they do not.
+    pub(super) fn another(&mut self, now: Duration, ticket: Ticket, tokens: u64) -> Result<(), Duration> {
+        self.set_time(now);
+        let Some(Sent { key, .. }) = self.calls.get(&ticket) else { return Ok(()) };
+        let Some(model) = self.models.get_mut(key) else { return Ok(()) };
+        model.another(self.now, tokens).map_err(|at| at.saturating_sub(self.now))
+    }
+
     /// Records that the provider did not take a call.
     pub(super) fn refused(&mut self, now: Duration, ticket: Ticket, refusal: &Refusal) -> Verdict {
         self.set_time(now);

@@ -144,26 +144,14 @@ impl Model {
             Phase::Returning { allowed, .. } if self.fresh >= allowed => return Err(None),
             Phase::Open | Phase::Away { .. } | Phase::Returning { .. } => {}
         }
-        if let Some(at) = self.pace.next_at().filter(|at| now < *at) {
-            return Err(Some(at));
-        }
-        // The quotas come last because a check takes from them. One request is like another, its tokens are not.
-        if let Some(requests) = self.requests.as_mut().filter(|_| !self.request_is_paid) {
-            requests.take(now, 1).map_err(Some)?;
-            self.request_is_paid = true;
-        }
-        if let Some(quota) = &mut self.tokens {
-            quota.take(now, tokens).map_err(Some)?;
-        }
-        self.request_is_paid = false;
+        // The quotas come last because a check takes from them.
+        self.another(now, tokens).map_err(Some)?;
         if let Phase::Away { probe, .. } = &mut self.phase {
             *probe = Some(ticket);
         }
-        self.used_at = now;
         self.admissions += 1;
         self.in_flight += 1;
         self.fresh += 1;
-        self.pace.sent(now);
         Ok(Call {
             number: self.admissions,
             sent_at: now,
@@ -172,6 +160,25 @@ impl Model {
             is_answered: false,
             is_refused: false,
         })
+    }
+
+    /// Takes a request from the limits and the pace. Returns the time of the next attempt, if they leave no room.
+    pub(super) fn another(&mut self, now: Duration, tokens: u64) -> Result<(), Duration> {
+        if let Some(at) = self.pace.next_at().filter(|at| now < *at) {
+            return Err(at);
+        }
+        // One request is like another, its tokens are not.
+        if let Some(requests) = self.requests.as_mut().filter(|_| !self.request_is_paid) {
+            requests.take(now, 1)?;
+            self.request_is_paid = true;
+        }
+        if let Some(quota) = &mut self.tokens {
+            quota.take(now, tokens)?;
+        }
+        self.request_is_paid = false;
+        self.used_at = now;
+        self.pace.sent(now);
+        Ok(())
     }
 
     /// Records that bytes came.

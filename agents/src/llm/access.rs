@@ -17,7 +17,7 @@ pub(super) struct Access {
     keys: Keys,
     headers: Vec<(String, SecretString)>,
     query: Vec<(String, SecretString)>,
-    /// Values of headers and query that come from the environment.
+    /// Values of headers and query that replies may not repeat.
     hidden: Vec<SecretString>,
 }
 
@@ -43,15 +43,16 @@ impl Access {
             };
             settings.iter().map(pair).collect::<Result<Vec<_>, String>>()
         };
-        let hidden = model.headers.values().chain(model.query.values()).filter_map(|setting| match setting {
-            Setting::Variable(variable) => Some(variable),
-            Setting::Text(_) => None,
+        let hidden = model.headers.iter().chain(&model.query).filter_map(|(name, setting)| match setting {
+            Setting::Variable(variable) => variables.get(&variable.env).cloned(),
+            Setting::Text(_) if PLAIN.contains(&name.to_ascii_lowercase().as_str()) => None,
+            Setting::Text(text) => Some(SecretString::from(text.as_str())),
         });
         Ok(Self {
             keys: Keys::new(key, &model.api_key_command),
             headers: all(&model.headers, "headers")?,
             query: all(&model.query, "query")?,
-            hidden: hidden.filter_map(|variable| variables.get(&variable.env).cloned()).collect(),
+            hidden: hidden.collect(),
         })
     }
 
@@ -84,7 +85,7 @@ impl Access {
         secrets.fold(text.to_owned(), hide)
     }
 
-    /// A reply without the keys, and the values of the environment, that it repeats; none if it repeats none.
+    /// Returns a reply without the keys and values of headers and query that it repeats; none if it repeats none.
     pub(super) fn without_keys(&self, text: &str) -> Option<String> {
         let keys = self.keys.secrets();
         let keys = keys.iter().chain(&self.hidden).map(SecretString::expose_secret).filter(|key| key.len() >= KEY_MIN);
@@ -97,7 +98,8 @@ impl Access {
 fn hide(text: String, secret: &str) -> String {
     let url = Url::parse_with_params("http://h/", [("k", secret)]).ok();
     let escaped = url.as_ref().and_then(|url| url.query()?.strip_prefix("k=")).unwrap_or(secret);
-    let text = text.replace(secret, "***").replace(escaped, "***");
+    let in_json = secret.replace('/', "\\/");
+    let text = text.replace(secret, "***").replace(escaped, "***").replace(&in_json, "***");
     let encoded = base64::engine::general_purpose::STANDARD.encode(secret);
     // The last characters depend on what follows.
     let encoded = encoded.trim_end_matches('=');
@@ -116,6 +118,20 @@ fn begun(text: &str, key: &str) -> String {
     }
     masked + &text[at..]
 }
+
+/// Names of headers and query members whose values are no secrets.
+const PLAIN: [&str; 10] = [
+    "accept",
+    "accept-language",
+    "anthropic-beta",
+    "anthropic-version",
+    "api-version",
+    "content-type",
+    "http-referer",
+    "openai-beta",
+    "user-agent",
+    "x-title",
+];
 
 /// Bytes of the shortest text that is taken for a secret; shorter ones, like a version, would mask what is none.
 const SECRET_MIN: usize = 4;

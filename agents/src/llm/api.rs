@@ -18,7 +18,7 @@ pub(super) const fn path(api: Api) -> &'static str {
 }
 
 /// Translates the body of a request. `has_include`: Responses are to give their reasoning, encrypted. `extra` are the
-/// operator's members, which replace ours.
+/// operator's members.
 pub(super) fn encode(api: Api, body: Value, has_include: bool, extra: &Map<String, Value>) -> Value {
     let mut body = match api {
         Api::Chat => return body,
@@ -26,9 +26,19 @@ pub(super) fn encode(api: Api, body: Value, has_include: bool, extra: &Map<Strin
         Api::Anthropic => anthropic::encode(&body),
     };
     if let Value::Object(members) = &mut body {
-        members.extend(extra.clone());
+        merge(members, extra);
     }
     body
+}
+
+/// Puts the operator's members into ours: objects member by member, other values in place of ours.
+fn merge(members: &mut Map<String, Value>, extra: &Map<String, Value>) {
+    for (name, value) in extra {
+        match (members.get_mut(name), value) {
+            (Some(Value::Object(own)), Value::Object(more)) => merge(own, more),
+            _ => drop(members.insert(name.clone(), value.clone())),
+        }
+    }
 }
 
 /// Translates an answer. Some gateways put it into a member of their own, or into a list.

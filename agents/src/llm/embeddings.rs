@@ -184,7 +184,7 @@ fn report(permit: &Permit, failure: Option<&HttpFailure>) {
 fn named(error: &HttpFailure) -> Failure {
     let why = match error {
         HttpFailure::Key(_) => "there is no key to send".to_owned(),
-        HttpFailure::NotAdmitted => error.to_string(),
+        HttpFailure::NotAdmitted | HttpFailure::Limited { .. } => error.to_string(),
         HttpFailure::Connect(_) => "no connection was made".to_owned(),
         HttpFailure::Broken { .. } => "the connection broke".to_owned(),
         HttpFailure::NoAnswer { .. } => "no answer in time".to_owned(),

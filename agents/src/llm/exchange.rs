@@ -11,8 +11,9 @@ use tokio::time::Instant;
 use super::known::Place;
 use super::ladder::{self, Climb, Found, Proof, Rung, Shape};
 use super::refusals::{self, deferral_of};
+use super::reply::estimate;
 use super::request::{Message, Request, Task};
-use super::transport::{Answered, Came, HttpFailure};
+use super::transport::{Answered, Came, Fault, HttpFailure};
 use super::{Asked, Chat, again, reasons};
 use crate::config::Streaming;
 use crate::tools::Definition;
@@ -68,6 +69,7 @@ impl Chat {
         let mut climb = Climb::new(Shape { form, ..known }, !offered.is_empty());
         let mut refused: Option<HttpFailure> = None;
         let mut sent = BTreeSet::new();
+        let mut fault = Fault::Unknown;
         loop {
             let has_tools = !offered.is_empty() && !climb.shape().no_tools;
             let request = self.request(task, messages, if has_tools { offered } else { &[] }, climb.shape());
@@ -84,6 +86,9 @@ impl Chat {
                     _ => return Err(failure),
                 }
             }
+            if let Err(wait) = task.further(estimate(body.len()), deadline).await {
+                return Err(HttpFailure::Limited { wait });
+            }
             let began = Instant::now();
             let failure = match self.insist(task, &request, body, deadline, refused.is_none()).await {
                 Ok(answer) => {
@@ -92,7 +97,16 @@ impl Chat {
                     let is_lowered = form != known.form;
                     let found = climb.found();
                     if let Some(found) = found {
-                        tracing::info!(model = %self.model.model, ?found, "the server refused a request as it was");
+                        let (shape, name) = (found.shape, &self.model.model);
+                        let with = shape.beside(Shape { form, ..known });
+                        match shape.drops_settings_of(known) {
+                            true => tracing::warn!(
+                                "model {name} is asked with {with}: its server refused the request as it was"
+                            ),
+                            false => tracing::info!(
+                                "model {name} is asked with {with}: its server refused the request as it was"
+                            ),
+                        }
                     }
                     if tools_refused.is_none()
                         && let Some(found) = found.filter(|found| !is_lowered || found.proof == Proof::Refusal)
@@ -121,11 +135,13 @@ impl Chat {
                 Err(failure) => failure,
             };
             let failure = match failure {
-                HttpFailure::Status { status, wait, body, is_shared: false }
-                    if task.is_deferred() && refused.is_none() && is_unexplained(status, &body) =>
+                HttpFailure::Status { status, wait, body, .. }
+                    if task.is_deferred() && is_unexplained(status, &body) =>
                 {
-                    let is_shared = self.fails_with_another(climb.shape(), deadline).await;
-                    HttpFailure::Status { status, wait, body, is_shared }
+                    if fault == Fault::Unknown && refused.is_none() {
+                        fault = self.fault(task, climb.shape(), deadline).await;
+                    }
+                    HttpFailure::Status { status, wait, body, fault }
                 }
                 failure => failure,
             };
@@ -142,7 +158,7 @@ impl Chat {
                     (false, false)
                 }
                 // No request is taken now.
-                HttpFailure::Status { is_shared: true, .. } => (false, false),
+                HttpFailure::Status { fault: Fault::Server, .. } => (false, false),
                 HttpFailure::Status { status, body, .. } => {
                     (climb.next(*status, body), deferral_of(&failure).is_none())
                 }
@@ -158,8 +174,8 @@ impl Chat {
         }
     }
 
-    /// Tells whether a server that failed with a request fails with a short one as well.
-    async fn fails_with_another(&self, shape: Shape, deadline: Instant) -> bool {
+    /// Returns the cause of a failure by sending a short request.
+    async fn fault(&self, failed: Task<'_>, shape: Shape, deadline: Instant) -> Fault {
         let prompt = Prompt { system: String::new(), user: "Reply with the word yes.".to_owned() };
         let timeout = ANOTHER_TIMEOUT;
         let asked =
@@ -167,9 +183,16 @@ impl Chat {
         let task = Task::Asked(&asked);
         let messages = task.messages();
         let request = self.request(task, &messages, &[], Shape { form: Rung::None, ..shape });
-        let Ok(body) = self.body(&request) else { return false };
-        let answer = self.send(body, deadline.min(Instant::now() + timeout)).await;
-        answer.is_err_and(|failure| deferral_of(&failure).is_some())
+        let Ok(body) = self.body(&request) else { return Fault::Unknown };
+        let deadline = deadline.min(Instant::now() + timeout);
+        if failed.further(estimate(body.len()), deadline).await.is_err() {
+            return Fault::Unknown;
+        }
+        match self.send(body, deadline).await {
+            Ok(_) => Fault::Request,
+            Err(failure) if deferral_of(&failure).is_some() => Fault::Server,
+            Err(_) => Fault::Unknown,
+        }
     }
 
     /// Keeps what a reply with something in it says of the form that it was asked in.

@@ -75,6 +75,49 @@ impl Shape {
     fn without(self, left_out: LeftOut) -> Self {
         Self { left_out: self.left_out.or(left_out), ..self }
     }
+
+    /// Returns true if settings of the operator do not hold which hold in another shape.
+    pub(super) fn drops_settings_of(self, other: Self) -> bool {
+        self.temperature != other.temperature || self.left_out != other.left_out
+    }
+
+    /// Describes in words how requests differ from those of another shape.
+    pub(super) fn beside(self, other: Self) -> String {
+        let form = match self.form {
+            Rung::Derived => "the whole form of the reply",
+            Rung::Strict => "a strict form of the reply",
+            Rung::Plain => "a plainer form of the reply",
+            Rung::Generic => "the form of any patch",
+            Rung::Object => "the form of any JSON object",
+            Rung::None => "no form of the reply",
+        };
+        let limit = match self.limit {
+            Limit::MaxTokens => "max_tokens",
+            Limit::MaxCompletionTokens => "max_completion_tokens",
+            Limit::None => "no limit of tokens",
+        };
+        let temperature = match self.temperature {
+            Temperature::Given => "temperature",
+            Temperature::Positive => "a positive temperature",
+            Temperature::None => "no temperature",
+        };
+        let (left_out, before) = (self.left_out, other.left_out);
+        let parts = [
+            (self.form != other.form, form),
+            (self.limit != other.limit, limit),
+            (self.cap != other.cap, "a lower limit of tokens"),
+            (self.temperature != other.temperature, temperature),
+            (left_out.seed != before.seed, "no seed"),
+            (left_out.top_p != before.top_p, "no top_p"),
+            (left_out.stop != before.stop, "no stop"),
+            (left_out.effort != before.effort, "no reasoning_effort"),
+            (left_out.include != before.include, "no include"),
+            (self.folded != other.folded, "the system's message in the user's"),
+            (self.stream != other.stream, "a stream"),
+            (self.no_tools != other.no_tools, "no tools"),
+        ];
+        parts.into_iter().filter(|(differs, _)| *differs).map(|(_, words)| words).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Optional members that are left out.
@@ -481,6 +524,17 @@ mod tests {
 
     fn shape(found: (Option<Found>, usize)) -> (Option<Shape>, usize) {
         (found.0.map(|found| found.shape), found.1)
+    }
+
+    #[test]
+    fn differences_of_shapes_have_words() {
+        let known = Shape { folded: true, ..Shape::default() };
+        let shape =
+            Shape { form: Rung::Object, temperature: Temperature::None, limit: Limit::MaxCompletionTokens, ..known };
+        let shape = shape.without(LeftOut { seed: true, ..LeftOut::default() });
+        let words = "the form of any JSON object, max_completion_tokens, no temperature, no seed";
+        assert_eq!(shape.beside(known), words);
+        assert!(shape.drops_settings_of(known) && !Shape { form: Rung::None, ..known }.drops_settings_of(known));
     }
 
     #[test]

@@ -98,8 +98,11 @@ const MESSAGE_MAX: usize = 300;
 /// Characters of a refused reply that its failure shows.
 const REFUSED_MAX: usize = 200;
 
-/// The effort of reasoning after a reply that reasoning left no room for.
+/// The effort of reasoning after a reply that reasoning left no room for. Efforts below it, and unknown ones, stay.
 const LESS: &str = "low";
+
+/// Efforts above [`LESS`].
+const MORE: [&str; 4] = ["medium", "high", "xhigh", "max"];
 
 /// The temperature where it must be positive and 0 is meant.
 const POSITIVE: f64 = 0.01;
@@ -267,7 +270,8 @@ impl Chat {
         };
         let left_out = shape.left_out;
         let effort = self.model.reasoning_effort.as_deref();
-        let effort = effort.map(|effort| if task.is_to_reason_less() { LESS } else { effort });
+        let effort =
+            effort.map(|effort| if task.is_to_reason_less() && MORE.contains(&effort) { LESS } else { effort });
         let mut request = Request {
             model: &self.model.model,
             messages: request::folded(messages, shape.folded),
@@ -349,14 +353,19 @@ impl Chat {
         };
         let limit = task.reply_tokens();
         completion.unwrap(task.is_json());
-        for text in [&mut completion.text, &mut completion.raw] {
+        let arguments = completion.calls.iter_mut().map(|call| &mut call.arguments);
+        for text in [&mut completion.text, &mut completion.raw].into_iter().chain(arguments) {
             if let Some(masked) = self.endpoint.without_keys(text) {
                 *text = masked;
             }
         }
         match &completion.end {
             End::Length if !completion.is_whole(task.is_json()) => {
-                fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens"))
+                let advice = match task {
+                    Task::Call(_) => ": raise limits.reply_tokens of the worker, or max_reply_tokens of the model",
+                    Task::Asked(_) => "",
+                };
+                fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens{advice}"))
             }
             End::Other(why) if completion.is_cut_off(task.is_json()) => {
                 fail(FailureCode::Truncated, &format!("the reply ended before its end ({why})"))
@@ -390,12 +399,26 @@ impl Chat {
                 Came::KeepAlives => "; it kept the connection alive, and sent nothing else",
                 Came::Part => "; a part of it had come",
             });
+            if let Task::Call(_) = task {
+                failure.message.push_str(": if the model is only slow, raise limits.timeout of the worker");
+            }
             return Failure { deferral, ..failure };
         }
         let more = match error {
             HttpFailure::Status { wait: Some(wait), .. } => format!(" (asks to wait {} s)", wait.as_secs_f64()),
             HttpFailure::Status { status: 404 | 405, body, .. } if !reasons::names_model(body) => {
                 " (does the url of the model end as the provider says, most often with /v1?)".to_owned()
+            }
+            HttpFailure::Status { status: 401, .. } => {
+                " (check the key of the model: api_key_env or api_key_command in patchboard.toml)".to_owned()
+            }
+            HttpFailure::Status { status: 402, .. } => " (add credit at the provider)".to_owned(),
+            HttpFailure::Status { status: 403, .. } if deferral_of(error).is_some() => {
+                " (ask the provider for access to this model, or use another key or region)".to_owned()
+            }
+            HttpFailure::Status { status: 413, .. } => " (make view.budget of the worker smaller)".to_owned(),
+            HttpFailure::Status { status: 400, .. } if deferral_of(error).is_none() => {
+                " (`patchboard doctor --models` shows what the model takes)".to_owned()
             }
             _ => String::new(),
         };
@@ -477,6 +500,7 @@ fn mask_keys(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::transport::Fault;
     use super::*;
 
     #[test]
@@ -495,7 +519,7 @@ mod tests {
     #[test]
     fn a_wait_never_passes_the_end_of_the_call() {
         let secs = Duration::from_secs;
-        let asked = |wait| HttpFailure::Status { status: 429, wait, body: String::new(), is_shared: false };
+        let asked = |wait| HttpFailure::Status { status: 429, wait, body: String::new(), fault: Fault::Unknown };
         for (failure, left, expected) in [
             (asked(Some(secs(20))), secs(60), Some(secs(20))),
             (asked(Some(secs(61))), secs(60), None),

@@ -4,7 +4,7 @@ use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::failure::FailureCode;
 
 use super::reasons::{is_key_refused, is_limit, operators, says_no_tools};
-use super::transport::{Came, HttpFailure};
+use super::transport::{Came, Fault, HttpFailure};
 
 /// Names the failure of an exchange.
 pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
@@ -13,12 +13,13 @@ pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
         | HttpFailure::NotAdmitted
         | HttpFailure::Connect(_)
         | HttpFailure::Broken { came: false, .. } => FailureCode::Unreachable,
-        // It reached the model, or may have: it stays charged.
+        // It reached the model, or may have: it stays charged, like a time-out.
         HttpFailure::Broken { came: true, .. } | HttpFailure::Form(_) => FailureCode::Protocol,
+        HttpFailure::Status { status, .. } if is_of_either(*status) => FailureCode::Protocol,
         HttpFailure::NoAnswer { .. } | HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
         HttpFailure::Status { status: 429, body, .. } if operators(429, body).is_some() => FailureCode::Refused,
-        HttpFailure::Status { status: 429, .. } => FailureCode::RateLimited,
-        HttpFailure::Status { status: 409 | 424 | 425 | 498 | 499 | 500.., .. } => FailureCode::Unreachable,
+        HttpFailure::Limited { .. } | HttpFailure::Status { status: 429, .. } => FailureCode::RateLimited,
+        HttpFailure::Status { status: 409 | 425 | 498 | 500.., .. } => FailureCode::Unreachable,
         HttpFailure::Status { .. } => FailureCode::Refused,
     }
 }
@@ -35,7 +36,9 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
         | HttpFailure::Broken { came: true, .. }
         | HttpFailure::NoAnswer { came: Came::Part }
         | HttpFailure::Form(_) => return None,
-        HttpFailure::Status { status, wait, body, is_shared } => {
+        HttpFailure::Limited { wait } => (R::RateLimited, Some(*wait), false),
+        HttpFailure::Status { status, fault: Fault::Request, .. } if is_of_either(*status) => return None,
+        HttpFailure::Status { status, wait, body, fault } => {
             let reason = match status {
                 401 => R::KeyRefused,
                 // Some tell a wrong key as a bad request.
@@ -52,7 +55,7 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
                 500.. => R::Overloaded,
                 _ => return None,
             };
-            (reason, *wait, is_of_either(*status) && !is_shared)
+            (reason, *wait, is_of_either(*status) && *fault == Fault::Unknown)
         }
     };
     let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
@@ -86,7 +89,7 @@ mod tests {
     use super::*;
 
     fn status(status: u16, body: &str) -> HttpFailure {
-        HttpFailure::Status { status, wait: None, body: body.to_owned(), is_shared: false }
+        HttpFailure::Status { status, wait: None, body: body.to_owned(), fault: Fault::Unknown }
     }
 
     #[test]

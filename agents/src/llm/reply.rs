@@ -202,11 +202,18 @@ fn tool_call(call: &Value) -> ToolCall {
 
 fn usage(usage: &Value) -> Option<Usage> {
     let count = |names: [&str; 2]| names.iter().find_map(|name| tokens(&usage[name]));
+    let cached = [
+        &usage["prompt_tokens_details"]["cached_tokens"],
+        &usage["input_tokens_details"]["cached_tokens"],
+        // DeepSeek, Moonshot.
+        &usage["prompt_cache_hit_tokens"],
+        &usage["cached_tokens"],
+    ];
     Some(Usage {
         prompt: count(["prompt_tokens", "input_tokens"])?,
         // A reply of no tokens has no count with some vendors.
         completion: count(["completion_tokens", "output_tokens"]).unwrap_or(0),
-        cached: tokens(&usage["prompt_tokens_details"]["cached_tokens"]).unwrap_or(0),
+        cached: cached.iter().find_map(|count| tokens(count)).unwrap_or(0),
         estimated: false,
         money: 0,
     })

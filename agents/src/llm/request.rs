@@ -9,6 +9,7 @@ use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::Call;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::Asked;
 use super::known::SeatKey;
@@ -17,6 +18,7 @@ use super::schema::{self, Level};
 use super::trouble::Trouble;
 use crate::blackboard::form;
 use crate::ordered::Ordered;
+use crate::seats::admission::further;
 use crate::tools::Definition;
 
 /// The tool by which a model that has tools gives its reply: many servers hold no reply to a form while tools are offered.
@@ -43,6 +45,17 @@ impl<'a> Task<'a> {
         match self {
             Self::Call(attempt) => &attempt.call.prompt,
             Self::Asked(asked) => asked.prompt,
+        }
+    }
+
+    /// Waits until the model's limits leave room for a request of so many tokens beside the reply.
+    ///
+    /// # Errors
+    /// The time until then, where it is too long to wait.
+    pub(super) async fn further(self, tokens: u64, deadline: Instant) -> Result<(), Duration> {
+        match self {
+            Self::Call(attempt) => further(attempt.call, tokens + u64::from(attempt.reply_tokens), deadline).await,
+            Self::Asked(_) => Ok(()),
         }
     }
 

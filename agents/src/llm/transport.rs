@@ -74,12 +74,29 @@ pub enum HttpFailure {
         wait: Option<Duration>,
         /// The body, at most 16 KiB of it.
         body: String,
-        /// Another request failed as well, so that this one is not the cause.
-        is_shared: bool,
+        /// Cause of the failure, as far as another request told.
+        fault: Fault,
+    },
+    /// The operator's limits of the model leave no room for a further request of the call: nothing was sent.
+    #[error("the model's limits, requests_per_minute or tokens_per_minute, are used up")]
+    Limited {
+        /// Time until they leave room.
+        wait: Duration,
     },
     /// Success, with something else than an answer.
     #[error("{0}")]
     Form(String),
+}
+
+/// Cause of a failure with a status that may be the request's fault or the server's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// No other request was tried.
+    Unknown,
+    /// Another request failed as well.
+    Server,
+    /// Another request was answered.
+    Request,
 }
 
 /// Bytes of a body.
@@ -181,8 +198,8 @@ impl Endpoint {
         let answered = self.answered(http, path, body, deadline).await;
         answered.map_err(|failure| match failure {
             // Before any part of it is cut off.
-            HttpFailure::Status { status, wait, body, is_shared } => {
-                HttpFailure::Status { status, wait, body: self.mask(&body), is_shared }
+            HttpFailure::Status { status, wait, body, fault } => {
+                HttpFailure::Status { status, wait, body: self.mask(&body), fault }
             }
             failure => failure,
         })
@@ -297,7 +314,7 @@ async fn answer(
         }
         let status = status.as_u16();
         let wait = waits::asked(status, &headers, &body, SystemTime::now());
-        return Err(HttpFailure::Status { status, wait, body, is_shared: false });
+        return Err(HttpFailure::Status { status, wait, body, fault: Fault::Unknown });
     }
     let answered = body(response, api, header(CONTENT_TYPE), header(CONTENT_ENCODING), deadline).await?;
     let Some(status) = reasons::embedded(&answered.value) else { return Ok(answered) };
@@ -305,7 +322,7 @@ async fn answer(
     Err(match status {
         Some(status) => {
             let wait = waits::asked(status, &headers, &body, SystemTime::now());
-            HttpFailure::Status { status, wait, body, is_shared: false }
+            HttpFailure::Status { status, wait, body, fault: Fault::Unknown }
         }
         None => HttpFailure::Form(format!("the answer is an error: {}", reasons::said(&body))),
     })

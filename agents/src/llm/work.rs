@@ -183,7 +183,13 @@ impl<'a> Talk<'a> {
         }
     }
 
+    /// Adds what the model said beside its calls, with what stands around JSON.
     fn said(&mut self, completion: Completion) {
+        let text = match completion.text.is_empty() {
+            true => String::new(),
+            false => unwrap::words(&completion.raw).to_owned(),
+        };
+        let completion = Completion { text, ..completion };
         self.messages.push(Message::said(completion));
     }
 

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use patchboard_kernel::admission::{Admission, Waiting};
@@ -11,6 +12,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_runtime::agent::{Admitted, Answer, Call, Failure, Permit};
 use patchboard_runtime::clock::Clock;
+use tokio::time::Instant;
 
 use super::Seats;
 use crate::config::{DEFAULT_MODEL, Model};
@@ -90,7 +92,15 @@ impl Chain {
     fn permitted(self, permit: gate::Permit) -> Permit {
         let admission = self.admissions.get(permit.position()).cloned().unwrap_or_default();
         let Self { patience, clock, until, is_served_later, .. } = self;
-        let guard: Arc<dyn Any + Send + Sync> = Arc::new(Pass { permit, patience, clock, until, is_served_later });
+        let guard: Arc<dyn Any + Send + Sync> = Arc::new(Pass {
+            permit,
+            is_used: AtomicBool::new(false),
+            is_limited: AtomicBool::new(false),
+            patience,
+            clock,
+            until,
+            is_served_later,
+        });
         Permit { admission, guard: Some(guard) }
     }
 }
@@ -98,6 +108,10 @@ impl Chain {
 /// Right to one call, and the patience that holds if it is deferred.
 struct Pass {
     permit: gate::Permit,
+    /// The request that the permit is for was sent.
+    is_used: AtomicBool,
+    /// The operator's limits held back a further request.
+    is_limited: AtomicBool,
     patience: Duration,
     clock: Arc<dyn Clock>,
     until: Option<Timestamp>,
@@ -112,6 +126,29 @@ impl Pass {
         // The board hears of the refusal some time after this.
         left.saturating_sub((left / 4).min(Duration::from_secs(1)))
     }
+}
+
+/// Waits until the limits of a call's model leave room for a request. The first request has its room by the permit.
+///
+/// # Errors
+/// The time until then, where it is longer than half of the time left.
+pub(crate) async fn further(call: &Call, tokens: u64, deadline: Instant) -> Result<(), Duration> {
+    let Some(pass) = pass(call) else { return Ok(()) };
+    if !pass.is_used.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    while let Err(wait) = pass.permit.another(tokens) {
+        if wait > deadline.saturating_duration_since(Instant::now()) / 2 {
+            pass.is_limited.store(true, Ordering::Relaxed);
+            return Err(wait);
+        }
+        tokio::time::sleep(wait).await;
+    }
+    Ok(())
+}
+
+fn pass(call: &Call) -> Option<&Pass> {
+    call.permit.as_ref()?.guard.as_ref()?.downcast_ref()
 }
 
 pub(super) fn admission(name: &str, model: &Model) -> Admission {
@@ -142,8 +179,7 @@ fn endpoint(model: &Model) -> Endpoint {
 
 /// Reports to the gate what came of a call, and lets it decide whether a request is deferred.
 pub(super) fn report(call: &Call, answer: Answer) -> Answer {
-    let guard = call.permit.as_ref().and_then(|permit| permit.guard.as_ref());
-    let Some(pass) = guard.and_then(|guard| guard.downcast_ref::<Pass>()) else { return answer };
+    let Some(pass) = pass(call) else { return answer };
     let Pass { permit, patience, is_served_later, .. } = pass;
     let failure = match answer {
         Ok(reply) => {
@@ -157,6 +193,10 @@ pub(super) fn report(call: &Call, answer: Answer) -> Answer {
     let deferral = match failure.deferral {
         // Waiting mends nothing: the board is paused, and every other board finds out for itself.
         Some(deferral) if deferral.reason.needs_operator() && !is_served_elsewhere => return Err(failure),
+        // The provider knows nothing of it.
+        Some(deferral) if pass.is_limited.load(Ordering::Relaxed) => {
+            Some(Deferral { patience_ms: ms(*patience), is_served_elsewhere, ..deferral })
+        }
         Some(deferral) => match permit.refused(Refusal::new(deferral, deferral.is_ambiguous)) {
             Verdict::Deferred { not_before } => {
                 // A provider that asks for more is asked for until patience ends, and not only another model may take it.

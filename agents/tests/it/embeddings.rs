@@ -251,7 +251,7 @@ async fn whoever_cannot_tell_what_words_mean_changes_nothing() {
         (say(400, r#"{"error": {"message": "cannot embed plantains and bananas"}}"#), "refused"),
         (say(302, "plantains"), "refused"),
         (say(429, "insufficient_quota"), "refused"),
-        (say(500, "plantains"), "unreachable"),
+        (say(500, "plantains"), "protocol"),
         (Act::BreakOff, "protocol"),
         (Act::Hang, "timeout"),
     ];

@@ -163,7 +163,7 @@ async fn failures_have_the_code_their_cause_deserves_and_tries_are_bounded() {
         (say(404, r#"{"error": "no such model"}"#), FailureCode::Refused, 6, "no such model"),
         (say(429, r#"{"error": {"message": "m"}}"#), FailureCode::RateLimited, 3, "429"),
         (say(429, r#"{"error": {"code": "insufficient_quota"}}"#), FailureCode::Refused, 1, "insufficient_quota"),
-        (say(500, "oops"), FailureCode::Unreachable, 8, "500 Internal Server Error: oops"),
+        (say(500, "oops"), FailureCode::Protocol, 8, "500 Internal Server Error: oops"),
         (say(502, "<html>\n<h1>Bad <b>Gateway</b></h1>"), FailureCode::Unreachable, 3, "502 Bad Gateway: Bad Gateway"),
         (
             Act::Say(307, "location: http://elsewhere/v1\r\n", String::new()),
@@ -329,14 +329,17 @@ async fn one_seats_form_is_no_other_seats_and_a_fault_counts_twice() {
 async fn a_fault_that_another_request_meets_as_well_is_the_servers() {
     let fault = || say(500, "oops");
     for (acts, requests, is_ambiguous) in [
-        (vec![fault(), fault(), ok("[]")], 2, false),
-        (vec![fault(), say(503, "busy"), ok("[]")], 2, false),
-        (vec![fault(), ok("yes"), fault(), fault(), fault(), fault(), fault()], 7, true),
-        (vec![fault(), say(400, "too short"), fault(), fault(), fault(), fault(), fault()], 7, true),
+        (vec![fault(), fault(), ok("[]")], 2, Some(false)),
+        (vec![fault(), say(503, "busy"), ok("[]")], 2, Some(false)),
+        // The request's own failure, which is charged.
+        (vec![fault(), ok("yes"), fault(), fault(), fault(), fault(), fault()], 7, None),
+        // The gate decides.
+        (vec![fault(), say(400, "too short"), fault(), fault(), fault(), fault(), fault()], 7, Some(true)),
     ] {
         let (answer, endpoint, _) = ask(acts, |_, call| call.permit = Some(Permit::ungated())).await;
-        let deferral = answer.expect_err("it failed").deferral.expect("the gate decides");
-        assert_eq!((endpoint.requests().len(), deferral.is_ambiguous), (requests, is_ambiguous));
+        let deferral = answer.expect_err("it failed").deferral;
+        let is_deferred = deferral.map(|deferral| deferral.is_ambiguous);
+        assert_eq!((endpoint.requests().len(), is_deferred), (requests, is_ambiguous));
     }
 }
 

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use clap::Args;
-
 use patchboard_kernel::record::End;
+use serde_json::json;
 
 use crate::cli::BoardArgument;
+use crate::client::DaemonArgument;
 use crate::drive::{self, CameTo, TakeUp};
 use crate::failure::Outcome;
 use crate::output::Output;
@@ -16,6 +17,8 @@ use crate::seating::SeatArguments;
 
 /// Go on with a board that was paused, interrupted or left behind by a crash
 ///
+/// A board that a daemon runs is reached with --url, by its whole id; the command then returns at once.
+///
 /// Everything that was acknowledged is there. Calls that were under way are made again; none commits twice. Progress,
 /// result and exit codes are those of `patchboard run`; a board that has ended is only reported.
 #[derive(Args, Debug)]
@@ -23,7 +26,8 @@ use crate::seating::SeatArguments;
 Examples:
   patchboard resume last
   patchboard resume 0199c0de --model-url http://127.0.0.1:8080/v1 --model qwen2.5
-  patchboard resume last --force-takeover")]
+  patchboard resume last --force-takeover
+  patchboard resume 0199c0de-0000-7000-8000-000000000000 --url http://127.0.0.1:7733")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     board: BoardArgument,
@@ -31,10 +35,15 @@ pub(crate) struct Arguments {
     #[arg(long)]
     force_takeover: bool,
     #[command(flatten)]
+    daemon: DaemonArgument,
+    #[command(flatten)]
     seats: SeatArguments,
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    if let Some(daemon) = arguments.daemon.client()? {
+        return daemon.steer(&arguments.board.board, "resume", &json!({}), output).await;
+    }
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
     let records = reader.records_to_go_on(&summary)?;

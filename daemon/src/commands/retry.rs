@@ -7,8 +7,10 @@ use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{InvocationId, WorkerName};
 use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{Raised, Retried};
+use serde_json::{Value, json};
 
 use crate::cli::BoardArgument;
+use crate::client::DaemonArgument;
 use crate::drive::{self, TakeUp};
 use crate::failure::Outcome;
 use crate::output::Output;
@@ -20,12 +22,15 @@ use crate::seating::SeatArguments;
 /// Invocations whose attempts are used up are queued again with their triggers, stopped branches get one try, and limits
 /// that are named are raised. Works on boards that stalled or were stopped by a breaker or a limit; a board that is done,
 /// cancelled or archived stays as it is. Progress, result and exit codes are those of `patchboard run`.
+///
+/// A board that a daemon runs is reached with --url, by its whole id; the command then returns at once.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   patchboard retry last
   patchboard retry last --worker mapper
-  patchboard retry 0199c0de --tokens 500000 --wall 2h")]
+  patchboard retry 0199c0de --tokens 500000 --wall 2h
+  patchboard retry 0199c0de-0000-7000-8000-000000000000 --url http://127.0.0.1:7733")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     board: BoardArgument,
@@ -34,6 +39,8 @@ pub(crate) struct Arguments {
     /// Only record it; `patchboard resume` lets the board work on it
     #[arg(long)]
     no_run: bool,
+    #[command(flatten)]
+    daemon: DaemonArgument,
     #[command(flatten)]
     seats: SeatArguments,
 }
@@ -69,6 +76,12 @@ fn money(text: &str) -> Result<Money, String> {
 }
 
 impl What {
+    /// The body of the request to a daemon.
+    fn request(&self) -> Value {
+        let limits = json!({"tokens": self.tokens, "wall": self.wall, "commits": self.commits, "money": self.money});
+        json!({"worker": self.worker, "invocation": self.invocation, "limits": limits})
+    }
+
     fn retried(&self) -> Retried {
         let limits = Raised {
             tokens: self.tokens,
@@ -86,6 +99,9 @@ impl What {
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    if let Some(daemon) = arguments.daemon.client()? {
+        return daemon.steer(&arguments.board.board, "retry", &arguments.what.request(), output).await;
+    }
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
     let records = reader.records_to_go_on(&summary)?;

@@ -7,6 +7,7 @@
 
 mod counting;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use patchboard_agents::gate::ModelState;
@@ -286,13 +287,14 @@ impl Picture {
         let available = gauges(
             "patchboard_model_available",
             "Whether a model that was used lately takes requests: 1, or 0 while it is away.",
-            &["model"],
+            &["model", "server"],
         );
-        let waiting = gauges("patchboard_model_waiting_calls", "Calls that wait for a model.", &["model"]);
-        for model in &self.models {
-            let label = [model.key.model()];
-            available.with_label_values(&label).set(if model.outage.is_some() { 0.0 } else { 1.0 });
-            waiting.with_label_values(&label).set(number(model.waiting));
+        let of_model = ["model", "server"];
+        let waiting = gauges("patchboard_model_waiting_calls", "Calls that wait for a model.", &of_model);
+        for ((model, server), (is_available, calls)) in by_server(&self.models) {
+            let label = [model, server.as_str()];
+            available.with_label_values(&label).set(if is_available { 1.0 } else { 0.0 });
+            waiting.with_label_values(&label).set(number(calls));
         }
         let undelivered = gauges(
             "patchboard_notify_oldest_undelivered_seconds",
@@ -312,6 +314,24 @@ impl Picture {
             Box::new(undelivered),
         ]
     }
+}
+
+/// Returns availability and waiting calls of models by the model's name and its server. Endpoints of one server count
+/// together.
+fn by_server(models: &[ModelState]) -> BTreeMap<(&str, String), (bool, usize)> {
+    let mut all = BTreeMap::new();
+    for state in models {
+        let url = reqwest::Url::parse(state.key.url()).ok();
+        let host = url.as_ref().and_then(|url| Some((url.host_str()?, url.port())));
+        let server = host.map_or_else(String::new, |(host, port)| match port {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        });
+        let (is_available, waiting) = all.entry((state.key.model(), server)).or_insert((true, 0));
+        *is_available &= state.outage.is_none();
+        *waiting += state.waiting;
+    }
+    all
 }
 
 /// What a family is: its name, its kind, its labels, its help.

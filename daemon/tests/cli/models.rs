@@ -191,6 +191,69 @@ fn what_a_server_repeats_of_the_environment_stands_nowhere() {
 }
 
 #[test]
+fn what_a_server_repeats_in_the_call_of_a_tool_stands_nowhere() {
+    let secrets = ["sk-secret-0123456789", "hush-literal-0123456789", "hush/query/0123456789"];
+    let answer = json!({"patch": [{"op": "replace", "path": "/answer", "value": secrets.join(" and ")}]});
+    let endpoint = Endpoint::new(vec![Act::call_tools(&[("c1", "answer", &answer.to_string())], 100, 10)]);
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "patchboard.toml",
+        format!(
+            "[models.default]\nurl = \"{}\"\nmodel = \"m\"\napi_key_env = \"MODEL_KEY\"\n\
+             headers = {{ x-token = \"{}\" }}\nquery = {{ code = \"{}\" }}\n[workspaces.code]\ndir = \"code\"\n",
+            endpoint.url, secrets[1], secrets[2]
+        ),
+    );
+    sandbox.write("code/a.txt", "one\n");
+    sandbox.write("edit.yaml", EDIT);
+    let mut command = sandbox.command(&["run", "edit.yaml"]);
+    let output = command.env("MODEL_KEY", secrets[0]).output().expect("the binary can be run");
+    Ran::from(output).exits(0);
+    let kept = sandbox.run(&["export", "last"]).exits(0).stdout;
+    assert!(kept.contains("*** and *** and ***"), "{kept}");
+    assert!(secrets.iter().all(|secret| !kept.contains(secret)), "{kept}");
+}
+
+#[test]
+fn limits_of_a_model_hold_for_each_request_of_a_conversation() {
+    // Three requests at once, then one in a second.
+    let view = |id: usize| Act::call_tools(&[(&format!("c{id}"), "view", r#"{"path":"a.txt"}"#)], 100, 10);
+    let patch = Act::answer(r#"[{"op":"replace","path":"/answer","value":"counted"}]"#, 200, 20);
+    let endpoint = Endpoint::new((0..5).map(view).chain([patch]).collect());
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "patchboard.toml",
+        format!(
+            "[models.default]\nurl = \"{}\"\nmodel = \"m\"\nrequests_per_minute = 60\n[workspaces.code]\ndir = \"code\"\n",
+            endpoint.url
+        ),
+    );
+    sandbox.write("code/a.txt", "one\n");
+    sandbox.write("edit.yaml", EDIT);
+    let began = std::time::Instant::now();
+    assert_eq!(sandbox.run(&["--output", "json", "run", "edit.yaml"]).exits(0).json()["end"], "done");
+    assert_eq!(endpoint.bodies().len(), 6);
+    assert!(began.elapsed() > std::time::Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+/// A blueprint whose worker has the tools of a workspace.
+const EDIT: &str = r#"blueprint: 1
+name: edit
+workspace: {dir: code}
+state:
+  schema: {type: object, properties: {answer: {type: string}}}
+  initial: {answer: ""}
+workers:
+  a:
+    agent: llm
+    role: Edit.
+    writes: [{path: /answer, ops: [replace]}]
+    files: {view: ["**"], edit: ["**"]}
+rules: [{name: go, trigger: start, run: a}]
+done: {when: 'state.answer != ""'}
+"#;
+
+#[test]
 fn a_fallback_goes_on_with_a_conversation_that_the_first_model_began() {
     let calls = |calls: &[(&str, Value)]| {
         let calls: Vec<(String, &str, String)> =
@@ -214,10 +277,7 @@ fn a_fallback_goes_on_with_a_conversation_that_the_first_model_began() {
         ),
     );
     sandbox.write("code/a.txt", "one\n");
-    sandbox.write("edit.yaml", "blueprint: 1\nname: edit\nworkspace: {dir: code}\n\
-        state:\n  schema: {type: object, properties: {answer: {type: string}}}\n  initial: {answer: \"\"}\n\
-        workers:\n  a: {agent: llm, role: Edit., writes: [{path: /answer, ops: [replace]}], files: {view: [\"**\"], edit: [\"**\"]}}\n\
-        rules: [{name: go, trigger: start, run: a}]\ndone: {when: 'state.answer != \"\"'}\n");
+    sandbox.write("edit.yaml", EDIT);
     let ran = sandbox.run(&["--output", "json", "run", "edit.yaml"]).exits(0);
     assert_eq!(ran.json()["end"], "done");
     assert_eq!((first.bodies().len(), second.bodies().len()), (2, 2), "nothing is asked twice");

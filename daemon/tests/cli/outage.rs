@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use patchboard_endpoint::{Act, Endpoint};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::sandbox::{Sandbox, notes_by};
 
@@ -209,6 +209,54 @@ fn a_retry_that_is_only_recorded_sends_nothing() {
     sandbox.run(&[&["resume", "last"][..], &models].concat()).exits(0);
     assert_eq!(endpoint.bodies().len(), 2);
     assert!(!kinds(&sandbox)[before.len()..].contains(&"failed".to_owned()), "no call was lost");
+}
+
+#[test]
+fn requests_that_a_server_fails_with_are_given_up_and_hold_up_no_others() {
+    let endpoint = Endpoint::serving(|request| {
+        let prompt = request["messages"].to_string();
+        let (is_poison, is_good) = (prompt.contains("Poison"), prompt.contains("/good"));
+        match (is_poison, is_good) {
+            (true, _) => Act::Say(500, "", "internal error".into()),
+            (_, true) => Act::answer(r#"[{"op":"replace","path":"/good","value":"done"}]"#, 9, 9),
+            // What tells a failing server from such a request.
+            _ => Act::answer("yes", 9, 1),
+        }
+    });
+    let seat = |name: &str, role: &str| {
+        format!(
+            "  {name}: {{agent: llm, role: {role}., reads: [/{name}], writes: [{{path: /{name}, ops: [replace]}}], \
+             limits: {{attempts: 2}}}}\n"
+        )
+    };
+    let rule = |name: &str| format!("  - {{name: {name}, trigger: start, run: {name}}}\n");
+    let all = |each: &dyn Fn(&str) -> String| ["one", "two", "good"].map(each).concat();
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "three.yaml",
+        format!(
+            "blueprint: 1\nname: three\nstate:\n  schema:\n    type: object\n    properties:\n{}  \
+             initial: {{one: \"\", two: \"\", good: \"\"}}\nworkers:\n{}rules:\n{}",
+            all(&|name| format!("      {name}: {{type: string}}\n")),
+            all(&|name| seat(name, if name == "good" { "Work" } else { "Poison" })),
+            all(&rule),
+        ),
+    );
+    let more = ["--model-url", &endpoint.url, "--model", "m", "--output", "json"];
+    let ran = sandbox.run(&[&["run", "three.yaml"][..], &more].concat()).exits(4).json();
+    assert_eq!((&ran["end"], &ran["cause"]), (&json!("quiescent"), &json!("gave_up")), "{ran}");
+    let kinds = kinds(&sandbox);
+    assert_eq!(
+        (count(&kinds, "committed"), count(&kinds, "failed"), count(&kinds, "deferred")),
+        (1, 4, 0),
+        "{kinds:?}"
+    );
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    assert!(
+        cost["tokens"]["unanswered"].as_u64().is_some_and(|tokens| tokens > 4 * 1000),
+        "the reservations of failed calls stay: {cost}"
+    );
+    sandbox.run(&["replay", "last"]).exits(0);
 }
 
 /// A board whose one worker is a board inside.

@@ -153,3 +153,36 @@ async fn a_daemon_that_is_started_again_asks_nobody_before_the_provider_allows_i
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_of_a_daemon_is_resumed_and_retried_by_command() {
+    let step = || Act::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9);
+    let refused = Act::Say(401, "", r#"{"error":{"message":"Incorrect API key provided"}}"#.into());
+    let endpoint = Endpoint::new(vec![refused, Act::answer("[", 9, 9), step()]);
+    let mut daemon = Daemon::at_rest(&[]);
+    daemon.configure(&format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url));
+    daemon.start();
+    let seat = "agent: llm\n    limits: {attempts: 1}\n";
+    let source = STEPS.replacen("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]\n", seat, 1);
+    let made = daemon.post("/v1/boards", &json!({ "source": source })).await.is(201);
+    let board = made["board"].as_str().expect("an id");
+    let url = format!("http://{}", daemon.address());
+    let told = |command: &str| {
+        let output = daemon.command(&[command, board]).output().expect("the binary can be run");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("--url"), "the refusal names the way: {output:?}");
+        let output = daemon.command(&[command, board, "--url", &url]).output().expect("the binary can be run");
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")["board"].clone()
+    };
+    daemon.until(board, "paused").await;
+    assert_eq!(told("resume"), board);
+    daemon.until(board, "quiescent").await;
+    assert_eq!(told("retry"), board);
+    for _ in 0..300 {
+        if daemon.get(&format!("/v1/boards/{board}")).await.is(200)["version"] == 1 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the retry came to nothing: {}", daemon.log());
+}

@@ -91,3 +91,17 @@ fn the_strictest_limits_of_one_key_hold() {
     assert!(ask(&mut core, secs(0), request("a", 1, &strict)).1);
     assert!(!ask(&mut core, secs(0), request("a", 2, &loose)).1);
 }
+
+#[test]
+fn further_requests_of_a_call_count_against_the_limits_of_its_model() {
+    let mut core = core();
+    let endpoint = endpoint("m", Limits { requests_per_minute: at_most(60), ..Limits::default() });
+    let ticket = core.ask(secs(0), request("b", 0, &endpoint));
+    assert_eq!(core.take_effects().admitted.len(), 1);
+    // Three at once, then one in a second.
+    assert_eq!([core.another(secs(0), ticket, 1), core.another(secs(0), ticket, 1)], [Ok(()); 2]);
+    assert_eq!(core.another(secs(0), ticket, 1), Err(secs(1)));
+    assert_eq!(core.another(secs(1), ticket, 1), Ok(()));
+    core.finished(secs(2), ticket);
+    assert_eq!(core.another(secs(2), ticket, 1), Ok(()), "a call that is over has no limits");
+}

@@ -1,11 +1,13 @@
 //! The families against the page and the dashboard, and their text.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use patchboard_agents::gate::{ModelKey, ModelState, Outage};
 use patchboard_kernel::admission;
 use patchboard_kernel::board::{Board, Genesis, Input};
+use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp};
@@ -16,7 +18,7 @@ use patchboard_kernel::source::Source;
 use patchboard_runtime::observer::{Durable, Observer as _, Restarted};
 use serde_json::{Value, json};
 
-use super::{Counting, Metrics, Picture, described};
+use super::{Counting, Metrics, Picture, by_server, described};
 
 const PAGE: &str = include_str!("../../../../docs/operations.md");
 const DASHBOARD: &str = include_str!("../../../../docs/operations/grafana.json");
@@ -42,6 +44,26 @@ fn the_page_lists_the_families_that_are_exposed_and_no_others() {
 }
 
 #[test]
+fn one_model_of_two_servers_counts_for_each() {
+    let state = |url: &str, is_away: bool, waiting| ModelState {
+        key: ModelKey::new(url, "m"),
+        outage: is_away.then_some(Outage { reason: DeferralReason::Overloaded, lasts: Duration::ZERO, next_try: None }),
+        waiting,
+        in_flight: 0,
+        pace: None,
+        deferred: BTreeMap::new(),
+    };
+    let states = [
+        state("http://127.0.0.1:9/v1", true, 2),
+        state("https://example.org/v1", false, 1),
+        state("https://example.org/v2", false, 3),
+    ];
+    let told = |server: &str, value| (("m", server.to_owned()), value);
+    let expected = [told("127.0.0.1:9", (false, 2)), told("example.org", (true, 4))];
+    assert_eq!(by_server(&states).into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn the_dashboard_asks_for_families_and_labels_that_are_exposed() {
     let dashboard: Value = serde_json::from_str(DASHBOARD).expect("the dashboard is JSON");
     let expressions = expressions(&dashboard);
@@ -57,7 +79,7 @@ fn the_alert_rules_ask_for_families_and_labels_that_are_exposed() {
     assert_eq!(expressions.len(), 8);
     are_exposed(&expressions);
     let rules = rules.value()["groups"][0]["rules"].as_array().expect("rules").iter();
-    let own = ["model", "reason", "receiver", "actor"];
+    let own = ["model", "server", "reason", "receiver", "actor"];
     for rule in rules {
         let summary = rule["annotations"]["summary"].as_str().expect("a summary");
         for label in summary.split("$labels.").skip(1) {
