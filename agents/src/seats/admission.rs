@@ -23,6 +23,12 @@ impl Seats {
     pub(super) fn ask_gate(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
         let name = waiting.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let Some(model) = self.config.model(Some(name)) else { return Admitted::Now(Permit::ungated()) };
+        let patience = model.patience.as_ms().min(waiting.patience_ms.unwrap_or(u64::MAX));
+        let patience = Duration::from_millis(patience);
+        let endpoint = |model: &Model| {
+            let endpoint = endpoint(model);
+            Endpoint { fallback_after: endpoint.fallback_after.min(patience / 2), ..endpoint }
+        };
         let fallbacks = model.fallback.iter().filter_map(|other| Some((other, self.config.models.get(other)?)));
         // A fallback that is too dear would end the board, and the preferred model may come back.
         let (fallbacks, dear): (Vec<_>, Vec<_>) =
@@ -48,7 +54,7 @@ impl Seats {
         };
         let chain = Chain {
             admissions: std::iter::once(admission(name, model)).chain(others).collect(),
-            patience: Duration::from_millis(model.patience.as_ms()),
+            patience,
             clock: Arc::clone(&self.means.clock),
             until: waiting.wait.as_ref().map(|wait| wait.patience),
             is_served_later,

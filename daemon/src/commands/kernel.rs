@@ -120,6 +120,7 @@ fn bare(blueprint: Blueprint) -> Blueprint {
         tokens: u64::MAX,
         wall: Duration::from_secs(u64::from(u32::MAX)),
         money: None,
+        patience: None,
         state_bytes: blueprint.limits.state_bytes,
         depth: blueprint.limits.depth,
     };

@@ -379,3 +379,15 @@ fn the_money_of_a_board_inside_is_the_money_of_the_one_outside() {
     let refused = sandbox.run(&["run", "outer.yaml", "--request", r#"{"text":"x"}"#]).exits(2);
     assert!(refused.stderr.contains("limits.money needs a price of model default"), "{}", refused.stderr);
 }
+
+#[test]
+fn a_board_with_less_patience_than_its_model_is_paused_when_that_is_over() {
+    let sandbox = sandbox("");
+    let text = notes_by("llm", "").replacen("blueprint: 1", "blueprint: 2\nlimits: {patience: 2s}", 1);
+    sandbox.write("llm.yaml", text);
+    let endpoint = Endpoint::new(vec![Act::Say(503, "retry-after: 600\r\n", "away".into())]);
+    let ran = sandbox.run(&run(&endpoint.url, &["--output", "json"])).exits(5);
+    assert_eq!(ran.json()["cause"], "provider_unavailable");
+    assert_eq!(endpoint.bodies().len(), 1, "the provider is not asked before the time that it names");
+    sandbox.run(&["replay", "last"]).exits(0);
+}

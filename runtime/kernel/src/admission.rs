@@ -44,6 +44,8 @@ pub struct Waiting {
     pub tokens: u64,
     /// The wait that its last request was deferred to; none for a first request.
     pub wait: Option<ProviderWait>,
+    /// Time that the board waits for the provider at most, in milliseconds; none: the patience of the model alone.
+    pub patience_ms: Option<u64>,
     /// Money that is left for it ([`Board::with_money`]); none where neither the board nor the worker limits money.
     pub money: Option<MoneyLeft>,
 }

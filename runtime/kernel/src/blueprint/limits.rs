@@ -162,6 +162,9 @@ pub struct BoardLimits {
     /// Money of all workers, in the currency of the operator's prices; absent: tokens alone bound it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub money: Option<Money>,
+    /// Time that the board waits for a model's provider before it is paused; absent: the patience of the model alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<Duration>,
     /// Bytes of the state as compact JSON.
     pub state_bytes: u64,
     /// Nesting of the state.
@@ -185,6 +188,7 @@ impl Default for BoardLimits {
             tokens: 1_000_000,
             wall: Duration::from_secs(3600),
             money: None,
+            patience: None,
             state_bytes: 64 * 1024 * 1024,
             depth: 64,
         }

@@ -141,6 +141,7 @@ impl Board {
                 model: self.plan.blueprint.model_of(&branch.worker).map(str::to_owned),
                 tokens: reserved.unwrap_or(estimated),
                 wait: wait.cloned(),
+                patience_ms: self.plan.blueprint.limits.patience.map(|patience| patience.as_ms()),
                 money: None,
             }
         };

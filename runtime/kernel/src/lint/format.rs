@@ -13,6 +13,9 @@ impl Check<'_> {
         if self.blueprint.limits.money.is_some() {
             found.push(("/limits/money".to_owned(), "limits.money"));
         }
+        if self.blueprint.limits.patience.is_some() {
+            found.push(("/limits/patience".to_owned(), "limits.patience"));
+        }
         let never = |approval: Option<&Approval>| approval.is_some_and(|approval| approval.expires == Expiry::Never);
         for (name, worker) in &self.blueprint.workers {
             let at = |rest: &str| format!("/workers/{name}/{rest}");

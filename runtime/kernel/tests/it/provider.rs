@@ -104,6 +104,27 @@ fn a_deferred_attempt_is_not_counted_and_the_next_one_sees_the_state_as_it_is() 
 }
 
 #[test]
+fn a_board_may_have_less_patience_than_its_model() {
+    let mut played = Played::new(json!({
+        "blueprint": 2,
+        "limits": {"patience": "1h"},
+        "workers": {"model": {"agent": "llm", "writes": [{"path": "/list/-"}]}},
+        "rules": [{"name": "ask", "trigger": {"signal": "go"}, "run": "model"}],
+    }));
+    played.signal();
+    // A wait of two hours pauses the board when the hour is over, and not before.
+    let step = defer(&mut played, 1000, not_taken(DeferralReason::RateLimited, 2 * HOUR));
+    let end = Timestamp(1000).plus_ms(HOUR);
+    assert!(step.records.iter().all(|record| record.kind == Kind::Deferred), "{:?}", step.records);
+    let wait = played.board.scheduler().provider_waits().next().cloned().expect("it waits");
+    assert_eq!((wait.not_before, wait.patience), (end, end));
+    let step = closed(&mut played, end.0, Input::Tick);
+    assert_eq!(step.records.first().map(|record| record.kind), Some(Kind::Tick));
+    assert_eq!(played.board.pause_cause(), Some(PauseCause::ProviderUnavailable));
+    played.holds();
+}
+
+#[test]
 fn the_call_of_a_board_inside_needs_admission_once_it_was_deferred() {
     let inner = json!({"of": "inside", "output": {"/list/-": "/found"}});
     let inside = json!({

@@ -49,8 +49,13 @@ impl Draft<'_> {
         let Some(open) = open.filter(|open| open.calling && open.attempt == attempt) else { return };
         let NotTaken { reason, wait_ms, patience_ms, is_served_elsewhere, message } = not_taken;
         let since = open.deferrals.as_ref().and_then(|deferrals| deferrals.since).unwrap_or(self.at);
-        let not_before = self.at.plus_ms(wait_ms.min(WAIT_MAX_MS));
-        let patience = since.plus_ms(patience_ms.min(WAIT_MAX_MS));
+        let mut not_before = self.at.plus_ms(wait_ms.min(WAIT_MAX_MS));
+        let mut patience = since.plus_ms(patience_ms.min(WAIT_MAX_MS));
+        if let Some(limit) = self.board.plan.blueprint.limits.patience {
+            patience = patience.min(since.plus_ms(limit.as_ms()));
+            // Also where the provider asks for a longer wait, the board is paused when its patience ends, and not before.
+            not_before = not_before.min(patience);
+        }
         let by = author(open, usage.map(Usage::bounded));
         self.push(Body::Deferred(Deferred { by, reason, not_before, patience, is_served_elsewhere, message }));
         if (reason.needs_operator() && !is_served_elsewhere) || not_before > patience {

@@ -410,6 +410,7 @@ const FIXTURES: &[Fixture] = &[
     change("bad_value", &[("  writer:\n", "  writer:\n    limits: {timeout: 5 parsecs}\n")]),
     change("bad_value", &[("blueprint: 1", "blueprint: 3")]),
     change("newer_format", &[(END, "done: {when: has(state.answer)}\nlimits: {money: 2.5}\n")]),
+    change("newer_format", &[(END, "done: {when: has(state.answer)}\nlimits: {patience: 1h}\n")]),
     change("newer_format", &[("  writer:\n", "  writer:\n    limits: {money: 0.1}\n")]),
     change(
         "newer_format",
