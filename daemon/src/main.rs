@@ -36,6 +36,7 @@ mod reader;
 mod rooms;
 mod seating;
 mod serve;
+mod tables;
 mod workspace;
 
 use std::future::Future;

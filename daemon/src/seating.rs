@@ -27,6 +27,7 @@ use crate::failure::Failure;
 use crate::outages::Outages;
 use crate::output::{Output, one_line};
 use crate::reader::{Reader, storage};
+use crate::tables;
 
 /// The configuration that is read where none is named, if it is there.
 const CONFIG: &str = "patchboard.toml";
@@ -122,7 +123,11 @@ impl ModelArguments {
     ) -> Result<Seats, Failure> {
         let told = |error: &dyn std::fmt::Display| Failure::refused("bad_config", error);
         let read = match config_file(config) {
-            Some(path) => Config::read(path).map_err(|error| told(&error))?,
+            Some(path) => {
+                let read = Config::read(path).map_err(|error| told(&error))?;
+                tables::check(path)?;
+                read
+            }
             None => Config::default(),
         };
         let flags = Flags {

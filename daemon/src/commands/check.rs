@@ -13,6 +13,7 @@ use crate::codes;
 use crate::diagnostics::word;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
+use crate::tables;
 
 /// Check blueprints: every finding with its line, a stable code and how to mend it
 ///
@@ -68,6 +69,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
     if let Some(file) = config {
         Config::read(file).map_err(|error| Failure::refused("bad_config", error))?;
+        tables::check(file)?;
     }
     if let Some(code) = &arguments.explain {
         return explain(code, output);

@@ -30,9 +30,10 @@ struct File {
     notify: Option<Spanned<Table>>,
 }
 
+/// The table `[notify]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+pub(crate) struct Table {
     webhook: Option<Spanned<String>>,
     program: Option<Spanned<Vec<String>>>,
     secret_env: Option<Spanned<String>>,

@@ -24,7 +24,7 @@ pub(crate) mod mcp;
 mod metrics;
 pub(crate) mod problem;
 mod requests;
-mod retention;
+pub(crate) mod retention;
 mod routes;
 pub(crate) mod service;
 pub(crate) mod settings;

@@ -37,7 +37,7 @@ pub(crate) struct Flags {
 /// The table `[serve]`.
 #[derive(Deserialize, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
-struct Table {
+pub(crate) struct Table {
     listen: Option<SocketAddr>,
     require_tokens: bool,
     hosts: Vec<String>,

@@ -51,6 +51,9 @@ fn a_configuration_that_is_named_is_read_and_no_value_of_it_is_repeated() {
     for (line, words) in [
         ("api_key = \"sk-s3cret\"", "bad.toml: line 4, column 1: unknown field `api_key`"),
         ("api_key_env = \"sk-s3cret\"", "bad.toml: line 4, column 15: api_key_env: this is the name"),
+        ("[serve]\nlisten_at = \"sk-s3cret\"", "bad.toml: line 5, column 1: unknown field `listen_at`"),
+        ("[retention]\nendet = \"sk-s3cret\"", "bad.toml: line 5, column 1: unknown field `endet`"),
+        ("[notify]\nwebhok = \"sk-s3cret\"", "bad.toml: line 5, column 1: unknown field `webhok`"),
     ] {
         sandbox.write("bad.toml", text(line));
         let ran = sandbox.run(&["check", "notes.yaml", "--config", "bad.toml", "--output", "json"]);

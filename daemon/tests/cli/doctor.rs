@@ -58,8 +58,8 @@ fn a_configuration_that_is_refused_is_exit_2_and_the_rest_is_looked_at() {
     let sandbox = healthy();
     for (text, words) in [
         ("[models.default]\nurl = 3\n", "patchboard.toml"),
-        ("[serve]\nlissten = 1\n", "[serve]"),
-        ("[serve]\nlisten = \"here\"\n", "[serve]"),
+        ("[serve]\nlissten = 1\n", "line 2, column 1: unknown field `lissten`"),
+        ("[serve]\nlisten = \"here\"\n", "line 2, column 10: listen"),
         ("nonsense", "patchboard.toml"),
     ] {
         sandbox.write("patchboard.toml", text);

@@ -1,0 +1,31 @@
+//! Tables of the operator's configuration that only some commands use. Every command that reads the file checks them.
+
+use std::path::Path;
+
+use patchboard_agents::config::toml_error;
+use serde::Deserialize;
+
+use crate::failure::Failure;
+use crate::notify::settings::Table as Notify;
+use crate::serve::retention::Retention;
+use crate::serve::settings::Table as Serve;
+
+#[derive(Deserialize)]
+struct File {
+    #[serde(default, rename = "serve")]
+    _serve: Serve,
+    #[serde(default, rename = "retention")]
+    _retention: Retention,
+    #[serde(rename = "notify")]
+    _notify: Option<Notify>,
+}
+
+/// Checks the names and types in `[serve]`, `[retention]` and `[notify]` of a file.
+///
+/// # Errors
+/// The place and the reason.
+pub(crate) fn check(file: &Path) -> Result<(), Failure> {
+    let refused = |why: String| Failure::refused("bad_config", format!("{}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| refused(format!("cannot be read: {error}")))?;
+    toml::from_str::<File>(&text).map(drop).map_err(|error| refused(toml_error(&text, &error)))
+}
