@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::step::{Step, run};
 use super::tally::{Runner, Tally};
-use super::{check, evidence, workspace_root};
+use super::{check, evidence, shared, workspace_root};
 
 /// The file that `--record` writes, from the workspace's root.
 const RECORD: &str = "docs/full-check.md";
@@ -297,8 +297,7 @@ impl Need {
                 std::env::var_os(name).is_none().then(|| format!("{name} is not set: {what}"))
             }
             Self::Shared => {
-                let named = std::env::var_os("PATCHBOARD_SHARED");
-                let directory = named.map_or_else(|| workspace_root().join("../shared"), std::path::PathBuf::from);
+                let directory = shared();
                 (!directory.is_dir()).then(|| format!("there is no {}: set PATCHBOARD_SHARED", directory.display()))
             }
         }

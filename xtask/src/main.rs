@@ -135,11 +135,17 @@ fn differential(options: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The cargo that runs this command, in the workspace's root.
+/// Returns the cargo that runs this command, in the workspace's root. Tests find the conformance data beside the workspace.
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
-    command.current_dir(workspace_root());
+    command.current_dir(workspace_root()).env("PATCHBOARD_SHARED", shared());
     command
+}
+
+/// Returns the directory of the conformance data.
+fn shared() -> PathBuf {
+    let named = std::env::var_os("PATCHBOARD_SHARED");
+    named.map_or_else(|| workspace_root().join("../shared"), PathBuf::from)
 }
 
 fn workspace_root() -> PathBuf {
