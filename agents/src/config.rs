@@ -247,6 +247,9 @@ impl Config {
 
     /// Refuses contradictions within a model, and fallbacks that are not configured or named twice.
     fn check_models(&self) -> Result<(), String> {
+        if let Some(embeddings) = &self.embeddings {
+            embeddings.server().check().map_err(|why| format!("embeddings: {why}"))?;
+        }
         for (name, model) in &self.models {
             model.check().map_err(|why| format!("models.{name}: {why}"))?;
             let mut seen = BTreeSet::from([name]);

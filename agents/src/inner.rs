@@ -252,7 +252,7 @@ impl Inner {
         let deferral = Deferral {
             // The board inside goes on without an operator.
             is_served_elsewhere: reason.needs_operator() && !is_over,
-            wait_ms: snapshot.provider_waits.iter().map(|wait| wait.not_before.ms_since(now).max(1)).min(),
+            wait_ms: snapshot.provider_waits.iter().map(|of| of.wait.not_before.ms_since(now).max(1)).min(),
             // The patience of the board inside is what counts.
             patience_ms: Some(if is_over { 0 } else { u64::MAX }),
             ..Deferral::new(reason)

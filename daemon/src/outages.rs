@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
+use patchboard_agents::config::DEFAULT_MODEL;
 use patchboard_agents::gate::{Change, Gate, ModelState, Transition};
+use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::id::WorkerName;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, Interval, interval_at};
@@ -13,6 +16,12 @@ use crate::blueprint_file::plural;
 
 /// Time between two updates of the line.
 const EVERY: Duration = Duration::from_secs(1);
+
+/// Returns the operator's name of a worker's preferred model; none if the worker is no language model.
+pub(crate) fn awaited_model(blueprint: &Blueprint, worker: &WorkerName) -> Option<String> {
+    let is_model = blueprint.workers.get(worker)?.agent == AgentKind::Llm;
+    is_model.then(|| blueprint.model_of(worker).unwrap_or(DEFAULT_MODEL).to_owned())
+}
 
 /// News of models.
 pub(crate) enum News {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Pending};
 use patchboard_kernel::breaker::Position;
-use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Ended, PauseCause, Record};
@@ -43,7 +43,7 @@ pub struct Snapshot {
     /// Why the kernel paused it, if it did.
     pub pause_cause: Option<PauseCause>,
     /// Waits of its invocations for providers.
-    pub provider_waits: Arc<[ProviderWait]>,
+    pub provider_waits: Arc<[WorkerWait]>,
     /// Calls that wait for admission, those included.
     pub awaiting: usize,
     /// When the next tick is due.
@@ -72,6 +72,15 @@ pub struct Snapshot {
     pub half_open_branches: usize,
 }
 
+/// Wait of a worker's invocation for a provider.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkerWait {
+    /// The worker.
+    pub worker: WorkerName,
+    /// The wait.
+    pub wait: ProviderWait,
+}
+
 impl Snapshot {
     /// The board as it is. `last`: its last record.
     pub(crate) fn of(board: &Board, last: Option<&Record>) -> Self {
@@ -91,7 +100,10 @@ impl Snapshot {
             ended: board.ended(),
             paused: board.is_paused(),
             pause_cause: board.pause_cause(),
-            provider_waits: board.scheduler().provider_waits().cloned().collect(),
+            provider_waits: {
+                let waits = board.scheduler().provider_waits();
+                waits.map(|(worker, wait)| WorkerWait { worker: worker.clone(), wait: wait.clone() }).collect()
+            },
             awaiting: board.awaiting_admission().len(),
             wake_at: board.wake_at(),
             open: board.scheduler().open().len(),

@@ -7,7 +7,7 @@ use patchboard_kernel::blueprint::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::model::{Model, default_tries, endpoint, tries};
+use super::model::{Model, default_tries, endpoint, program, tries};
 use super::setting::Setting;
 use super::span;
 
@@ -23,6 +23,9 @@ pub struct Embeddings {
     /// Name of the environment variable that holds the key; absent: no key is sent.
     #[serde(default)]
     pub api_key_env: Option<String>,
+    /// Program and arguments that print the key, as for a model.
+    #[serde(default, deserialize_with = "program")]
+    pub api_key_command: Vec<String>,
     /// The least likeness in meaning that is worth a question, 0 to 1. What unrelated texts have depends on the model.
     #[serde(default = "default_likeness", deserialize_with = "likeness")]
     pub likeness: f64,
@@ -35,6 +38,9 @@ pub struct Embeddings {
     /// Headers to send along.
     #[serde(default)]
     pub headers: BTreeMap<String, Setting>,
+    /// Members of the query of each request, like Azure's `api-version`.
+    #[serde(default)]
+    pub query: BTreeMap<String, Setting>,
 }
 
 impl Embeddings {
@@ -44,10 +50,12 @@ impl Embeddings {
             url: url.into(),
             model: model.into(),
             api_key_env: None,
+            api_key_command: Vec::new(),
             likeness: default_likeness(),
             timeout: default_timeout(),
             max_tries: default_tries(),
             headers: BTreeMap::new(),
+            query: BTreeMap::new(),
         }
     }
 
@@ -55,14 +63,16 @@ impl Embeddings {
     pub fn server(&self) -> Model {
         Model {
             api_key_env: self.api_key_env.clone(),
+            api_key_command: self.api_key_command.clone(),
             max_tries: self.max_tries,
             headers: self.headers.clone(),
+            query: self.query.clone(),
             ..Model::new(&self.url, &self.model)
         }
     }
 }
 
-// By hand, because the values of headers may be secret.
+// By hand, because arguments and the values of headers and the query may be secret.
 impl fmt::Debug for Embeddings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Embeddings")
@@ -73,6 +83,7 @@ impl fmt::Debug for Embeddings {
             .field("timeout", &self.timeout)
             .field("max_tries", &self.max_tries)
             .field("headers", &self.headers.keys())
+            .field("query", &self.query.keys())
             .finish()
     }
 }
@@ -113,12 +124,16 @@ mod tests {
             ("timeout = \"0s\"", "above zero"),
             ("max_tries = 11", "max_tries"),
             ("temperature = 0", "temperature"),
+            ("api_key_command = []", "a program"),
             ("url = \"http://g\"", "url"),
         ] {
             let text = format!("[embeddings]\nurl = \"http://h\"\nmodel = \"m\"\n{line}");
             let error = Config::parse(&text, "p.toml").expect_err("must be refused").to_string();
             assert!(error.contains("line 4") && error.contains(words), "{error}");
         }
+        let text = "[embeddings]\nurl = \"http://h\"\nmodel = \"m\"\napi_key_env = \"K\"\napi_key_command = [\"k\"]";
+        let both = Config::parse(text, "p.toml").expect_err("must be refused").to_string();
+        assert!(both.contains("embeddings: a key comes from"), "{both}");
         let lacks = Config::parse("[embeddings]\nmodel = \"m\"", "p.toml").expect_err("where is it").to_string();
         assert!(lacks.contains("url"), "{lacks}");
     }

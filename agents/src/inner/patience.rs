@@ -42,7 +42,8 @@ impl Inner {
 
     /// Returns the reason why a board waits for a model's provider; none if it also waits for anything else.
     pub(super) fn awaited_provider(&self, snapshot: &Snapshot) -> Option<DeferralReason> {
-        let first = snapshot.provider_waits.iter().min_by_key(|wait| wait.not_before).map(|wait| wait.reason);
+        let first = snapshot.provider_waits.iter().map(|of| &of.wait).min_by_key(|wait| wait.not_before);
+        let first = first.map(|wait| wait.reason);
         if snapshot.paused {
             return first.filter(|_| is_out_of_patience(snapshot));
         }

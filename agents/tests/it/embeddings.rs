@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use patchboard_agents::config::{Config, Embeddings, Environment, Model};
+use patchboard_agents::config::{Config, Embeddings, Environment, Model, Setting};
 use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::gate::ModelKey;
 use patchboard_agents::seats::{Inline, Seats};
@@ -80,7 +80,9 @@ async fn resolved(seats: &Seats, item: &str) -> Value {
 #[tokio::test]
 async fn what_means_the_same_is_asked_for_and_a_yes_goes_on() {
     let (mut config, endpoint) = configured();
-    config.embeddings.as_mut().expect("they are there").api_key_env = Some("KEY".to_owned());
+    let embeddings = config.embeddings.as_mut().expect("they are there");
+    embeddings.api_key_command = vec!["printf".to_owned(), KEY.to_owned()];
+    embeddings.query.insert("api-version".to_owned(), Setting::Text("2026-01".to_owned()));
     let seats = seats(config, &[("household", "bananas"), ("office", "hammer")]).await;
     let open = resolved(&seats, "plantains").await;
     assert_eq!((&open["status"], open.get("ids")), (&json!("open"), None), "{open}");
@@ -99,7 +101,7 @@ async fn what_means_the_same_is_asked_for_and_a_yes_goes_on() {
 
     let requests = endpoint.requests();
     let [(head, body)] = requests.as_slice() else { panic!("{requests:?}") };
-    assert!(head.starts_with("post /v1/embeddings http/1.1\r\n"), "{head}");
+    assert!(head.starts_with("post /v1/embeddings?api-version=2026-01 http/1.1\r\n"), "{head}");
     assert!(head.contains(&format!("authorization: bearer {KEY}\r\n")), "{head}");
     assert_eq!(*body, json!({"model": "m", "input": ["bananas", "hammer", "plantains"]}));
 }

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::outages::awaited_model;
 use crate::output::{Output, short, table};
 use crate::reader::{moment, storage};
 
@@ -87,6 +88,8 @@ struct Waits {
     questions: usize,
     /// Waits for providers.
     providers: Vec<ProviderWait>,
+    /// The first one's model; none where a board inside waits.
+    model: Option<String>,
     /// Calls that wait for admission while none is under way: the first one's model, and their number.
     admission: Option<(String, usize)>,
 }
@@ -98,11 +101,13 @@ impl Waits {
         let board = recovered.board;
         let waiting = if board.scheduler().is_calling() { Vec::new() } else { board.awaiting_admission() };
         let model = |call: &Waiting| call.model.clone().unwrap_or_else(|| DEFAULT_MODEL.to_owned());
+        let first = board.scheduler().provider_waits().min_by_key(|(_, wait)| wait.not_before);
         Self {
             is_paused: board.is_paused(),
             is_provider_away: board.pause_cause() == Some(PauseCause::ProviderUnavailable),
             questions: board.pending().len(),
-            providers: board.scheduler().provider_waits().cloned().collect(),
+            providers: board.scheduler().provider_waits().map(|(_, wait)| wait.clone()).collect(),
+            model: first.and_then(|(worker, _)| awaited_model(board.blueprint(), worker)),
             admission: waiting.first().map(|call| (model(call), waiting.len())),
         }
     }
@@ -112,15 +117,21 @@ impl Waits {
         self.providers.iter().min_by_key(|wait| wait.not_before)
     }
 
+    fn awaited(&self) -> String {
+        self.model.as_ref().map_or_else(|| "provider".to_owned(), |model| format!("model {model}"))
+    }
+
     fn text(&self) -> String {
         let questions = match self.questions {
             0 => None,
             count => Some(plural(count, "question")),
         };
         let provider = match (self.is_provider_away, self.provider()) {
-            (true, Some(wait)) => Some(format!("resume (provider: {})", wait.reason)),
+            (true, Some(wait)) => Some(format!("resume ({}: {})", self.awaited(), wait.reason)),
             (true, None) => Some("resume (provider)".to_owned()),
-            (false, Some(wait)) => Some(format!("provider until {} ({})", moment(wait.not_before), wait.reason)),
+            (false, Some(wait)) => {
+                Some(format!("{} until {} ({})", self.awaited(), moment(wait.not_before), wait.reason))
+            }
             (false, None) => self.admission.as_ref().map(|(model, _)| format!("model {model}")),
         };
         questions.into_iter().chain(provider).collect::<Vec<_>>().join(", ")
@@ -131,6 +142,7 @@ impl Waits {
             "questions": self.questions,
             "provider": self.provider().map(|wait| json!({
                 "reason": wait.reason,
+                "model": self.model,
                 "not_before": wait.not_before,
                 "patience": wait.patience,
                 "waiting": self.providers.len(),

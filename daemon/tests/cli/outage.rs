@@ -106,6 +106,7 @@ fn what_an_operator_must_mend_pauses_the_run_and_resume_tries_again() {
     assert!(table.contains("resume (provider: key_refused)"), "{table}");
     let listed = sandbox.run(&["boards", "--output", "json"]).exits(0).json();
     assert_eq!((&listed["status"], &listed["waits"]["provider"]["reason"]), (&"paused".into(), &"key_refused".into()));
+    assert_eq!(listed["waits"]["provider"]["model"], "default");
     let resume = ["resume", "last", "--model-url", &endpoint.url, "--model", "m", "--output", "json"];
     sandbox.run(&resume).exits(5);
     assert_eq!(sandbox.run(&resume).exits(0).json()["end"], "done");

@@ -455,13 +455,14 @@ impl Scheduler {
     }
 
     /// Waits of invocations for their providers.
-    pub fn provider_waits(&self) -> impl Iterator<Item = &ProviderWait> {
-        self.open.values().filter_map(|open| open.deferrals.as_ref()?.waiting.as_ref())
+    pub fn provider_waits(&self) -> impl Iterator<Item = (&WorkerName, &ProviderWait)> {
+        let wait = |open: &'_ Open| open.deferrals.as_ref()?.waiting.as_ref();
+        self.open.values().filter_map(move |open| Some((&open.queued.branch.worker, wait(open)?)))
     }
 
     /// When the first wait for a provider has lasted too long.
     pub fn patience(&self) -> Option<Timestamp> {
-        self.provider_waits().map(|wait| wait.patience).min()
+        self.provider_waits().map(|(_, wait)| wait.patience).min()
     }
 
     /// The first wait for a provider that has lasted too long.

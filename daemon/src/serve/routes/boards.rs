@@ -15,13 +15,14 @@ use patchboard_kernel::record::{End, Ended, PauseCause, Raised, Retried};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::BoardSummary;
 use patchboard_runtime::runtime::Heard;
-use patchboard_runtime::snapshot::Snapshot;
+use patchboard_runtime::snapshot::{Snapshot, WorkerWait};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::ProblemDocument;
 use super::blueprints::Written;
+use crate::outages::awaited_model;
 use crate::serve::access::Need;
 use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, page_size};
 use crate::serve::identifiers::Repetition;
@@ -92,6 +93,9 @@ pub(crate) struct LiveInfo {
 pub(crate) struct ProviderInfo {
     /// Why: a code of docs/codes.md, like `rate_limited`.
     reason: &'static str,
+    /// The operator's name of the preferred model; absent where a board inside waits, or no request was sent yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
     /// When the provider may be asked again, at the earliest, in milliseconds since 1970.
     not_before: i64,
     /// When the board is paused if the provider takes no request until then, in milliseconds since 1970; absent where the
@@ -105,9 +109,10 @@ pub(crate) struct ProviderInfo {
 impl ProviderInfo {
     fn of(daemon: &Daemon, snapshot: &Snapshot) -> Option<Self> {
         let waits = &snapshot.provider_waits;
-        if let Some(first) = waits.iter().min_by_key(|wait| wait.not_before) {
+        if let Some(WorkerWait { worker, wait: first }) = waits.iter().min_by_key(|of| of.wait.not_before) {
             return Some(Self {
                 reason: first.reason.as_str(),
+                model: awaited_model(&snapshot.blueprint, worker),
                 not_before: first.not_before.0,
                 patience: Some(first.patience.0),
                 waiting: waits.len(),
@@ -118,6 +123,7 @@ impl ProviderInfo {
         let next_try = u64::try_from(outage.next_try.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
         Some(Self {
             reason: outage.reason.as_str(),
+            model: None,
             not_before: SystemClock.now().plus_ms(next_try).0,
             patience: None,
             waiting: calls,

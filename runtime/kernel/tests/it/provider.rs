@@ -116,7 +116,7 @@ fn a_board_may_have_less_patience_than_its_model() {
     let step = defer(&mut played, 1000, not_taken(DeferralReason::RateLimited, 2 * HOUR));
     let end = Timestamp(1000).plus_ms(HOUR);
     assert!(step.records.iter().all(|record| record.kind == Kind::Deferred), "{:?}", step.records);
-    let wait = played.board.scheduler().provider_waits().next().cloned().expect("it waits");
+    let (_, wait) = played.board.scheduler().provider_waits().next().expect("it waits");
     assert_eq!((wait.not_before, wait.patience), (end, end));
     let step = closed(&mut played, end.0, Input::Tick);
     assert_eq!(step.records.first().map(|record| record.kind), Some(Kind::Tick));
