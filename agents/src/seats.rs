@@ -259,7 +259,7 @@ impl Seats {
         let is_named = self.config.models.contains_key(ARCHITECT_MODEL);
         let name = if is_named { ARCHITECT_MODEL } else { DEFAULT_MODEL };
         let chat = self.chat(Some(name))?;
-        let admitted = self.config.model(Some(name)).map(|model| admission::admission(name, model));
+        let admitted = self.config.model(Some(name)).map(|model| admission::plain(name, model));
         Ok((chat, admitted.unwrap_or_default()))
     }
 

@@ -78,7 +78,7 @@ pub mod schema;
 mod spoken;
 mod stream;
 pub mod transport;
-mod trouble;
+pub(crate) mod trouble;
 mod unwrap;
 mod waits;
 mod work;

@@ -42,6 +42,12 @@ enum Kind {
     Refused,
 }
 
+/// Returns the tokens of the next reply after these attempts, where the seat has so many.
+pub(crate) fn room(past: &Past, tokens: u32, model: &Model) -> u32 {
+    let trouble = past.failures.iter().fold(None, |before, code| Trouble::after(before, *code));
+    trouble.map_or(tokens, |trouble| trouble.room(tokens, model))
+}
+
 impl Trouble {
     /// Gives the trouble of the attempts before one with this view; none where its request differs by itself.
     pub(super) fn of(past: &Past, view: Digest) -> Option<Self> {

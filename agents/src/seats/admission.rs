@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::Seats;
 use crate::config::{DEFAULT_MODEL, Model};
 use crate::gate::{self, Endpoint, Limits, ModelKey, Refusal, Request, Verdict};
+use crate::llm::trouble::room;
 
 impl Seats {
     /// Asks the gate for a call. A model that is not configured is let through: the call says what is missing.
@@ -32,10 +33,12 @@ impl Seats {
         let fallbacks = model.fallback.iter().filter_map(|other| Some((other, self.config.models.get(other)?)));
         // A fallback that is too dear would end the board, and the preferred model may come back.
         let (fallbacks, dear): (Vec<_>, Vec<_>) =
-            fallbacks.partition(|(_, model)| waiting.affords(model.price.as_ref()));
-        let is_served_later = dear.iter().any(|(_, model)| waiting.may_afford(model.price.as_ref()));
-        let (others, fallbacks): (Vec<_>, Vec<_>) =
-            fallbacks.into_iter().map(|(other, model)| (admission(other, model), Arc::new(endpoint(model)))).unzip();
+            fallbacks.partition(|(other, model)| waiting.affords(&admission(other, model, waiting)));
+        let is_served_later = dear.iter().any(|(other, model)| waiting.may_afford(&admission(other, model, waiting)));
+        let (others, fallbacks): (Vec<_>, Vec<_>) = fallbacks
+            .into_iter()
+            .map(|(other, model)| (admission(other, model, waiting), Arc::new(endpoint(model))))
+            .unzip();
         let (key, now) = (ModelKey::new(&model.url, &model.model), self.means.clock.now());
         let left = waiting.wait.as_ref().map_or(0, |wait| wait.not_before.ms_since(now));
         let left = Duration::from_millis(left);
@@ -53,7 +56,7 @@ impl Seats {
             prompt: sha256(format!("{board}/{}", waiting.invocation).as_bytes()),
         };
         let chain = Chain {
-            admissions: std::iter::once(admission(name, model)).chain(others).collect(),
+            admissions: std::iter::once(admission(name, model, waiting)).chain(others).collect(),
             patience,
             clock: Arc::clone(&self.means.clock),
             until: waiting.wait.as_ref().map(|wait| wait.patience),
@@ -157,8 +160,16 @@ fn pass(call: &Call) -> Option<&Pass> {
     call.permit.as_ref()?.guard.as_ref()?.downcast_ref()
 }
 
-pub(super) fn admission(name: &str, model: &Model) -> Admission {
-    Admission { model: Some(name.to_owned()), price: model.price.clone() }
+/// Returns the admission of a call to a model.
+fn admission(name: &str, model: &Model, waiting: &Waiting) -> Admission {
+    let reply_tokens = room(&waiting.past, waiting.reply_tokens, model);
+    let reply_tokens = (reply_tokens > waiting.reply_tokens).then_some(u64::from(reply_tokens));
+    Admission { reply_tokens, ..plain(name, model) }
+}
+
+/// Returns the admission of a call whose reply has the usual tokens.
+pub(super) fn plain(name: &str, model: &Model) -> Admission {
+    Admission { model: Some(name.to_owned()), price: model.price.clone(), reply_tokens: None }
 }
 
 /// Gives the bulkhead of a server, with the limits of all models that are the same endpoint and model.

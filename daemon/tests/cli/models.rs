@@ -153,6 +153,30 @@ fn money_is_told_and_bounds_a_board_whose_models_have_prices() {
 }
 
 #[test]
+fn a_reply_that_has_more_room_is_reserved_with_that_room() {
+    // Whatever room the reply has, the model uses it up.
+    let endpoint = Endpoint::serving(|request| {
+        let room = request["max_tokens"].as_u64().expect("a limit");
+        let usage = json!({"prompt_tokens": 100, "completion_tokens": room});
+        Act::complete("[{\"op\": \"add\", ", "length", usage)
+    });
+    for (limits, spent, limit) in [("tokens: 3000", "tokens", 3000.0), ("money: 0.03", "money", 0.03)] {
+        let sandbox = sandbox(&format!(
+            "[models.default]\nurl = \"{}\"\nmodel = \"m\"\nprice = {{ input = 10, output = 10 }}\n",
+            endpoint.url
+        ));
+        let limited = notes_by("llm", "").replacen("blueprint: 1", &format!("blueprint: 2\nlimits: {{{limits}}}"), 1);
+        sandbox.write("llm.yaml", limited);
+        assert_eq!(run(&sandbox).exits(3).json()["cause"], "exhausted", "{limits}");
+        let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+        assert!(cost[spent]["spent"].as_f64().is_some_and(|spent| spent > 0.3 * limit && spent <= limit), "{cost}");
+        assert!(of_kind(&log(&sandbox), "failed").iter().all(|record| record["code"] == "truncated"));
+        sandbox.run(&["replay", "last"]).exits(0);
+        sandbox.run(&["verify", "last"]).exits(0);
+    }
+}
+
+#[test]
 fn a_fallback_that_is_too_dear_ends_no_board_whose_model_comes_back() {
     let first = Endpoint::new(vec![Act::Say(503, "retry-after: 3\r\n", "away".into()), note()]);
     let dear = Endpoint::new(vec![note()]);

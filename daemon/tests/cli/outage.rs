@@ -103,7 +103,7 @@ fn what_an_operator_must_mend_pauses_the_run_and_resume_tries_again() {
     assert!(ran.stderr.contains("no key was sent") && ran.stderr.contains("patchboard resume"), "{}", ran.stderr);
     assert!(!ran.stderr.contains("sk-live-12345"), "{}", ran.stderr);
     let table = sandbox.run(&["boards"]).exits(0).stdout;
-    assert!(table.contains("resume (provider: key_refused)"), "{table}");
+    assert!(table.contains("resume (model default: key_refused)"), "{table}");
     let listed = sandbox.run(&["boards", "--output", "json"]).exits(0).json();
     assert_eq!((&listed["status"], &listed["waits"]["provider"]["reason"]), (&"paused".into(), &"key_refused".into()));
     assert_eq!(listed["waits"]["provider"]["model"], "default");

@@ -13,7 +13,7 @@ use crate::board::Board;
 use crate::id::{InvocationId, WorkerName};
 use crate::ledger::Hold;
 use crate::money::Price;
-use crate::scheduler::ProviderWait;
+use crate::scheduler::{Past, ProviderWait};
 
 /// Where a call was admitted to.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -25,6 +25,9 @@ pub struct Admission {
     /// Price of the model's tokens; none where the operator names no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
+    /// Tokens of the reply; none: as many as the seat has. After a reply that was cut off there are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_tokens: Option<u64>,
 }
 
 /// A call that may be made once the gate admits it.
@@ -42,6 +45,10 @@ pub struct Waiting {
     pub model: Option<String>,
     /// Tokens that the call may take, estimated.
     pub tokens: u64,
+    /// Tokens of the reply by the limits of the seat.
+    pub reply_tokens: u32,
+    /// Attempts before this one.
+    pub past: Past,
     /// The wait that its last request was deferred to; none for a first request.
     pub wait: Option<ProviderWait>,
     /// Time that the board waits for the provider at most, in milliseconds; none: the patience of the model alone.
@@ -57,27 +64,24 @@ pub struct MoneyLeft {
     pub left: u64,
     /// Part of the tightest limit that is not spent: more may be left once other calls are settled.
     pub unspent: u64,
-    /// Tokens of prompt and reply.
-    pub tokens: u64,
-    /// Of these: tokens of the reply.
-    pub reply: u64,
+    /// Tokens of the prompt.
+    pub prompt: u64,
 }
 
 impl Waiting {
-    /// Returns true if the call can be afforded at this price.
-    pub fn affords(&self, price: Option<&Price>) -> bool {
-        self.money.is_none_or(|money| money.needed(price) <= money.left)
+    /// Returns true if the call can be afforded where it is admitted to.
+    pub fn affords(&self, admission: &Admission) -> bool {
+        self.money.is_none_or(|money| self.needed(money, admission) <= money.left)
     }
 
-    /// Returns true if the call may be afforded at this price once other calls are settled.
-    pub fn may_afford(&self, price: Option<&Price>) -> bool {
-        self.money.is_none_or(|money| money.needed(price) <= money.unspent)
+    /// Returns true if the call may be afforded there once other calls are settled.
+    pub fn may_afford(&self, admission: &Admission) -> bool {
+        self.money.is_none_or(|money| self.needed(money, admission) <= money.unspent)
     }
-}
 
-impl MoneyLeft {
-    fn needed(self, price: Option<&Price>) -> u64 {
-        Hold { tokens: self.tokens, reply: self.reply, price }.money()
+    fn needed(&self, money: MoneyLeft, admission: &Admission) -> u64 {
+        let reply = admission.reply_tokens.unwrap_or(u64::from(self.reply_tokens));
+        Hold { tokens: money.prompt.saturating_add(reply), reply, price: admission.price.as_ref() }.money()
     }
 }
 

@@ -138,6 +138,9 @@ pub struct Open {
     /// Price of the model that its call was admitted to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
+    /// Tokens of its reply, where it was admitted with more than its seat has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_tokens: Option<u64>,
     /// When the call was recorded.
     pub since: Timestamp,
     /// When it times out.
@@ -456,8 +459,9 @@ impl Scheduler {
 
     /// Waits of invocations for their providers.
     pub fn provider_waits(&self) -> impl Iterator<Item = (&WorkerName, &ProviderWait)> {
-        let wait = |open: &'_ Open| open.deferrals.as_ref()?.waiting.as_ref();
-        self.open.values().filter_map(move |open| Some((&open.queued.branch.worker, wait(open)?)))
+        self.open
+            .values()
+            .filter_map(|open| Some((&open.queued.branch.worker, open.deferrals.as_ref()?.waiting.as_ref()?)))
     }
 
     /// When the first wait for a provider has lasted too long.
@@ -581,6 +585,7 @@ impl Scheduler {
             view: invoked.view,
             reserved: invoked.reserved,
             price: invoked.admitted.as_ref().and_then(|admission| admission.price.clone()),
+            reply_tokens: invoked.admitted.as_ref().and_then(|admission| admission.reply_tokens),
             since: at,
             deadline: invoked.deadline,
             deferrals,

@@ -76,10 +76,9 @@ impl WaitingCalls {
     /// gate was asked, exceeds the money that is left now.
     pub(super) fn take(&mut self, board: &Board, admitted: CallKey, permit: &Permit) -> Option<Waiting> {
         let Some(WaitsFor::Gate(asked)) = self.0.remove(&admitted) else { return None };
-        let price = permit.admission.price.as_ref();
-        asked.money.filter(|_| asked.affords(price))?;
+        asked.money.filter(|_| asked.affords(&permit.admission))?;
         let call = board.awaiting_admission().into_iter().find(|call| key(call) == admitted)?;
-        (!board.with_money(&call).affords(price)).then_some(call)
+        (!board.with_money(&call).affords(&permit.admission)).then_some(call)
     }
 
     /// Removes a call.

@@ -98,7 +98,7 @@ impl Agent for Provider {
 /// The admission to a model with this price of its prompts.
 pub(super) fn admission(model: &str, input: u64) -> Admission {
     let price = Price { input, cached: input / 10, output: 4 * input, currency: "USD".to_owned() };
-    Admission { model: Some(model.to_owned()), price: Some(price) }
+    Admission { model: Some(model.to_owned()), price: Some(price), reply_tokens: None }
 }
 
 fn provider(answers: Vec<Answer>) -> Arc<dyn Agent> {

@@ -191,7 +191,7 @@ impl Counting {
 
     /// Counts the money of calls, if their model has a price.
     fn charge(&self, admitted: &Admission, usage: Usage) {
-        let Admission { model, price: Some(price) } = admitted else { return };
+        let Admission { model, price: Some(price), .. } = admitted else { return };
         let labels = [model.as_deref().unwrap_or_default(), price.currency.as_str()];
         #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
         self.metrics.money.with_label_values(&labels).inc_by(price.of(usage) as f64 / 1e9);

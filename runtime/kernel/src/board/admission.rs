@@ -140,6 +140,8 @@ impl Board {
                 agent: seat.agent.clone(),
                 model: self.plan.blueprint.model_of(&branch.worker).map(str::to_owned),
                 tokens: reserved.unwrap_or(estimated),
+                reply_tokens: seat.limits.reply_tokens,
+                past: before.map(|open| open.past.clone()).unwrap_or_default(),
                 wait: wait.cloned(),
                 patience_ms: self.plan.blueprint.limits.patience.map(|patience| patience.as_ms()),
                 money: None,
@@ -198,8 +200,7 @@ impl Board {
         let open = self.scheduler.open().get(invocation).map(|open| &open.queued);
         let queued = open.or_else(|| self.scheduler.queue().iter().find(is_it))?;
         let prompt = self.compiled(queued).prompt.estimated_tokens();
-        let reply = u64::from(self.plan.seats[worker].worker.limits.reply_tokens);
-        Some(MoneyLeft { left, unspent, tokens: prompt + reply, reply })
+        Some(MoneyLeft { left, unspent, prompt })
     }
 
     /// Lets a gate answer for the calls that a step names, as far as it can at once, and adds to the step what comes of

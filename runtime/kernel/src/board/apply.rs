@@ -109,8 +109,10 @@ impl Board {
                 let basis = Arc::new(Basis { state: self.state.clone(), reads, members });
                 let open = self.scheduler.begin(invoked, at, basis);
                 let branch = open.ok_or("it invokes what was not scheduled")?.queued.branch.clone();
-                let price = invoked.admitted.as_ref().and_then(|admission| admission.price.as_ref());
-                self.ledger.reserve(&branch, hold(&self.plan, &branch.worker, invoked.reserved, price));
+                let admitted = invoked.admitted.as_ref();
+                let price = admitted.and_then(|admission| admission.price.as_ref());
+                let tokens = (invoked.reserved, admitted.and_then(|admission| admission.reply_tokens));
+                self.ledger.reserve(&branch, hold(&self.plan, &branch.worker, tokens, price));
                 self.breaker.dispatched(&branch, invoked.invocation);
             }
             Body::Deferred(deferred) => self.apply_deferral(at, deferred)?,
@@ -488,7 +490,8 @@ impl Board {
 
     /// Gives the reservation of a call under way.
     pub(super) fn held<'a>(&self, open: &'a Open) -> Hold<'a> {
-        hold(&self.plan, &open.queued.branch.worker, open.reserved, open.price.as_ref())
+        let tokens = (open.reserved, open.reply_tokens);
+        hold(&self.plan, &open.queued.branch.worker, tokens, open.price.as_ref())
     }
 
     fn settle(&mut self, open: &Open, usage: Option<Usage>, at: Timestamp) {
@@ -612,8 +615,14 @@ enum Finish {
     Asked(Seq),
 }
 
-/// Builds the reservation of a worker's call that may take so many tokens.
-pub(super) fn hold<'a>(plan: &Plan, worker: &WorkerName, tokens: u64, price: Option<&'a Price>) -> Hold<'a> {
-    let reply = plan.seats.get(worker).map_or(0, |seat| u64::from(seat.worker.limits.reply_tokens));
-    Hold { tokens, reply, price }
+/// Builds the reservation of a worker's call that may take so many tokens. `reply`: tokens of the reply, where the seat's do
+/// not hold.
+pub(super) fn hold<'a>(
+    plan: &Plan,
+    worker: &WorkerName,
+    (tokens, reply): (u64, Option<u64>),
+    price: Option<&'a Price>,
+) -> Hold<'a> {
+    let of_seat = || plan.seats.get(worker).map_or(0, |seat| u64::from(seat.worker.limits.reply_tokens));
+    Hold { tokens, reply: reply.unwrap_or_else(of_seat), price }
 }

@@ -429,7 +429,7 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
     let usage = |prompt, completion| Usage { prompt, completion, cached: 0, estimated: false, money: 0 };
     let prompts = vec![sha256(b"first"), sha256(b"second")];
     let price = Price { input: 2_000_000_000, cached: 0, output: 10_000_000_000, currency: "USD".to_owned() };
-    let admitted = Admission { model: Some("large".to_owned()), price: Some(price) };
+    let admitted = Admission { model: Some("large".to_owned()), price: Some(price), reply_tokens: None };
     let architect =
         Architect { calls: 2, usage: usage(1500, 200), repairs: usage(800, 90), prompts, admitted: Some(admitted) };
     let genesis = Genesis {

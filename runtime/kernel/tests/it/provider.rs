@@ -52,7 +52,7 @@ fn defer(played: &mut Played, at: i64, not_taken: NotTaken) -> Step {
 
 fn admit(played: &mut Played, at: i64, invocation: u64, attempt: u32) -> Step {
     let (invocation, admission) =
-        (InvocationId(invocation), Admission { model: Some("elsewhere".to_owned()), price: None });
+        (InvocationId(invocation), Admission { model: Some("elsewhere".to_owned()), price: None, reply_tokens: None });
     closed(played, at, Input::Admit { invocation, attempt, admission })
 }
 
@@ -426,7 +426,7 @@ fn priced(limits: Value, of_worker: Value) -> Played {
 
 fn admit_at_a_price(played: &mut Played, attempt: u32) -> Step {
     let price = Price { input: 2_000_000_000, cached: 1_000_000_000, output: 10_000_000_000, currency: "EUR".into() };
-    let admission = Admission { model: Some("default".to_owned()), price: Some(price) };
+    let admission = Admission { model: Some("default".to_owned()), price: Some(price), reply_tokens: None };
     let at = played.now;
     closed(played, at, Input::Admit { invocation: InvocationId(1), attempt, admission })
 }

@@ -90,7 +90,7 @@ fn priced(name: &str, price: u64) -> Permit {
     let price = price * 1_000_000_000;
     let price = json!({"input": price, "cached": price, "output": price, "currency": "EUR"});
     let price = Some(serde_json::from_value(price).expect("a price"));
-    Permit { admission: Admission { model: Some(name.to_owned()), price }, guard: None }
+    Permit { admission: Admission { model: Some(name.to_owned()), price, reply_tokens: None }, guard: None }
 }
 
 /// The answer of a gate that takes a moment.

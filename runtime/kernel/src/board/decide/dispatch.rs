@@ -14,7 +14,7 @@ use crate::digest::sha256;
 use crate::expr::Allowance;
 use crate::id::{InvocationId, RuleName, Timestamp};
 use crate::invariant;
-use crate::ledger::Shortfall;
+use crate::ledger::{Shortfall, bounded};
 use crate::planted::{self, Bug};
 use crate::record::{Body, Budget, Cause, End, Ended, Invoked, Resource, Scheduled, Skipped, Trigger};
 use crate::scheduler::{self, Delayed, Next};
@@ -259,12 +259,15 @@ impl Draft<'_> {
         let seat = &board.plan.seats[&branch.worker];
         let worker = Arc::clone(&seat.worker);
         let Compiled { view, prompt, budget, feedback, woken_at } = board.compiled(&queued);
+        let reply = admitted.as_ref().and_then(|admission| admission.reply_tokens);
         let reserved = match worker.agent {
-            AgentKind::Llm => prompt.estimated_tokens() + u64::from(worker.limits.reply_tokens),
+            AgentKind::Llm => bounded(
+                prompt.estimated_tokens().saturating_add(reply.unwrap_or(u64::from(worker.limits.reply_tokens))),
+            ),
             _ => 0,
         };
         let price = admitted.as_ref().and_then(|admission| admission.price.as_ref());
-        let call = hold(&board.plan, &branch.worker, reserved, price);
+        let call = hold(&board.plan, &branch.worker, (reserved, reply), price);
         let afforded = board.ledger.afford(&board.plan.blueprint, board.limits(), &branch, call);
         match afforded.and(is_affordable) {
             Ok(()) => {}
