@@ -59,8 +59,10 @@ fn a_ticket_goes_to_the_next_who_can_once_one_refuses() {
 
 #[test]
 fn who_handed_it_over_is_refused_from_then_on() {
-    // When the work has another owner, ada is woken as well, and answers the ticket nevertheless.
+    // When the work has another owner, ada is woken as well, and answers the ticket nevertheless: at once, before the new
+    // owner has a place.
     let sandbox = changed(&[
+        ("\nrules:\n", "\nconcurrency: 1\nrules:\n"),
         (
             "              state: PENDING\n",
             "              state: PENDING\n      - [{op: add, path: /tasks/ticket/answer, value: I am still at it.}]\n",
