@@ -10,7 +10,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::FILES;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{End, Ended, PauseCause};
+use patchboard_kernel::record::{Cause, End, Ended, PauseCause};
 use patchboard_kernel::state::State;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
@@ -313,7 +313,26 @@ impl CameTo<'_> {
         } else {
             output.text(&self.text())?;
         }
+        if let Some(retry) = self.retry() {
+            output.note(&retry);
+        }
         Ok(self.ended.map_or(Exit::Waiting, |ended| exit_of(ended.end)))
+    }
+
+    /// Names the command that goes on with what the board has left undone.
+    fn retry(&self) -> Option<String> {
+        let (what, limits) = match self.ended?.cause {
+            Cause::Done | Cause::Cancelled | Cause::NothingToDo => return None,
+            Cause::Commits => ("to go on with more commits", " --commits N"),
+            Cause::Edits => ("to go on with more edits", " --edits N"),
+            Cause::Wall => ("to go on with more running time", " --wall TIME"),
+            Cause::Exhausted | Cause::Budget => (
+                "to queue again what no budget was left for",
+                " (`log` shows which; --tokens, --money, --worker W --worker-tokens and --worker-money raise them)",
+            ),
+            _ => ("to queue again what was given up", ""),
+        };
+        Some(format!("{what}: patchboard retry {}{limits}", self.board))
     }
 
     fn question(&self, seq: Seq, question: &Pending) -> String {

@@ -100,8 +100,12 @@ pub(crate) fn of(body: &Body) -> String {
             format!("{worker} #{invocation}.{attempt} is shown version {}{on}", invoked.base)
         }
         Body::Deferred(deferred) => format!(
-            "{} waits for its provider until {}: {}: {}",
+            "{} waits for {} until {}: {}: {}",
             author(&deferred.by),
+            deferred
+                .model
+                .as_deref()
+                .map_or_else(|| "its provider".to_owned(), |model| format!("model {}", one_line(model))),
             moment(deferred.not_before),
             deferred.reason,
             short(&deferred.message, 2 * SHOWN)
@@ -339,18 +343,24 @@ fn retry(retried: &Retried) -> String {
         (None, Some(worker)) => format!("what {} had given up", name(worker.as_str())),
         (None, None) => "what was given up".to_owned(),
     };
-    let Raised { tokens, wall_ms, commits, money } = retried.limits;
+    let Raised { tokens, wall_ms, commits, money, edits } = retried.limits;
     let limits = [
         tokens.map(|tokens| format!("{} tokens", grouped(tokens))),
         wall_ms.map(|wall_ms| format!("{} s of running time", grouped(wall_ms / 1000))),
         commits.map(|commits| format!("{} commits", grouped(commits))),
+        edits.map(|edits| format!("{} edits of files", grouped(edits))),
         money.map(|money| format!("{} of money", Money(money))),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();
-    match limits.as_slice() {
-        [] => format!("{what} is queued again"),
-        raised => format!("{what} is queued again; the board may use {}", raised.join(", ")),
-    }
+    let of_worker = [
+        retried.worker_limits.tokens.map(|tokens| format!("{} tokens", grouped(tokens))),
+        retried.worker_limits.money.map(|money| format!("{} of money", Money(money))),
+    ];
+    let of_worker: Vec<String> = of_worker.into_iter().flatten().collect();
+    let may_use = [("board", limits), ("worker", of_worker)];
+    let raised = may_use.iter().filter(|(_, limits)| !limits.is_empty());
+    let raised: String = raised.map(|(whose, limits)| format!("; the {whose} may use {}", limits.join(", "))).collect();
+    format!("{what} is queued again{raised}")
 }
 
 const fn change(change: Change) -> &'static str {

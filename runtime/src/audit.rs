@@ -153,7 +153,7 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     }
     let mut unchecked = 0;
     for snapshot in &kept {
-        unchecked += u64::from(walk.snapshot(*snapshot)? == Checked::OtherLayout);
+        unchecked += u64::from(walk.snapshot(*snapshot)? == Checked::ByAnother);
     }
     journal.check_storage()?;
     let head = walk.summary.head;
@@ -186,7 +186,8 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Checked {
     Sound,
-    OtherLayout,
+    /// Another version can check it.
+    ByAnother,
 }
 
 /// A walk over the records of one board, in order.
@@ -384,7 +385,7 @@ impl<'a> Walk<'a> {
             }
             Ok(_) => Ok(Checked::Sound),
             // The version that made it can check it.
-            Err(SnapshotError::OtherLayout(_)) => Ok(Checked::OtherLayout),
+            Err(error) if error.is_of_another_version() => Ok(Checked::ByAnother),
             Err(error) => fault(error.to_string()),
         };
         self.misnoted = self.misnoted.or(noted_wrong);

@@ -64,8 +64,10 @@ fn recover_until(
             Ok(Some(recovered)) => return checked(Recovered { unusable, ..recovered }, id),
             Ok(None) => {}
             Err(Trouble::Snapshot(why)) => {
-                tracing::warn!(board = %id, of = %snapshot.of, %why, "a snapshot cannot be used; recovering without it");
-                if !matches!(why, SnapshotError::OtherLayout(_)) {
+                if why.is_of_another_version() {
+                    tracing::info!(board = %id, of = %snapshot.of, %why, "a snapshot is of another version; recovering without it");
+                } else {
+                    tracing::warn!(board = %id, of = %snapshot.of, %why, "a snapshot cannot be used; recovering without it");
                     unusable.push(snapshot.of);
                 }
             }

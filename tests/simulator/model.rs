@@ -23,7 +23,7 @@ use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, Step};
 use patchboard_kernel::breaker::Change;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Seq, Timestamp};
-use patchboard_kernel::record::{Author, Body, Kind, Record, Resource, Retried, Skipped};
+use patchboard_kernel::record::{Author, Body, End, Kind, Record, Resource, Retried, Skipped};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ use self::ends::{Ends, Work};
 use self::ledger::Ledger;
 use self::proposals::{Basis, Expected, May};
 use self::provider::Provider;
-use self::requests::{Heed, Requests};
+use self::requests::{Heed, Requests, Retry};
 use self::retries::Retries;
 use self::schedule::Schedule;
 
@@ -104,7 +104,7 @@ impl Model {
 
     /// Checks what became of a request, before the step that it led to is compared.
     pub(super) fn requested(&mut self, at: Timestamp, input: &Input, step: &Step) {
-        let retry = if let Input::Retry(retried) = input { self.retry_refusal(retried) } else { None };
+        let retry = if let Input::Retry(retried) = input { self.retry(retried) } else { Retry::Heard };
         let may = Heed { is_over: self.ends.is_over(), is_full: self.is_full(), retry };
         self.requests.check(self.seed, at, input, step, may);
         self.provider.hears(at, Some(input), self.ends.is_at_work(), self.calls.is_any_gated());
@@ -122,18 +122,32 @@ impl Model {
         self.backlog.is_some_and(|max| tasks + coming >= max)
     }
 
-    /// Why a retry is refused, if it is.
-    fn retry_refusal(&self, retried: &Retried) -> Option<Code> {
+    /// What becomes of a retry.
+    fn retry(&self, retried: &Retried) -> Retry {
         let limits = &retried.limits;
         if self.ends.is_for_good() {
-            return Some(Code::BoardNotRunning);
+            return Retry::Refused(Code::BoardNotRunning);
         }
         let is_reached = self.ends.is_reached(limits, self.documents.len() - 1) || self.ledger.is_spent(limits.tokens);
         if is_reached {
-            return Some(Code::LimitReached);
+            return Retry::Refused(Code::LimitReached);
+        }
+        if self.retries.is_any_meant(retried) {
+            let of_worker = self.retries.raised(retried);
+            let affords = |branch: &Branch| self.ledger.affords(branch, limits.tokens, of_worker);
+            let mut meant: Vec<Option<bool>> = self.retries.meant(retried).map(affords).collect();
+            meant.sort_unstable();
+            return match meant.last() {
+                Some(Some(true)) => Retry::Heard,
+                _ if meant.contains(&None) => Retry::Open,
+                _ => Retry::Refused(Code::LimitReached),
+            };
         }
         let is_raised = self.ends.is_raised(limits) || self.ledger.is_raised(limits.tokens);
-        (!self.retries.is_any_meant(retried) && !is_raised).then_some(Code::NothingGivenUp)
+        let is_raised = is_raised || !retried.worker_limits.is_none();
+        let is_any_stopped = self.circuit.stopped(|branch| retries::covers(retried, branch)).next().is_some();
+        let is_any_stopped = is_any_stopped && retried.invocation.is_none();
+        if is_raised || is_any_stopped { Retry::Heard } else { Retry::Refused(Code::NothingGivenUp) }
     }
 
     /// Compares a step with what this would have done. `board` is the board after it.
@@ -174,7 +188,8 @@ impl Model {
         self.ends.compare(input, ended, is_step, now, self.documents.len() - 1, work);
         let is_over = ended.is_some_and(|ended| ended.is_final());
         if self.is_usual {
-            self.schedule.at_the_end_of_a_step(is_over);
+            self.schedule
+                .at_the_end_of_a_step(ended.is_some_and(|ended| ended.is_final() && ended.end != End::Stopped));
         }
         if is_over {
             let unfinished = self.calls.unfinished().chain(self.schedule.delayed());
@@ -306,7 +321,7 @@ impl Model {
                     assert!(rounds <= ROUNDS_MAX, "SEED={seed}: more was shown for the {rounds}th time");
                     self.rounds.insert(scheduled.invocation, rounds);
                 } else if self.is_usual {
-                    self.schedule.queued(&branch);
+                    self.schedule.queued(scheduled.invocation, &branch);
                 } else {
                     self.schedule.counts(&branch);
                 }
@@ -404,15 +419,16 @@ impl Model {
                 let branch = (budget.rule.as_ref().map(ToString::to_string), budget.worker.to_string());
                 let of_invocations = budget.resource == Resource::Invocations;
                 if of_invocations && self.is_usual {
-                    self.schedule.ran_out(&branch);
+                    self.schedule.ran_out(budget.invocation);
                 }
+                let is_first = !of_invocations || self.schedule.is_told(&branch.1);
                 if let Some(invocation) = budget.invocation {
                     self.retries.gave_up(invocation);
                     self.calls.give_up(invocation);
                 }
                 self.ledger.ran_short(budget, &branch);
                 self.ends.ran_short();
-                self.circuit.ran_short(&branch, of_invocations);
+                self.circuit.ran_short(&branch, (of_invocations, is_first));
             }
             Body::Signal(signal) => {
                 self.ends.wakes();
@@ -431,9 +447,9 @@ impl Model {
                 self.provider.deferred(record.at, deferred, input, self.ends.is_paused());
             }
             Body::Retried(retried) => {
+                self.ledger.raise(retried.limits.tokens, self.retries.raised(retried));
                 self.retries.retried(retried);
                 self.circuit.retried(|branch| retries::covers(retried, branch));
-                self.ledger.raise(retried.limits.tokens);
                 self.ends.retried(&retried.limits);
                 self.calls.resumed();
                 self.provider.resumed();

@@ -3,7 +3,7 @@
 use patchboard_faults::random::Random;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{InvocationId, Token};
-use patchboard_kernel::record::{Cause, Ended, Raised, Retried};
+use patchboard_kernel::record::{Cause, Ended, Raised, RaisedOfWorker, Retried};
 
 pub(super) struct Operator {
     /// Apart from what else is drawn for a seed.
@@ -55,6 +55,10 @@ impl Operator {
             limits.wall_ms = random.percent(80).then(|| now.wall_ms + random.below(120_000));
         }
         let token = random.percent(40).then(|| Token::from(format!("t{}", random.below(4))));
-        Retried { worker, invocation, limits, token }
+        let mut worker_limits = RaisedOfWorker::default();
+        if random.percent(if is_limited { 60 } else { 15 }) {
+            worker_limits.tokens = Some(random.below(80_000));
+        }
+        Retried { worker, invocation, limits, worker_limits, token }
     }
 }

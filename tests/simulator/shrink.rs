@@ -24,7 +24,7 @@ const RUNS_MAX: usize = 250;
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     /// It was given an input, and this is what became of the records, unless the process died before.
-    Given(Timestamp, Input, Fate),
+    Given(Timestamp, Box<Input>, Fate),
     /// It was given up, and another was made from the journal; with or without the records that were being written, if any
     /// were.
     Crashed(Option<bool>),
@@ -136,7 +136,7 @@ fn play(seed: u64, plans: &Shared, events: &[Event]) {
                     recover(&mut world, false, &mut replay);
                 }
                 replay.fate = *fate;
-                world.give_at(*at, input.clone(), &mut replay);
+                world.give_at(*at, Input::clone(input), &mut replay);
             }
             Event::Crashed(Some(is_written)) => recover(&mut world, *is_written, &mut replay),
             Event::Crashed(None) => {

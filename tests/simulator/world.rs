@@ -509,7 +509,7 @@ impl Others for Workers {
     }
 
     fn taken(&mut self, at: Timestamp, input: &Input) {
-        self.history.borrow_mut().push(Event::Given(at, input.clone(), Fate::AT_ONCE));
+        self.history.borrow_mut().push(Event::Given(at, Box::new(input.clone()), Fate::AT_ONCE));
         if self.trace {
             eprintln!("{input:?}");
         }

@@ -52,16 +52,13 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     }
     let board = reader.board(&summary, None)?;
     let (blueprint, ledger) = (board.blueprint(), board.ledger());
+    let limit_of = |worker: &WorkerName| board.limits_of_worker(worker).worker_tokens;
     let details = Details::of(&reader, blueprint, &reader.records(&summary.id)?)?;
-    output.line(&details.table(ledger, &|worker| limit_of(blueprint, worker), board.limits().tokens))?;
+    output.line(&details.table(ledger, &limit_of, board.limits().tokens))?;
     for line in details.lines(ledger, board.limits().money) {
         output.line(&line)?;
     }
     Ok(Exit::Done)
-}
-
-fn limit_of(blueprint: &Blueprint, worker: &WorkerName) -> Option<u64> {
-    blueprint.workers.get(worker).and_then(|worker| worker.limits.tokens)
 }
 
 /// As JSON, what a board has cost.
@@ -73,7 +70,9 @@ pub(crate) fn json(reader: &Reader, summary: &BoardSummary) -> Result<Value, Fai
         .ledger()
         .workers()
         .iter()
-        .map(|(name, account)| (name, account_json(account, details.retries_of(name), limit_of(blueprint, name))))
+        .map(|(name, account)| {
+            (name, account_json(account, details.retries_of(name), board.limits_of_worker(name).worker_tokens))
+        })
         .collect();
     let branches: Vec<Value> = board
             .ledger()
@@ -453,8 +452,19 @@ impl Details {
                 grouped(self.late.total())
             ));
         }
+        let mut shortfalls = Vec::<(&Budget, usize)>::new();
         for short in &self.shortfalls {
-            lines.push(format!("not called for lack of budget: {}", narrative::of(&Body::Budget(short.clone()))));
+            let is_same = |(other, _): &&mut (&Budget, usize)| {
+                (&other.rule, &other.worker, other.resource) == (&short.rule, &short.worker, short.resource)
+            };
+            match shortfalls.iter_mut().find(is_same) {
+                Some((_, more)) => *more += 1,
+                None => shortfalls.push((short, 0)),
+            }
+        }
+        for (short, more) in shortfalls {
+            let more = if more > 0 { format!(" (and {} more)", grouped(more as u64)) } else { String::new() };
+            lines.push(format!("not called for lack of budget: {}{more}", narrative::of(&Body::Budget(short.clone()))));
         }
         lines
     }

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use clap::Args;
-use patchboard_kernel::record::End;
 use serde_json::json;
 
 use crate::cli::BoardArgument;
@@ -53,9 +52,6 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         let (version, totals) = (recovered.version(), Totals::of(&records));
         let (state, head) = (recovered.state(), summary.head);
         let pending = recovered.pending();
-        if !recovered.given_up().is_empty() && !matches!(ended.end, End::Done | End::Cancelled) {
-            output.note(&format!("to queue again what was given up: patchboard retry {}", summary.id));
-        }
         return CameTo {
             board: &summary.id,
             mode: &recovered.plan().mode,

@@ -6,7 +6,7 @@ use clap::Args;
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{InvocationId, WorkerName};
 use patchboard_kernel::money::Money;
-use patchboard_kernel::record::{Raised, Retried};
+use patchboard_kernel::record::{Raised, RaisedOfWorker, Retried};
 use serde_json::{Value, json};
 
 use crate::cli::BoardArgument;
@@ -29,6 +29,7 @@ use crate::seating::SeatArguments;
 Examples:
   patchboard retry last
   patchboard retry last --worker mapper
+  patchboard retry last --worker mapper --worker-tokens 200000
   patchboard retry 0199c0de --tokens 500000 --wall 2h
   patchboard retry 0199c0de-0000-7000-8000-000000000000 --url http://127.0.0.1:7733")]
 pub(crate) struct Arguments {
@@ -52,10 +53,10 @@ const PAUSED_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
 #[derive(Args, Debug)]
 struct What {
     /// Only invocations of this worker
-    #[arg(long, value_name = "W")]
+    #[arg(long, value_name = "W", group = "chosen")]
     worker: Option<String>,
     /// Only this invocation: its number, as `patchboard log` shows it after `#`
-    #[arg(long, value_name = "N", conflicts_with = "worker")]
+    #[arg(long, value_name = "N", group = "chosen")]
     invocation: Option<u64>,
     /// Raise the board's limit of tokens to N
     #[arg(long, value_name = "N")]
@@ -66,9 +67,18 @@ struct What {
     /// Raise the board's limit of commits to N
     #[arg(long, value_name = "N")]
     commits: Option<u64>,
+    /// Raise the board's limit of edits of files to N
+    #[arg(long, value_name = "N")]
+    edits: Option<u64>,
     /// Raise the board's limit of money to AMOUNT, in the currency of the prices
     #[arg(long, value_name = "AMOUNT", value_parser = money)]
     money: Option<Money>,
+    /// Raise the limit of tokens of the worker, and of each rule that runs it, to N
+    #[arg(long, value_name = "N", requires = "chosen")]
+    worker_tokens: Option<u64>,
+    /// Raise the worker's limit of money to AMOUNT
+    #[arg(long, value_name = "AMOUNT", value_parser = money, requires = "chosen")]
+    worker_money: Option<Money>,
 }
 
 fn money(text: &str) -> Result<Money, String> {
@@ -78,8 +88,20 @@ fn money(text: &str) -> Result<Money, String> {
 impl What {
     /// The body of the request to a daemon.
     fn request(&self) -> Value {
-        let limits = json!({"tokens": self.tokens, "wall": self.wall, "commits": self.commits, "money": self.money});
-        json!({"worker": self.worker, "invocation": self.invocation, "limits": limits})
+        let limits = json!({
+            "tokens": self.tokens,
+            "wall": self.wall,
+            "commits": self.commits,
+            "edits": self.edits,
+            "money": self.money,
+        });
+        let worker_limits = json!({"tokens": self.worker_tokens, "money": self.worker_money});
+        json!({
+            "worker": self.worker,
+            "invocation": self.invocation,
+            "limits": limits,
+            "worker_limits": worker_limits,
+        })
     }
 
     fn retried(&self) -> Retried {
@@ -87,12 +109,16 @@ impl What {
             tokens: self.tokens,
             wall_ms: self.wall.map(Duration::as_ms),
             commits: self.commits,
+            edits: self.edits,
             money: self.money.map(|money| money.0),
         };
+        let worker_limits =
+            RaisedOfWorker { tokens: self.worker_tokens, money: self.worker_money.map(|money| money.0) };
         Retried {
             worker: self.worker.as_deref().map(WorkerName::from),
             invocation: self.invocation.map(InvocationId),
             limits,
+            worker_limits,
             token: None,
         }
     }

@@ -134,10 +134,21 @@ impl About<'_> {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Wait {
     worker: WorkerName,
+    /// Model that took no request; none in journals before format 11.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
     reason: DeferralReason,
     since: Timestamp,
     /// Record of the first deferral.
     seq: Seq,
+}
+
+impl Wait {
+    /// Names the model, as far as it is known, and the reason.
+    fn cause(&self) -> String {
+        let model = self.model.as_ref().map(|model| format!("model {model}: ")).unwrap_or_default();
+        format!("{model}{}", self.reason)
+    }
 }
 
 /// Position in the journal of a board, with everything that later notices need of the records before it.
@@ -292,7 +303,7 @@ impl Cursor {
         let message = format!(
             "Worker {} has waited for its provider for {seconds} s ({}); the board goes on when the provider answers.",
             wait.worker,
-            wait.reason.as_str()
+            wait.cause()
         );
         self.reported = Some(due);
         Some(about.says(Topic::Provider, message))
@@ -315,10 +326,11 @@ impl Cursor {
     fn deferred(&mut self, deferred: Deferred, record: &Record) {
         let Some(attempt) = &deferred.by.attempt else { return };
         if let Some(wait) = self.waits.get_mut(&attempt.invocation) {
-            wait.reason = deferred.reason;
+            (wait.model, wait.reason) = (deferred.model, deferred.reason);
         } else if self.waits.len() < WAITS_MAX {
-            let (worker, reason) = (deferred.by.worker, deferred.reason);
-            self.waits.insert(attempt.invocation, Wait { worker, reason, since: record.at, seq: record.seq });
+            let Deferred { reason, model, .. } = deferred;
+            let worker = deferred.by.worker;
+            self.waits.insert(attempt.invocation, Wait { worker, model, reason, since: record.at, seq: record.seq });
         }
     }
 
@@ -344,7 +356,7 @@ impl Cursor {
 
     fn unavailable(&self, about: &About<'_>) -> Notice {
         let last = self.waits.values().max_by_key(|wait| wait.seq);
-        let reason = last.map(|wait| format!(" ({})", wait.reason.as_str())).unwrap_or_default();
+        let reason = last.map(|wait| format!(" ({})", wait.cause())).unwrap_or_default();
         let message = format!("The board is paused because its provider is unavailable{reason}.");
         about.with(about.says(Topic::Provider, message), &format!("patchboard resume {}", about.board), &["resume"])
     }

@@ -167,6 +167,31 @@ fn a_limit_that_is_retried_with_is_above_the_one_in_force_and_none_beyond_number
 }
 
 #[test]
+fn tokens_of_a_worker_are_raised_by_command_and_by_nothing_else() {
+    let sandbox = sandbox("    limits: {reply_tokens: 300, tokens: 400}\n");
+    let endpoint = Endpoint::new(vec![note()]);
+    let told = sandbox.run(&run(&endpoint.url, &[])).exits(3).stderr;
+    assert!(told.contains("patchboard retry") && told.contains("--worker-tokens"), "{told}");
+    let models = ["--model-url", &endpoint.url, "--model", "m"];
+    let retry = |limit: &[&'static str]| sandbox.run(&[&["retry", "last"], limit, &models].concat());
+    let told = retry(&["--tokens", "2000000"]).exits(2).stderr;
+    assert!(told.contains("limit_reached") && told.contains("raise the limit of the worker"), "{told}");
+    let told = retry(&["--worker-tokens", "9000"]).exits(2).stderr;
+    assert!(told.contains("--worker"), "{told}");
+    let told = retry(&["--worker", "writer", "--worker-tokens", "400"]).exits(2).stderr;
+    assert!(told.contains("bad_limit") && told.contains("worker writer may use 400 tokens already"), "{told}");
+    let told = retry(&["--worker", "writer", "--worker-money", "1"]).exits(2).stderr;
+    assert!(told.contains("no `limits.money` of worker writer"), "{told}");
+    assert!(endpoint.bodies().is_empty());
+    retry(&["--worker", "writer", "--worker-tokens", "9000"]).exits(0);
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    assert_eq!(cost["workers"]["writer"]["limit"], 9000, "{cost}");
+    let log = sandbox.run(&["log", "last"]).exits(0).stdout;
+    assert!(log.contains("the worker may use 9,000 tokens"), "{log}");
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
 fn a_quota_that_returns_after_patience_pauses_no_board_that_another_model_serves() {
     let sandbox = sandbox("");
     let spent = || Act::Say(429, "retry-after: 90000\r\n", r#"{"error":{"message":"daily quota"}}"#.into());

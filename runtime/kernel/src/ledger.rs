@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::blueprint::Blueprint;
-use crate::board::LimitsInForce;
+use crate::board::LimitsOfCall;
 use crate::breaker::Branch;
 use crate::id::WorkerName;
 use crate::money::Price;
@@ -213,30 +212,21 @@ impl Ledger {
         self.architect = Some(account);
     }
 
-    /// Tells whether a call of a branch can be afforded under these limits of the board.
+    /// Returns an error if a call of a branch cannot be afforded under these limits.
     ///
     /// # Errors
     /// The first budget that does not suffice.
-    pub fn afford(
-        &self,
-        blueprint: &Blueprint,
-        board: LimitsInForce,
-        branch: &Branch,
-        call: Hold<'_>,
-    ) -> Result<(), Shortfall> {
+    pub fn afford(&self, limits: &LimitsOfCall, branch: &Branch, call: Hold<'_>) -> Result<(), Shortfall> {
         let account = self.workers.get(&branch.worker).copied().unwrap_or_default();
-        let own = blueprint.workers.get(&branch.worker).map(|worker| &worker.limits);
-        let rule = branch.rule.as_ref().and_then(|name| blueprint.rules.iter().find(|rule| rule.name == *name));
         let of_branch = self.branches.get(branch).copied().unwrap_or_default();
         let tokens = |account: &Account| (call.tokens, account.spent, account.reserved);
         let money = |account: &Account| (call.money(), account.money, account.money_reserved);
-        let of_worker = own.and_then(|limits| limits.money).map(|money| money.0);
         let budgets = [
-            (Resource::BranchTokens, rule.and_then(|rule| rule.limits.tokens), tokens(&of_branch)),
-            (Resource::WorkerTokens, own.and_then(|limits| limits.tokens), tokens(&account)),
-            (Resource::BoardTokens, Some(board.tokens), tokens(&self.board)),
-            (Resource::WorkerMoney, of_worker, money(&account)),
-            (Resource::BoardMoney, board.money, money(&self.board)),
+            (Resource::BranchTokens, limits.rule_tokens, tokens(&of_branch)),
+            (Resource::WorkerTokens, limits.worker_tokens, tokens(&account)),
+            (Resource::BoardTokens, Some(limits.board.tokens), tokens(&self.board)),
+            (Resource::WorkerMoney, limits.worker_money, money(&account)),
+            (Resource::BoardMoney, limits.board.money, money(&self.board)),
         ];
         for (resource, limit, (needed, spent, reserved)) in budgets {
             let Some(limit) = limit else { continue };
@@ -252,32 +242,30 @@ impl Ledger {
 
     /// Returns the money of the tighter limit of the board and a worker that is neither spent nor reserved, and that is not
     /// spent; none if neither has a limit.
-    pub fn money_left(&self, blueprint: &Blueprint, board: LimitsInForce, worker: &WorkerName) -> Option<(u64, u64)> {
-        let own = blueprint.workers.get(worker).and_then(|worker| worker.limits.money).map(|money| money.0);
+    pub fn money_left(&self, limits: &LimitsOfCall, worker: &WorkerName) -> Option<(u64, u64)> {
         let account = self.workers.get(worker).copied().unwrap_or_default();
         let left = |limit: Option<u64>, account: &Account| {
             let limit = limit?;
             Some((limit.saturating_sub(account.committed_money()), limit.saturating_sub(account.money)))
         };
-        let both = left(own, &account).into_iter().chain(left(board.money, &self.board));
+        let both = left(limits.worker_money, &account).into_iter().chain(left(limits.board.money, &self.board));
         both.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)))
     }
 
-    /// Tells it of a call that follows one which held `before` and cost `usage`.
+    /// Returns an error if a call cannot be afforded that follows one which held `before` and cost `usage`.
     ///
     /// # Errors
     /// The first budget that does not suffice.
     pub fn afford_after(
         &self,
-        blueprint: &Blueprint,
-        board: LimitsInForce,
+        limits: &LimitsOfCall,
         branch: &Branch,
         (before, usage): (Hold<'_>, Option<Usage>),
         call: Hold<'_>,
     ) -> Result<(), Shortfall> {
         let mut settled = self.clone();
         settled.settle(branch, before, usage, 0);
-        settled.afford(blueprint, board, branch, call)
+        settled.afford(limits, branch, call)
     }
 
     /// Sets aside what a call that is about to be made may take.

@@ -19,7 +19,7 @@ use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::money::Price;
 use crate::plan::{Plan, Rule, WakesOn};
 use crate::planted::{self, Bug};
-use crate::record::{Attempt, Invoked, Trigger};
+use crate::record::{Attempt, FULL_RETRY, Invoked, Trigger};
 
 /// An invocation that waits for its turn.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -135,6 +135,9 @@ pub struct Open {
     pub view: Digest,
     /// Tokens set aside for it.
     pub reserved: u64,
+    /// Model that its call was admitted to (since format 11).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Price of the model that its call was admitted to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
@@ -556,7 +559,7 @@ impl Scheduler {
     }
 
     /// Applies an `invoked` record; none if it names no invocation that could be invoked.
-    pub(crate) fn begin(&mut self, invoked: &Invoked, at: Timestamp, basis: Arc<Basis>) -> Option<&Open> {
+    pub(crate) fn begin(&mut self, invoked: &Invoked, format: u32, at: Timestamp, basis: Arc<Basis>) -> Option<&Open> {
         let (queued, lost, conflicts, deferrals, past) = match self.open.get(&invoked.invocation) {
             Some(open) => {
                 let deferrals = open.deferrals.clone().map(|deferrals| Deferrals { waiting: None, ..deferrals });
@@ -584,6 +587,11 @@ impl Scheduler {
             base: invoked.base,
             view: invoked.view,
             reserved: invoked.reserved,
+            model: invoked
+                .admitted
+                .as_ref()
+                .and_then(|admission| admission.model.clone())
+                .filter(|_| format >= FULL_RETRY),
             price: invoked.admitted.as_ref().and_then(|admission| admission.price.clone()),
             reply_tokens: invoked.admitted.as_ref().and_then(|admission| admission.reply_tokens),
             since: at,

@@ -83,6 +83,9 @@ pub enum SnapshotError {
     /// Another version of this program wrote it.
     #[error("it has layout {0}, this version reads {LAYOUT}")]
     OtherLayout(u64),
+    /// An earlier version wrote it, which did not keep all that this one needs. The records have it.
+    #[error("it is from before snapshots kept {0}")]
+    TooOld(&'static str),
     /// It has the right hash and is no snapshot of this board.
     #[error("it cannot be read: {0}")]
     Unreadable(String),
@@ -92,6 +95,11 @@ pub enum SnapshotError {
 }
 
 impl SnapshotError {
+    /// Returns true if the snapshot is sound, as far as this version can say, and another version can use it.
+    pub const fn is_of_another_version(&self) -> bool {
+        matches!(self, Self::OtherLayout(_) | Self::TooOld(_))
+    }
+
     pub(crate) fn unreadable(what: impl Into<String>) -> Self {
         Self::Unreadable(what.into())
     }

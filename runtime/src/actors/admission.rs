@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use patchboard_kernel::admission::Waiting;
-use patchboard_kernel::board::{Board, Effect, LimitsInForce};
+use patchboard_kernel::board::{Board, Effect, LimitsOfCall};
 use patchboard_kernel::ledger::Account;
 
 use super::CallKey;
@@ -28,7 +28,7 @@ enum WaitsFor {
 /// Budgets of a board and a worker.
 #[derive(Clone, Copy)]
 struct Budgets {
-    limits: LimitsInForce,
+    limits: LimitsOfCall,
     board: Account,
     worker: Account,
 }
@@ -37,7 +37,7 @@ impl Budgets {
     fn of(board: &Board, call: &Waiting) -> Self {
         let ledger = board.ledger();
         let worker = ledger.workers().get(&call.worker).copied().unwrap_or_default();
-        Self { limits: board.limits(), board: *ledger.board(), worker }
+        Self { limits: board.limits_of_worker(&call.worker), board: *ledger.board(), worker }
     }
 
     /// Returns true if calls were settled since, or limits raised.

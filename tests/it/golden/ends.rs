@@ -9,6 +9,7 @@ use patchboard_kernel::board::{From, Proposal, ReplyBody};
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::{Component, Mode};
+use patchboard_kernel::record::{RaisedOfWorker, Retried};
 use patchboard_kernel::redaction::Request;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Call, Reply};
@@ -146,6 +147,20 @@ fn topic() -> Value {
 /// Stopped by a breaker.
 pub(super) async fn stopped(house: &House) {
     house.play(scripted(), read(LAMP, &[]), Value::Null).await;
+}
+
+/// Stopped like [`stopped`], and taken up again with more tokens for a worker; a worker without invocations left gives up.
+pub(super) async fn taken_up(house: &House) {
+    let limited = LAMP.replacen("{invocations: 100}", "{invocations: 100, tokens: 1000}", 1);
+    let limited = limited.replacen("{invocations: 100}", "{invocations: 4}", 1);
+    let runtime = house.runtime(scripted()).await;
+    let board = runtime.create(read(&limited, &[]), Value::Null, None).await.expect("a board");
+    board.ended().await.expect("it is stopped");
+    let worker_limits = RaisedOfWorker { tokens: Some(2000), money: None };
+    let retried = Retried { worker: Some("switch".into()), worker_limits, ..Retried::default() };
+    board.retry(retried).await.expect("retried");
+    board.ended().await.expect("it is stopped again");
+    runtime.shutdown().await;
 }
 
 /// Nothing left to do, because a worker gave up.

@@ -64,6 +64,7 @@ const PLAYED: &[(&str, Play)] = boards![
     "stockroom": shipped::stockroom,
     "stopped": ends::stopped,
     "taken-over": ends::taken_over,
+    "taken-up": ends::taken_up,
     "waiting": ends::waiting,
 ];
 

@@ -149,7 +149,8 @@ pub(super) async fn retried(house: &House) {
     let board = runtime.create(read(DRAFT), Value::Null, None).await.expect("a board");
     board.ended().await.expect("it gives up");
     let limits = Raised { tokens: Some(50_000), wall_ms: Some(7_200_000), ..Raised::default() };
-    let retried = Retried { worker: Some("writer".into()), invocation: None, limits, token: Some("once more".into()) };
+    let worker = Some("writer".into());
+    let retried = Retried { worker, limits, token: Some("once more".into()), ..Retried::default() };
     board.retry(retried).await.expect("retried");
     until(&board, |snapshot| snapshot.waits_for_persons).await;
     runtime.shutdown().await;

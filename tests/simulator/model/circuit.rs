@@ -130,9 +130,15 @@ impl Circuit {
 
     /// An operator retries invocations of these branches: those that are stopped get one try each.
     pub(super) fn retried(&mut self, covers: impl Fn(&Branch) -> bool) {
+        let stopped: Vec<Branch> = self.stopped(covers).cloned().collect();
+        self.due.extend(stopped.into_iter().map(|branch| (branch, Reason::Retried)));
+    }
+
+    /// The stopped ones of these branches, and those whose try ended with the board.
+    pub(super) fn stopped(&self, covers: impl Fn(&Branch) -> bool) -> impl Iterator<Item = &Branch> {
         let is_stopped = |state: &State| matches!(state.position, Position::Open(..)) || state.is_try_lost;
-        let stopped = self.branches.iter().filter(|(branch, state)| covers(branch) && is_stopped(state));
-        self.due.extend(stopped.map(|(branch, _)| (branch.clone(), Reason::Retried)));
+        let stopped = self.branches.iter().filter(move |(branch, state)| covers(branch) && is_stopped(state));
+        stopped.map(|(branch, _)| branch)
     }
 
     /// An outcome that moves no breaker, of a reply.
@@ -240,7 +246,10 @@ impl Circuit {
     }
 
     /// A budget ran short. Where further invocations are refused anyway, there is nothing to stop.
-    pub(super) fn ran_short(&mut self, branch: &Branch, of_invocations: bool) {
+    pub(super) fn ran_short(&mut self, branch: &Branch, (of_invocations, is_first): (bool, bool)) {
+        if of_invocations && !is_first {
+            return;
+        }
         let stops_only_itself = matches!(self.action(branch, Reason::Budget), Action::StopBranch | Action::ReduceView);
         if !(of_invocations && stops_only_itself) {
             self.due.push((branch.clone(), Reason::Budget));

@@ -75,10 +75,34 @@ impl Ledger {
         Self { seed, is_usual, reply_tokens, limits, accounts, calls, told: None, wanted: None, short: None }
     }
 
-    /// Raises the board's limit of tokens.
-    pub(super) fn raise(&mut self, tokens: Option<u64>) {
+    /// Raises the board's limit of tokens, and those of a worker and of the rules that run it.
+    pub(super) fn raise(&mut self, tokens: Option<u64>, of_worker: Option<(&str, u64)>) {
         if self.is_raised(tokens) {
             self.limits.extend(tokens.map(|tokens| (Whose::Board, tokens)));
+        }
+        for (whose, limit) in &mut self.limits {
+            *limit = (*limit).max(raised(whose, None, of_worker));
+        }
+    }
+
+    /// Whether a call of a branch can be afforded with higher limits; none if the length of its prompt decides.
+    pub(super) fn affords(&self, branch: &Branch, tokens: Option<u64>, of_worker: Option<(&str, u64)>) -> Option<bool> {
+        let Some(reply) = self.reply_tokens.get(&branch.1) else { return Some(true) };
+        let (mut is_short, mut is_ample, mut is_reserved) = (false, true, false);
+        for whose in of(branch) {
+            let account = self.accounts.get(&whose).copied().unwrap_or_default();
+            let Some(limit) = self.limits.get(&whose).map(|limit| (*limit).max(raised(&whose, tokens, of_worker)))
+            else {
+                continue;
+            };
+            is_reserved |= account.reserved > 0;
+            is_short |= limit.saturating_sub(account.spent) < *reply;
+            is_ample &= limit.saturating_sub(account.spent + account.reserved) >= self.call_max();
+        }
+        match (is_short && !is_reserved, is_ample) {
+            (true, _) => Some(false),
+            (false, true) => Some(true),
+            (false, false) => None,
         }
     }
 
@@ -309,6 +333,16 @@ impl Ledger {
             found.insert(Whose::Board, account(ledger.board()));
         }
         assert_eq!(found, self.accounts, "SEED={seed}: other accounts");
+    }
+}
+
+/// The limit to which an operator raises one; 0 if this one is not meant.
+fn raised(whose: &Whose, of_board: Option<u64>, of_worker: Option<(&str, u64)>) -> u64 {
+    match whose {
+        Whose::Board => of_board.unwrap_or(0),
+        Whose::Worker(worker) | Whose::Branch((_, worker)) => {
+            of_worker.filter(|(named, _)| named == worker).map_or(0, |(_, tokens)| tokens)
+        }
     }
 }
 

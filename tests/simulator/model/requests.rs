@@ -18,8 +18,17 @@ pub(super) struct Heed {
     pub(super) is_over: bool,
     /// There is no room for what a signal brings.
     pub(super) is_full: bool,
-    /// Why a retry is refused, if it is.
-    pub(super) retry: Option<Code>,
+    /// What becomes of a retry.
+    pub(super) retry: Retry,
+}
+
+/// What becomes of a retry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Retry {
+    Heard,
+    Refused(Code),
+    /// Refused if the prompts of all invocations that it means are longer than the budgets allow.
+    Open,
 }
 
 /// What was heard.
@@ -40,8 +49,8 @@ impl Requests {
             Input::Pause { token } => (token, "pause".to_owned(), Kind::Paused),
             Input::Resume { token } => (token, "resume".to_owned(), Kind::Resumed),
             Input::Retry(retried) => {
-                let Retried { worker, invocation, limits, token } = retried;
-                (token, format!("retry {worker:?} {invocation:?} {limits:?}"), Kind::Retried)
+                let Retried { worker, invocation, limits, worker_limits, token } = retried;
+                (token, format!("retry {worker:?} {invocation:?} {limits:?} {worker_limits:?}"), Kind::Retried)
             }
             _ => return,
         };
@@ -63,8 +72,10 @@ impl Requests {
                 let found = (refusal(step), first);
                 assert_eq!(found, (Some(Code::BacklogFull), None), "SEED={seed}: there was no room for {what}");
             }
-            None if heed.retry.is_some() && kind == Kind::Retried => {
-                assert_eq!((refusal(step), first), (heed.retry, None), "SEED={seed}: {what} was not refused");
+            None if kind == Kind::Retried
+                && let Some(code) = refused_with(heed.retry, step) =>
+            {
+                assert_eq!((refusal(step), first), (Some(code), None), "SEED={seed}: {what} was not refused");
             }
             None => {
                 // A pause that changes nothing is a record only for the sake of its token.
@@ -76,6 +87,15 @@ impl Requests {
                 }
             }
         }
+    }
+}
+
+/// Code with which a retry is refused; none if it is heard.
+fn refused_with(retry: Retry, step: &Step) -> Option<Code> {
+    match retry {
+        Retry::Heard => None,
+        Retry::Refused(code) => Some(code),
+        Retry::Open => refusal(step).and(Some(Code::LimitReached)),
     }
 }
 

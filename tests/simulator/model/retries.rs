@@ -59,6 +59,19 @@ impl Retries {
         covers(retried, &self.known[&invocation].branch) && retried.invocation.is_none_or(|only| only == invocation)
     }
 
+    /// The branches of the invocations that a retry means.
+    pub(super) fn meant(&self, retried: &Retried) -> impl Iterator<Item = &Branch> {
+        let meant = self.given_up.iter().filter(|invocation| self.is_meant(**invocation, retried));
+        meant.map(|invocation| &self.known[invocation].branch)
+    }
+
+    /// The worker whose limits a retry raises, and to what its tokens.
+    pub(super) fn raised<'a>(&'a self, retried: &'a Retried) -> Option<(&'a str, u64)> {
+        let of_invocation = || Some(self.meant(retried).next().filter(|_| retried.invocation.is_some())?.1.as_str());
+        let worker = retried.worker.as_ref().map(|worker| worker.as_str()).or_else(of_invocation)?;
+        Some((worker, retried.worker_limits.tokens?))
+    }
+
     /// Queues again what a retry means.
     pub(super) fn retried(&mut self, retried: &Retried) {
         let (due, left) = self.given_up.iter().partition(|invocation| self.is_meant(**invocation, retried));

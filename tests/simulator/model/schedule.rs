@@ -27,6 +27,8 @@ pub(super) struct Schedule {
     scheduled: BTreeMap<String, u64>,
     /// Workers of whom it was said that they have no invocations left.
     told: BTreeSet<String>,
+    /// An invocation beyond its worker's limit, until it is given up.
+    beyond: Option<InvocationId>,
     /// When the rule that wakes each minute is due, if there is one.
     minute: Option<i64>,
     /// What waits for its time, the earliest first.
@@ -73,6 +75,7 @@ impl Schedule {
             limits: workers.map(|(name, worker)| (name.clone(), limit(worker))).collect(),
             scheduled: BTreeMap::new(),
             told: BTreeSet::new(),
+            beyond: None,
             minute: rules().any(|rule| rule["name"] == "minutely").then(|| next_minute(at)),
             delayed: Vec::new(),
             unwanted: VecDeque::new(),
@@ -213,7 +216,6 @@ impl Schedule {
     pub(super) fn completed(&mut self, branch: Option<&Branch>) {
         let is_check = branch.is_some_and(|(rule, _)| rule.as_deref() == Some("finished"));
         self.has_checked |= is_check;
-        // A step that stops the board queues nothing: the rule waits for the next one.
         if self.has_checked && !self.has_fired {
             self.want("after-first-check");
         }
@@ -228,38 +230,32 @@ impl Schedule {
         self.scheduled.get(worker).copied().unwrap_or(0) >= self.limits[worker]
     }
 
-    /// What comes next, without what nobody has to be told of once more.
-    fn next(&mut self) -> Option<Branch> {
-        while let Some((_, worker)) = self.due.front()
-            && self.told.contains(worker)
-            && self.is_used_up(worker)
-        {
-            self.due.pop_front();
-        }
-        self.due.pop_front()
-    }
-
-    /// An invocation was queued.
-    pub(super) fn queued(&mut self, branch: &Branch) {
-        let (seed, next) = (self.seed, self.next());
+    /// An invocation was queued. One beyond its worker's limit is to be given up at once.
+    pub(super) fn queued(&mut self, invocation: InvocationId, branch: &Branch) {
+        let (seed, next) = (self.seed, self.due.pop_front());
         assert_eq!(Some(branch), next.as_ref(), "SEED={seed}: something else was scheduled than was due");
-        assert!(!self.is_used_up(&branch.1), "SEED={seed}: {branch:?} was scheduled beyond its limit");
+        assert_eq!(self.beyond, None, "SEED={seed}: it was scheduled beyond its limit, and not given up");
+        self.beyond = self.is_used_up(&branch.1).then_some(invocation);
         self.counts(branch);
         self.has_fired |= branch.0.as_deref() == Some("after-first-check");
     }
 
-    /// A worker is to have no further invocation.
-    pub(super) fn ran_out(&mut self, branch: &Branch) {
-        let (seed, next) = (self.seed, self.next());
-        assert_eq!(Some(branch), next.as_ref(), "SEED={seed}: somebody else was short of invocations than was due");
-        assert!(self.is_used_up(&branch.1), "SEED={seed}: {branch:?} has invocations left");
-        self.told.insert(branch.1.clone());
+    /// An invocation is given up, because its worker has had all of them.
+    pub(super) fn ran_out(&mut self, invocation: Option<InvocationId>) {
+        let beyond = self.beyond.take();
+        assert!(beyond.is_some() && beyond == invocation, "SEED={}: {invocation:?}, not {beyond:?}", self.seed);
     }
 
-    /// Everything was scheduled that was due. Who has ended for good schedules no more, or not all.
+    /// Notes that a worker has no invocations left; whether that is new.
+    pub(super) fn is_told(&mut self, worker: &str) -> bool {
+        self.told.insert(worker.to_owned())
+    }
+
+    /// Everything was scheduled that was due. A board that is over schedules no more, or not all; one that is stopped does.
     pub(super) fn at_the_end_of_a_step(&mut self, is_over: bool) {
-        let missing = self.next();
+        let missing = self.due.pop_front();
         self.due.clear();
+        assert_eq!(self.beyond, None, "SEED={}: it was scheduled beyond its limit, and not given up", self.seed);
         let unwanted = std::mem::take(&mut self.unwanted);
         let (skips, skipped) = (std::mem::take(&mut self.skips), std::mem::take(&mut self.skipped));
         if !is_over {

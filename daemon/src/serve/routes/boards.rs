@@ -11,7 +11,7 @@ use patchboard_agents::gate::Held;
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{BoardId, InvocationId, WorkerName};
 use patchboard_kernel::money::Money;
-use patchboard_kernel::record::{End, Ended, PauseCause, Raised, Retried};
+use patchboard_kernel::record::{End, Ended, PauseCause, Raised, RaisedOfWorker, Retried};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::BoardSummary;
 use patchboard_runtime::runtime::Heard;
@@ -332,6 +332,8 @@ pub(crate) struct RetryRequest {
     invocation: Option<u64>,
     /// Limits of the board to raise.
     limits: RaisedLimits,
+    /// Limits to raise of `worker`, or of the worker of `invocation`.
+    worker_limits: RaisedLimitsOfWorker,
 }
 
 /// Limits of a board to raise. Each is higher than the one in force; else `bad_limit`.
@@ -345,6 +347,19 @@ pub(crate) struct RaisedLimits {
     wall: Option<Duration>,
     /// Commits.
     commits: Option<u64>,
+    /// Money, in the currency of the prices.
+    #[schema(value_type = Option<f64>)]
+    money: Option<Money>,
+    /// Edits of files.
+    edits: Option<u64>,
+}
+
+/// Limits of a worker to raise. Each is higher than the one in force; else `bad_limit`.
+#[derive(Serialize, Deserialize, ToSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RaisedLimitsOfWorker {
+    /// Tokens of the worker, and of each rule that runs it.
+    tokens: Option<u64>,
     /// Money, in the currency of the prices.
     #[schema(value_type = Option<f64>)]
     money: Option<Money>,
@@ -365,11 +380,19 @@ pub(crate) async fn retry(
     Body(request): Body<RetryRequest>,
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Act(board.clone()))?;
-    let RetryRequest { worker, invocation, limits: RaisedLimits { tokens, wall, commits, money } } = request;
+    let RetryRequest { worker, invocation, limits, worker_limits } = request;
+    let RaisedLimits { tokens, wall, commits, money, edits } = limits;
     let retried = Retried {
         worker: worker.as_deref().map(WorkerName::from),
         invocation: invocation.map(InvocationId),
-        limits: Raised { tokens, wall_ms: wall.map(Duration::as_ms), commits, money: money.map(|money| money.0) },
+        limits: Raised {
+            tokens,
+            wall_ms: wall.map(Duration::as_ms),
+            commits,
+            money: money.map(|money| money.0),
+            edits,
+        },
+        worker_limits: RaisedOfWorker { tokens: worker_limits.tokens, money: worker_limits.money.map(|money| money.0) },
         token: key.token(&caller),
     };
     let heard = daemon.open(&board).await?.retry(retried).await?;

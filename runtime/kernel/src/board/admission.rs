@@ -2,114 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::apply::request_token;
 use super::{Board, Effect, Input, Step};
 use crate::admission::{self, Gate, MoneyLeft, Waiting};
-use crate::blueprint::{AgentKind, BoardLimits};
+use crate::blueprint::AgentKind;
 use crate::breaker::Branch;
 use crate::id::{RuleName, Timestamp, WorkerName};
 use crate::ledger::Shortfall;
-use crate::money::Money;
 use crate::plan::{Rule, Seat};
 use crate::planted::{self, Bug};
-use crate::record::{ADMISSION, Body, Cause, PauseCause, Raised, Resource, Retried};
-use crate::rejection::{Code, Rejection, Stage, Violation};
+use crate::record::{ADMISSION, PauseCause, Resource};
 use crate::scheduler::{Eligible, Next, Open, Places, Queued};
 
-/// Limits of a board in force: those of its blueprint, or what an operator has raised them to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LimitsInForce {
-    /// Commits, without edits of files.
-    pub commits: u64,
-    /// Tokens.
-    pub tokens: u64,
-    /// Running time, in milliseconds.
-    pub wall_ms: u64,
-    /// Money in 10⁻⁹ of the currency; none: it has no limit of its own.
-    pub money: Option<u64>,
-}
-
-impl LimitsInForce {
-    /// Raises limits where these are higher.
-    #[must_use]
-    pub fn raised_by(self, raised: Raised) -> Self {
-        let Raised { tokens, wall_ms, commits, money } = raised;
-        Self {
-            commits: self.commits.max(commits.unwrap_or(0)),
-            tokens: self.tokens.max(tokens.unwrap_or(0)),
-            wall_ms: self.wall_ms.max(wall_ms.unwrap_or(0)),
-            money: self.money.map(|limit| limit.max(money.unwrap_or(0))),
-        }
-    }
-}
-
-/// Says that the named invocation or worker gave nothing up; none if a retry names neither.
-pub(super) fn not_given_up(retried: &Retried) -> Option<String> {
-    match (retried.invocation, &retried.worker) {
-        (Some(invocation), _) => Some(format!("invocation {invocation} was not given up")),
-        (None, Some(worker)) => Some(format!("no invocation of worker {worker} was given up")),
-        (None, None) => None,
-    }
-}
-
-/// Refuses a limit that an operator names; none if it raises the one in force, or if no limit is named.
-fn judged(named: Option<u64>, in_force: Option<u64>, most: u64, words: impl Fn(u64) -> String) -> Option<String> {
-    let named = named?;
-    match in_force {
-        None => Some("the blueprint has no `limits.money` that could be raised".to_owned()),
-        Some(in_force) if named <= in_force => {
-            Some(format!("the board may use {} already: name more than that", words(in_force)))
-        }
-        Some(_) if named > most => Some(format!("{} are too many: {} at most", words(named), words(most))),
-        Some(_) => None,
-    }
-}
-
 impl Board {
-    /// Judges the limits that an operator names with a retry, before it is an input: each must be above the one in force,
-    /// and no more than a limit may be. A repetition, and a retry of a board that is over, are judged as inputs.
-    ///
-    /// # Errors
-    /// [`Code::NothingGivenUp`] if what is named was not given up; [`Code::BadLimit`], with a violation for each limit that is
-    /// none.
-    pub fn judge_retry(&self, retried: &Retried) -> Result<(), Rejection> {
-        let is_known = request_token(&Body::Retried(retried.clone())).is_some_and(|token| self.tokens.knows(&token));
-        let is_over = self.ended.is_some_and(|ended| matches!(ended.cause, Cause::Done | Cause::Cancelled));
-        if is_known || is_over {
-            return Ok(());
-        }
-        let is_any = self.given_up.iter().any(|queued| retried.chooses(queued));
-        if let Some(message) = not_given_up(retried).filter(|_| !is_any) {
-            let violation = Violation::new(Code::NothingGivenUp, "", message);
-            return Err(Rejection::new(Stage::Application, vec![violation]));
-        }
-        let (raised, LimitsInForce { commits, tokens, wall_ms, money }) = (retried.limits, self.limits());
-        let commits =
-            judged(raised.commits, Some(commits), BoardLimits::COMMITS_MAX, |count| format!("{count} commits"));
-        let tokens = judged(raised.tokens, Some(tokens), BoardLimits::TOKENS_MAX, |count| format!("{count} tokens"));
-        let seconds = |ms: u64| format!("{} s of running time", ms / 1000);
-        let wall = judged(raised.wall_ms, Some(wall_ms), BoardLimits::WALL_MS_MAX, seconds);
-        let money = judged(raised.money, money, u64::MAX, |units| format!("{} of money", Money(units)));
-        let violations: Vec<Violation> = [commits, tokens, wall, money]
-            .into_iter()
-            .flatten()
-            .map(|message| Violation::new(Code::BadLimit, "", message))
-            .collect();
-        if violations.is_empty() { Ok(()) } else { Err(Rejection::new(Stage::Application, violations)) }
-    }
-
-    /// The limits in force.
-    pub fn limits(&self) -> LimitsInForce {
-        let limits = &self.plan.blueprint.limits;
-        let of_blueprint = LimitsInForce {
-            commits: limits.commits,
-            tokens: limits.tokens,
-            wall_ms: limits.wall.as_ms(),
-            money: limits.money.map(|money| money.0),
-        };
-        of_blueprint.raised_by(self.raised)
-    }
-
     /// Whether calls of a worker need admission: those of language models, since the format that has it.
     pub(super) fn is_gated(&self, worker: &WorkerName) -> bool {
         self.format >= ADMISSION && self.plan.seats.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Llm)
@@ -153,7 +57,7 @@ impl Board {
     /// Returns an error if an inner board, which reserves nothing, is to begin and no money is left.
     pub(super) fn afford_inside(&self, next: &Next) -> Result<(), Shortfall> {
         let worker = &next.queued.branch.worker;
-        let left = self.ledger.money_left(&self.plan.blueprint, self.limits(), worker);
+        let left = self.money_of(worker);
         match left.filter(|_| next.attempt == 1 && self.is_inside(worker)) {
             Some((_, 0)) => Err(Shortfall { resource: Resource::BoardMoney, needed: 1, left: 0, may_be_freed: false }),
             _ => Ok(()),
@@ -176,7 +80,7 @@ impl Board {
         let is_full = open().count() >= self.plan.blueprint.concurrency as usize
             || at_once.is_some_and(|limit| of_worker().count() >= limit as usize);
         let is_reserved = || {
-            let left = self.ledger.money_left(&self.plan.blueprint, self.limits(), worker);
+            let left = self.money_of(worker);
             left.is_some_and(|(left, unspent)| left == 0 && unspent > 0)
         };
         (is_full && open().any(Open::waits_for_provider)) || is_reserved()
@@ -190,12 +94,17 @@ impl Board {
 
     /// Returns the money that is neither spent nor reserved for the call, in 10⁻⁹ of the currency; none if no limit holds.
     pub fn unreserved_money(&self, waiting: &Waiting) -> Option<u64> {
-        self.ledger.money_left(&self.plan.blueprint, self.limits(), &waiting.worker).map(|(left, _)| left)
+        self.money_of(&waiting.worker).map(|(left, _)| left)
+    }
+
+    /// Returns the money that is neither spent nor reserved for a worker, and that is not spent; none if no limit holds.
+    pub(super) fn money_of(&self, worker: &WorkerName) -> Option<(u64, u64)> {
+        self.ledger.money_left(&self.limits_of_worker(worker), worker)
     }
 
     fn money_left(&self, waiting: &Waiting) -> Option<MoneyLeft> {
         let Waiting { worker, invocation, .. } = waiting;
-        let (left, unspent) = self.ledger.money_left(&self.plan.blueprint, self.limits(), worker)?;
+        let (left, unspent) = self.money_of(worker)?;
         let is_it = |queued: &&Queued| queued.invocation == *invocation;
         let open = self.scheduler.open().get(invocation).map(|open| &open.queued);
         let queued = open.or_else(|| self.scheduler.queue().iter().find(is_it))?;

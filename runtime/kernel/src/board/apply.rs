@@ -18,8 +18,7 @@ use crate::pipeline::{self, Made};
 use crate::plan::Plan;
 use crate::planted::{self, Bug};
 use crate::record::{
-    self, Author, Body, Committed, Continued, Deferred, Erasure, Expanded, NoOp, Raised, Rejected, Resource, Skipped,
-    Trigger,
+    self, Author, Body, Committed, Continued, Deferred, Erasure, Expanded, NoOp, Rejected, Resource, Skipped, Trigger,
 };
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{Answered, Expansion, Open, ProviderWait, Queued};
@@ -107,7 +106,7 @@ impl Board {
             Body::Invoked(invoked) => {
                 let (reads, members) = (pointers(&invoked.reads)?, pointers(&invoked.members)?);
                 let basis = Arc::new(Basis { state: self.state.clone(), reads, members });
-                let open = self.scheduler.begin(invoked, at, basis);
+                let open = self.scheduler.begin(invoked, self.format, at, basis);
                 let branch = open.ok_or("it invokes what was not scheduled")?.queued.branch.clone();
                 let admitted = invoked.admitted.as_ref();
                 let price = admitted.and_then(|admission| admission.price.as_ref());
@@ -237,13 +236,11 @@ impl Board {
                 self.remember_request(seq, at, body, beside.reply);
             }
             Body::Retried(retried) => {
-                let (before, now) = (self.raised, retried.limits);
-                self.raised = Raised {
-                    tokens: before.tokens.max(now.tokens),
-                    wall_ms: before.wall_ms.max(now.wall_ms),
-                    commits: before.commits.max(now.commits),
-                    money: before.money.max(now.money),
-                };
+                self.raised = self.raised.max(retried.limits);
+                if let Some(worker) = self.worker_of(retried).filter(|_| !retried.worker_limits.is_none()) {
+                    let raised = self.raised_of_workers.entry(worker).or_default();
+                    *raised = raised.max(retried.worker_limits);
+                }
                 (self.ended, self.short, self.gave_up) = (None, false, false);
                 (self.paused, self.pause_cause) = (false, None);
                 self.scheduler.stop_waiting();

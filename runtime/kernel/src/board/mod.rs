@@ -16,7 +16,9 @@ mod apply;
 mod commits;
 mod decide;
 mod feedback;
+mod limits;
 mod rehearsal;
+mod retry;
 mod snapshot;
 mod tokens;
 mod types;
@@ -40,15 +42,15 @@ use crate::ledger::Ledger;
 use crate::pipeline::{self, retell};
 use crate::plan::{Own, Plan, Plans};
 use crate::planted::{self, Bug};
-use crate::record::{Architect, Body, Created, Ended, Parent, PauseCause, Raised, Record};
+use crate::record::{Architect, Body, Created, Ended, Parent, PauseCause, Raised, RaisedOfWorker, Record};
 use crate::scheduler::{Open, Queued, Scheduler};
 use crate::shown::Shown;
 use crate::state::State;
 use crate::view::{self, View};
 
 pub use crate::pipeline::ReplyBody;
-pub use admission::LimitsInForce;
 pub(crate) use apply::reply_digest;
+pub use limits::{LimitsInForce, LimitsOfCall};
 pub use rehearsal::Rehearsal;
 pub use snapshot::Stored;
 pub use types::{Blob, BoardError, Effect, From, Genesis, Input, NotTaken, Outcome, Pending, Proposal, Step, Verdict};
@@ -82,6 +84,7 @@ pub struct Board {
     ended: Option<Ended>,
     /// Limits that an operator has raised.
     raised: Raised,
+    raised_of_workers: BTreeMap<WorkerName, RaisedOfWorker>,
     /// Invocations that were given up, oldest first; bounded.
     given_up: VecDeque<Queued>,
     scheduler: Scheduler,
@@ -259,6 +262,7 @@ impl Board {
             pause_cause: None,
             ended: None,
             raised: Raised::default(),
+            raised_of_workers: BTreeMap::new(),
             given_up: VecDeque::new(),
             scheduler,
             breaker: Breaker::default(),

@@ -20,7 +20,7 @@ use crate::freshness::{Basis, Reservations};
 use crate::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
 use crate::ledger::Ledger;
 use crate::plan::{Plan, Plans};
-use crate::record::{ADMISSION, Body, Ended, Parent, PauseCause, Raised, Record};
+use crate::record::{ADMISSION, Body, Ended, Parent, PauseCause, Raised, RaisedOfWorker, Record};
 use crate::scheduler::{Queued, Scheduler};
 use crate::snapshot::{LAYOUT, Part, SnapshotError, optional, pairs};
 use crate::state::State;
@@ -91,6 +91,8 @@ struct SinceAdmission {
     pause_cause: Option<PauseCause>,
     #[serde(default, skip_serializing_if = "Raised::is_none")]
     raised: Raised,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    raised_of_workers: BTreeMap<WorkerName, RaisedOfWorker>,
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     given_up: VecDeque<Queued>,
 }
@@ -126,6 +128,7 @@ impl Board {
             pause_cause,
             ended,
             raised,
+            raised_of_workers,
             given_up,
             scheduler,
             breaker,
@@ -177,6 +180,7 @@ impl Board {
                 format: *format,
                 pause_cause: *pause_cause,
                 raised: *raised,
+                raised_of_workers: raised_of_workers.clone(),
                 given_up: given_up.clone(),
             }),
         };
@@ -307,16 +311,15 @@ impl Board {
             Ok(Body::Created(created)) => created.format,
             _ => return Err(unreadable("a journal begins with created")),
         };
-        let SinceAdmission { format, pause_cause, raised, given_up } = match since_admission {
+        let SinceAdmission { format, pause_cause, raised, raised_of_workers, given_up } = match since_admission {
             Some(since) => since,
-            // It does not keep what was given up; the records say.
-            None if gave_up || ended.is_some() => {
-                return Err(unreadable("it was stored before boards kept what was given up"));
-            }
+            // What was ever scheduled may have been given up: by its last attempt, a breaker, a budget or the end.
+            None if scheduler.next_id() > InvocationId(1) => return Err(SnapshotError::TooOld("what was given up")),
             None => SinceAdmission {
                 format: created_format,
                 pause_cause: None,
                 raised: Raised::default(),
+                raised_of_workers: BTreeMap::new(),
                 given_up: VecDeque::new(),
             },
         };
@@ -331,7 +334,7 @@ impl Board {
         // Written before edits were counted: the journal knows how many there were.
         let knows_files = |state: &State| state.root().child(FILES).is_some_and(|files| files.part_count() > 0);
         if plan.blueprint.workspace.is_some() && files.edits == 0 && knows_files(&state) {
-            return Err(unreadable("it does not say how many edits of files there were"));
+            return Err(SnapshotError::TooOld("how many edits of files there were"));
         }
         let is_each_shown = bases.iter().map(|(invocation, ..)| invocation).eq(scheduler.open().keys());
         for (invocation, place, reads, members) in bases {
@@ -362,6 +365,7 @@ impl Board {
             pause_cause,
             ended,
             raised,
+            raised_of_workers,
             given_up,
             scheduler,
             breaker,

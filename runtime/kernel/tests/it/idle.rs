@@ -123,13 +123,13 @@ fn who_has_no_invocations_left_is_not_waited_for() {
     played.answer(done(), None);
     assert_eq!((called(&played), idles(&played)), (vec!["look"], 1));
     played.answer(json!([{"op": "replace", "path": "/looks", "value": 1}]), None);
-    // The second time nobody is woken, and that is over at once; a third time nothing is said of the budget.
+    // The second time nobody is woken, and that is over at once.
     for round in 2..=3 {
         give_out(&mut played, &["ada", "ada"]);
         assert_eq!((called(&played), idles(&played)), (vec!["look"], round));
         played.answer(json!([{"op": "replace", "path": "/looks", "value": round}]), None);
     }
-    assert_eq!(played.bodies().filter(|body| matches!(body, Body::Budget(_))).count(), 1);
+    assert_eq!(played.bodies().filter(|body| matches!(body, Body::Budget(_))).count(), 4);
     // Beside others it is they who are waited for.
     give_out(&mut played, &["bob", "ada"]);
     assert_eq!((called(&played), idles(&played)), (vec!["bob"], 3));
@@ -155,7 +155,8 @@ fn rules_that_wait_for_each_other_with_nobody_to_wake_come_to_an_end() {
     played.answer(add(), None);
     assert_eq!(called(&played), ["bob"]);
     played.answer(add(), None);
-    assert_eq!((called(&played), idles(&played)), (Vec::new(), 1), "each has had its one invocation");
+    assert_eq!((called(&played), idles(&played)), (Vec::new(), 4), "each has had its one invocation");
+    assert_eq!(played.board.given_up().len(), 3, "each rule is noted once in a step");
     assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Exhausted));
     played.holds();
 }

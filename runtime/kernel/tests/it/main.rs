@@ -24,6 +24,7 @@ mod played;
 mod provider;
 mod redaction;
 mod requests;
+mod retry;
 mod rooms;
 mod schedule;
 mod snapshot;

@@ -2,13 +2,12 @@
 
 use patchboard_kernel::admission::Admission;
 use patchboard_kernel::board::{Effect, From, Input, NotTaken, Outcome, Proposal, ReplyBody, Step};
-use patchboard_kernel::breaker::Position;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::money::Price;
-use patchboard_kernel::record::{Body, Cause, End, Kind, PauseCause, Raised, Resource, Retried};
+use patchboard_kernel::record::{Body, Cause, Kind, PauseCause, Raised, Resource, Retried};
 use patchboard_kernel::rejection::Code;
 use serde_json::{Value, json};
 
@@ -16,7 +15,7 @@ use crate::played::Played;
 
 const HOUR: u64 = 3_600_000;
 
-fn board(concurrency: u32, limits: Value) -> Played {
+pub(crate) fn board(concurrency: u32, limits: Value) -> Played {
     Played::new(json!({
         "concurrency": concurrency,
         "workers": {
@@ -56,13 +55,13 @@ fn admit(played: &mut Played, at: i64, invocation: u64, attempt: u32) -> Step {
     closed(played, at, Input::Admit { invocation, attempt, admission })
 }
 
-fn fail(played: &mut Played) {
+pub(crate) fn fail(played: &mut Played) {
     let (invocation, attempt, _) = played.calls.remove(0);
     let (code, message) = (FailureCode::Protocol, "not JSON".to_owned());
     played.give(Input::AgentFailed { invocation, attempt, code, message, usage: None });
 }
 
-fn retry(played: &mut Played, retried: Retried) -> Result<(), Code> {
+pub(crate) fn retry(played: &mut Played, retried: Retried) -> Result<(), Code> {
     match played.give(Input::Retry(retried)).outcome {
         Some(Outcome::Refused(rejection)) => Err(rejection.code),
         _ => Ok(()),
@@ -314,78 +313,6 @@ fn what_an_operator_must_mend_pauses_the_board_and_so_does_the_end_of_patience()
 }
 
 #[test]
-fn what_was_given_up_is_taken_up_again_with_its_trigger() {
-    let mut played = board(2, json!({}));
-    played.signal();
-    played.signal();
-    for _ in 0..4 {
-        fail(&mut played);
-    }
-    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::GaveUp));
-    assert_eq!(played.board.given_up().len(), 2);
-    let wrong = Retried { worker: Some("other".into()), ..Retried::default() };
-    assert_eq!(retry(&mut played, wrong), Err(Code::NothingGivenUp));
-    let one = Retried { invocation: Some(InvocationId(2)), token: Some("t".into()), ..Retried::default() };
-    assert_eq!(retry(&mut played, one.clone()), Ok(()));
-    assert_eq!((played.board.ended(), played.calls.len()), (None, 1));
-    assert!(matches!(played.give(Input::Retry(one)).outcome, Some(Outcome::Duplicate(_))));
-    let Some(Body::Scheduled(scheduled)) = played.bodies().filter(|body| body.kind() == Kind::Scheduled).last() else {
-        panic!("it was scheduled")
-    };
-    assert_eq!((scheduled.retries, scheduled.invocation), (Some(InvocationId(2)), InvocationId(3)));
-    played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 1}]}), None);
-    assert_eq!(played.board.given_up().len(), 1, "the other one is still there");
-    assert_eq!(retry(&mut played, Retried::default()), Ok(()));
-    assert_eq!(played.board.given_up().len(), 0);
-    played.holds();
-}
-
-#[test]
-fn limits_are_raised_and_honoured_and_branches_get_one_try() {
-    let mut played = board(1, json!({"commits": 1}));
-    played.signal();
-    played.signal();
-    played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 1}]}), None);
-    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Commits));
-    assert_eq!(retry(&mut played, Retried::default()), Err(Code::LimitReached));
-    let raised =
-        |commits| Retried { limits: Raised { commits: Some(commits), ..Raised::default() }, ..Retried::default() };
-    assert_eq!(retry(&mut played, raised(1)), Err(Code::LimitReached));
-    let keyed = Retried { token: Some("t".into()), ..raised(3) };
-    assert_eq!(played.board.judge_retry(&raised(1)).map_err(|refused| refused.code), Err(Code::BadLimit));
-    assert_eq!(played.board.judge_retry(&keyed), Ok(()));
-    assert_eq!(retry(&mut played, keyed.clone()), Ok(()));
-    assert_eq!(played.board.limits().commits, 3);
-    assert_eq!(played.board.judge_retry(&keyed), Ok(()), "a repetition is answered like the first");
-    assert_eq!(played.board.judge_retry(&raised(3)).map_err(|refused| refused.code), Err(Code::BadLimit));
-    played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 2}]}), None);
-    assert_eq!(played.board.version().0, 2);
-    played.holds();
-
-    // A stopped branch is half open after it.
-    let mut played = board(1, json!({}));
-    for _ in 0..2 {
-        played.signal();
-        played.answer(json!({"patch": []}), None);
-    }
-    played.signal();
-    let stopped = played.board.breaker().positions().any(|(_, position)| matches!(position, Position::Open { .. }));
-    assert!(stopped, "two proposals that change nothing stop a branch");
-    assert_eq!(played.board.ended().map(|ended| ended.end), Some(End::Stopped));
-    let more = Retried { limits: Raised { tokens: Some(10_000_000), ..Raised::default() }, ..Retried::default() };
-    assert_eq!(retry(&mut played, more), Ok(()));
-    assert_eq!(played.calls.len(), 1, "what waited for the breaker has its try");
-    played.holds();
-
-    // A try that ended with its board is made again.
-    played.give(Input::Meltdown);
-    played.calls.clear();
-    assert_eq!(retry(&mut played, Retried::default()), Ok(()));
-    assert_eq!(played.calls.len(), 1, "the branch has another try");
-    played.holds();
-}
-
-#[test]
 fn a_provider_that_answers_within_an_attempt_ends_a_series_of_deferrals() {
     let mut played = board(1, json!({}));
     played.signal();
@@ -402,17 +329,7 @@ fn a_provider_that_answers_within_an_attempt_ends_a_series_of_deferrals() {
     played.holds();
 }
 
-#[test]
-fn a_board_that_is_done_or_cancelled_takes_nothing_up() {
-    let mut played = board(1, json!({}));
-    played.signal();
-    played.give(Input::Cancel);
-    assert_eq!(retry(&mut played, Retried::default()), Err(Code::BoardNotRunning));
-    played.holds();
-}
-
-/// A board whose calls cost 2 of the currency for a million tokens of the prompt, and 10 for one of the reply.
-fn priced(limits: Value, of_worker: Value) -> Played {
+pub(crate) fn priced(limits: Value, of_worker: Value) -> Played {
     let writes = json!([{"path": "/list/-"}]);
     let mut played = Played::new(json!({
         "blueprint": 2,
@@ -424,7 +341,7 @@ fn priced(limits: Value, of_worker: Value) -> Played {
     played
 }
 
-fn admit_at_a_price(played: &mut Played, attempt: u32) -> Step {
+pub(crate) fn admit_at_a_price(played: &mut Played, attempt: u32) -> Step {
     let price = Price { input: 2_000_000_000, cached: 1_000_000_000, output: 10_000_000_000, currency: "EUR".into() };
     let admission = Admission { model: Some("default".to_owned()), price: Some(price), reply_tokens: None };
     let at = played.now;

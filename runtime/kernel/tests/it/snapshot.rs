@@ -60,6 +60,12 @@ fn restore(first: &Record, digest: Digest, parts: &BTreeMap<Digest, String>) -> 
     Board::restore(first, digest, &mut |hash| Ok(parts.get(&hash).cloned()), &Own)
 }
 
+/// The board, stored and made again.
+pub(crate) fn restored(board: &Board, records: &[Record]) -> Board {
+    let (digest, parts) = store(board);
+    restore(&records[0], digest, &parts).expect("restored")
+}
+
 #[test]
 fn the_bytes_of_a_snapshot_are_these() {
     let (board, _) = small();
@@ -167,17 +173,36 @@ fn a_snapshot_that_does_not_count_the_edits_of_files_is_not_used() {
     board.step(Timestamp(0), Input::Edit(serde_json::from_value(edit).expect("an edit")));
     let (digest, mut parts) = store(&board);
     assert!(restore(&records[0], digest, &parts).is_ok());
-    // As it was before they were counted.
     let tally = r#","files",["o",0,0,["b",0,0,["edits",1,"floor",0]]]"#;
-    let with_rest = parts.values().find(|text| text.contains(tally));
+    let digest = without(tally, digest, &mut parts);
+    let error = restore(&records[0], digest, &parts).err().expect("refused");
+    assert!(matches!(error, SnapshotError::TooOld(_)) && error.to_string().contains("how many edits"), "{error}");
+}
+
+#[test]
+fn a_snapshot_that_does_not_keep_what_was_given_up_is_used_only_where_nothing_was_scheduled() {
+    let since = format!(r#","since_admission",["o",0,0,["b",0,0,["format",{}]]]"#, patchboard_kernel::record::FORMAT);
+    let (fresh, step) = Board::create(genesis(Salt::ZERO), &Own).expect("a board");
+    let (digest, mut parts) = store(&fresh);
+    let digest = without(&since, digest, &mut parts);
+    assert!(restore(&step.records[0], digest, &parts).is_ok(), "nothing can have been given up");
+    let (board, records) = small();
+    let (digest, mut parts) = store(&board);
+    let digest = without(&since, digest, &mut parts);
+    let error = restore(&records[0], digest, &parts).err().expect("refused");
+    assert!(matches!(error, SnapshotError::TooOld(_)) && error.is_of_another_version(), "{error}");
+}
+
+/// Takes a text out of the rest of a snapshot, as versions wrote it that did not have it.
+fn without(text: &str, digest: Digest, parts: &mut BTreeMap<Digest, String>) -> Digest {
+    let with_rest = parts.values().find(|part| part.contains(text));
     let with_rest = with_rest.unwrap_or_else(|| panic!("{parts:?}")).clone();
-    let rest = with_rest.replace(tally, "");
+    let rest = with_rest.replace(text, "");
     let manifest =
         parts[&digest].replace(&sha256(with_rest.as_bytes()).to_string(), &sha256(rest.as_bytes()).to_string());
     let digest = sha256(manifest.as_bytes());
     parts.extend([rest, manifest].map(|text| (sha256(text.as_bytes()), text)));
-    let error = restore(&records[0], digest, &parts).err().expect("refused").to_string();
-    assert!(error.contains("how many edits"), "{error}");
+    digest
 }
 
 /// What a thread has if nobody asks for more.
@@ -285,7 +310,11 @@ fn a_snapshot_of_what_has_not_happened_or_of_the_middle_of_a_step_is_found() {
 
 #[test]
 fn a_board_of_format_1_has_snapshots_like_any_other() {
-    let (board, records) = small();
+    let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO), &Own).expect("a board");
+    let patch = json!([{"op": "add", "path": "/list/-", "value": 1}]);
+    let from = From::Direct { token: None, base: None };
+    let proposal = Proposal { from, worker: "w".into(), reply: ReplyBody::Json(patch), usage: None, raw: None };
+    records.extend(board.step(Timestamp(0), Input::Propose(proposal)).records);
     let hasher = Hasher::new(&Salt::ZERO);
     let mut previous = GENESIS;
     let mut earlier = Vec::new();

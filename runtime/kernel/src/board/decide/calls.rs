@@ -20,11 +20,10 @@ impl Draft<'_> {
         };
         let (usage, needed) = (usage.map(Usage::bounded), bounded(reserve));
         let (branch, by) = (open.queued.branch.clone(), author(open, usage));
-        let (ledger, blueprint) = (&self.board.ledger, &self.board.plan.blueprint);
         let before = self.board.held(open);
         let next = Hold { tokens: needed, ..before };
-        let limits = self.board.limits();
-        let Err(short) = ledger.afford_after(blueprint, limits, &branch, (before, usage), next) else {
+        let limits = self.board.limits_of(&branch);
+        let Err(short) = self.board.ledger.afford_after(&limits, &branch, (before, usage), next) else {
             let seq = self.push(Body::Continued(Continued { by, reserved: needed }));
             self.step.outcome = Some(Outcome::Continued { seq });
             return self.go_on();

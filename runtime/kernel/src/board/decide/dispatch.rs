@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Draft;
 use crate::admission::Admission;
-use crate::blueprint::{Action, AgentKind, EDITS_MAX, Freshness, Unit};
+use crate::blueprint::{Action, AgentKind, Freshness, Unit};
 use crate::board::apply::hold;
 use crate::board::rehearsal::Compiled;
 use crate::board::{Blob, Effect};
@@ -16,7 +16,7 @@ use crate::id::{InvocationId, RuleName, Timestamp};
 use crate::invariant;
 use crate::ledger::{Shortfall, bounded};
 use crate::planted::{self, Bug};
-use crate::record::{Body, Budget, Cause, End, Ended, Invoked, Resource, Scheduled, Skipped, Trigger};
+use crate::record::{Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger};
 use crate::scheduler::{self, Delayed, Next};
 use crate::shown::Shown;
 use crate::tree::{At, Node, Since};
@@ -27,9 +27,15 @@ use crate::wish::{self, Occasion, Wish};
 const COMMITS_MAX: u64 = At::MAX as u64 - 1;
 
 impl Draft<'_> {
+    /// Returns true until the board ends, and while it is stopped: a retry then finds what is queued.
+    fn may_queue(&self) -> bool {
+        let is_stopped = |ended: Ended| ended.end == End::Stopped && self.board.format >= FULL_RETRY;
+        self.ending.is_none_or(is_stopped)
+    }
+
     /// Queues what an occasion gives rise to.
     pub(super) fn schedule(&mut self, occasion: &Occasion<'_>) {
-        if self.ending.is_some() {
+        if !self.may_queue() {
             return;
         }
         let board = &*self.board;
@@ -78,32 +84,33 @@ impl Draft<'_> {
             None => 0,
         };
         if self.board.scheduler.scheduled_for(&branch.worker) < limit {
-            let invocation = self.board.scheduler.next_id();
-            let Branch { rule, worker } = branch;
             if due.is_none() {
-                self.awaited.extend(rule.iter().flat_map(|rule| self.board.plan.waiting_for(rule)));
+                self.awaited.extend(branch.rule.iter().flat_map(|rule| self.board.plan.waiting_for(rule)));
             }
-            self.push(Body::Scheduled(Scheduled {
-                invocation,
-                rule,
-                worker,
-                follows: None,
-                retries: None,
-                trigger,
-                due,
-                expand: Vec::new(),
-            }));
+            self.push_scheduled(&branch, trigger, due);
             return;
         }
         // Nothing of the rule is under way on its account, and nothing else will say so.
         if let Some(rule) = branch.rule.as_ref().filter(|rule| self.in_vain.insert((*rule).clone())) {
             self.awaited.extend(self.board.plan.waiting_for(rule));
         }
-        if !self.board.exhausted.contains(&branch.worker) {
-            // Said once for each worker. What it was scheduled for before, it still does.
+        // A retry takes up what no invocation is left for, except a time that has passed. What the worker was scheduled for
+        // before, it still does.
+        let is_kept = self.board.format >= FULL_RETRY && !matches!(trigger, Trigger::Every { .. });
+        let given_up = is_kept.then(|| self.push_scheduled(&branch, trigger, None));
+        if given_up.is_some() || !self.board.exhausted.contains(&branch.worker) {
             let resource = Resource::Invocations;
-            self.run_short(&branch, (None, None), Shortfall { resource, needed: 1, left: 0, may_be_freed: false });
+            self.run_short(&branch, (given_up, None), Shortfall { resource, needed: 1, left: 0, may_be_freed: false });
         }
+    }
+
+    fn push_scheduled(&mut self, branch: &Branch, trigger: Trigger, due: Option<Timestamp>) -> InvocationId {
+        let invocation = self.board.scheduler.next_id();
+        let Branch { rule, worker } = branch.clone();
+        let (follows, retries, expand) = (None, None, Vec::new());
+        let body = Scheduled { invocation, rule, worker, follows, retries, trigger, due, expand };
+        self.push(Body::Scheduled(body));
+        invocation
     }
 
     /// What is queued as an open invocation now, which is about to ask to be shown more.
@@ -113,7 +120,7 @@ impl Draft<'_> {
 
     /// Queues what an invocation goes on in, with what it asked to be shown.
     pub(super) fn go_on_with(&mut self, asked: Option<scheduler::Queued>, expand: &[String]) {
-        let Some(asked) = asked.filter(|_| self.ending.is_none()) else { return };
+        let Some(asked) = asked.filter(|_| self.may_queue()) else { return };
         let scheduler::Queued { invocation: follows, branch: Branch { rule, worker }, trigger, expansion, .. } = asked;
         let (invocation, expand) = (self.board.scheduler.next_id(), expansion.and(expand));
         let follows = Some(follows);
@@ -129,6 +136,7 @@ impl Draft<'_> {
     ) {
         let Shortfall { resource, needed, left, .. } = short;
         let (rule, worker) = (branch.rule.clone(), branch.worker.clone());
+        let is_known = resource == Resource::Invocations && self.board.exhausted.contains(&worker);
         self.push(Body::Budget(Budget { rule, worker, invocation, resource, needed, left, admitted }));
         let action = match &self.board.plan.blueprint.circuit.budget.then {
             // A worker whose own budget is used up cannot be what is woken about it.
@@ -136,7 +144,7 @@ impl Draft<'_> {
             action => action.clone(),
         };
         let stops_nothing_under_way = matches!(action, Action::StopBranch | Action::ReduceView);
-        if resource == Resource::Invocations && stops_nothing_under_way {
+        if is_known || (resource == Resource::Invocations && stops_nothing_under_way) {
             // The limit itself keeps further invocations out.
             return;
         }
@@ -173,19 +181,18 @@ impl Draft<'_> {
             return;
         }
         let limits = self.board.limits();
-        let edits_max = self.board.plan.blueprint.limits.edits.unwrap_or(EDITS_MAX);
         let (version, edits) = (self.board.version().0, self.board.files.edits);
         if self.ending.is_none() && (version.saturating_sub(edits) >= limits.commits || version >= COMMITS_MAX) {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Commits });
         }
-        if self.ending.is_none() && edits >= edits_max {
+        if self.ending.is_none() && edits >= limits.edits {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Edits });
         }
         if self.ending.is_none() && self.board.running_ms >= limits.wall_ms {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Wall });
         }
         self.dispatch_all();
-        while self.ending.is_none() && self.note_idle() {
+        while self.may_queue() && self.note_idle() {
             self.dispatch_all();
         }
         if let Some(ended) = self.ending.or_else(|| self.standstill()) {
@@ -268,7 +275,7 @@ impl Draft<'_> {
         };
         let price = admitted.as_ref().and_then(|admission| admission.price.as_ref());
         let call = hold(&board.plan, &branch.worker, (reserved, reply), price);
-        let afforded = board.ledger.afford(&board.plan.blueprint, board.limits(), &branch, call);
+        let afforded = board.ledger.afford(&board.limits_of(&branch), &branch, call);
         match afforded.and(is_affordable) {
             Ok(()) => {}
             // Once the calls under way are settled there may be enough: nothing is decided before.

@@ -56,8 +56,8 @@ impl Draft<'_> {
             // Also where the provider asks for a longer wait, the board is paused when its patience ends, and not before.
             not_before = not_before.min(patience);
         }
-        let by = author(open, usage.map(Usage::bounded));
-        self.push(Body::Deferred(Deferred { by, reason, not_before, patience, is_served_elsewhere, message }));
+        let (by, model) = (author(open, usage.map(Usage::bounded)), open.model.clone());
+        self.push(Body::Deferred(Deferred { by, model, reason, not_before, patience, is_served_elsewhere, message }));
         if (reason.needs_operator() && !is_served_elsewhere) || not_before > patience {
             self.hold();
         }

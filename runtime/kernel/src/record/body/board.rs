@@ -56,6 +56,9 @@ pub struct Retried {
     /// Limits of the board from now on.
     #[serde(default, skip_serializing_if = "Raised::is_none")]
     pub limits: Raised,
+    /// Limits from now on of the worker that is named, or whose invocation is (since format 11).
+    #[serde(default, skip_serializing_if = "RaisedOfWorker::is_none")]
+    pub worker_limits: RaisedOfWorker,
     /// The caller's token, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
@@ -89,12 +92,52 @@ pub struct Raised {
     /// Money, in 10⁻⁹ of the currency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub money: Option<u64>,
+    /// Edits of files (since format 11).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edits: Option<u64>,
 }
 
 impl Raised {
-    /// Whether no limit is raised.
-    pub const fn is_none(&self) -> bool {
-        self.tokens.is_none() && self.wall_ms.is_none() && self.commits.is_none() && self.money.is_none()
+    /// Returns true if no limit is raised.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the higher of each limit.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            tokens: self.tokens.max(other.tokens),
+            wall_ms: self.wall_ms.max(other.wall_ms),
+            commits: self.commits.max(other.commits),
+            money: self.money.max(other.money),
+            edits: self.edits.max(other.edits),
+        }
+    }
+}
+
+/// Limits of a worker that an operator has raised; those of the blueprint where none are named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RaisedOfWorker {
+    /// Tokens of the worker, and of each rule that runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Money of the worker, in 10⁻⁹ of the currency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub money: Option<u64>,
+}
+
+impl RaisedOfWorker {
+    /// Returns true if no limit is raised.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Returns the higher of each limit.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { tokens: self.tokens.max(other.tokens), money: self.money.max(other.money) }
     }
 }
 

@@ -145,6 +145,9 @@ pub struct Invoked {
 pub struct Deferred {
     /// The attempt, and the cost of its calls before.
     pub by: Author,
+    /// The model that did not take the request (since format 11).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Why.
     pub reason: DeferralReason,
     /// When the provider may be asked again, at the earliest.

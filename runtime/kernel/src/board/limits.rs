@@ -1,0 +1,110 @@
+//! Limits in force: those of the blueprint, or those to which an operator has raised them.
+
+use super::Board;
+use crate::blueprint::EDITS_MAX;
+use crate::breaker::Branch;
+use crate::id::WorkerName;
+use crate::record::{Raised, RaisedOfWorker};
+
+/// Limits of a board in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LimitsInForce {
+    /// Commits, without edits of files.
+    pub commits: u64,
+    /// Edits of files.
+    pub edits: u64,
+    /// Tokens.
+    pub tokens: u64,
+    /// Running time, in milliseconds.
+    pub wall_ms: u64,
+    /// Money in 10⁻⁹ of the currency; none: it has no limit of its own.
+    pub money: Option<u64>,
+}
+
+impl LimitsInForce {
+    /// Raises limits where these are higher.
+    #[must_use]
+    pub fn raised_by(self, raised: Raised) -> Self {
+        let Raised { tokens, wall_ms, commits, money, edits } = raised;
+        Self {
+            commits: self.commits.max(commits.unwrap_or(0)),
+            edits: self.edits.max(edits.unwrap_or(0)),
+            tokens: self.tokens.max(tokens.unwrap_or(0)),
+            wall_ms: self.wall_ms.max(wall_ms.unwrap_or(0)),
+            money: higher(self.money, money),
+        }
+    }
+}
+
+/// Limits in force of a call: those of the board, of its worker, and of the rule that runs the worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LimitsOfCall {
+    /// Of the board.
+    pub board: LimitsInForce,
+    /// Tokens of the worker.
+    pub worker_tokens: Option<u64>,
+    /// Money of the worker, in 10⁻⁹ of the currency.
+    pub worker_money: Option<u64>,
+    /// Tokens of the rule's calls of the worker.
+    pub rule_tokens: Option<u64>,
+}
+
+impl LimitsOfCall {
+    /// Raises limits where these are higher.
+    #[must_use]
+    pub fn raised_by(self, raised: Raised, of_worker: RaisedOfWorker) -> Self {
+        Self {
+            board: self.board.raised_by(raised),
+            worker_tokens: higher(self.worker_tokens, of_worker.tokens),
+            worker_money: higher(self.worker_money, of_worker.money),
+            rule_tokens: higher(self.rule_tokens, of_worker.tokens),
+        }
+    }
+}
+
+/// Raises a limit, if there is one.
+fn higher(limit: Option<u64>, raised: Option<u64>) -> Option<u64> {
+    limit.map(|limit| limit.max(raised.unwrap_or(0)))
+}
+
+impl Board {
+    /// Returns the limits of the board in force.
+    pub fn limits(&self) -> LimitsInForce {
+        let limits = &self.plan.blueprint.limits;
+        let of_blueprint = LimitsInForce {
+            commits: limits.commits,
+            edits: limits.edits.unwrap_or(EDITS_MAX),
+            tokens: limits.tokens,
+            wall_ms: limits.wall.as_ms(),
+            money: limits.money.map(|money| money.0),
+        };
+        of_blueprint.raised_by(self.raised)
+    }
+
+    /// Returns the limits in force of the calls of a branch.
+    pub fn limits_of(&self, branch: &Branch) -> LimitsOfCall {
+        let blueprint = &self.plan.blueprint;
+        let of_worker = blueprint.workers.get(&branch.worker).map(|worker| &worker.limits);
+        let rule = branch.rule.as_ref().and_then(|name| blueprint.rules.iter().find(|rule| rule.name == *name));
+        let of_blueprint = LimitsOfCall {
+            board: self.limits(),
+            worker_tokens: of_worker.and_then(|limits| limits.tokens),
+            worker_money: of_worker.and_then(|limits| limits.money).map(|money| money.0),
+            rule_tokens: rule.and_then(|rule| rule.limits.tokens),
+        };
+        let raised = self.raised_of_workers.get(&branch.worker).copied().unwrap_or_default();
+        of_blueprint.raised_by(Raised::default(), raised)
+    }
+
+    /// Returns the limits in force of a worker's calls, whatever rule runs it.
+    pub fn limits_of_worker(&self, worker: &WorkerName) -> LimitsOfCall {
+        self.limits_of(&Branch { rule: None, worker: worker.clone() })
+    }
+
+    /// Returns the limits in force of a worker's calls by each rule that may run it, and by none.
+    pub(super) fn limits_by_rule<'a>(&'a self, worker: &'a WorkerName) -> impl Iterator<Item = LimitsOfCall> + 'a {
+        let rules = self.plan.rules.iter().filter(|rule| rule.workers.contains(worker));
+        let rules = rules.map(|rule| Some(rule.name.clone()));
+        std::iter::once(None).chain(rules).map(|rule| self.limits_of(&Branch { rule, worker: worker.clone() }))
+    }
+}

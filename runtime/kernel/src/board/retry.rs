@@ -1,0 +1,220 @@
+//! What an operator may take up again: judged before a retry is an input, and as one.
+
+use std::collections::BTreeSet;
+
+use super::apply::request_token;
+use super::{Board, LimitsInForce};
+use crate::blueprint::{AgentKind, BoardLimits};
+use crate::breaker::Branch;
+use crate::id::WorkerName;
+use crate::ledger::{Hold, Shortfall};
+use crate::money::Money;
+use crate::planted::{self, Bug};
+use crate::record::{Body, Cause, FULL_RETRY, RaisedOfWorker, Resource, Retried};
+use crate::rejection::{Code, Rejection, Stage, Violation};
+use crate::scheduler::Queued;
+
+impl Board {
+    /// Judges the limits that an operator names with a retry, before it is an input: each must be above the one in force,
+    /// and no more than a limit may be. A repetition, and a retry of a board that is over, are judged as inputs.
+    ///
+    /// # Errors
+    /// [`Code::NothingGivenUp`] if what is named was not given up; [`Code::BadLimit`], with a violation for each limit that is
+    /// none.
+    pub fn judge_retry(&self, retried: &Retried) -> Result<(), Rejection> {
+        let is_known = request_token(&Body::Retried(retried.clone())).is_some_and(|token| self.tokens.knows(&token));
+        if is_known || self.is_beyond_retry().is_some() {
+            return Ok(());
+        }
+        let refused = |violations| Err(Rejection::new(Stage::Application, violations));
+        if let Some(message) = not_given_up(retried).filter(|_| !self.has_to_retry(retried)) {
+            return refused(vec![Violation::new(Code::NothingGivenUp, "", message)]);
+        }
+        let violations: Vec<Violation> =
+            self.bad_limits(retried).map(|message| Violation::new(Code::BadLimit, "", message)).collect();
+        if violations.is_empty() { Ok(()) } else { refused(violations) }
+    }
+
+    /// Returns the invocations that a retry queues again.
+    pub(super) fn chosen_by(&self, retried: &Retried) -> Vec<Queued> {
+        self.given_up.iter().filter(|queued| retried.chooses(queued)).cloned().collect()
+    }
+
+    /// Returns the branches to which a retry gives another try: stopped ones, and those whose try ended with the board.
+    pub(super) fn half_opened_by(&self, retried: &Retried) -> Vec<Branch> {
+        let open = self.scheduler.open();
+        let stopped = self.breaker.stopped(|invocation| open.contains_key(&invocation));
+        let stopped = stopped.filter(|branch| retried.covers(branch) && !planted::is(Bug::RetryStaysStopped));
+        stopped.cloned().collect()
+    }
+
+    /// Returns the worker whose limits a retry raises.
+    pub(super) fn worker_of(&self, retried: &Retried) -> Option<WorkerName> {
+        let of_invocation = || self.chosen_by(retried).into_iter().next().map(|queued| queued.branch.worker);
+        retried.worker.clone().or_else(|| of_invocation().filter(|_| retried.invocation.is_some()))
+    }
+
+    /// Returns the reason for which a retry is refused as an input.
+    pub(super) fn retry_refusal(&self, retried: &Retried, chosen: &[Queued]) -> Option<Violation> {
+        let refused = |code, message: String| Some(Violation::new(code, "", message));
+        if let Some(why) = self.is_beyond_retry() {
+            return refused(Code::BoardNotRunning, why.to_owned());
+        }
+        if let Some(message) = self.limit_reached(retried, chosen) {
+            return refused(Code::LimitReached, message);
+        }
+        let is_raised = self.limits().raised_by(retried.limits) != self.limits() || !retried.worker_limits.is_none();
+        if !self.has_to_retry(retried) && !is_raised {
+            let nothing = || "no invocation was given up, and no limit is raised".to_owned();
+            return refused(Code::NothingGivenUp, not_given_up(retried).unwrap_or_else(nothing));
+        }
+        None
+    }
+
+    fn is_beyond_retry(&self) -> Option<&'static str> {
+        match self.ended?.cause {
+            Cause::Done => Some("the board is done"),
+            Cause::Cancelled => Some("the board was cancelled"),
+            _ => None,
+        }
+    }
+
+    /// Returns true if a retry queues invocations again, or gives a branch another try.
+    fn has_to_retry(&self, retried: &Retried) -> bool {
+        let is_chosen = self.given_up.iter().any(|queued| retried.chooses(queued));
+        is_chosen || (retried.invocation.is_none() && !self.half_opened_by(retried).is_empty())
+    }
+
+    fn bad_limits(&self, retried: &Retried) -> impl Iterator<Item = String> {
+        let LimitsInForce { commits, edits, tokens, wall_ms, money } = self.limits();
+        let (raised, of_worker) = (retried.limits, retried.worker_limits);
+        let board = "the board";
+        let none = |of: &str| format!("the blueprint has no {of} that could be raised");
+        let edits = self.plan.blueprint.workspace.is_some().then_some(edits);
+        let of_tokens = |tokens: u64| format!("{tokens} tokens");
+        let of_money = |units: u64| format!("{} of money", Money(units));
+        let of_board = [
+            judged(raised.commits, Some(commits).ok_or_else(String::new), board, BoardLimits::COMMITS_MAX, |count| {
+                format!("{count} commits")
+            }),
+            judged(raised.edits, edits.ok_or_else(|| none("workspace")), board, BoardLimits::COMMITS_MAX, |count| {
+                format!("{count} edits of files")
+            }),
+            judged(raised.tokens, Some(tokens).ok_or_else(String::new), board, BoardLimits::TOKENS_MAX, of_tokens),
+            judged(raised.wall_ms, Some(wall_ms).ok_or_else(String::new), board, BoardLimits::WALL_MS_MAX, |ms| {
+                format!("{} s of running time", ms / 1000)
+            }),
+            judged(raised.money, money.ok_or_else(|| none("`limits.money`")), board, u64::MAX, of_money),
+        ];
+        let worker = self.worker_of(retried);
+        let whose = worker.as_ref().map_or_else(String::new, |worker| format!("worker {worker}"));
+        let limits = |of: &str| match &worker {
+            Some(worker) => none(&format!("`limits.{of}` of worker {worker}")),
+            None => "a limit of a worker is raised with the worker's name".to_owned(),
+        };
+        let by_rule = || worker.iter().flat_map(|worker| self.limits_by_rule(worker));
+        let least = by_rule().flat_map(|limits| [limits.worker_tokens, limits.rule_tokens]).flatten().min();
+        let money = by_rule().find_map(|limits| limits.worker_money);
+        let of_worker = [
+            judged(of_worker.tokens, least.ok_or_else(|| limits("tokens")), &whose, BoardLimits::TOKENS_MAX, of_tokens),
+            judged(of_worker.money, money.ok_or_else(|| limits("money")), &whose, u64::MAX, of_money),
+        ];
+        of_board.into_iter().chain(of_worker).flatten()
+    }
+
+    /// Names a limit that would be reached all the same.
+    fn limit_reached(&self, retried: &Retried, chosen: &[Queued]) -> Option<String> {
+        let LimitsInForce { commits, edits, tokens, wall_ms, money } = self.limits().raised_by(retried.limits);
+        let made = self.version().0.saturating_sub(self.files.edits);
+        if made >= commits {
+            return Some(format!("{made} of {commits} commits are made: raise the limit of commits"));
+        }
+        let edited = self.files.edits;
+        if edited >= edits && self.format >= FULL_RETRY {
+            return Some(format!("{edited} of {edits} edits of files are made: raise the limit of edits"));
+        }
+        if self.running_ms >= wall_ms {
+            let (ran, wall) = (self.running_ms.div_ceil(1000), wall_ms / 1000);
+            return Some(format!("the board ran {ran} of {wall} s: raise the limit of running time"));
+        }
+        let spent = self.ledger.board().committed();
+        if spent >= tokens {
+            return Some(format!("{spent} of {tokens} tokens are spent: raise the limit of tokens"));
+        }
+        let spent = self.ledger.board().committed_money();
+        if let Some(money) = money.filter(|money| spent >= *money) {
+            return Some(format!("{} of {} are spent: raise the limit of money", Money(spent), Money(money)));
+        }
+        if self.format < FULL_RETRY {
+            return None;
+        }
+        let (worker, Shortfall { resource, needed, left, .. }) = self.shortfall_of_all(retried, chosen)?;
+        let whose = match resource {
+            Resource::BranchTokens | Resource::WorkerTokens | Resource::WorkerMoney => "worker",
+            Resource::Invocations | Resource::BoardTokens | Resource::BoardMoney => "board",
+        };
+        let unit = resource.unit();
+        Some(format!(
+            "a call of worker {worker} needs {needed} {unit}, and of {resource} {left} are left: raise the limit of the {whose}"
+        ))
+    }
+
+    /// Returns a shortfall if none of the chosen invocations can be afforded. One of each branch is tried.
+    fn shortfall_of_all(&self, retried: &Retried, chosen: &[Queued]) -> Option<(WorkerName, Shortfall)> {
+        let (mut first, mut tried) = (None, BTreeSet::new());
+        for queued in chosen.iter().filter(|queued| tried.insert(&queued.branch)) {
+            match self.afford_again(retried, queued) {
+                Err(short) if !short.may_be_freed => drop(first.get_or_insert((queued.branch.worker.clone(), short))),
+                Ok(()) | Err(_) => return None,
+            }
+        }
+        first
+    }
+
+    /// Returns an error if an invocation cannot be afforded under the limits of a retry. Prices are not known yet.
+    fn afford_again(&self, retried: &Retried, queued: &Queued) -> Result<(), Shortfall> {
+        let branch = &queued.branch;
+        let is_its_worker = self.worker_of(retried).as_ref() == Some(&branch.worker);
+        let of_worker = retried.worker_limits;
+        let of_worker = if is_its_worker { of_worker } else { RaisedOfWorker::default() };
+        let limits = self.limits_of(branch).raised_by(retried.limits, of_worker);
+        if let Some((_, 0)) = self.ledger.money_left(&limits, &branch.worker) {
+            return Err(Shortfall { resource: Resource::WorkerMoney, needed: 1, left: 0, may_be_freed: false });
+        }
+        let worker = &self.plan.seats[&branch.worker].worker;
+        let reply = u64::from(worker.limits.reply_tokens);
+        let tokens = match worker.agent {
+            AgentKind::Llm => self.compiled(queued).prompt.estimated_tokens().saturating_add(reply),
+            _ => 0,
+        };
+        self.ledger.afford(&limits, branch, Hold { tokens, reply, price: None })
+    }
+}
+
+/// Says that the named invocation or worker gave nothing up; none if a retry names neither.
+fn not_given_up(retried: &Retried) -> Option<String> {
+    match (retried.invocation, &retried.worker) {
+        (Some(invocation), _) => Some(format!("invocation {invocation} was not given up")),
+        (None, Some(worker)) => Some(format!("no invocation of worker {worker} was given up")),
+        (None, None) => None,
+    }
+}
+
+/// Refuses a limit that an operator names; none if it raises the one in force, or if no limit is named.
+fn judged(
+    named: Option<u64>,
+    in_force: Result<u64, String>,
+    whose: &str,
+    most: u64,
+    words: impl Fn(u64) -> String,
+) -> Option<String> {
+    let named = named?;
+    match in_force {
+        Err(why) => Some(why),
+        Ok(in_force) if named <= in_force => {
+            Some(format!("{whose} may use {} already: name more than that", words(in_force)))
+        }
+        Ok(_) if named > most => Some(format!("{} are too many: {} at most", words(named), words(most))),
+        Ok(_) => None,
+    }
+}

@@ -1,0 +1,341 @@
+//! What operators take up again: invocations that were given up, and limits that were reached.
+
+use patchboard_kernel::board::{Input, Outcome};
+use patchboard_kernel::breaker::Position;
+use patchboard_kernel::id::InvocationId;
+use patchboard_kernel::record::{Body, Cause, End, Kind, Raised, RaisedOfWorker, Resource, Retried};
+use patchboard_kernel::rejection::Code;
+use serde_json::{Value, json};
+
+use crate::played::Played;
+use crate::played::files::{by, create};
+use crate::provider::{admit_at_a_price, board, fail, priced, retry};
+
+fn raised_of(worker: &str, tokens: u64) -> Retried {
+    let worker_limits = RaisedOfWorker { tokens: Some(tokens), money: None };
+    Retried { worker: Some(worker.into()), worker_limits, ..Retried::default() }
+}
+
+fn cause(played: &Played) -> Option<Cause> {
+    played.board.ended().map(|ended| ended.cause)
+}
+
+/// Workers of the calls under way.
+fn called(played: &Played) -> Vec<&str> {
+    played.calls.iter().map(|call| call.2.as_str()).collect()
+}
+
+fn add() -> Value {
+    json!([{"op": "add", "path": "/list/-", "value": 1}])
+}
+
+fn judged(played: &Played, retried: &Retried) -> (Code, String) {
+    let refused = played.board.judge_retry(retried).expect_err("it is refused");
+    (refused.code, refused.violations[0].message.clone())
+}
+
+#[test]
+fn what_was_given_up_is_taken_up_again_with_its_trigger() {
+    let mut played = board(2, json!({}));
+    played.signal();
+    played.signal();
+    for _ in 0..4 {
+        fail(&mut played);
+    }
+    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::GaveUp));
+    assert_eq!(played.board.given_up().len(), 2);
+    let wrong = Retried { worker: Some("other".into()), ..Retried::default() };
+    assert_eq!(retry(&mut played, wrong), Err(Code::NothingGivenUp));
+    let one = Retried { invocation: Some(InvocationId(2)), token: Some("t".into()), ..Retried::default() };
+    assert_eq!(retry(&mut played, one.clone()), Ok(()));
+    assert_eq!((played.board.ended(), played.calls.len()), (None, 1));
+    assert!(matches!(played.give(Input::Retry(one)).outcome, Some(Outcome::Duplicate(_))));
+    let Some(Body::Scheduled(scheduled)) = played.bodies().filter(|body| body.kind() == Kind::Scheduled).last() else {
+        panic!("it was scheduled")
+    };
+    assert_eq!((scheduled.retries, scheduled.invocation), (Some(InvocationId(2)), InvocationId(3)));
+    played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 1}]}), None);
+    assert_eq!(played.board.given_up().len(), 1, "the other one is still there");
+    assert_eq!(retry(&mut played, Retried::default()), Ok(()));
+    assert_eq!(played.board.given_up().len(), 0);
+    played.holds();
+}
+
+#[test]
+fn limits_are_raised_and_honoured_and_branches_get_one_try() {
+    let mut played = board(1, json!({"commits": 1}));
+    played.signal();
+    played.signal();
+    played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 1}]}), None);
+    assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Commits));
+    assert_eq!(retry(&mut played, Retried::default()), Err(Code::LimitReached));
+    let raised =
+        |commits| Retried { limits: Raised { commits: Some(commits), ..Raised::default() }, ..Retried::default() };
+    assert_eq!(retry(&mut played, raised(1)), Err(Code::LimitReached));
+    let keyed = Retried { token: Some("t".into()), ..raised(3) };
+    assert_eq!(played.board.judge_retry(&raised(1)).map_err(|refused| refused.code), Err(Code::BadLimit));
+    assert_eq!(played.board.judge_retry(&keyed), Ok(()));
+    assert_eq!(retry(&mut played, keyed.clone()), Ok(()));
+    assert_eq!(played.board.limits().commits, 3);
+    assert_eq!(played.board.judge_retry(&keyed), Ok(()), "a repetition is answered like the first");
+    assert_eq!(played.board.judge_retry(&raised(3)).map_err(|refused| refused.code), Err(Code::BadLimit));
+    played.answer(json!({"patch": [{"op": "add", "path": "/list/-", "value": 2}]}), None);
+    assert_eq!(played.board.version().0, 2);
+    played.holds();
+
+    // A stopped branch is half open after it.
+    let mut played = board(1, json!({}));
+    for _ in 0..2 {
+        played.signal();
+        played.answer(json!({"patch": []}), None);
+    }
+    played.signal();
+    let stopped = played.board.breaker().positions().any(|(_, position)| matches!(position, Position::Open { .. }));
+    assert!(stopped, "two proposals that change nothing stop a branch");
+    assert_eq!(played.board.ended().map(|ended| ended.end), Some(End::Stopped));
+    let more = Retried { limits: Raised { tokens: Some(10_000_000), ..Raised::default() }, ..Retried::default() };
+    assert_eq!(retry(&mut played, more), Ok(()));
+    assert_eq!(played.calls.len(), 1, "what waited for the breaker has its try");
+    played.holds();
+
+    // A try that ended with its board is made again.
+    played.give(Input::Meltdown);
+    played.calls.clear();
+    assert_eq!(retry(&mut played, Retried::default()), Ok(()));
+    assert_eq!(played.calls.len(), 1, "the branch has another try");
+    played.holds();
+}
+
+#[test]
+fn a_board_that_is_done_or_cancelled_takes_nothing_up() {
+    let mut played = board(1, json!({}));
+    played.signal();
+    played.give(Input::Cancel);
+    assert_eq!(retry(&mut played, Retried::default()), Err(Code::BoardNotRunning));
+    played.holds();
+}
+
+/// A board whose calls cost 2 of the currency for a million tokens of the prompt, and 10 for one of the reply.
+
+#[test]
+fn a_board_that_a_breaker_stops_keeps_what_its_last_commit_wakes() {
+    let writes = json!([{"path": "/on", "ops": ["replace"]}]);
+    let mut played = Played::new(json!({
+        "state": {"schema": {}, "initial": {"on": 0}},
+        "workers": {
+            "switch": {"agent": "llm", "reads": ["/on"], "writes": writes},
+            "other": {"agent": "llm", "reads": ["/on"], "writes": writes},
+            "keeper": {"agent": "llm", "reads": ["/on"]},
+        },
+        "rules": [
+            {"name": "begin", "trigger": "start", "run": "switch"},
+            {"name": "lit", "trigger": {"op": "replace", "path": "/on"}, "when": "value == 1", "run": "other"},
+            {"name": "dark", "trigger": {"op": "replace", "path": "/on"}, "when": "value == 0", "run": "switch"},
+            {"name": "calm", "trigger": {"idle": ["begin", "lit", "dark"]}, "run": "keeper"},
+        ],
+        "circuit": {"cycles": {"window": 4, "repeats": 1, "then": "stop_board"}},
+    }));
+    let set = |value: u32| json!([{"op": "replace", "path": "/on", "value": value}]);
+    let mut value = 1;
+    while cause(&played).is_none() {
+        played.answer(set(value), None);
+        value = 1 - value;
+    }
+    assert_eq!(cause(&played), Some(Cause::Cycles));
+    let given_up: Vec<_> = played.board.given_up().iter().map(|queued| queued.branch.worker.to_string()).collect();
+    assert_eq!(given_up, ["switch"], "the commit that stopped the board woke it");
+    played.holds();
+    played.calls.clear();
+    assert_eq!(retry(&mut played, Retried::default()), Ok(()));
+    assert_eq!((cause(&played), called(&played)), (None, vec!["switch"]));
+    // What waits until nothing is under way is not lost either.
+    played.answer(set(5), None);
+    assert_eq!(called(&played), ["keeper"]);
+    played.holds();
+}
+
+#[test]
+fn a_rule_that_waits_for_rest_is_given_up_with_the_board_that_a_limit_stops() {
+    let writes = json!([{"path": "/list/-"}]);
+    let mut played = Played::new(json!({
+        "workers": {"one": {"agent": "llm", "writes": writes}, "two": {"agent": "llm", "writes": writes}},
+        "rules": [
+            {"name": "begin", "trigger": "start", "run": "one"},
+            {"name": "then", "trigger": {"idle": ["begin"]}, "run": "two"},
+        ],
+        "limits": {"commits": 1},
+    }));
+    played.answer(add(), None);
+    assert_eq!((cause(&played), played.board.given_up().len()), (Some(Cause::Commits), 1));
+    let more = Retried { limits: Raised { commits: Some(2), ..Raised::default() }, ..Retried::default() };
+    assert_eq!(retry(&mut played, more), Ok(()));
+    assert_eq!(called(&played), ["two"]);
+    played.holds();
+}
+
+#[test]
+fn what_a_worker_has_no_invocations_left_for_is_given_up() {
+    let mut played = Played::new(json!({
+        "workers": {
+            "writer": {"agent": "llm", "writes": [{"path": "/list/-"}], "limits": {"invocations": 1}},
+            "helper": {"agent": "llm", "writes": [{"path": "/list/-"}]},
+        },
+        "rules": [{"name": "write", "trigger": {"signal": "go"}, "run": "writer"}],
+        "circuit": {"budget": {"then": {"wake": "helper"}}},
+    }));
+    played.signal();
+    played.signal();
+    assert_eq!(called(&played), ["writer", "helper"]);
+    played.signal();
+    assert_eq!(called(&played), ["writer", "helper"], "a breaker wakes once for a worker without invocations");
+    assert_eq!(played.board.given_up().len(), 2);
+    let short = |body: Body| match body {
+        Body::Budget(budget) => Some((budget.resource, budget.invocation)),
+        _ => None,
+    };
+    let short: Vec<_> = played.bodies().filter_map(short).collect();
+    let each = |invocation| (Resource::Invocations, Some(InvocationId(invocation)));
+    assert_eq!(short, [each(2), each(4)]);
+    played.answer(add(), None);
+    played.answer(add(), None);
+    assert_eq!(cause(&played), Some(Cause::Exhausted));
+    played.holds();
+    assert_eq!(retry(&mut played, Retried::default()), Ok(()));
+    assert_eq!(called(&played), ["writer"], "beyond the limit, as an operator wants it; one is the try of the branch");
+    played.answer(add(), None);
+    assert_eq!(called(&played), ["writer"]);
+    played.answer(add(), None);
+    assert_eq!(cause(&played), Some(Cause::NothingToDo));
+    played.holds();
+}
+
+/// A worker that has used 900 of its tokens, by a rule, is given up for lack of more.
+fn spent(of_worker: Value, of_rule: Value) -> Played {
+    let mut played = Played::new(json!({
+        "workers": {
+            "writer": {"agent": "llm", "writes": [{"path": "/list/-"}], "limits": of_worker},
+            "other": {"agent": "llm"},
+        },
+        "rules": [{"name": "write", "trigger": {"signal": "go"}, "run": "writer", "limits": of_rule}],
+    }));
+    played.signal();
+    let usage = patchboard_kernel::ledger::Usage { prompt: 890, completion: 10, ..Default::default() };
+    played.answer(add(), Some(usage));
+    played.signal();
+    assert_eq!((cause(&played), played.board.given_up().len()), (Some(Cause::Exhausted), 1));
+    played
+}
+
+#[test]
+fn tokens_of_a_worker_and_of_its_rules_are_raised() {
+    let worker = json!({"reply_tokens": 300, "tokens": 1000});
+    for (of_worker, of_rule) in [
+        (worker.clone(), json!({})),
+        (json!({"reply_tokens": 300}), json!({"tokens": 1000})),
+        (worker, json!({"tokens": 1100})),
+    ] {
+        let mut played = spent(of_worker, of_rule);
+        let before = played.records.len();
+        assert_eq!(retry(&mut played, Retried::default()), Err(Code::LimitReached), "it would be given up again");
+        let more = Retried { limits: Raised { tokens: Some(9_000_000), ..Raised::default() }, ..Retried::default() };
+        assert_eq!(retry(&mut played, more), Err(Code::LimitReached), "the board's tokens are not what it lacks");
+        assert_eq!(retry(&mut played, raised_of("writer", 1_150)), Err(Code::LimitReached), "not enough");
+        assert_eq!(played.records.len(), before);
+        assert_eq!(judged(&played, &raised_of("writer", 1000)).0, Code::BadLimit);
+        assert_eq!(played.board.judge_retry(&raised_of("writer", 5_000)), Ok(()));
+        let keyed = Retried { token: Some("t".into()), ..raised_of("writer", 5_000) };
+        assert_eq!(retry(&mut played, keyed), Ok(()));
+        assert_eq!((cause(&played), called(&played)), (None, vec!["writer"]));
+        let other = Retried { token: Some("t".into()), ..raised_of("writer", 6_000) };
+        assert_eq!(retry(&mut played, other), Err(Code::TokenConflict), "another limit is another request");
+        played.holds();
+        // It is the worker's limit from now on, also in a snapshot.
+        let restored = crate::snapshot::restored(&played.board, &played.records);
+        for board in [&played.board, &restored] {
+            let limits = board.limits_of_worker(&"writer".into());
+            assert!(limits.worker_tokens.is_none_or(|tokens| tokens == 5_000), "{limits:?}");
+            assert_eq!(board.limits_of_worker(&"other".into()).worker_tokens, None);
+        }
+    }
+}
+
+#[test]
+fn a_limit_of_a_worker_that_it_has_not_cannot_be_raised() {
+    let mut played = spent(json!({"reply_tokens": 300, "tokens": 1000}), json!({}));
+    let (code, message) = judged(&played, &Retried { worker: None, ..raised_of("writer", 5_000) });
+    assert_eq!((code, message.as_str()), (Code::BadLimit, "a limit of a worker is raised with the worker's name"));
+    let money = RaisedOfWorker { tokens: None, money: Some(5) };
+    let (code, message) = judged(&played, &Retried { worker_limits: money, ..raised_of("writer", 5_000) });
+    assert_eq!(code, Code::BadLimit);
+    assert!(message.contains("no `limits.money` of worker writer"), "{message}");
+    let edits = Retried { limits: Raised { edits: Some(5), ..Raised::default() }, ..Retried::default() };
+    assert!(judged(&played, &edits).1.contains("no workspace"), "{:?}", judged(&played, &edits));
+    // The invocation names its worker.
+    let invocation = Some(played.board.given_up()[0].invocation);
+    let named = Retried { worker: None, invocation, ..raised_of("writer", 5_000) };
+    assert_eq!(played.board.judge_retry(&named), Ok(()));
+    assert_eq!(retry(&mut played, named), Ok(()));
+    assert_eq!(called(&played), ["writer"]);
+}
+
+#[test]
+fn money_of_a_worker_is_raised() {
+    let mut played = priced(json!({}), json!({"money": 0.000_001}));
+    admit_at_a_price(&mut played, 1);
+    assert_eq!(cause(&played), Some(Cause::Exhausted));
+    let raised = |money| {
+        let worker_limits = RaisedOfWorker { tokens: None, money: Some(money) };
+        Retried { worker: Some("writer".into()), worker_limits, ..Retried::default() }
+    };
+    assert_eq!(judged(&played, &raised(1000)).0, Code::BadLimit);
+    assert_eq!(retry(&mut played, raised(1_000_000_000)), Ok(()));
+    assert_eq!(called(&played), ["writer"]);
+    assert_eq!(played.board.limits_of_worker(&"writer".into()).worker_money, Some(1_000_000_000));
+    played.holds();
+}
+
+#[test]
+fn edits_are_raised() {
+    let engineer = json!({"agent": "llm", "files": {"edit": ["**"]}, "writes": [{"path": "/list/-"}]});
+    let mut played = Played::new(json!({
+        "workspace": {"dir": "code"}, "limits": {"edits": 1}, "workers": {"ada": engineer},
+        "rules": [{"name": "a", "trigger": "start", "run": "ada"}],
+    }));
+    let edit = |played: &mut Played, name: &str| {
+        let edit = by(played, "ada", &[], vec![create(name, "1\n")]);
+        played.give(Input::Edit(edit)).outcome
+    };
+    assert!(matches!(edit(&mut played, "a.py"), Some(Outcome::Committed { .. })));
+    assert_eq!((cause(&played), played.board.given_up().len()), (Some(Cause::Edits), 1));
+    played.calls.clear();
+    assert_eq!(retry(&mut played, Retried::default()), Err(Code::LimitReached));
+    let edits = |edits| Retried { limits: Raised { edits: Some(edits), ..Raised::default() }, ..Retried::default() };
+    assert_eq!(judged(&played, &edits(1)).0, Code::BadLimit);
+    assert_eq!(retry(&mut played, edits(3)), Ok(()));
+    assert_eq!((cause(&played), called(&played)), (None, vec!["ada"]));
+    assert!(matches!(edit(&mut played, "b.py"), Some(Outcome::Committed { .. })));
+    assert_eq!((cause(&played), played.board.limits().edits), (None, 3));
+    assert!(matches!(edit(&mut played, "c.py"), Some(Outcome::Committed { .. })));
+    assert_eq!(cause(&played), Some(Cause::Edits));
+    played.holds();
+}
+
+#[test]
+fn a_stopped_branch_alone_is_something_to_retry() {
+    let mut played = board(1, json!({}));
+    for _ in 0..2 {
+        played.signal();
+        played.answer(json!({"patch": []}), None);
+    }
+    assert_eq!(played.board.given_up().len(), 0);
+    played.signal();
+    assert_eq!((cause(&played), called(&played)), (Some(Cause::Breaker), Vec::new()));
+    let wrong = Retried { worker: Some("other".into()), ..Retried::default() };
+    assert_eq!(retry(&mut played, wrong.clone()), Err(Code::NothingGivenUp));
+    assert_eq!(judged(&played, &wrong).0, Code::NothingGivenUp);
+    let stopped = Retried { worker: Some("writer".into()), ..Retried::default() };
+    assert_eq!(played.board.judge_retry(&stopped), Ok(()));
+    assert_eq!(retry(&mut played, stopped), Ok(()));
+    assert_eq!(called(&played), ["writer"]);
+    played.holds();
+}
