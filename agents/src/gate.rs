@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep_until};
 use self::core::{Admitted, Core, Jitter};
 use self::types::Ticket;
 pub use self::types::{
-    Change, Endpoint, Held, Limits, ModelKey, ModelState, Outage, Refusal, Request, Transition, Verdict,
+    Change, Endpoint, Held, LimitWait, Limits, ModelKey, ModelState, Outage, Refusal, Request, Transition, Verdict,
 };
 
 /// Transitions that a slow subscriber may be behind before it misses some.
@@ -211,7 +211,7 @@ impl Permit {
     ///
     /// # Errors
     /// The time until they leave room for it.
-    pub fn another(&self, tokens: u64) -> Result<(), Duration> {
+    pub fn another(&self, tokens: u64) -> Result<(), LimitWait> {
         self.inner.event(|core, now| core.another(now, self.ticket, tokens))
     }
 

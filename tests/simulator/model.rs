@@ -23,6 +23,7 @@ use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, Step};
 use patchboard_kernel::breaker::Change;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Seq, Timestamp};
+use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Author, Body, End, Kind, Record, Resource, Retried, Skipped};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::Value;
@@ -340,7 +341,9 @@ impl Model {
                 self.circuit.called(branch, invoked.attempt == 1);
             }
             Body::Continued(continued) => {
-                self.provider.answered(&continued.by);
+                if continued.by.usage != Some(Usage::default()) {
+                    self.provider.answered(&continued.by);
+                }
                 self.ledger.continued(continued);
             }
             Body::Committed(committed) => {

@@ -13,7 +13,9 @@ use patchboard_kernel::id::BoardId;
 
 use super::model::{Call, Model, jittered};
 use super::route::{Candidate, choose};
-use super::types::{Endpoint, Held, ModelKey, ModelState, Outage, Refusal, Request, Ticket, Transition, Verdict};
+use super::types::{
+    Endpoint, Held, LimitWait, ModelKey, ModelState, Outage, Refusal, Request, Ticket, Transition, Verdict,
+};
 
 /// Interval at which idle models are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -166,11 +168,20 @@ impl Core {
     }
 
     /// Counts a further request of a call. Returns the time until the limits of its model leave room, if they do not.
-    pub(super) fn another(&mut self, now: Duration, ticket: Ticket, tokens: u64) -> Result<(), Duration> {
+    pub(super) fn another(&mut self, now: Duration, ticket: Ticket, tokens: u64) -> Result<(), LimitWait> {
         self.set_time(now);
-        let Some(Sent { key, .. }) = self.calls.get(&ticket) else { return Ok(()) };
+        let Some(Sent { key, call, .. }) = self.calls.get_mut(&ticket) else { return Ok(()) };
         let Some(model) = self.models.get_mut(key) else { return Ok(()) };
-        model.another(self.now, tokens).map_err(|at| at.saturating_sub(self.now))
+        match model.another(self.now, tokens) {
+            Ok(()) => {
+                call.sent_at = self.now;
+                Ok(())
+            }
+            Err(at) => {
+                let until = |at: Duration| at.saturating_sub(self.now);
+                Err(LimitWait { next: until(at), whole: until(model.room_at(at, tokens)) })
+            }
+        }
     }
 
     /// Records that the provider did not take a call.

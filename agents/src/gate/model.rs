@@ -181,6 +181,12 @@ impl Model {
         Ok(())
     }
 
+    /// Returns the time at which the limits leave room for a request of so many tokens, where something of it may be taken
+    /// at `next`.
+    pub(super) fn room_at(&self, next: Duration, tokens: u64) -> Duration {
+        self.tokens.as_ref().map_or(next, |quota| quota.whole_at(next, tokens))
+    }
+
     /// Records that bytes came.
     pub(super) fn answered(&mut self, now: Duration, call: &Call) -> Option<Change> {
         self.used_at = now;

@@ -58,6 +58,16 @@ impl Quota {
         Ok(())
     }
 
+    /// Returns the time at which all cells can be taken of which a part can be at `next`.
+    pub(super) fn whole_at(&self, next: Duration, cells: u64) -> Duration {
+        if self.debt == 0 {
+            return next;
+        }
+        let cells = u32::try_from(cells).unwrap_or(u32::MAX).clamp(1, self.burst.get());
+        let behind = self.debt.saturating_sub(self.burst.get()).saturating_add(cells);
+        next + (MINUTE / self.allowance.get()).saturating_mul(behind)
+    }
+
     fn check(&self, now: Duration, cells: NonZeroU32) -> Result<(), Duration> {
         let checked = self.limiter.check_n(cells).expect("no part is larger than the burst");
         checked.map_err(|until| now + until.wait_time_from(self.clock.now()).max(WAIT_MIN))

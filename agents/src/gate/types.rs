@@ -151,6 +151,15 @@ pub struct Outage {
     pub next_try: Option<Duration>,
 }
 
+/// Time until the limits of a model leave room for a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LimitWait {
+    /// Until a part of it may be taken, by asking again.
+    pub next: Duration,
+    /// Until all of it may be taken, if nobody else asks.
+    pub whole: Duration,
+}
+
 /// Requests of a board that wait for models that are away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {

@@ -121,8 +121,9 @@ impl Inner {
         };
         let opening = if is_known { account.opening } else { account.recorded };
         let since = account.since.unwrap_or_else(|| outer.snapshot().at);
-        let open: BTreeSet<InvocationId> = outer.snapshot().attempts.iter().map(|(open, _)| *open).collect();
         let mut accounts = self.accounts.lock();
+        // Read under the lock: whoever has opened an account before is among them.
+        let open: BTreeSet<InvocationId> = outer.snapshot().attempts.iter().map(|(open, _)| *open).collect();
         let of_outer = accounts.entry(call.board.clone()).or_default();
         of_outer.retain(|invocation, _| open.contains(invocation));
         of_outer.insert(invocation, Account { opening, ..account });

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
 
 use super::keys::{self, Keys};
 use crate::config::{Model, Setting, redacted};
@@ -45,8 +46,14 @@ impl Access {
         };
         let hidden = model.headers.iter().chain(&model.query).filter_map(|(name, setting)| match setting {
             Setting::Variable(variable) => variables.get(&variable.env).cloned(),
-            Setting::Text(_) if PLAIN.contains(&name.to_ascii_lowercase().as_str()) => None,
-            Setting::Text(text) => Some(SecretString::from(text.as_str())),
+            Setting::Text(text) if is_secret_by(name) => Some(SecretString::from(text.as_str())),
+            Setting::Text(_) => None,
+        });
+        // A credential stands behind the name of its scheme.
+        let hidden = hidden.flat_map(|value| {
+            let credential =
+                value.expose_secret().split_once(' ').map(|(_, credential)| SecretString::from(credential));
+            std::iter::once(value).chain(credential)
         });
         Ok(Self {
             keys: Keys::new(key, &model.api_key_command),
@@ -88,22 +95,39 @@ impl Access {
     /// Returns a reply without the keys and values of headers and query that it repeats; none if it repeats none.
     pub(super) fn without_keys(&self, text: &str) -> Option<String> {
         let keys = self.keys.secrets();
-        let keys = keys.iter().chain(&self.hidden).map(SecretString::expose_secret).filter(|key| key.len() >= KEY_MIN);
-        let masked = keys.fold(text.to_owned(), hide);
+        let long = |secret: &&str| secret.len() >= KEY_MIN;
+        let hidden = self.hidden.iter().map(SecretString::expose_secret).filter(long);
+        let masked = keys.iter().map(SecretString::expose_secret).filter(long).fold(text.to_owned(), hide);
+        let masked = hidden.fold(masked, hide_whole);
         (masked != text).then_some(masked)
     }
 }
 
-/// Replaces a secret in a text, also as URLs and `Basic` credentials write it.
+/// Tells by its name whether a header or a member of the query may hold a secret.
+fn is_secret_by(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET_NAMES.iter().any(|part| name.contains(part))
+}
+
+/// Replaces a secret in a text, also as URLs, JSON and `Basic` credentials write it, and what begins like it.
 fn hide(text: String, secret: &str) -> String {
+    let text = hide_whole(text, secret);
+    if secret.len() < KEY_MIN { text } else { begun(&text, secret) }
+}
+
+/// Replaces a secret in a text, also as URLs, JSON and `Basic` credentials write it.
+fn hide_whole(text: String, secret: &str) -> String {
     let url = Url::parse_with_params("http://h/", [("k", secret)]).ok();
     let escaped = url.as_ref().and_then(|url| url.query()?.strip_prefix("k=")).unwrap_or(secret);
-    let in_json = secret.replace('/', "\\/");
-    let text = text.replace(secret, "***").replace(escaped, "***").replace(&in_json, "***");
+    let in_json = Value::from(secret).to_string();
+    let in_json = in_json.trim_matches('"');
+    let with_slashes = in_json.replace('/', "\\/");
+    let forms = [secret, escaped, in_json, &with_slashes];
+    let text = forms.iter().fold(text, |text, form| text.replace(form, "***"));
     let encoded = base64::engine::general_purpose::STANDARD.encode(secret);
     // The last characters depend on what follows.
     let encoded = encoded.trim_end_matches('=');
-    if secret.len() < KEY_MIN { text } else { begun(&text.replace(encoded, "***"), secret) }
+    if secret.len() < KEY_MIN { text } else { text.replace(encoded, "***") }
 }
 
 /// Replaces words that begin like a key, in letters of either case: some servers show all but its end.
@@ -119,19 +143,9 @@ fn begun(text: &str, key: &str) -> String {
     masked + &text[at..]
 }
 
-/// Names of headers and query members whose values are no secrets.
-const PLAIN: [&str; 10] = [
-    "accept",
-    "accept-language",
-    "anthropic-beta",
-    "anthropic-version",
-    "api-version",
-    "content-type",
-    "http-referer",
-    "openai-beta",
-    "user-agent",
-    "x-title",
-];
+/// Parts of the names of headers and query members whose values are secrets.
+const SECRET_NAMES: [&str; 11] =
+    ["auth", "code", "cookie", "credential", "key", "password", "secret", "session", "signature", "sig", "token"];
 
 /// Bytes of the shortest text that is taken for a secret; shorter ones, like a version, would mask what is none.
 const SECRET_MIN: usize = 4;
@@ -163,5 +177,45 @@ mod tests {
         ] {
             assert_eq!(hide(text.to_owned(), key), expected);
         }
+    }
+
+    fn access(model: &str) -> Access {
+        let model: Model = toml::from_str(&format!("url = \"http://h\"\nmodel = \"m\"\n{model}")).expect("a model");
+        let variables = [("KEY", "sk-live-0123456789"), ("ID", "an id of sixteen bytes")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), SecretString::from(value)));
+        Access::new(&model, &variables.into_iter().collect()).expect("access")
+    }
+
+    #[test]
+    fn values_that_are_no_secrets_stay_in_replies() {
+        let access = access(
+            "headers = { Origin = \"https://www.acme.example\", x-project = \"research-assistant\", x-retries = \"1\" }",
+        );
+        for reply in ["see https://www.acme.example/a", "a research-associate, a research-assistant", "1 or 11"] {
+            assert_eq!(access.without_keys(reply), None, "{reply}");
+        }
+    }
+
+    #[test]
+    fn secrets_of_headers_and_query_are_hidden_in_replies() {
+        let access = access(
+            "api_key_env = \"KEY\"\nheaders = { Authorization = \"Bearer k/9876543210-abcdef\", x-id = { env = \"ID\" } }\n\
+             query = { code = \"short\", api-token = \"to\\\"ken-0123456789\" }",
+        );
+        for (reply, expected) in [
+            ("sk-live-0123456789", "***"),
+            ("SK-LIVE-012345...", "***"),
+            ("k/9876543210-abcdef", "***"),
+            ("k\\/9876543210-abcdef", "***"),
+            ("Bearer k/9876543210-abcdef", "***"),
+            ("an id of sixteen bytes", "***"),
+            ("to\"ken-0123456789", "***"),
+            (r#""to\"ken-0123456789""#, "\"***\""),
+        ] {
+            assert_eq!(access.without_keys(reply).as_deref(), Some(expected), "{reply}");
+        }
+        // What only begins like one is another word, unless it is a key.
+        assert_eq!(access.without_keys("an id of sixteen"), None);
+        assert_eq!(access.without_keys("short"), None);
     }
 }

@@ -48,6 +48,9 @@ pub(super) enum Lesson {
 /// Time of the short request that tells a failing server from a poisonous prompt.
 const ANOTHER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Tokens of its reply.
+const ANOTHER_TOKENS: u32 = 16;
+
 /// Tells whether a failure may be the server's or the request's, and its words name no part of the request.
 fn is_unexplained(status: u16, body: &str) -> bool {
     refusals::is_of_either(status) && !ladder::is_explained(&reasons::said(body).to_ascii_lowercase())
@@ -66,8 +69,11 @@ impl Chat {
         let place = Place::of(offered);
         let known = self.known().shape(&key, place, self.model.structured);
         let form = task.trouble().map_or(known.form, |trouble| known.form.max(trouble.form()));
-        let mut climb = Climb::new(Shape { form, ..known }, !offered.is_empty());
-        let mut refused: Option<HttpFailure> = None;
+        let start = Shape { form, ..known };
+        let (mut climb, mut refused) = match self.known().take_climb(&key, place, start) {
+            Some((climb, refused)) => (climb, Some(refused)),
+            None => (Climb::new(start, !offered.is_empty()), None),
+        };
         let mut sent = BTreeSet::new();
         let mut fault = Fault::Unknown;
         loop {
@@ -86,7 +92,12 @@ impl Chat {
                     _ => return Err(failure),
                 }
             }
-            if let Err(wait) = task.further(estimate(body.len()), deadline).await {
+            let tokens = estimate(body.len()).saturating_add(u64::from(task.reply_tokens()));
+            if let Err(wait) = task.further(tokens, deadline).await {
+                task.is_limited();
+                if let Some(refused) = refused {
+                    self.known().keep_climb(&key, place, climb, refused);
+                }
                 return Err(HttpFailure::Limited { wait });
             }
             let began = Instant::now();
@@ -141,6 +152,9 @@ impl Chat {
                     if fault == Fault::Unknown && refused.is_none() {
                         fault = self.fault(task, climb.shape(), deadline).await;
                     }
+                    if fault == Fault::Request {
+                        task.is_at_fault();
+                    }
                     HttpFailure::Status { status, wait, body, fault }
                 }
                 failure => failure,
@@ -178,14 +192,15 @@ impl Chat {
     async fn fault(&self, failed: Task<'_>, shape: Shape, deadline: Instant) -> Fault {
         let prompt = Prompt { system: String::new(), user: "Reply with the word yes.".to_owned() };
         let timeout = ANOTHER_TIMEOUT;
-        let asked =
-            Asked { by: "another", prompt: &prompt, schema: &Value::Null, order: &[], reply_tokens: 16, timeout };
+        let reply_tokens = ANOTHER_TOKENS;
+        let asked = Asked { by: "another", prompt: &prompt, schema: &Value::Null, order: &[], reply_tokens, timeout };
         let task = Task::Asked(&asked);
         let messages = task.messages();
         let request = self.request(task, &messages, &[], Shape { form: Rung::None, ..shape });
         let Ok(body) = self.body(&request) else { return Fault::Unknown };
         let deadline = deadline.min(Instant::now() + timeout);
-        if failed.further(estimate(body.len()), deadline).await.is_err() {
+        let tokens = estimate(body.len()).saturating_add(u64::from(reply_tokens));
+        if failed.further(tokens, deadline).await.is_err() {
             return Fault::Unknown;
         }
         match self.send(body, deadline).await {

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::ladder::{Found, Proof, Rung, Shape, Stream};
+use super::ladder::{Climb, Found, Proof, Rung, Shape, Stream};
+use super::transport::HttpFailure;
 use crate::config::Structured;
 use crate::tools::Definition;
 
@@ -42,6 +43,8 @@ pub(super) struct Known {
     forms: Bounded<(SeatKey, Place), Rung>,
     /// Forms before which the server failed, and the plainer ones that were answered.
     suspects: Bounded<(SeatKey, Place), Rung>,
+    /// Searches that the limits of the model broke off, each with the refusal that it goes on from.
+    climbs: Bounded<(SeatKey, Place), (Climb, HttpFailure)>,
 }
 
 impl Default for Known {
@@ -51,6 +54,7 @@ impl Default for Known {
             no_format: false,
             forms: Bounded::new(SEATS_MAX),
             suspects: Bounded::new(SEATS_MAX),
+            climbs: Bounded::new(SEATS_MAX),
         }
     }
 }
@@ -99,6 +103,16 @@ impl Known {
             stream: known.stream.max(found.stream),
             no_tools: false,
         };
+    }
+
+    /// Keeps the search for a request that the server takes: the next attempt goes on with it.
+    pub(super) fn keep_climb(&mut self, seat: &SeatKey, place: Place, climb: Climb, refused: HttpFailure) {
+        self.climbs.insert((seat.clone(), place), (climb, refused));
+    }
+
+    /// Takes the search that began with this shape, if one was broken off.
+    pub(super) fn take_climb(&mut self, seat: &SeatKey, place: Place, start: Shape) -> Option<(Climb, HttpFailure)> {
+        self.climbs.remove(&(seat.clone(), place)).filter(|(climb, _)| climb.start() == start)
     }
 
     /// Streams from now on, so that bytes tell a slow answer from none.

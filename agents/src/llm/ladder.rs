@@ -282,6 +282,11 @@ pub(super) struct Climb {
 }
 
 impl Climb {
+    /// The shape that it began with.
+    pub(super) const fn start(&self) -> Shape {
+        self.start
+    }
+
     pub(super) const fn new(shape: Shape, has_tools: bool) -> Self {
         Self {
             shape,

@@ -39,7 +39,7 @@ use backon::{ExponentialBuilder, Retryable as _};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
-use patchboard_runtime::agent::{Agent, Answer, Call, Failure};
+use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Permit};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
@@ -244,7 +244,12 @@ impl Chat {
     fn attempt<'a>(&self, call: &'a Call) -> Task<'a> {
         let trouble = Trouble::of(&call.past, call.view_hash);
         let tokens = call.seat().limits.reply_tokens;
-        let reply_tokens = trouble.map_or(tokens, |trouble| trouble.room(tokens, &self.model));
+        let reply_tokens = match &call.permit {
+            Some(Permit { admission, guard: Some(_) }) => {
+                admission.reply_tokens.map_or(tokens, |reserved| u32::try_from(reserved).unwrap_or(u32::MAX))
+            }
+            _ => trouble.map_or(tokens, |trouble| trouble.room(tokens, &self.model)),
+        };
         Task::Call(Attempt { call, trouble, reply_tokens })
     }
 

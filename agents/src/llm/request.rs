@@ -18,7 +18,7 @@ use super::schema::{self, Level};
 use super::trouble::Trouble;
 use crate::blackboard::form;
 use crate::ordered::Ordered;
-use crate::seats::admission::further;
+use crate::seats::admission::{self, further};
 use crate::tools::Definition;
 
 /// The tool by which a model that has tools gives its reply: many servers hold no reply to a form while tools are offered.
@@ -48,14 +48,28 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Waits until the model's limits leave room for a request of so many tokens beside the reply.
+    /// Waits until the model's limits leave room for a request of so many tokens, those of the reply included.
     ///
     /// # Errors
     /// The time until then, where it is too long to wait.
     pub(super) async fn further(self, tokens: u64, deadline: Instant) -> Result<(), Duration> {
         match self {
-            Self::Call(attempt) => further(attempt.call, tokens + u64::from(attempt.reply_tokens), deadline).await,
+            Self::Call(attempt) => further(attempt.call, tokens, deadline).await,
             Self::Asked(_) => Ok(()),
+        }
+    }
+
+    /// Notes that the model's limits leave no room for a request.
+    pub(super) fn is_limited(self) {
+        if let Self::Call(attempt) = self {
+            admission::is_limited(attempt.call);
+        }
+    }
+
+    /// Notes that the server fails with this request while it answers another one.
+    pub(super) fn is_at_fault(self) {
+        if let Self::Call(attempt) = self {
+            admission::is_at_fault(attempt.call);
         }
     }
 

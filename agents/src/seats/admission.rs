@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::Seats;
 use crate::config::{DEFAULT_MODEL, Model};
-use crate::gate::{self, Endpoint, Limits, ModelKey, Refusal, Request, Verdict};
+use crate::gate::{self, Endpoint, LimitWait, Limits, ModelKey, Refusal, Request, Verdict};
 use crate::llm::trouble::room;
 
 impl Seats {
@@ -39,6 +39,7 @@ impl Seats {
             .into_iter()
             .map(|(other, model)| (admission(other, model, waiting), Arc::new(endpoint(model))))
             .unzip();
+        let larger = u64::from(room(&waiting.past, waiting.reply_tokens, model) - waiting.reply_tokens);
         let (key, now) = (ModelKey::new(&model.url, &model.model), self.means.clock.now());
         let left = waiting.wait.as_ref().map_or(0, |wait| wait.not_before.ms_since(now));
         let left = Duration::from_millis(left);
@@ -51,7 +52,7 @@ impl Seats {
             board: board.clone(),
             endpoint: Arc::new(endpoint(model)),
             fallbacks,
-            tokens: waiting.tokens,
+            tokens: waiting.tokens.saturating_add(larger),
             // The prompt is compiled when the call is admitted: until then the invocation stands for it.
             prompt: sha256(format!("{board}/{}", waiting.invocation).as_bytes()),
         };
@@ -105,6 +106,7 @@ impl Chain {
             permit,
             is_used: AtomicBool::new(false),
             is_limited: AtomicBool::new(false),
+            is_at_fault: AtomicBool::new(false),
             patience,
             clock,
             until,
@@ -119,8 +121,10 @@ struct Pass {
     permit: gate::Permit,
     /// The request that the permit is for was sent.
     is_used: AtomicBool,
-    /// The operator's limits held back a further request.
+    /// The operator's limits held back a further request, and the call is deferred for that.
     is_limited: AtomicBool,
+    /// The server fails with this request while it answers another one.
+    is_at_fault: AtomicBool,
     patience: Duration,
     clock: Arc<dyn Clock>,
     until: Option<Timestamp>,
@@ -146,14 +150,27 @@ pub(crate) async fn further(call: &Call, tokens: u64, deadline: Instant) -> Resu
     if !pass.is_used.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
-    while let Err(wait) = pass.permit.another(tokens) {
-        if wait > deadline.saturating_duration_since(Instant::now()) / 2 {
-            pass.is_limited.store(true, Ordering::Relaxed);
-            return Err(wait);
+    while let Err(LimitWait { next, whole }) = pass.permit.another(tokens) {
+        if whole > deadline.saturating_duration_since(Instant::now()) / 2 {
+            return Err(whole);
         }
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(next).await;
     }
     Ok(())
+}
+
+/// Notes that a call is deferred because the limits of its model leave no room: its provider knows nothing of it.
+pub(crate) fn is_limited(call: &Call) {
+    if let Some(pass) = pass(call) {
+        pass.is_limited.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Notes that a server fails with the request of a call while it answers another one.
+pub(crate) fn is_at_fault(call: &Call) {
+    if let Some(pass) = pass(call) {
+        pass.is_at_fault.store(true, Ordering::Relaxed);
+    }
 }
 
 fn pass(call: &Call) -> Option<&Pass> {
@@ -228,6 +245,11 @@ pub(super) fn report(call: &Call, answer: Answer) -> Answer {
             is_served_elsewhere: true,
             ..Deferral::new(DeferralReason::RequestRefused)
         }),
+        // The attempt is charged. The next one goes to a fallback, if there is one.
+        None if pass.is_at_fault.load(Ordering::Relaxed) => {
+            permit.declined();
+            None
+        }
         None => {
             if !matches!(failure.code, FailureCode::NotConfigured | FailureCode::Unreachable | FailureCode::Timeout) {
                 permit.answered();

@@ -285,6 +285,46 @@ fn requests_that_a_server_fails_with_are_given_up_and_hold_up_no_others() {
     sandbox.run(&["replay", "last"]).exits(0);
 }
 
+#[test]
+fn a_request_that_a_server_fails_with_goes_to_another_model() {
+    let first =
+        Endpoint::serving(|request| match request["messages"].to_string().contains("Reply with the word yes") {
+            true => Act::answer("yes", 9, 1),
+            false => Act::Say(500, "", "internal error".into()),
+        });
+    let other = Endpoint::new(vec![note()]);
+    let sandbox = sandbox("    limits: {attempts: 2}\n");
+    sandbox.write(
+        "patchboard.toml",
+        format!(
+            "[models.default]\nurl = \"{}\"\nmodel = \"first\"\nfallback = [\"other\"]\n\
+             [models.other]\nurl = \"{}\"\nmodel = \"second\"\n",
+            first.url, other.url
+        ),
+    );
+    sandbox.run(&["run", "llm.yaml", "--request", REQUEST]).exits(0);
+    let kinds = kinds(&sandbox);
+    assert_eq!((count(&kinds, "failed"), count(&kinds, "deferred")), (1, 0), "the attempt counts: {kinds:?}");
+    assert_eq!(other.bodies().len(), 1);
+}
+
+#[test]
+fn the_search_for_a_form_goes_on_where_the_limits_of_the_model_broke_it_off() {
+    // Two requests at once, then one in two seconds: too long within this time.
+    let endpoint = Endpoint::serving(|request| match request.get("response_format") {
+        Some(_) => Act::Say(400, "", "bad request".into()),
+        None => note(),
+    });
+    let sandbox = sandbox("    limits: {attempts: 1, timeout: 3s}\n");
+    let config = format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\nrequests_per_minute = 30\n", endpoint.url);
+    sandbox.write("patchboard.toml", config);
+    sandbox.run(&["run", "llm.yaml", "--request", REQUEST]).exits(0);
+    let bodies: Vec<String> = endpoint.bodies().iter().map(Value::to_string).collect();
+    let different: std::collections::BTreeSet<&String> = bodies.iter().collect();
+    assert!(bodies.len() > 2 && different.len() == bodies.len(), "{bodies:#?}");
+    assert!(count(&kinds(&sandbox), "deferred") > 0);
+}
+
 /// A board whose one worker is a board inside.
 fn with_a_board_inside(sandbox: &Sandbox, limits: &str) {
     let text = r#"

@@ -609,11 +609,18 @@ impl Scheduler {
     }
 
     /// The current attempt makes another call, which holds `reserved`; returns the branch, none if it is not under way.
-    pub(crate) fn go_on(&mut self, attempt: &Attempt, at: Timestamp, reserved: u64) -> Option<Branch> {
+    /// `is_answered`: the provider has answered the call before.
+    pub(crate) fn go_on(
+        &mut self,
+        attempt: &Attempt,
+        at: Timestamp,
+        reserved: u64,
+        is_answered: bool,
+    ) -> Option<Branch> {
         let open = self.open.get_mut(&attempt.invocation);
         let open = open.filter(|open| open.calling && open.attempt == attempt.number)?;
         (open.since, open.reserved) = (at, reserved);
-        if let Some(deferrals) = &mut open.deferrals {
+        if let Some(deferrals) = open.deferrals.as_mut().filter(|_| is_answered) {
             deferrals.since = None;
         }
         Some(open.queued.branch.clone())

@@ -57,7 +57,11 @@ impl WaitingCalls {
     pub(super) fn ask(&mut self, agent: &dyn Agent, board: &Board, call: &Waiting) -> Option<Admitted> {
         let key = key(call);
         match self.0.get(&key) {
-            Some(WaitsFor::Gate(asked)) if board.unreserved_money(call) <= asked.money.map(|money| money.left) => {
+            // Without a limit there is more than with any.
+            Some(WaitsFor::Gate(asked))
+                if board.unreserved_money(call).unwrap_or(u64::MAX)
+                    <= asked.money.map_or(u64::MAX, |money| money.left) =>
+            {
                 return None;
             }
             Some(WaitsFor::Budget(before)) if !Budgets::of(board, call).are_freer_than(*before) => return None,

@@ -153,9 +153,11 @@ impl State {
                         occurrence: *occurrence,
                         past: Past::clone(past),
                         timeout: time_of(*timeout_ms, admitted.is_some()),
-                        permit: admitted.as_ref().map(|_| {
+                        permit: admitted.as_ref().map(|admission| {
                             let permit = durable.permits.get(&(*invocation, *attempt)).cloned();
-                            permit.unwrap_or_else(Permit::ungated)
+                            let permit = permit.unwrap_or_else(Permit::ungated);
+                            // The kernel reserves the larger room of a reply only where a budget suffices for it.
+                            Permit { admission: admission.clone(), ..permit }
                         }),
                     };
                     // If the worker's actor has ended, the supervisor starts everything afresh.

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use patchboard_kernel::deferral::DeferralReason::RateLimited;
+
 use super::super::quota::Quota;
-use super::super::types::Limits;
+use super::super::types::{LimitWait, Limits, Request};
 use super::world::{Reply, World};
-use super::{admitted, ask, at_most, core, endpoint, millis, request, secs};
+use super::{admitted, ask, at_most, core, endpoint, millis, refusal, request, secs};
 
 #[test]
 fn concurrency_holds_across_boards() {
@@ -100,8 +102,42 @@ fn further_requests_of_a_call_count_against_the_limits_of_its_model() {
     assert_eq!(core.take_effects().admitted.len(), 1);
     // Three at once, then one in a second.
     assert_eq!([core.another(secs(0), ticket, 1), core.another(secs(0), ticket, 1)], [Ok(()); 2]);
-    assert_eq!(core.another(secs(0), ticket, 1), Err(secs(1)));
+    assert_eq!(core.another(secs(0), ticket, 1), Err(LimitWait { next: secs(1), whole: secs(1) }));
     assert_eq!(core.another(secs(1), ticket, 1), Ok(()));
     core.finished(secs(2), ticket);
     assert_eq!(core.another(secs(2), ticket, 1), Ok(()), "a call that is over has no limits");
+}
+
+#[test]
+fn the_wait_for_tokens_is_told_whole_and_paid_in_parts() {
+    let mut core = core();
+    // Ten tokens a second, thirty at once.
+    let endpoint = endpoint("m", Limits { tokens_per_minute: at_most(600), ..Limits::default() });
+    let ticket = core.ask(secs(0), Request { tokens: 30, ..request("b", 0, &endpoint) });
+    assert_eq!(core.take_effects().admitted.len(), 1);
+    assert_eq!(core.another(secs(0), ticket, 100), Err(LimitWait { next: secs(3), whole: secs(3) }));
+    assert_eq!(core.another(secs(3), ticket, 100), Ok(()));
+    // Of the hundred, seventy are owed.
+    assert_eq!(core.another(secs(3), ticket, 10), Err(LimitWait { next: secs(3), whole: secs(8) }));
+    assert_eq!(core.another(secs(6), ticket, 10), Err(LimitWait { next: secs(3), whole: secs(5) }));
+    assert_eq!(core.another(secs(9), ticket, 10), Err(LimitWait { next: secs(1), whole: secs(2) }));
+    assert_eq!(core.another(secs(11), ticket, 10), Ok(()));
+}
+
+#[test]
+fn a_refusal_of_a_further_request_says_nothing_of_those_before_it() {
+    let mut core = core();
+    let endpoint = endpoint("m", Limits::default());
+    let ticket = core.ask(secs(0), request("b", 0, &endpoint));
+    assert_eq!(core.take_effects().admitted.len(), 1);
+    for turn in 1..=10 {
+        assert_eq!(core.another(secs(turn * 10), ticket, 1), Ok(()));
+    }
+    core.refused(secs(100), ticket, &refusal(RateLimited, Some(secs(1))));
+    core.finished(secs(100), ticket);
+    core.advance(secs(110));
+    let ticket = core.ask(secs(110), request("b", 1, &endpoint));
+    core.answered(secs(110), ticket);
+    let pace = core.state(secs(110))[0].pace.expect("a pace is learnt");
+    assert!(pace < 1.0, "a request in ten seconds was taken, and not {pace} a second");
 }

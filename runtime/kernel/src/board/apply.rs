@@ -339,7 +339,9 @@ impl Board {
         let not_under_way = "it goes on with an attempt that is not under way";
         let attempt = continued.by.attempt.as_ref().ok_or(not_under_way)?;
         let open = self.scheduler.open().get(&attempt.invocation).ok_or(not_under_way)?.clone();
-        let branch = self.scheduler.go_on(attempt, at, continued.reserved).ok_or(not_under_way)?;
+        // A conversation that is taken up again reserves its next call, and nobody has answered yet.
+        let is_answered = self.format < record::FULL_RETRY || continued.by.usage != Some(Usage::default());
+        let branch = self.scheduler.go_on(attempt, at, continued.reserved, is_answered).ok_or(not_under_way)?;
         self.settle(&open, continued.by.usage, at);
         self.ledger.reserve(&branch, Hold { tokens: continued.reserved, ..self.held(&open) });
         Ok(())

@@ -391,6 +391,49 @@ fn money_is_reserved_by_the_price_of_the_call_and_settled_by_what_it_took() {
 }
 
 #[test]
+fn a_conversation_that_is_taken_up_again_ends_no_series_of_deferrals() {
+    let mut played = board(1, json!({}));
+    played.signal();
+    defer(&mut played, 1_000, not_taken(DeferralReason::Overloaded, 500));
+    admit(&mut played, 2_000, 1, 2);
+    let (invocation, attempt) = (InvocationId(1), 2);
+    let usage = Some(Usage::default());
+    closed(&mut played, 2_000, Input::Continue { invocation, attempt, usage, reserve: 100 });
+    let step = defer(&mut played, 4_000, not_taken(DeferralReason::Overloaded, 500));
+    let deferred = step.records.iter().find_map(|record| match record.body().expect("a body") {
+        Body::Deferred(deferred) => Some((deferred.patience, deferred.model)),
+        _ => None,
+    });
+    assert_eq!(deferred, Some((Timestamp(1_000).plus_ms(24 * HOUR), Some("elsewhere".to_owned()))));
+    played.holds();
+}
+
+#[test]
+fn a_reply_has_no_larger_room_than_the_budget_allows() {
+    let mut played = Played::new(json!({
+        "workers": {"writer": {"agent": "llm", "writes": [{"path": "/list/-"}], "limits": {"reply_tokens": 300}}},
+        "rules": [{"name": "write", "trigger": {"signal": "go"}, "run": "writer"}],
+        "limits": {"tokens": 2_000},
+    }));
+    closed(&mut played, 0, Input::Signal { name: "go".into(), value: Value::Null, token: None });
+    for (room, attempt, expected) in [(Some(400), 1, Some(400)), (Some(9_000), 2, None)] {
+        let admission = Admission { reply_tokens: room, ..Admission::default() };
+        let step = closed(&mut played, 10, Input::Admit { invocation: InvocationId(1), attempt, admission });
+        let admitted = step.effects.iter().find_map(|effect| match effect {
+            Effect::Call { admitted, .. } => admitted.clone(),
+            _ => None,
+        });
+        assert_eq!(admitted.map(|admission| admission.reply_tokens), Some(expected), "{room:?}");
+        let usage = Some(Usage { prompt: 10, completion: 10, ..Usage::default() });
+        let (invocation, attempt, _) = played.calls.remove(0);
+        let (code, message) = (FailureCode::Truncated, "cut off".to_owned());
+        closed(&mut played, 20, Input::AgentFailed { invocation, attempt, code, message, usage });
+    }
+    assert_eq!(played.count(Kind::Budget), 0);
+    played.holds();
+}
+
+#[test]
 fn a_worker_may_have_money_of_its_own() {
     let mut played = priced(json!({}), json!({"money": 0.000_001}));
     let step = admit_at_a_price(&mut played, 1);

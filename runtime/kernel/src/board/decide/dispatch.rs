@@ -266,16 +266,31 @@ impl Draft<'_> {
         let seat = &board.plan.seats[&branch.worker];
         let worker = Arc::clone(&seat.worker);
         let Compiled { view, prompt, budget, feedback, woken_at } = board.compiled(&queued);
-        let reply = admitted.as_ref().and_then(|admission| admission.reply_tokens);
-        let reserved = match worker.agent {
-            AgentKind::Llm => bounded(
-                prompt.estimated_tokens().saturating_add(reply.unwrap_or(u64::from(worker.limits.reply_tokens))),
-            ),
-            _ => 0,
-        };
         let price = admitted.as_ref().and_then(|admission| admission.price.as_ref());
-        let call = hold(&board.plan, &branch.worker, (reserved, reply), price);
-        let afforded = board.ledger.afford(&board.limits_of(&branch), &branch, call);
+        let afford = |reply: Option<u64>| {
+            let tokens = match worker.agent {
+                AgentKind::Llm => {
+                    let reply = reply.unwrap_or(u64::from(worker.limits.reply_tokens));
+                    bounded(prompt.estimated_tokens().saturating_add(reply))
+                }
+                _ => 0,
+            };
+            let call = hold(&board.plan, &branch.worker, (tokens, reply), price);
+            (tokens, board.ledger.afford(&board.limits_of(&branch), &branch, call))
+        };
+        let larger = admitted.as_ref().and_then(|admission| admission.reply_tokens);
+        let (mut reserved, mut afforded) = afford(larger);
+        let mut is_plain = false;
+        if larger.is_some() && board.format >= FULL_RETRY && afforded.is_err_and(|short| !short.may_be_freed) {
+            // A reply that has no more room than the one before is better than none.
+            let plain = afford(None);
+            is_plain = plain.1.is_ok();
+            if is_plain {
+                (reserved, afforded) = plain;
+            }
+        }
+        let admitted = admitted
+            .map(|admission| Admission { reply_tokens: admission.reply_tokens.filter(|_| !is_plain), ..admission });
         match afforded.and(is_affordable) {
             Ok(()) => {}
             // Once the calls under way are settled there may be enough: nothing is decided before.
