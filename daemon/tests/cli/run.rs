@@ -425,3 +425,36 @@ fn a_program_that_declares_restart_serves_all_calls_and_is_gone_when_the_run_end
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     assert!(status.is_empty() || status.contains(") Z "), "it still runs: {status}");
 }
+
+/// Bytes of the journal after a run in which two workers with long instructions count to a number.
+fn journal_bytes(to: u64) -> u64 {
+    let sandbox = Sandbox::new();
+    let worker = |first: u64| {
+        let script: Vec<Value> =
+            (first..=to).step_by(2).map(|n| json!([{"op": "replace", "path": "/n", "value": n}])).collect();
+        json!({"agent": "script", "role": "Count. ".repeat(1000), "reads": ["/n"],
+               "writes": [{"path": "/n", "ops": ["replace"]}], "limits": {"invocations": 1000}, "script": script})
+    };
+    let rule = |name: &str, when: &str, run: &str| json!({"name": name, "trigger": {"op": "replace", "path": "/n"}, "when": when, "run": run});
+    let blueprint = json!({
+        "blueprint": 2, "name": "count",
+        "state": {"schema": {"type": "object", "properties": {"n": {"type": "integer"}, "request": true}}, "initial": {"n": 0}},
+        "workers": {"odd": worker(1), "even": worker(2)},
+        "rules": [
+            {"name": "begin", "trigger": "start", "run": "odd"},
+            rule("up", "value % 2 == 1", "even"), rule("on", "value % 2 == 0", "odd"),
+        ],
+        "done": {"when": format!("state.n >= {to}")},
+    });
+    sandbox.write("count.json", blueprint.to_string());
+    sandbox.run(&["--data-dir", "data", "run", "count.json"]).exits(0);
+    std::fs::metadata(sandbox.path().join("data/patchboard.db")).expect("a journal").len()
+}
+
+#[test]
+fn an_attempt_stores_its_instructions_once_and_little_beside_its_view() {
+    let (few, more) = (10, 110);
+    let of_each = (journal_bytes(more) - journal_bytes(few)) / (more - few);
+    // Its script is part of the blueprint, and its view is short.
+    assert!(of_each < 3_000, "{of_each} bytes for an attempt with instructions of 7,000");
+}
