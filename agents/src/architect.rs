@@ -240,7 +240,7 @@ pub async fn ask(chat: &Chat, settings: &Architect, brief: &Brief, terms: &Terms
     let schema = form::schema(terms, brief.asks_for_input());
     let timeout = std::time::Duration::from_millis(settings.timeout.as_ms());
     let (by, reply_tokens) = ("architect", settings.reply_tokens);
-    chat.complete(&Asked { by, prompt, schema: &schema, order: form::ORDER, reply_tokens, timeout }).await
+    chat.complete(&Asked { by, prompt, schema: &schema, order: form::ORDER, reply_tokens, timeout, waits: true }).await
 }
 
 /// Asks for a blueprint until there is one, at most `1 + terms.repairs` times; `tell` hears of every round.

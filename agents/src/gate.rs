@@ -226,6 +226,11 @@ impl Permit {
         self.inner.event(|core, _| core.is_served_elsewhere(self.ticket))
     }
 
+    /// Reports that the provider refused the request for a reason that only an operator can mend. The model stays open.
+    pub fn complained(&self, reason: DeferralReason) {
+        self.inner.event(|core, now| core.complained(now, self.ticket, reason));
+    }
+
     /// Reports that the provider did not take the request. A call that was answered before is charged.
     pub fn refused(&self, refusal: Refusal) -> Verdict {
         self.inner.event(|core, now| core.refused(now, self.ticket, &refusal))

@@ -64,13 +64,17 @@ impl Outages {
     }
 }
 
+/// Said of a model that does not come back by itself.
+const OPERATOR: &str = "an operator must mend that";
+
 /// A transition in words.
 pub(crate) fn sentence(transition: &Transition) -> String {
     let model = transition.key.model();
     match transition.change {
-        Change::Away { reason, next_try } => {
+        Change::Away { reason, next_try: Some(next_try) } => {
             format!("model {model} {}: next try in {} s", is(reason), next_try.as_secs_f64().ceil())
         }
+        Change::Away { reason, next_try: None } => format!("model {model} {}: {OPERATOR}", is(reason)),
         Change::Back { after } => format!("model {model} answers again, after {} s", after.as_secs()),
     }
 }
@@ -81,6 +85,7 @@ fn line(models: &[ModelState]) -> String {
         let outage = model.outage.as_ref()?;
         let next_try = match outage.next_try {
             Some(next_try) => format!("next try in {} s", next_try.as_secs_f64().ceil()),
+            None if outage.reason.needs_operator() => OPERATOR.to_owned(),
             None => "trying now".to_owned(),
         };
         let waiting = plural(model.waiting, "call");

@@ -209,6 +209,16 @@ impl Core {
         verdict
     }
 
+    /// Records that the provider refused a call for a reason that only an operator can mend.
+    pub(super) fn complained(&mut self, now: Duration, ticket: Ticket, reason: DeferralReason) {
+        self.set_time(now);
+        let Some(Sent { key, call, .. }) = self.calls.get_mut(&ticket) else { return };
+        call.is_refused = true;
+        let key = key.clone();
+        let change = self.models.get_mut(&key).and_then(|model| model.complained(self.now, reason));
+        self.effects.transitions.extend(change.map(|change| Transition { key, change }));
+    }
+
     /// Records that the provider answered a call by refusing its request. Returns whether another model may take it.
     pub(super) fn declined(&mut self, now: Duration, ticket: Ticket) -> bool {
         self.answered(now, ticket);
@@ -317,7 +327,7 @@ impl Core {
         let now = self.now;
         let states = self.models.iter().map(|(key, model)| ModelState {
             key: key.clone(),
-            outage: outage(model, now),
+            outage: outage(model, now).or_else(|| complaint(model, now)),
             waiting: model.queue.len() + self.deferred.get(key).copied().unwrap_or_default(),
             in_flight: model.in_flight(),
             pace: model.pace(),
@@ -477,6 +487,12 @@ impl Core {
             }
         }
     }
+}
+
+/// A complaint of a model that is not away, as an outage without a next try.
+fn complaint(model: &Model, now: Duration) -> Option<Outage> {
+    let (reason, since) = model.complaint()?;
+    Some(Outage { reason, lasts: now.saturating_sub(since), next_try: None })
 }
 
 fn outage(model: &Model, now: Duration) -> Option<Outage> {

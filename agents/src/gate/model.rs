@@ -92,6 +92,8 @@ pub(super) struct Model {
     suspects: [Option<Digest>; 2],
     refused_prompts: VecDeque<Digest>,
     deferred: BTreeMap<DeferralReason, u64>,
+    /// Reason for which an operator must act, and the time of the first refusal; until the next answer.
+    complaint: Option<(DeferralReason, Duration)>,
     used_at: Duration,
 }
 
@@ -116,6 +118,7 @@ impl Model {
             suspects: [None; 2],
             refused_prompts: VecDeque::new(),
             deferred: BTreeMap::new(),
+            complaint: None,
             used_at: now,
         }
     }
@@ -193,8 +196,9 @@ impl Model {
         self.answers += 1;
         self.suspects = [None; 2];
         self.refused_prompts.retain(|prompt| *prompt != call.prompt);
+        let mended = self.complaint.take().map(|(_, since)| Change::Back { after: now.saturating_sub(since) });
         let is_fresh = call.number > self.stale;
-        match &mut self.phase {
+        let change = match &mut self.phase {
             Phase::Away { reason, since, .. } if is_fresh || *reason == DeferralReason::NoAnswer => {
                 let after = now.saturating_sub(*since);
                 self.strikes = 0;
@@ -210,7 +214,17 @@ impl Model {
                 None
             }
             Phase::Open | Phase::Away { .. } | Phase::Returning { .. } => None,
-        }
+        };
+        change.or(mended)
+    }
+
+    /// Records a refusal that only an operator can mend. Other calls find out for themselves: it may be of one request.
+    pub(super) fn complained(&mut self, now: Duration, reason: DeferralReason) -> Option<Change> {
+        self.used_at = now;
+        *self.deferred.entry(reason).or_default() += 1;
+        let is_known = self.complaint.is_some() || self.outage().is_some();
+        self.complaint.get_or_insert((reason, now)).0 = reason;
+        (!is_known).then_some(Change::Away { reason, next_try: None })
     }
 
     fn end_slow_start(&mut self) {
@@ -323,7 +337,7 @@ impl Model {
         }
         let until = now + wait;
         self.phase = Phase::Away { reason, since: begun.unwrap_or(now), until, probe: None };
-        begun.is_none().then_some(Change::Away { reason, next_try: wait })
+        begun.is_none().then_some(Change::Away { reason, next_try: Some(wait) })
     }
 
     /// Records the end of a call.
@@ -375,6 +389,11 @@ impl Model {
         }
     }
 
+    /// Reason for which an operator must act, and the time since which.
+    pub(super) const fn complaint(&self) -> Option<(DeferralReason, Duration)> {
+        self.complaint
+    }
+
     pub(super) fn has_refused(&self, prompt: &Digest) -> bool {
         self.refused_prompts.contains(prompt)
     }
@@ -397,7 +416,7 @@ impl Model {
             Phase::Away { until, .. } => self.used_at.max(until) + IDLE,
             Phase::Open | Phase::Returning { .. } => self.used_at + IDLE,
         };
-        self.in_flight == 0 && self.queue.is_empty() && idle_at <= now
+        self.in_flight == 0 && self.queue.is_empty() && self.complaint.is_none() && idle_at <= now
     }
 }
 

@@ -147,7 +147,7 @@ pub struct Outage {
     pub reason: DeferralReason,
     /// Time since it began.
     pub lasts: Duration,
-    /// Time from now until the next probe; none while a probe is in flight.
+    /// Time from now until the next probe; none while a probe is in flight, or if an operator must act.
     pub next_try: Option<Duration>,
 }
 
@@ -188,7 +188,7 @@ pub enum Change {
         /// Reason.
         reason: DeferralReason,
         /// Time from now until the first probe.
-        next_try: Duration,
+        next_try: Option<Duration>,
     },
     /// The model answers again.
     Back {

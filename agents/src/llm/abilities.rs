@@ -379,6 +379,7 @@ impl Finder {
             order: &[],
             reply_tokens: REPLY_TOKENS,
             timeout: self.time,
+            waits: false,
         };
         let task = Task::Asked(&asked);
         let (messages, offered) = (task.messages(), tool.map(std::slice::from_ref).unwrap_or_default());

@@ -193,7 +193,15 @@ impl Chat {
         let prompt = Prompt { system: String::new(), user: "Reply with the word yes.".to_owned() };
         let timeout = ANOTHER_TIMEOUT;
         let reply_tokens = ANOTHER_TOKENS;
-        let asked = Asked { by: "another", prompt: &prompt, schema: &Value::Null, order: &[], reply_tokens, timeout };
+        let asked = Asked {
+            by: "another",
+            prompt: &prompt,
+            schema: &Value::Null,
+            order: &[],
+            reply_tokens,
+            timeout,
+            waits: false,
+        };
         let task = Task::Asked(&asked);
         let messages = task.messages();
         let request = self.request(task, &messages, &[], Shape { form: Rung::None, ..shape });
@@ -233,7 +241,11 @@ impl Chat {
         is_first: bool,
     ) -> Result<Answered, HttpFailure> {
         // A plainer request stands for a repetition.
-        let tries = if task.is_deferred() || !is_first { 1 } else { self.model.max_tries };
+        let tries = match task {
+            _ if task.is_deferred() || !is_first => 1,
+            Task::Asked(asked) if asked.waits => u32::MAX,
+            _ => self.model.max_tries,
+        };
         let may = |failure: &HttpFailure| request.tools.is_empty() || !refusals::is_of_tools(failure);
         again(tries, deadline, may, || self.send(body.clone(), deadline)).await
     }

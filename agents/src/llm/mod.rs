@@ -131,6 +131,8 @@ pub struct Asked<'a> {
     pub reply_tokens: u32,
     /// The time it has, repetitions included.
     pub timeout: Duration,
+    /// Waits for a provider that is away as long as its time lasts, beyond `max_tries`.
+    pub waits: bool,
 }
 
 /// What a model has said.
@@ -458,7 +460,14 @@ async fn again<T, F: Future<Output = Result<T, HttpFailure>>>(
         .sleep(tokio::time::sleep)
         .when(|failure| is_passing(failure) && may(failure))
         .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
-        .notify(|_, pause| tracing::debug!(pause_ms = pause.as_millis(), "asking again"))
+        .notify(|failure, pause| {
+            let seconds = pause.as_secs_f64();
+            // Somebody may be waiting in front of it.
+            match seconds > 2.0 {
+                true => tracing::warn!("{failure}: asking again in {seconds:.1} s"),
+                false => tracing::info!("{failure}: asking again in {seconds:.1} s"),
+            }
+        })
         .await
 }
 

@@ -226,7 +226,10 @@ pub(super) fn report(call: &Call, answer: Answer) -> Answer {
     let is_served_elsewhere = permit.is_served_elsewhere() || *is_served_later;
     let deferral = match failure.deferral {
         // Waiting mends nothing: the board is paused, and every other board finds out for itself.
-        Some(deferral) if deferral.reason.needs_operator() && !is_served_elsewhere => return Err(failure),
+        Some(deferral) if deferral.reason.needs_operator() && !is_served_elsewhere => {
+            permit.complained(deferral.reason);
+            return Err(failure);
+        }
         // The provider knows nothing of it.
         Some(deferral) if pass.is_limited.load(Ordering::Relaxed) => {
             Some(Deferral { patience_ms: ms(*patience), is_served_elsewhere, ..deferral })

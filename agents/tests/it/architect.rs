@@ -408,7 +408,15 @@ async fn a_chat_completes_under_the_schema_and_does_without_it_where_it_is_refus
     let prompt = Prompt { system: "s".into(), user: "u".into() };
     let schema = json!({"type": "object", "properties": {"b": {"type": "string"}}});
     let timeout = std::time::Duration::from_secs(10);
-    let asked = Asked { by: "architect", prompt: &prompt, schema: &schema, order: &[], reply_tokens: 55, timeout };
+    let asked = Asked {
+        by: "architect",
+        prompt: &prompt,
+        schema: &schema,
+        order: &[],
+        reply_tokens: 55,
+        timeout,
+        waits: false,
+    };
     for _ in 0..2 {
         assert_eq!(chat.complete(&asked).await.expect("a reply").text, "{}");
     }
@@ -417,6 +425,16 @@ async fn a_chat_completes_under_the_schema_and_does_without_it_where_it_is_refus
     let closed = json!({"type": "object", "properties": {"b": {"type": "string"}}, "additionalProperties": false});
     assert_eq!(schemas, [&schema, &closed, &json!({"type": "object"}), &Value::Null, &Value::Null]);
     assert_eq!(sent[0]["max_tokens"], 55);
+
+    // Who waits for its provider asks more often than `max_tries` says.
+    let away = || Act::Say(503, "retry-after: 0\r\n", "away".into());
+    for waits in [false, true] {
+        let acts = std::iter::repeat_with(away).take(5).chain([Act::complete("{}", "stop", Value::Null)]);
+        let endpoint = Endpoint::new(acts.collect());
+        let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
+        let answer = chat.complete(&Asked { waits, ..asked }).await;
+        assert_eq!((answer.is_ok(), endpoint.requests().len()), (waits, if waits { 6 } else { 3 }));
+    }
 
     let endpoint = Endpoint::new(vec![Act::Hang]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");

@@ -555,3 +555,34 @@ fn a_webhook_behind_tls_is_trusted_by_its_certificate() {
     assert!(told["receivers"][0]["why"].as_str().is_some_and(|why| why.contains("certificate")), "{told}");
     assert!(requests.try_recv().is_err(), "nothing is sent to who cannot prove itself");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_that_needs_an_operator_is_told_as_unavailable_until_it_answers() {
+    let is_mended = Arc::new(AtomicBool::new(false));
+    let endpoint = {
+        let is_mended = Arc::clone(&is_mended);
+        Endpoint::serving(move |_| match is_mended.load(Ordering::Relaxed) {
+            false => Act::Say(401, "", "wrong key".into()),
+            true => Act::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9),
+        })
+    };
+    let mut daemon = configured(&format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url));
+    daemon.start();
+    let mut boards = Vec::new();
+    for _ in 0..2 {
+        let made = daemon.post("/v1/boards", &json!({ "source": by_a_model() })).await.is(201);
+        let board = made["board"].as_str().expect("an id").to_owned();
+        daemon.until(&board, "paused").await;
+        boards.push(board);
+    }
+    assert_eq!(endpoint.bodies().len(), 2, "each board finds out for itself");
+    let away = daemon.get("/readyz").await.is(200)["models_away"][0].clone();
+    assert_eq!((&away["reason"], &away["next_try_s"]), (&json!("key_refused"), &Value::Null), "{away}");
+    is_mended.store(true, Ordering::Relaxed);
+    for board in &boards {
+        daemon.post(&format!("/v1/boards/{board}/resume"), &json!({})).await.is(200);
+        daemon.until(board, "quiescent").await;
+    }
+    let ready = daemon.get("/readyz").await.is(200);
+    assert_eq!(ready["models_away"], Value::Null, "{ready}");
+}

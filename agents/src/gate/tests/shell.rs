@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use patchboard_kernel::deferral::DeferralReason::{Overloaded, RateLimited};
+use patchboard_kernel::deferral::DeferralReason::{KeyRefused, Overloaded, RateLimited};
 use patchboard_kernel::id::BoardId;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -69,6 +69,28 @@ async fn a_refused_model_is_probed_after_the_wait_and_reports_both() {
     drop(other.await);
     assert!(matches!(transitions.try_recv().expect("away").change, Change::Away { reason: RateLimited, .. }));
     assert!(matches!(transitions.try_recv().expect("back").change, Change::Back { .. }));
+    assert!(transitions.try_recv().is_err());
+}
+
+#[test]
+fn a_refusal_that_an_operator_must_mend_is_told_and_closes_nothing() {
+    let gate = gate();
+    let mut transitions = gate.subscribe();
+    for prompt in 1..3 {
+        let permit = now(gate.admit(request("a", prompt, &plain("m"))));
+        permit.complained(KeyRefused);
+    }
+    let state = gate.state().remove(0);
+    let outage = state.outage.expect("it is not available");
+    assert_eq!((outage.reason, outage.next_try, state.deferred[&KeyRefused]), (KeyRefused, None, 2));
+    assert!(gate.held(&BoardId::from("a")).is_none(), "no board waits for it");
+    now(gate.admit(request("b", 3, &plain("m")))).answered();
+    assert_eq!(gate.state()[0].outage, None);
+    let changes = [transitions.try_recv(), transitions.try_recv()].map(|told| told.expect("a transition").change);
+    assert!(
+        matches!(changes, [Change::Away { reason: KeyRefused, next_try: None }, Change::Back { .. }]),
+        "{changes:?}"
+    );
     assert!(transitions.try_recv().is_err());
 }
 
