@@ -118,6 +118,7 @@ fn engineers_who_are_checked_restore_a_real_library_and_those_who_are_not_do_not
 /// With four engineers a library is lost in both ways that are not checked: without a word where all is written, and by
 /// merges without a conflict.
 #[test]
+#[ignore = "full tier: a minute; the quick tier has one library with engineers who are checked and who are not"]
 fn four_engineers_lose_a_real_library_unchecked_and_by_merges_and_not_checked() {
     let modes = "storm,soft,worktree";
     let Some(rows) = restored(&["--library", "tinydb", "--engineers", "4", "--mode", modes]) else { return };
