@@ -103,7 +103,7 @@ impl Access {
     }
 }
 
-/// Tells by its name whether a header or a member of the query may hold a secret.
+/// Returns true if a header or a member of the query holds a secret, by its name.
 fn is_secret_by(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     SECRET_NAMES.iter().any(|part| name.contains(part))
