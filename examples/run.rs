@@ -139,6 +139,7 @@ fn four_engineers_lose_a_real_library_unchecked_and_by_merges_and_not_checked() 
 
 /// The same where a module gets another name and many work in one file of 400 lines.
 #[test]
+#[ignore = "full tier: most of a minute"]
 fn a_module_is_renamed_and_a_large_file_shared_and_nothing_is_lost_that_is_checked() {
     let four = ["--library", "cachetools", "--engineers", "4", "--mode", "storm,worktree"];
     let Some(rows) = restored(&four) else { return };

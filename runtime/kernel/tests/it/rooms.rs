@@ -24,7 +24,7 @@ fn nobody_is_told_of_a_room_of_which_it_is_no_member() {
         prop::sample::select(&[150_u32, 500, 900, 1500, 100_000, 100_000][..]),
         acts(),
     );
-    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(120) };
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(80) };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let watched = std::cell::RefCell::new((&mut shown, &mut hidden, &mut refused));
     let outcome = runner.run(&situations, |(freshness, budget, acts)| {
