@@ -225,7 +225,10 @@ pub(crate) fn failure(error: RuntimeError) -> Failure {
             .help("give the signal a value that `signals` of the blueprint allows")
             .detail("violations", json!(violations)),
         RuntimeError::CannotRetry { .. } => Failure::refused(error.code(), &error)
-            .help("`patchboard log BOARD` shows what was given up; --tokens, --wall and --commits raise limits"),
+            .help(
+                "`patchboard log BOARD` shows what was given up; --tokens, --wall, --commits, --edits and --money raise limits of \
+                 the board, --worker W with --worker-tokens and --worker-money those of a worker",
+            ),
         RuntimeError::BacklogFull { .. } => {
             Failure::refused(error.code(), &error).help("say it again when something of what waits is done")
         }
@@ -328,7 +331,8 @@ impl CameTo<'_> {
             Cause::Wall => ("to go on with more running time", " --wall TIME"),
             Cause::Exhausted | Cause::Budget => (
                 "to queue again what no budget was left for",
-                " (`log` shows which; --tokens, --money, --worker W --worker-tokens and --worker-money raise them)",
+                " (`log` shows which; --tokens and --money raise limits of the board, --worker W with --worker-tokens and \
+                 --worker-money those of a worker; --worker W takes up what is beyond its limit of invocations)",
             ),
             _ => ("to queue again what was given up", ""),
         };

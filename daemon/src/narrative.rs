@@ -199,8 +199,9 @@ pub(crate) fn of(body: &Body) -> String {
             format!("{branch} {}: {}", change(moved.change), reason(moved.reason))
         }
         Body::Budget(budget) => format!(
-            "{}: {}: {} needed, {} left",
+            "{}{}: {}: {} needed, {} left",
             branch(budget.rule.as_ref(), &budget.worker),
+            budget.invocation.map(|invocation| format!(" #{invocation}")).unwrap_or_default(),
             resource(budget.resource),
             amount(budget.resource, budget.needed),
             amount(budget.resource, budget.left)

@@ -315,6 +315,12 @@ impl Seating {
         self.player.is_some()
     }
 
+    /// Has workers of a board that was over wait until its directory is open again, by [`Self::attach`].
+    pub(crate) fn expect_directory(&self) {
+        let taking_up = self.workspaces.taking_up();
+        *self.taking_up.lock().unwrap_or_else(PoisonError::into_inner) = Some(taking_up);
+    }
+
     /// Opens the directory of a board, if it has one.
     pub(crate) async fn attach(&self, board: &BoardHandle) -> Result<(), Failure> {
         let taking_up = self.taking_up.lock().unwrap_or_else(PoisonError::into_inner).take();

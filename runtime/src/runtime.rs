@@ -16,7 +16,7 @@ use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Answer, Architect, Body, End, Ended, Parent, Record, Retried};
-use patchboard_kernel::rejection::{Code, Stage, Violation};
+use patchboard_kernel::rejection::{Code, Rejection, Stage, Violation};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
@@ -203,6 +203,13 @@ pub enum RuntimeError {
 }
 
 impl RuntimeError {
+    /// Returns the error of a retry that was refused.
+    pub fn cannot_retry(board: &BoardId, rejection: Rejection) -> Self {
+        let code = rejection.code;
+        let message = rejection.violations.into_iter().next().map(|first| first.message).unwrap_or_default();
+        Self::CannotRetry { board: board.clone(), code, message }
+    }
+
     /// Stable name; messages may change, codes may not.
     pub const fn code(&self) -> &'static str {
         match self {
@@ -712,11 +719,7 @@ impl BoardHandle {
             Some(Outcome::Refused(rejection)) if rejection.code == Code::TokenConflict => {
                 Err(RuntimeError::TokenConflict(self.id().clone()))
             }
-            Some(Outcome::Refused(rejection)) => {
-                let code = rejection.code;
-                let message = rejection.violations.into_iter().next().map(|first| first.message).unwrap_or_default();
-                Err(RuntimeError::CannotRetry { board: self.id().clone(), code, message })
-            }
+            Some(Outcome::Refused(rejection)) => Err(RuntimeError::cannot_retry(self.id(), rejection)),
             _ => Ok(Heard::Now),
         }
     }

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, Step};
-use patchboard_kernel::breaker::Change;
+use patchboard_kernel::breaker::{Change, Reason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Seq, Timestamp};
 use patchboard_kernel::ledger::Usage;
@@ -65,6 +65,8 @@ pub(super) struct Model {
     schedule: Schedule,
     provider: Provider,
     retries: Retries,
+    /// Invocations of each branch that changed nothing since its last commit or the last move of its breaker.
+    in_vain: BTreeMap<Branch, Vec<InvocationId>>,
     requests: Requests,
     /// How many tasks may wait for a further one to be asked for.
     backlog: Option<usize>,
@@ -97,6 +99,7 @@ impl Model {
             schedule: Schedule::new(seed, &blueprint, at),
             provider: Provider::new(seed),
             retries: Retries::new(seed),
+            in_vain: BTreeMap::new(),
             requests: Requests::default(),
             backlog: blueprint["backlog"]["more"]["max"].as_u64().map(|max| max as usize),
             ends: Ends::new(seed, &blueprint, board.blueprint().limits.wall.as_ms(), at),
@@ -133,16 +136,21 @@ impl Model {
         if is_reached {
             return Retry::Refused(Code::LimitReached);
         }
-        if self.retries.is_any_meant(retried) {
+        if self.retries.is_any_meant(retried) && self.ends.is_over_or_rests() {
             let of_worker = self.retries.raised(retried);
             let affords = |branch: &Branch| self.ledger.affords(branch, limits.tokens, of_worker);
-            let mut meant: Vec<Option<bool>> = self.retries.meant(retried).map(affords).collect();
+            let stopped: BTreeSet<&Branch> = self.circuit.stopped(|branch| retries::covers(retried, branch)).collect();
+            let waiting = stopped.into_iter().filter(|branch| self.calls.is_queued(|queued| queued == *branch));
+            let mut meant: Vec<Option<bool>> = self.retries.meant(retried).chain(waiting).map(affords).collect();
             meant.sort_unstable();
             return match meant.last() {
                 Some(Some(true)) => Retry::Heard,
                 _ if meant.contains(&None) => Retry::Open,
                 _ => Retry::Refused(Code::LimitReached),
             };
+        }
+        if self.retries.is_any_meant(retried) {
+            return Retry::Heard;
         }
         let is_raised = self.ends.is_raised(limits) || self.ledger.is_raised(limits.tokens);
         let is_raised = is_raised || !retried.worker_limits.is_none();
@@ -363,6 +371,9 @@ impl Model {
                     self.circuit.changed_nothing(branch.as_ref());
                 } else {
                     self.circuit.committed(branch.as_ref(), &places, &now);
+                    if let Some(branch) = &branch {
+                        self.in_vain.remove(branch);
+                    }
                 }
                 self.schedule.committed(&committed.patch, &before, &now);
                 if committed.expand.is_empty() {
@@ -371,6 +382,9 @@ impl Model {
             }
             Body::NoOp(no_op) => {
                 let branch = self.answered(&no_op.by);
+                if let Some((branch, attempt)) = branch.clone().zip(no_op.by.attempt.as_ref()) {
+                    self.in_vain.entry(branch).or_default().push(attempt.invocation);
+                }
                 match no_op.pass {
                     Some(_) => self.circuit.passed(branch.as_ref()),
                     None => self.circuit.changed_nothing(branch.as_ref()),
@@ -404,6 +418,12 @@ impl Model {
             Body::Breaker(moved) => {
                 let branch = (moved.rule.as_ref().map(ToString::to_string), moved.worker.to_string());
                 let comes = self.circuit.moved(&branch, moved.change, moved.reason);
+                let in_vain = self.in_vain.remove(&branch).unwrap_or_default();
+                if moved.change == Change::Opened
+                    && matches!(moved.reason, Reason::NoOps | Reason::Passes | Reason::ProbeFailed)
+                {
+                    in_vain.into_iter().for_each(|invocation| self.retries.gave_up(invocation));
+                }
                 if comes.gives_up {
                     let given_up = self.calls.stopped(&branch);
                     given_up.into_iter().for_each(|invocation| self.retries.gave_up(invocation));
@@ -426,7 +446,10 @@ impl Model {
                 }
                 let is_first = !of_invocations || self.schedule.is_told(&branch.1);
                 if let Some(invocation) = budget.invocation {
-                    self.retries.gave_up(invocation);
+                    match of_invocations {
+                        true => self.retries.went_beyond(invocation),
+                        false => self.retries.gave_up(invocation),
+                    }
                     self.calls.give_up(invocation);
                 }
                 self.ledger.ran_short(budget, &branch);
@@ -451,9 +474,10 @@ impl Model {
             }
             Body::Retried(retried) => {
                 self.ledger.raise(retried.limits.tokens, self.retries.raised(retried));
+                let is_any_left = self.retries.is_any_left(retried);
                 self.retries.retried(retried);
                 self.circuit.retried(|branch| retries::covers(retried, branch));
-                self.ends.retried(&retried.limits);
+                self.ends.retried(&retried.limits, is_any_left);
                 self.calls.resumed();
                 self.provider.resumed();
             }

@@ -215,7 +215,8 @@ impl Model {
             }
             Phase::Open | Phase::Away { .. } | Phase::Returning { .. } => None,
         };
-        change.or(mended)
+        // An answer to a request from before the outage says nothing of its end.
+        change.or(mended.filter(|_| self.outage().is_none()))
     }
 
     /// Records a refusal that only an operator can mend. Other calls find out for themselves: it may be of one request.

@@ -18,8 +18,8 @@ pub(super) struct Access {
     keys: Keys,
     headers: Vec<(String, SecretString)>,
     query: Vec<(String, SecretString)>,
-    /// Values of headers and query that replies may not repeat.
-    hidden: Vec<SecretString>,
+    /// Values of headers and query that replies may not repeat, and whether that is for their names.
+    hidden: Vec<(SecretString, bool)>,
 }
 
 impl Access {
@@ -44,16 +44,20 @@ impl Access {
             };
             settings.iter().map(pair).collect::<Result<Vec<_>, String>>()
         };
-        let hidden = model.headers.iter().chain(&model.query).filter_map(|(name, setting)| match setting {
-            Setting::Variable(variable) => variables.get(&variable.env).cloned(),
-            Setting::Text(text) if is_secret_by(name) => Some(SecretString::from(text.as_str())),
-            Setting::Text(_) => None,
+        let hidden = model.headers.iter().chain(&model.query).filter_map(|(name, setting)| {
+            let is_secret = is_secret_by(name);
+            let value = match setting {
+                Setting::Variable(variable) => variables.get(&variable.env).cloned()?,
+                Setting::Text(text) if is_secret => SecretString::from(text.as_str()),
+                Setting::Text(_) => return None,
+            };
+            Some((value, is_secret))
         });
         // A credential stands behind the name of its scheme.
-        let hidden = hidden.flat_map(|value| {
+        let hidden = hidden.flat_map(|(value, is_secret)| {
             let credential =
                 value.expose_secret().split_once(' ').map(|(_, credential)| SecretString::from(credential));
-            std::iter::once(value).chain(credential)
+            std::iter::once(value).chain(credential).map(move |value| (value, is_secret))
         });
         Ok(Self {
             keys: Keys::new(key, &model.api_key_command),
@@ -87,7 +91,8 @@ impl Access {
     /// Replaces everything secret in a text.
     pub(super) fn mask(&self, text: &str) -> String {
         let keys = self.keys.secrets();
-        let secrets = keys.iter().chain(self.headers.iter().chain(&self.query).map(|(_, value)| value));
+        let values = self.headers.iter().chain(&self.query).map(|(_, value)| value);
+        let secrets = keys.iter().chain(values).chain(self.hidden.iter().map(|(value, _)| value));
         let secrets = secrets.map(SecretString::expose_secret).filter(|secret| secret.len() >= SECRET_MIN);
         secrets.fold(text.to_owned(), hide)
     }
@@ -95,10 +100,14 @@ impl Access {
     /// Returns a reply without the keys and values of headers and query that it repeats; none if it repeats none.
     pub(super) fn without_keys(&self, text: &str) -> Option<String> {
         let keys = self.keys.secrets();
-        let long = |secret: &&str| secret.len() >= KEY_MIN;
-        let hidden = self.hidden.iter().map(SecretString::expose_secret).filter(long);
-        let masked = keys.iter().map(SecretString::expose_secret).filter(long).fold(text.to_owned(), hide);
-        let masked = hidden.fold(masked, hide_whole);
+        let long = |(secret, _): &(&str, bool)| secret.len() >= KEY_MIN;
+        let hidden = self.hidden.iter().map(|(value, is_secret)| (value.expose_secret(), *is_secret));
+        let all = keys.iter().map(|key| (key.expose_secret(), true)).chain(hidden).filter(long);
+        let masked = all.fold(text.to_owned(), |text, (secret, is_secret)| match is_secret {
+            true => hide(text, secret),
+            // Another word may begin like it.
+            false => hide_whole(text, secret),
+        });
         (masked != text).then_some(masked)
     }
 }
@@ -144,8 +153,22 @@ fn begun(text: &str, key: &str) -> String {
 }
 
 /// Parts of the names of headers and query members whose values are secrets.
-const SECRET_NAMES: [&str; 11] =
-    ["auth", "code", "cookie", "credential", "key", "password", "secret", "session", "signature", "sig", "token"];
+const SECRET_NAMES: [&str; 14] = [
+    "auth",
+    "bearer",
+    "code",
+    "cookie",
+    "credential",
+    "jwt",
+    "key",
+    "pass",
+    "pwd",
+    "secret",
+    "session",
+    "sig",
+    "signature",
+    "token",
+];
 
 /// Bytes of the shortest text that is taken for a secret; shorter ones, like a version, would mask what is none.
 const SECRET_MIN: usize = 4;
@@ -214,7 +237,8 @@ mod tests {
         ] {
             assert_eq!(access.without_keys(reply).as_deref(), Some(expected), "{reply}");
         }
-        // What only begins like one is another word, unless it is a key.
+        // What only begins like one is another word, unless it is a secret by its name.
+        assert_eq!(access.without_keys("k/9876543210-ab...").as_deref(), Some("***"));
         assert_eq!(access.without_keys("an id of sixteen"), None);
         assert_eq!(access.without_keys("short"), None);
     }

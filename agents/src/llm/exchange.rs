@@ -1,6 +1,7 @@
 //! Sends a request, and plainer ones where the server refuses it.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use patchboard_kernel::digest::sha256;
@@ -70,7 +71,8 @@ impl Chat {
         let known = self.known().shape(&key, place, self.model.structured);
         let form = task.trouble().map_or(known.form, |trouble| known.form.max(trouble.form()));
         let start = Shape { form, ..known };
-        let (mut climb, mut refused) = match self.known().take_climb(&key, place, start) {
+        let broken_off = task.call().and_then(|call| self.known().take_climb(call, place, start));
+        let (mut climb, mut refused) = match broken_off {
             Some((climb, refused)) => (climb, Some(refused)),
             None => (Climb::new(start, !offered.is_empty()), None),
         };
@@ -95,8 +97,8 @@ impl Chat {
             let tokens = estimate(body.len()).saturating_add(u64::from(task.reply_tokens()));
             if let Err(wait) = task.further(tokens, deadline).await {
                 task.is_limited();
-                if let Some(refused) = refused {
-                    self.known().keep_climb(&key, place, climb, refused);
+                if let Some((call, refused)) = task.call().zip(refused) {
+                    self.known().keep_climb(call, place, climb, refused);
                 }
                 return Err(HttpFailure::Limited { wait });
             }
@@ -246,7 +248,17 @@ impl Chat {
             Task::Asked(asked) if asked.waits => u32::MAX,
             _ => self.model.max_tries,
         };
-        let may = |failure: &HttpFailure| request.tools.is_empty() || !refusals::is_of_tools(failure);
+        // Whoever waits for a provider does not wait for an address or a key that is wrong.
+        let unsent = AtomicU32::new(0);
+        let is_patient = |failure: &HttpFailure| match failure {
+            HttpFailure::Key(_) | HttpFailure::Connect(_) => {
+                unsent.fetch_add(1, Ordering::Relaxed) + 1 < self.model.max_tries
+            }
+            _ => true,
+        };
+        let may = |failure: &HttpFailure| {
+            (request.tools.is_empty() || !refusals::is_of_tools(failure)) && is_patient(failure)
+        };
         again(tries, deadline, may, || self.send(body.clone(), deadline)).await
     }
 }

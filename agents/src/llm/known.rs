@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use patchboard_kernel::id::{BoardId, InvocationId};
+
 use super::ladder::{Climb, Found, Proof, Rung, Shape, Stream};
 use super::transport::HttpFailure;
 use crate::config::Structured;
@@ -16,6 +18,9 @@ const SEATS_MAX: usize = 256;
 
 /// A seat: the name of its blueprint, and its own. Who asks without a board has no blueprint, and an empty name for it.
 pub(super) type SeatKey = (String, String);
+
+/// An invocation of a board.
+pub(super) type CallKey = (BoardId, InvocationId);
 
 /// Part of a request that holds the form of the reply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -44,7 +49,7 @@ pub(super) struct Known {
     /// Forms before which the server failed, and the plainer ones that were answered.
     suspects: Bounded<(SeatKey, Place), Rung>,
     /// Searches that the limits of the model broke off, each with the refusal that it goes on from.
-    climbs: Bounded<(SeatKey, Place), (Climb, HttpFailure)>,
+    climbs: Bounded<(CallKey, Place), (Climb, HttpFailure)>,
 }
 
 impl Default for Known {
@@ -105,14 +110,14 @@ impl Known {
         };
     }
 
-    /// Keeps the search for a request that the server takes: the next attempt goes on with it.
-    pub(super) fn keep_climb(&mut self, seat: &SeatKey, place: Place, climb: Climb, refused: HttpFailure) {
-        self.climbs.insert((seat.clone(), place), (climb, refused));
+    /// Keeps the search for a request that the server takes: the next attempt of the invocation goes on with it.
+    pub(super) fn keep_climb(&mut self, call: CallKey, place: Place, climb: Climb, refused: HttpFailure) {
+        self.climbs.insert((call, place), (climb, refused));
     }
 
     /// Takes the search that began with this shape, if one was broken off.
-    pub(super) fn take_climb(&mut self, seat: &SeatKey, place: Place, start: Shape) -> Option<(Climb, HttpFailure)> {
-        self.climbs.remove(&(seat.clone(), place)).filter(|(climb, _)| climb.start() == start)
+    pub(super) fn take_climb(&mut self, call: CallKey, place: Place, start: Shape) -> Option<(Climb, HttpFailure)> {
+        self.climbs.remove(&(call, place)).filter(|(climb, _)| climb.start() == start)
     }
 
     /// Streams from now on, so that bytes tell a slow answer from none.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::Asked;
-use super::known::SeatKey;
+use super::known::{CallKey, SeatKey};
 use super::reply::{Completion, ToolCall};
 use super::schema::{self, Level};
 use super::trouble::Trouble;
@@ -56,6 +56,14 @@ impl<'a> Task<'a> {
         match self {
             Self::Call(attempt) => further(attempt.call, tokens, deadline).await,
             Self::Asked(_) => Ok(()),
+        }
+    }
+
+    /// Returns the invocation that a call belongs to.
+    pub(super) fn call(self) -> Option<CallKey> {
+        match self {
+            Self::Call(Attempt { call, .. }) => Some((call.board.clone(), call.invocation)),
+            Self::Asked(_) => None,
         }
     }
 

@@ -4,9 +4,13 @@ use std::path::Path;
 
 use clap::Args;
 use patchboard_kernel::blueprint::Duration;
+use patchboard_kernel::board::{self, Board, Input};
 use patchboard_kernel::id::{InvocationId, WorkerName};
 use patchboard_kernel::money::Money;
-use patchboard_kernel::record::{Raised, RaisedOfWorker, Retried};
+use patchboard_kernel::record::{Ended, Raised, RaisedOfWorker, Retried};
+use patchboard_kernel::rejection::Rejection;
+use patchboard_runtime::clock::{Clock as _, SystemClock};
+use patchboard_runtime::runtime::RuntimeError;
 use serde_json::{Value, json};
 
 use crate::cli::BoardArgument;
@@ -124,6 +128,15 @@ impl What {
     }
 }
 
+/// Judges a retry of a board as it stands in the journal.
+fn judge(mut board: Board, retried: &Retried) -> Result<(), Rejection> {
+    board.judge_retry(retried)?;
+    match board.step(SystemClock.now(), Input::Retry(retried.clone())).outcome {
+        Some(board::Outcome::Refused(rejection)) => Err(rejection),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     if let Some(daemon) = arguments.daemon.client()? {
         return daemon.steer(&arguments.board.board, "retry", &arguments.what.request(), output).await;
@@ -131,8 +144,13 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
     let records = reader.records_to_go_on(&summary)?;
-    let blueprint = reader.board(&summary, None)?.blueprint().as_ref().clone();
+    let recovered = reader.board(&summary, None)?;
+    let blueprint = recovered.blueprint().as_ref().clone();
+    let was_over = recovered.ended().is_some_and(Ended::is_final);
     drop(reader);
+    let retried = arguments.what.retried();
+    // What is refused leaves no trace.
+    judge(recovered, &retried).map_err(|refused| drive::failure(RuntimeError::cannot_retry(&summary.id, refused)))?;
     let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
     seating.goes_on(&records, data_dir, &summary.id)?;
     let how = if arguments.no_run { TakeUp::Paused } else { TakeUp::Plainly };
@@ -140,10 +158,17 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         seating.hold_calls(PAUSED_WITHIN);
     }
     let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
-    if let Err(error) = board.retry(arguments.what.retried()).await {
+    if was_over {
+        seating.expect_directory();
+    }
+    if let Err(error) = board.retry(retried).await {
         runtime.shutdown().await;
         return Err(drive::failure(error));
     }
+    let (runtime, board) = match was_over {
+        true => drive::with_directory(runtime, board, &seating).await?,
+        false => (runtime, board),
+    };
     if arguments.no_run {
         let paused = board.pause(None).await.map_err(drive::failure);
         runtime.shutdown().await;

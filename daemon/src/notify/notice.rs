@@ -8,7 +8,9 @@ use patchboard_kernel::breaker;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
-use patchboard_kernel::record::{Approval, Body, Cause, Deferred, End, Ended, Kind, PauseCause, Record, RecordError};
+use patchboard_kernel::record::{
+    Approval, Body, Cause, Deferred, End, Ended, Kind, PauseCause, Record, RecordError, Resource,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::client::path;
@@ -251,7 +253,8 @@ impl Cursor {
             }
             Body::Budget(budget) => {
                 self.answered(budget.invocation, &about, notices);
-                if budget.invocation.is_some() {
+                // A worker without invocations left is told of with the end of the board.
+                if budget.invocation.is_some() && budget.resource != Resource::Invocations {
                     notices.push(given_up(&budget.worker, budget.invocation, budget.resource.as_str(), &about));
                 }
             }

@@ -251,7 +251,8 @@ impl From<RuntimeError> for Problem {
             }
             RuntimeError::Interrupted(_) => problem.help("repeat the request with the same Idempotency-Key"),
             RuntimeError::BacklogFull { .. } => problem.help("say it again when something of what waits is done"),
-            RuntimeError::CannotRetry { .. } => problem.help("`limits` raises tokens, wall, commits and money"),
+            RuntimeError::CannotRetry { .. } => problem
+                .help("`limits` raises tokens, wall, commits, edits and money of the board, `worker_limits` tokens and money of `worker`"),
             RuntimeError::Over(_) => problem.help("a board that has ended for good is read only"),
             _ => problem,
         }

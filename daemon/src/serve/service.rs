@@ -20,14 +20,14 @@ use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::record::{Body, End, Ended};
+use patchboard_kernel::record::{Body, End, Ended, Retried};
 use patchboard_kernel::redaction::Request;
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal as _, Tombstone, Vacuumed};
 use patchboard_runtime::redaction::{self, Redaction};
-use patchboard_runtime::runtime::{BoardHandle, Founding, Options, Runtime, RuntimeError};
+use patchboard_runtime::runtime::{BoardHandle, Founding, Heard, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
@@ -261,6 +261,19 @@ impl Daemon {
             self.take_up(board).await
         };
         self.alone(board, opened).await
+    }
+
+    /// Takes up again what a board gave up. The directory of one that was over is opened again.
+    pub(crate) async fn retry(&self, board: &BoardId, retried: Retried) -> Answered<Heard> {
+        let board = self.open(board).await?;
+        let is_over = board.snapshot().ended.is_some_and(Ended::is_final);
+        // Who works there waits for it from the retry on.
+        let taking_up = is_over.then(|| self.workspaces().taking_up());
+        let heard = board.retry(retried).await?;
+        if let Some(taking_up) = taking_up {
+            attach(taking_up, &board);
+        }
+        Ok(heard)
     }
 
     /// Takes up a board that does not run, and tells those who wait for it.

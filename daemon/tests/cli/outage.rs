@@ -457,3 +457,37 @@ fn a_board_with_less_patience_than_its_model_is_paused_when_that_is_over() {
     assert_eq!(endpoint.bodies().len(), 1, "the provider is not asked before the time that it names");
     sandbox.run(&["replay", "last"]).exits(0);
 }
+
+#[test]
+fn a_board_that_was_stopped_works_at_its_directory_again() {
+    let sandbox = Sandbox::new();
+    let edit = |old: &str, new: &str| {
+        let with = json!({"path": "a.txt", "old_str": old, "new_str": new, "intent": "count"}).to_string();
+        Act::call_tools(&[("c1", "str_replace", &with)], 10, 5)
+    };
+    let view = || Act::call_tools(&[("c0", "view", r#"{"path":"a.txt"}"#)], 10, 5);
+    let patch = Act::answer(r#"[{"op":"replace","path":"/answer","value":"counted"}]"#, 20, 2);
+    let endpoint = Endpoint::new(vec![view(), edit("one", "two"), view(), edit("two", "three"), patch]);
+    sandbox.write(
+        "patchboard.toml",
+        format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n[workspaces.code]\ndir = \"code\"\n", endpoint.url),
+    );
+    sandbox.write("code/a.txt", "one\n");
+    sandbox.write(
+        "edit.yaml",
+        "blueprint: 1\nname: edit\nworkspace: {dir: code}\nlimits: {edits: 1}\nstate:\n  schema: {type: object, properties: \
+         {answer: {type: string}}}\n  initial: {answer: \"\"}\nworkers:\n  a:\n    agent: llm\n    role: Edit.\n    writes: [{path: \
+         /answer, ops: [replace]}]\n    files: {view: [\"**\"], edit: [\"**\"]}\nrules: [{name: go, trigger: start, run: a}]\n\
+         done: {when: 'state.answer != \"\"'}\n",
+    );
+    let told = sandbox.run(&["run", "edit.yaml"]).exits(3).stderr;
+    assert!(told.contains("--edits N"), "{told}");
+    // What is refused leaves no trace, also where it would only be recorded.
+    let before = kinds(&sandbox);
+    let told = sandbox.run(&["retry", "last", "--edits", "1", "--no-run"]).exits(2).stderr;
+    assert!(told.contains("bad_limit"), "{told}");
+    assert_eq!(kinds(&sandbox), before);
+    assert_eq!(sandbox.run(&["retry", "last", "--edits", "9", "--output", "json"]).exits(0).json()["end"], "done");
+    assert_eq!(std::fs::read_to_string(sandbox.path().join("code/a.txt")).expect("a file"), "three\n");
+    sandbox.run(&["replay", "last"]).exits(0);
+}

@@ -186,3 +186,44 @@ async fn a_board_of_a_daemon_is_resumed_and_retried_by_command() {
     }
     panic!("the retry came to nothing: {}", daemon.log());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_board_that_was_stopped_works_at_its_directory_again() {
+    let edit = |old: &str, new: &str| {
+        let with = json!({"path": "a.txt", "old_str": old, "new_str": new, "intent": "count"}).to_string();
+        Act::call_tools(&[("c1", "str_replace", &with)], 10, 5)
+    };
+    let view = || Act::call_tools(&[("c0", "view", r#"{"path":"a.txt"}"#)], 10, 5);
+    let patch = Act::answer(r#"[{"op":"replace","path":"/answer","value":"counted"}]"#, 20, 2);
+    let acts = vec![view(), edit("one", "two"), view(), edit("two", "three"), view(), edit("three", "four"), patch];
+    let endpoint = Endpoint::new(acts);
+    let mut daemon = Daemon::at_rest(&[]);
+    daemon.configure(&format!(
+        "[models.default]\nurl = \"{}\"\nmodel = \"m\"\n[workspaces.code]\ndir = \"code\"\n",
+        endpoint.url
+    ));
+    std::fs::create_dir_all(daemon.path().join("code")).expect("a directory");
+    std::fs::write(daemon.path().join("code/a.txt"), "one\n").expect("a file");
+    daemon.start();
+    let blueprint = json!({
+        "blueprint": 1, "name": "edit", "workspace": {"dir": "code"}, "limits": {"edits": 1},
+        "state": {"schema": {"type": "object", "properties": {"answer": {"type": "string"}}}, "initial": {"answer": ""}},
+        "workers": {"a": {"agent": "llm", "role": "Edit.", "writes": [{"path": "/answer", "ops": ["replace"]}],
+            "files": {"view": ["**"], "edit": ["**"]}}},
+        "rules": [{"name": "go", "trigger": "start", "run": "a"}],
+        "done": {"when": "state.answer != \"\""},
+    });
+    let made = daemon.post("/v1/boards", &json!({ "source": blueprint.to_string() })).await.is(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    daemon.until(&board, "stopped").await;
+    let retry = format!("/v1/boards/{board}/retry");
+    // In the process that stopped it, and in the next one.
+    daemon.post(&retry, &json!({"limits": {"edits": 2}})).await.is(200);
+    daemon.until(&board, "stopped").await;
+    daemon.kill();
+    daemon.start();
+    daemon.post(&retry, &json!({"limits": {"edits": 9}})).await.is(200);
+    daemon.until(&board, "done").await;
+    let text = std::fs::read_to_string(daemon.path().join("code/a.txt")).expect("a file");
+    assert_eq!(text, "four\n");
+}

@@ -39,6 +39,9 @@ pub struct Queued {
     /// What earlier invocations with the same trigger asked to be shown; none for the first of them.
     #[serde(default, skip_serializing_if = "Expansion::is_none")]
     pub expansion: Expansion,
+    /// It was given up because its worker had no invocations left.
+    #[serde(rename = "beyond", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_beyond_limit: bool,
 }
 
 /// An invocation that goes into the queue at a time, if its rule still wants it then.

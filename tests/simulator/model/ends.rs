@@ -98,9 +98,10 @@ impl Ends {
     }
 
     /// An operator retries what was given up, and may raise limits: the board goes on.
-    pub(super) fn retried(&mut self, raised: &Raised) {
+    /// `is_any_left`: other invocations stay given up.
+    pub(super) fn retried(&mut self, raised: &Raised, is_any_left: bool) {
         (self.commits_max, self.wall_ms) = self.raised(raised);
-        (self.ended, self.was_short, self.gave_up, self.is_paused) = (None, false, false, false);
+        (self.ended, self.was_short, self.gave_up, self.is_paused) = (None, false, is_any_left, false);
     }
 
     fn raised(&self, raised: &Raised) -> (u64, u64) {
@@ -121,6 +122,10 @@ impl Ends {
     /// Whether it ended so that nothing can be retried.
     pub(super) fn is_for_good(&self) -> bool {
         self.ended.is_some_and(|ended| matches!(ended.cause, Cause::Done | Cause::Cancelled))
+    }
+
+    pub(super) const fn is_over_or_rests(&self) -> bool {
+        self.ended.is_some()
     }
 
     pub(super) fn is_over(&self) -> bool {

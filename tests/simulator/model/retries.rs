@@ -1,6 +1,6 @@
 //! Invocations that were given up, and what a retry queues again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use patchboard_kernel::id::InvocationId;
 use patchboard_kernel::record::{Retried, Scheduled, Trigger};
@@ -13,6 +13,8 @@ pub(super) struct Retries {
     known: BTreeMap<InvocationId, Known>,
     /// Given up and not retried, the oldest first.
     given_up: Vec<InvocationId>,
+    /// Of these: those for which their workers had no invocations left. They are meant by name only.
+    beyond: BTreeSet<InvocationId>,
     /// To be queued again in the present step.
     due: VecDeque<InvocationId>,
 }
@@ -27,7 +29,7 @@ struct Known {
 
 impl Retries {
     pub(super) const fn new(seed: u64) -> Self {
-        Self { seed, known: BTreeMap::new(), given_up: Vec::new(), due: VecDeque::new() }
+        Self { seed, known: BTreeMap::new(), given_up: Vec::new(), beyond: BTreeSet::new(), due: VecDeque::new() }
     }
 
     /// Notes a `scheduled` record; one of a retry must be the next that is due.
@@ -50,13 +52,28 @@ impl Retries {
         self.given_up.push(invocation);
     }
 
+    /// Notes that an invocation was given up for which its worker had none left.
+    pub(super) fn went_beyond(&mut self, invocation: InvocationId) {
+        self.gave_up(invocation);
+        self.beyond.insert(invocation);
+    }
+
     /// Whether a retry means any invocation.
     pub(super) fn is_any_meant(&self, retried: &Retried) -> bool {
         self.given_up.iter().any(|invocation| self.is_meant(*invocation, retried))
     }
 
     fn is_meant(&self, invocation: InvocationId, retried: &Retried) -> bool {
-        covers(retried, &self.known[&invocation].branch) && retried.invocation.is_none_or(|only| only == invocation)
+        covers(retried, &self.known[&invocation].branch)
+            && retried.invocation.is_none_or(|only| only == invocation)
+            && (!self.beyond.contains(&invocation) || retried.worker.is_some() || retried.invocation.is_some())
+    }
+
+    /// Whether a retry leaves invocations that were given up, other than for the limit of their worker.
+    pub(super) fn is_any_left(&self, retried: &Retried) -> bool {
+        let is_left =
+            |invocation: &&InvocationId| !self.beyond.contains(invocation) && !self.is_meant(**invocation, retried);
+        self.given_up.iter().any(|invocation| is_left(&invocation))
     }
 
     /// The branches of the invocations that a retry means.

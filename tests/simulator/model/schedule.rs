@@ -137,9 +137,11 @@ impl Schedule {
         }
     }
 
-    /// An invocation was queued on a board whose schedule is not compared.
+    /// An invocation was queued, or given up at once: that one takes nothing of its worker's limit.
     pub(super) fn counts(&mut self, branch: &Branch) {
-        *self.scheduled.entry(branch.1.clone()).or_default() += 1;
+        if !self.is_used_up(&branch.1) {
+            *self.scheduled.entry(branch.1.clone()).or_default() += 1;
+        }
     }
 
     pub(super) fn began(&mut self) {

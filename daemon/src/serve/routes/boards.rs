@@ -395,7 +395,7 @@ pub(crate) async fn retry(
         worker_limits: RaisedOfWorker { tokens: worker_limits.tokens, money: worker_limits.money.map(|money| money.0) },
         token: key.token(&caller),
     };
-    let heard = daemon.open(&board).await?.retry(retried).await?;
+    let heard = daemon.retry(&board, retried).await?;
     steered(&daemon, &board, heard)
 }
 

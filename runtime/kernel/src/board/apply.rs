@@ -26,6 +26,9 @@ use crate::scheduler::{Answered, Expansion, Open, ProviderWait, Queued};
 /// Invocations that were given up that a board keeps; the oldest go first.
 const GIVEN_UP_MAX: usize = 1024;
 
+/// Invocations of a branch that changed nothing that a board keeps; the oldest go first.
+const IN_VAIN_MAX: usize = 64;
+
 /// What is known of a record beside what it says.
 #[derive(Default)]
 pub(super) struct Beside {
@@ -79,19 +82,27 @@ impl Board {
                 let trigger = scheduled.trigger.clone();
                 let is_after = trigger == Trigger::After;
                 let invocation = scheduled.invocation;
-                let is_counted = scheduled.retries.is_none();
+                // What is beyond the limit is given up at once, and takes nothing of it.
+                let seat = self.plan.seats.get(&scheduled.worker);
+                let is_left = seat.is_none_or(|seat| {
+                    self.scheduler.scheduled_for(&scheduled.worker) < seat.worker.limits.invocations
+                });
+                let is_counted = scheduled.retries.is_none() && (is_left || self.format < record::FULL_RETRY);
                 let taken_up = match scheduled.retries {
                     None => None,
                     Some(retries) => {
                         let place = self.given_up.iter().position(|queued| queued.invocation == retries);
                         let before = place.and_then(|place| self.given_up.remove(place));
                         let before = before.ok_or_else(|| format!("invocation {retries} was not given up"))?;
-                        Some(Queued { invocation, cause: seq, ..before })
+                        Some(Queued { invocation, cause: seq, is_beyond_limit: false, ..before })
                     }
                 };
                 let queued = match scheduled.follows {
                     None if taken_up.is_some() => taken_up.ok_or("it was just looked at")?,
-                    None => Queued { invocation, branch, cause: seq, trigger, value, expansion: Expansion::default() },
+                    None => {
+                        let (expansion, is_beyond_limit) = (Expansion::default(), false);
+                        Queued { invocation, branch, cause: seq, trigger, value, expansion, is_beyond_limit }
+                    }
                     Some(follows) => {
                         let before = self.scheduler.take_continued(follows);
                         let before = before.ok_or_else(|| format!("invocation {follows} asked for nothing"))?;
@@ -122,7 +133,13 @@ impl Board {
                     let reply = beside.reply.unwrap_or_else(|| fingerprint_of_no_op(&self.hasher, no_op));
                     self.tokens.remember(token, reply, Verdict::NoOp { seq }, at, &self.pending);
                 }
+                let of_attempt = no_op.by.attempt.as_ref();
+                let queued = of_attempt.and_then(|attempt| self.scheduler.open().get(&attempt.invocation));
+                let queued = queued.map(|open| open.queued.clone());
                 let branch = self.finish(&no_op.by, at, Finish::Completed)?;
+                if let Some(queued) = queued.filter(|_| self.format >= record::FULL_RETRY) {
+                    self.note_in_vain(queued);
+                }
                 let heard = if no_op.pass.is_some() { Heard::Pass } else { Heard::NoOp };
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
                 self.has_succeeded(&no_op.by);
@@ -203,6 +220,15 @@ impl Board {
             Body::Breaker(moved) => {
                 let branch = Branch { rule: moved.rule.clone(), worker: moved.worker.clone() };
                 self.breaker.apply(&branch, moved.change, moved.reason);
+                let in_vain = self.in_vain.remove(&branch).unwrap_or_default();
+                let is_of_streak = matches!(
+                    moved.reason,
+                    breaker::Reason::NoOps | breaker::Reason::Passes | breaker::Reason::ProbeFailed
+                );
+                if moved.change == breaker::Change::Opened && is_of_streak {
+                    // Their streak is a failure: a retry asks again.
+                    in_vain.into_iter().for_each(|queued| self.give_up(queued));
+                }
                 // Calls that were paid for while there was a budget may still answer.
                 if moved.change == breaker::Change::Opened && moved.reason != breaker::Reason::Budget {
                     for invocation in self.open_of(&branch) {
@@ -222,7 +248,10 @@ impl Board {
                     self.exhausted.insert(budget.worker.clone());
                 }
                 if let Some(invocation) = budget.invocation {
-                    self.abandon(invocation, at);
+                    match budget.resource {
+                        Resource::Invocations => self.abandon_beyond_limit(invocation),
+                        _ => self.abandon(invocation, at),
+                    }
                 }
             }
             Body::Paused(steered) => {
@@ -241,7 +270,9 @@ impl Board {
                     let raised = self.raised_of_workers.entry(worker).or_default();
                     *raised = raised.max(retried.worker_limits);
                 }
-                (self.ended, self.short, self.gave_up) = (None, false, false);
+                let is_left = |queued: &Queued| !queued.is_beyond_limit && !retried.chooses(queued);
+                let gave_up = self.format >= record::FULL_RETRY && self.given_up.iter().any(is_left);
+                (self.ended, self.short, self.gave_up) = (None, false, gave_up);
                 (self.paused, self.pause_cause) = (false, None);
                 self.scheduler.stop_waiting();
                 self.remember_request(seq, at, body, beside.reply);
@@ -368,6 +399,10 @@ impl Board {
         let written = is_of_branch.then(|| beside.region.unwrap_or_else(region));
         // A message of a plain blackboard that sets nothing.
         let is_idle = made.changes.is_empty();
+        let of_attempt = committed.by.attempt.as_ref().filter(|_| !is_idle);
+        if let Some(open) = of_attempt.and_then(|attempt| self.scheduler.open().get(&attempt.invocation)) {
+            self.in_vain.remove(&open.queued.branch);
+        }
         if committed.by.edit.is_some() {
             self.files.note(&self.state, &committed.patch);
         }
@@ -479,10 +514,27 @@ impl Board {
         }
     }
 
-    /// Keeps an invocation that was given up, so that an operator can take it up again.
+    fn note_in_vain(&mut self, queued: Queued) {
+        let streak = self.in_vain.entry(queued.branch.clone()).or_default();
+        if streak.len() >= IN_VAIN_MAX {
+            streak.pop_front();
+        }
+        streak.push_back(queued);
+    }
+
+    fn abandon_beyond_limit(&mut self, invocation: InvocationId) {
+        if let Some(queued) = self.scheduler.queue().iter().find(|queued| queued.invocation == invocation).cloned() {
+            self.scheduler.close(invocation, false);
+            self.give_up(Queued { is_beyond_limit: true, ..queued });
+        }
+    }
+
+    /// Keeps an invocation that was given up, so that an operator can take it up again. The oldest makes room, and one beyond
+    /// its worker's limit before any other.
     fn give_up(&mut self, queued: Queued) {
         if self.given_up.len() >= GIVEN_UP_MAX {
-            self.given_up.pop_front();
+            let oldest = self.given_up.iter().position(|queued| queued.is_beyond_limit).unwrap_or(0);
+            self.given_up.remove(oldest);
         }
         self.given_up.push_back(queued);
     }

@@ -31,7 +31,7 @@ use jsonptr::PointerBuf;
 use serde_json::{Map, Value};
 
 use crate::blueprint::Blueprint;
-use crate::breaker::Breaker;
+use crate::breaker::{Branch, Breaker};
 use crate::contract::Readable;
 use crate::digest::{Digest, Hasher};
 use crate::files::{FILES, Tally};
@@ -87,6 +87,8 @@ pub struct Board {
     raised_of_workers: BTreeMap<WorkerName, RaisedOfWorker>,
     /// Invocations that were given up, oldest first; bounded.
     given_up: VecDeque<Queued>,
+    /// Invocations of each branch that changed nothing, since its last commit or the last move of its breaker; bounded.
+    in_vain: BTreeMap<Branch, VecDeque<Queued>>,
     scheduler: Scheduler,
     breaker: Breaker,
     ledger: Ledger,
@@ -264,6 +266,7 @@ impl Board {
             raised: Raised::default(),
             raised_of_workers: BTreeMap::new(),
             given_up: VecDeque::new(),
+            in_vain: BTreeMap::new(),
             scheduler,
             breaker: Breaker::default(),
             ledger,

@@ -27,7 +27,8 @@ impl Board {
             return Ok(());
         }
         let refused = |violations| Err(Rejection::new(Stage::Application, violations));
-        if let Some(message) = not_given_up(retried).filter(|_| !self.has_to_retry(retried)) {
+        let is_named_in_vain = !self.has_to_retry(retried) && retried.worker_limits.is_none();
+        if let Some(message) = not_given_up(retried).filter(|_| is_named_in_vain) {
             return refused(vec![Violation::new(Code::NothingGivenUp, "", message)]);
         }
         let violations: Vec<Violation> =
@@ -65,7 +66,13 @@ impl Board {
         }
         let is_raised = self.limits().raised_by(retried.limits) != self.limits() || !retried.worker_limits.is_none();
         if !self.has_to_retry(retried) && !is_raised {
-            let nothing = || "no invocation was given up, and no limit is raised".to_owned();
+            let nothing = || match self.given_up.iter().rfind(|queued| queued.is_beyond_limit) {
+                Some(Queued { branch, .. }) => {
+                    let worker = &branch.worker;
+                    format!("invocations of worker {worker} are beyond its limit: name the worker to take them up")
+                }
+                None => "no invocation was given up, and no limit is raised".to_owned(),
+            };
             return refused(Code::NothingGivenUp, not_given_up(retried).unwrap_or_else(nothing));
         }
         None
@@ -90,6 +97,7 @@ impl Board {
         let (raised, of_worker) = (retried.limits, retried.worker_limits);
         let board = "the board";
         let none = |of: &str| format!("the blueprint has no {of} that could be raised");
+        let no_files = "the blueprint has no workspace, and so no edits of files";
         let edits = self.plan.blueprint.workspace.is_some().then_some(edits);
         let of_tokens = |tokens: u64| format!("{tokens} tokens");
         let of_money = |units: u64| format!("{} of money", Money(units));
@@ -97,7 +105,7 @@ impl Board {
             judged(raised.commits, Some(commits).ok_or_else(String::new), board, BoardLimits::COMMITS_MAX, |count| {
                 format!("{count} commits")
             }),
-            judged(raised.edits, edits.ok_or_else(|| none("workspace")), board, BoardLimits::COMMITS_MAX, |count| {
+            judged(raised.edits, edits.ok_or_else(|| no_files.to_owned()), board, BoardLimits::COMMITS_MAX, |count| {
                 format!("{count} edits of files")
             }),
             judged(raised.tokens, Some(tokens).ok_or_else(String::new), board, BoardLimits::TOKENS_MAX, of_tokens),
@@ -145,7 +153,8 @@ impl Board {
         if let Some(money) = money.filter(|money| spent >= *money) {
             return Some(format!("{} of {} are spent: raise the limit of money", Money(spent), Money(money)));
         }
-        if self.format < FULL_RETRY {
+        // A board that goes on may raise its limits, whatever becomes of the invocations.
+        if self.format < FULL_RETRY || self.ended.is_none() {
             return None;
         }
         let (worker, Shortfall { resource, needed, left, .. }) = self.shortfall_of_all(retried, chosen)?;
@@ -159,10 +168,13 @@ impl Board {
         ))
     }
 
-    /// Returns a shortfall if none of the chosen invocations can be afforded. One of each branch is tried.
+    /// Returns a shortfall if none of the invocations can be afforded that are chosen, or that wait for a branch which gets
+    /// another try. One of each branch is tried.
     fn shortfall_of_all(&self, retried: &Retried, chosen: &[Queued]) -> Option<(WorkerName, Shortfall)> {
         let (mut first, mut tried) = (None, BTreeSet::new());
-        for queued in chosen.iter().filter(|queued| tried.insert(&queued.branch)) {
+        let half_opened = self.half_opened_by(retried);
+        let waiting = self.scheduler.queue().iter().filter(|queued| half_opened.contains(&queued.branch));
+        for queued in chosen.iter().chain(waiting).filter(|queued| tried.insert(&queued.branch)) {
             match self.afford_again(retried, queued) {
                 Err(short) if !short.may_be_freed => drop(first.get_or_insert((queued.branch.worker.clone(), short))),
                 Ok(()) | Err(_) => return None,

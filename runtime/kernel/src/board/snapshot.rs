@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::commits::Commits;
 use super::tokens::Tokens;
 use super::{Board, BoardError, Pending};
-use crate::breaker::Breaker;
+use crate::breaker::{Branch, Breaker};
 use crate::digest::{Digest, Hasher, sha256};
 use crate::files::{FILES, Tally};
 use crate::freshness::{Basis, Reservations};
@@ -95,6 +95,8 @@ struct SinceAdmission {
     raised_of_workers: BTreeMap<WorkerName, RaisedOfWorker>,
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     given_up: VecDeque<Queued>,
+    #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
+    in_vain: BTreeMap<Branch, VecDeque<Queued>>,
 }
 
 /// See [`crate::snapshot`]. The values are read by the tree.
@@ -130,6 +132,7 @@ impl Board {
             raised,
             raised_of_workers,
             given_up,
+            in_vain,
             scheduler,
             breaker,
             ledger,
@@ -182,6 +185,7 @@ impl Board {
                 raised: *raised,
                 raised_of_workers: raised_of_workers.clone(),
                 given_up: given_up.clone(),
+                in_vain: in_vain.clone(),
             }),
         };
         (trees, rest)
@@ -311,7 +315,8 @@ impl Board {
             Ok(Body::Created(created)) => created.format,
             _ => return Err(unreadable("a journal begins with created")),
         };
-        let SinceAdmission { format, pause_cause, raised, raised_of_workers, given_up } = match since_admission {
+        let SinceAdmission { format, pause_cause, raised, raised_of_workers, given_up, in_vain } = match since_admission
+        {
             Some(since) => since,
             // What was ever scheduled may have been given up: by its last attempt, a breaker, a budget or the end.
             None if scheduler.next_id() > InvocationId(1) => return Err(SnapshotError::TooOld("what was given up")),
@@ -321,6 +326,7 @@ impl Board {
                 raised: Raised::default(),
                 raised_of_workers: BTreeMap::new(),
                 given_up: VecDeque::new(),
+                in_vain: BTreeMap::new(),
             },
         };
         // No board comes near: what is counted on from here does not overflow.
@@ -367,6 +373,7 @@ impl Board {
             raised,
             raised_of_workers,
             given_up,
+            in_vain,
             scheduler,
             breaker,
             ledger,

@@ -3,7 +3,7 @@
 use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::record::{Body, Cause, Trigger};
+use patchboard_kernel::record::{Body, Cause, Retried, Trigger};
 use serde_json::{Value, json};
 
 /// Two workers who are given tasks, and one who looks at what has come of them.
@@ -182,4 +182,43 @@ fn a_worker_does_as_many_things_at_once_as_it_may() {
     assert_eq!(idles(&played), 0);
     assert_eq!(played.board.ended().map(|ended| ended.cause), None::<Cause>);
     played.holds();
+}
+
+#[test]
+fn a_rule_that_waits_for_rest_fires_once_for_a_branch_that_is_stopped() {
+    let seat = |more: Value| {
+        let mut seat = json!({"agent": "llm", "writes": [{"path": "/list/-"}], "limits": {"invocations": 1_000_000}});
+        seat.as_object_mut().expect("an object").extend(more.as_object().expect("members").clone());
+        seat
+    };
+    for rules in [
+        // It waits for itself, or two wait for each other.
+        json!([{"name": "go-on", "trigger": {"idle": ["begin", "go-on"]}, "run": {"group": "crew"}}]),
+        json!([
+            {"name": "go-on", "trigger": {"idle": ["begin", "back"]}, "run": {"group": "crew"}},
+            {"name": "back", "trigger": {"idle": ["go-on"]}, "run": {"group": "crew"}},
+        ]),
+    ] {
+        let mut all = vec![json!({"name": "begin", "trigger": "start", "run": "ada"})];
+        all.extend(rules.as_array().expect("rules").iter().cloned());
+        let mut played = Played::new(json!({
+            "workers": {"ada": seat(json!({"group": "crew"})), "bob": seat(json!({"group": "crew"}))},
+            "rules": all,
+            "circuit": {"no_ops": {"limit": 1, "then": "stop_branch"}},
+        }));
+        while !played.calls.is_empty() {
+            let before = played.records.len();
+            played.answer(json!([]), None);
+            assert!(played.records.len() - before < 20, "{} records of a step", played.records.len() - before);
+        }
+        assert_eq!(played.board.ended().map(|ended| ended.cause), Some(Cause::Breaker));
+        let queued: Vec<_> = played.board.scheduler().queue().iter().map(|queued| queued.branch.clone()).collect();
+        let branches: std::collections::BTreeSet<_> = queued.iter().collect();
+        assert!(!queued.is_empty() && queued.len() == branches.len(), "{queued:?}");
+        played.holds();
+        // A retry lets each of them try once.
+        played.give(Input::Retry(Retried::default()));
+        assert!(played.calls.len() >= queued.len(), "{:?}", played.calls);
+        played.holds();
+    }
 }

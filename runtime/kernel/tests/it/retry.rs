@@ -200,8 +200,13 @@ fn what_a_worker_has_no_invocations_left_for_is_given_up() {
     played.answer(add(), None);
     assert_eq!(cause(&played), Some(Cause::Exhausted));
     played.holds();
-    assert_eq!(retry(&mut played, Retried::default()), Ok(()));
-    assert_eq!(called(&played), ["writer"], "beyond the limit, as an operator wants it; one is the try of the branch");
+    // Nobody has calls made beyond a limit without saying of whom.
+    assert_eq!(retry(&mut played, Retried::default()), Ok(()), "a branch is stopped");
+    assert_eq!(called(&played), Vec::<&str>::new());
+    assert_eq!(retry(&mut played, Retried::default()), Err(Code::NothingGivenUp));
+    let named = Retried { worker: Some("writer".into()), ..Retried::default() };
+    assert_eq!(retry(&mut played, named), Ok(()));
+    assert_eq!(called(&played), ["writer"], "one is the try of the branch");
     played.answer(add(), None);
     assert_eq!(called(&played), ["writer"]);
     played.answer(add(), None);
@@ -322,14 +327,22 @@ fn edits_are_raised() {
 
 #[test]
 fn a_stopped_branch_alone_is_something_to_retry() {
-    let mut played = board(1, json!({}));
-    for _ in 0..2 {
+    let mut played = Played::new(json!({
+        "state": {"schema": {}, "initial": {"on": 0}},
+        "workers": {
+            "writer": {"agent": "llm", "reads": ["/on"], "writes": [{"path": "/on", "ops": ["replace"]}]},
+            "other": {"agent": "llm"},
+        },
+        "rules": [{"name": "write", "trigger": {"signal": "go"}, "run": "writer"}],
+        "circuit": {"cycles": {"window": 4, "repeats": 1, "then": "stop_branch"}},
+    }));
+    for value in [1, 0, 1] {
         played.signal();
-        played.answer(json!({"patch": []}), None);
+        played.answer(json!([{"op": "replace", "path": "/on", "value": value}]), None);
     }
-    assert_eq!(played.board.given_up().len(), 0);
     played.signal();
     assert_eq!((cause(&played), called(&played)), (Some(Cause::Breaker), Vec::new()));
+    assert_eq!(played.board.given_up().len(), 0);
     let wrong = Retried { worker: Some("other".into()), ..Retried::default() };
     assert_eq!(retry(&mut played, wrong.clone()), Err(Code::NothingGivenUp));
     assert_eq!(judged(&played, &wrong).0, Code::NothingGivenUp);
@@ -337,5 +350,100 @@ fn a_stopped_branch_alone_is_something_to_retry() {
     assert_eq!(played.board.judge_retry(&stopped), Ok(()));
     assert_eq!(retry(&mut played, stopped), Ok(()));
     assert_eq!(called(&played), ["writer"]);
+    played.holds();
+}
+
+#[test]
+fn invocations_beyond_the_limit_take_nothing_of_it() {
+    let mut played = Played::new(json!({
+        "workers": {"writer": {"agent": "llm", "writes": [{"path": "/list/-"}], "limits": {"invocations": 2}}},
+        "rules": [
+            {"name": "later", "trigger": {"signal": "go"}, "when": "size(state.list) > 0", "delay": "1s", "run": "writer"},
+            {"name": "now", "trigger": {"signal": "now"}, "run": "writer"},
+        ],
+    }));
+    played.direct("writer", r#"[{"op": "add", "path": "/list/-", "value": 1}]"#);
+    for _ in 0..6 {
+        played.signal();
+    }
+    assert_eq!((played.count(Kind::Budget), played.board.given_up().len()), (4, 4));
+    // Those within the limit are taken back, and leave it to others.
+    let amended = Input::Amend { path: "/list".into(), value: json!([]) };
+    played.give(amended);
+    played.now += 2_000;
+    played.give(Input::Tick);
+    assert_eq!(played.count(Kind::Skipped), 2);
+    for _ in 0..3 {
+        played.give(Input::Signal { name: "now".into(), value: Value::Null, token: None });
+    }
+    assert_eq!((called(&played), played.count(Kind::Budget)), (vec!["writer", "writer"], 5));
+    played.holds();
+    // A large value from outside is not kept.
+    let value = json!("x".repeat(20_000));
+    played.give(Input::Signal { name: "now".into(), value, token: None });
+    assert_eq!(played.board.given_up().len(), 5);
+    played.holds();
+}
+
+#[test]
+fn replies_that_changed_nothing_until_their_breaker_opened_are_asked_for_again() {
+    for (reply, then) in [
+        (json!([]), "stop_board"),
+        (json!([]), "stop_branch"),
+        (json!({"pass": "nothing to do"}), "stop_board"),
+        (json!({"pass": "nothing to do"}), "stop_branch"),
+    ] {
+        let mut played = Played::new(json!({
+            "blueprint": 2,
+            "workers": {"writer": {"agent": "llm", "pass": true, "writes": [{"path": "/list/-"}]}},
+            "rules": [{"name": "write", "trigger": {"signal": "go"}, "run": "writer"}],
+            "circuit": {"no_ops": {"limit": 2, "then": then}, "passes": {"limit": 2, "then": then}},
+        }));
+        let nothing = |played: &mut Played| {
+            played.signal();
+            played.answer(reply.clone(), None);
+        };
+        nothing(&mut played);
+        played.signal();
+        played.answer(add(), None);
+        assert_eq!(played.board.given_up().len(), 0, "a commit ends a streak");
+        nothing(&mut played);
+        nothing(&mut played);
+        assert_eq!(played.board.ended().map(|ended| ended.end), Some(End::Stopped), "{reply} {then}");
+        assert_eq!(played.board.given_up().len(), 2, "{reply} {then}");
+        let restored = crate::snapshot::restored(&played.board, &played.records);
+        assert_eq!(restored.given_up(), played.board.given_up());
+        played.holds();
+        // The try of the branch fails, and is asked for again as well.
+        assert_eq!(retry(&mut played, Retried::default()), Ok(()));
+        played.answer(reply.clone(), None);
+        assert_eq!(retry(&mut played, Retried::default()), Ok(()), "{reply} {then}");
+        for _ in 0..2 {
+            played.answer(add(), None);
+        }
+        assert_eq!((played.board.version().0, cause(&played)), (3, Some(Cause::NothingToDo)), "{reply} {then}");
+        played.holds();
+    }
+}
+
+#[test]
+fn what_others_gave_up_is_remembered_when_one_is_retried() {
+    let writer = json!({"agent": "llm", "writes": [{"path": "/list/-"}], "limits": {"attempts": 1}});
+    let mut played = Played::new(json!({
+        "workers": {"ada": writer, "bob": writer},
+        "rules": [
+            {"name": "a", "trigger": "start", "run": "ada"},
+            {"name": "b", "trigger": "start", "run": "bob"},
+        ],
+    }));
+    fail(&mut played);
+    fail(&mut played);
+    assert_eq!(cause(&played), Some(Cause::GaveUp));
+    assert_eq!(retry(&mut played, Retried { worker: Some("ada".into()), ..Retried::default() }), Ok(()));
+    played.answer(add(), None);
+    assert_eq!(cause(&played), Some(Cause::GaveUp), "bob's is still to be done");
+    assert_eq!(retry(&mut played, Retried::default()), Ok(()));
+    played.answer(add(), None);
+    assert_eq!(cause(&played), Some(Cause::NothingToDo));
     played.holds();
 }

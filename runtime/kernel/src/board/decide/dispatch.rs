@@ -14,6 +14,7 @@ use crate::digest::sha256;
 use crate::expr::Allowance;
 use crate::id::{InvocationId, RuleName, Timestamp};
 use crate::invariant;
+use crate::json::size;
 use crate::ledger::{Shortfall, bounded};
 use crate::planted::{self, Bug};
 use crate::record::{Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger};
@@ -25,6 +26,9 @@ use crate::wish::{self, Occasion, Wish};
 
 /// More commits than that have no stamp of their own, whatever the blueprint allows.
 const COMMITS_MAX: u64 = At::MAX as u64 - 1;
+
+/// A signal with more than that is not kept for a retry where its worker has no invocations left.
+const BEYOND_BYTES_MAX: u64 = 16 << 10;
 
 impl Draft<'_> {
     /// Returns true until the board ends, and while it is stopped: a retry then finds what is queued.
@@ -43,8 +47,11 @@ impl Draft<'_> {
         for wish in wishes {
             match wish {
                 Wish::Invoke { rule, worker, trigger, delay } => {
-                    let due = (delay > 0).then(|| self.at.plus_ms(delay));
-                    self.enqueue(Branch { rule: Some(rule), worker }, trigger, due);
+                    let (branch, due) =
+                        (Branch { rule: Some(rule), worker }, (delay > 0).then(|| self.at.plus_ms(delay)));
+                    if trigger != Trigger::Idle || !self.has_queued(&branch) {
+                        self.enqueue(branch, trigger, due);
+                    }
                 }
                 Wish::Skip { .. } if planted::is(Bug::SilentRecord) => {}
                 Wish::Skip { rule, message } => {
@@ -52,6 +59,12 @@ impl Draft<'_> {
                 }
             }
         }
+    }
+
+    /// Returns true if an invocation of the branch waits in the queue: behind others, or for its breaker. A rule that waits
+    /// for rest fires for it no further: it would within one step, as long as the branch is stopped.
+    fn has_queued(&self, branch: &Branch) -> bool {
+        self.board.format >= FULL_RETRY && self.board.scheduler.queue().iter().any(|queued| queued.branch == *branch)
     }
 
     /// Asks rules whose delay is over whether they still want what has just been queued.
@@ -94,9 +107,19 @@ impl Draft<'_> {
         if let Some(rule) = branch.rule.as_ref().filter(|rule| self.in_vain.insert((*rule).clone())) {
             self.awaited.extend(self.board.plan.waiting_for(rule));
         }
-        // A retry takes up what no invocation is left for, except a time that has passed. What the worker was scheduled for
-        // before, it still does.
-        let is_kept = self.board.format >= FULL_RETRY && !matches!(trigger, Trigger::Every { .. });
+        // A retry takes up what no invocation is left for. What the worker was scheduled for before, it still does.
+        let is_kept = self.board.format >= FULL_RETRY
+            && match &trigger {
+                // A time that has passed comes again.
+                Trigger::Every { .. } => false,
+                // What comes from outside takes no memory without a bound.
+                Trigger::Signal { .. } => {
+                    self.board.signal.as_ref().is_none_or(|value| size(value) <= BEYOND_BYTES_MAX)
+                }
+                Trigger::Start | Trigger::Event { .. } | Trigger::After | Trigger::Idle | Trigger::Breaker { .. } => {
+                    true
+                }
+            };
         let given_up = is_kept.then(|| self.push_scheduled(&branch, trigger, None));
         if given_up.is_some() || !self.board.exhausted.contains(&branch.worker) {
             let resource = Resource::Invocations;
@@ -283,11 +306,8 @@ impl Draft<'_> {
         let mut is_plain = false;
         if larger.is_some() && board.format >= FULL_RETRY && afforded.is_err_and(|short| !short.may_be_freed) {
             // A reply that has no more room than the one before is better than none.
-            let plain = afford(None);
-            is_plain = plain.1.is_ok();
-            if is_plain {
-                (reserved, afforded) = plain;
-            }
+            (reserved, afforded) = afford(None);
+            is_plain = true;
         }
         let admitted = admitted
             .map(|admission| Admission { reply_tokens: admission.reply_tokens.filter(|_| !is_plain), ..admission });

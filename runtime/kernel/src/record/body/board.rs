@@ -65,9 +65,11 @@ pub struct Retried {
 }
 
 impl Retried {
-    /// Whether an invocation that was given up is meant.
+    /// Returns true if an invocation that was given up is meant. One beyond its worker's limit is by name only.
     pub(crate) fn chooses(&self, queued: &Queued) -> bool {
-        self.covers(&queued.branch) && self.invocation.is_none_or(|invocation| queued.invocation == invocation)
+        self.covers(&queued.branch)
+            && self.invocation.is_none_or(|invocation| queued.invocation == invocation)
+            && (!queued.is_beyond_limit || self.worker.is_some() || self.invocation.is_some())
     }
 
     /// Whether invocations of a branch may be meant.
