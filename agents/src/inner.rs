@@ -27,7 +27,7 @@ use patchboard_kernel::digest::sha256;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Token};
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{End, Ended, Parent};
+use patchboard_kernel::record::{Cause, End, Ended, Parent};
 use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure, Permit, Reply};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::JournalError;
@@ -306,7 +306,11 @@ fn came_to(inner: &InnerBoard, snapshot: &Snapshot, ended: Ended) -> Answer {
     if ended.end == End::Done {
         return Ok(Reply::new(border::patch(inner, snapshot.state.root()).to_string(), None));
     }
-    let message = format!("the board inside ended as {} ({})", ended.end, ended.cause);
+    let mut message = format!("the board inside ended as {} ({})", ended.end, ended.cause);
+    if matches!(ended.cause, Cause::Commits | Cause::Edits | Cause::Wall | Cause::Exhausted | Cause::Budget) {
+        let of = &inner.of;
+        message += &format!("; a retry makes another one with the same limits, those of boards.{of} in the blueprint");
+    }
     came_to_nothing(inner, message)
 }
 
