@@ -66,7 +66,7 @@ pub(super) struct Model {
     provider: Provider,
     retries: Retries,
     /// Invocations of each branch that changed nothing since its last commit or the last move of its breaker.
-    in_vain: BTreeMap<Branch, Vec<InvocationId>>,
+    in_vain: BTreeMap<Branch, (Vec<InvocationId>, Vec<InvocationId>)>,
     requests: Requests,
     /// How many tasks may wait for a further one to be asked for.
     backlog: Option<usize>,
@@ -382,8 +382,14 @@ impl Model {
             }
             Body::NoOp(no_op) => {
                 let branch = self.answered(&no_op.by);
-                if let Some((branch, attempt)) = branch.clone().zip(no_op.by.attempt.as_ref()) {
-                    self.in_vain.entry(branch).or_default().push(attempt.invocation);
+                let is_pass = no_op.pass.is_some();
+                if let Some((branch, attempt)) = branch.clone().zip(no_op.by.attempt.as_ref())
+                    && let Some(limit) = self.circuit.limit(is_pass)
+                {
+                    let (no_ops, passes) = self.in_vain.entry(branch).or_default();
+                    let streak = if is_pass { passes } else { no_ops };
+                    streak.push(attempt.invocation);
+                    streak.drain(..streak.len().saturating_sub(limit));
                 }
                 match no_op.pass {
                     Some(_) => self.circuit.passed(branch.as_ref()),
@@ -419,10 +425,16 @@ impl Model {
                 let branch = (moved.rule.as_ref().map(ToString::to_string), moved.worker.to_string());
                 let comes = self.circuit.moved(&branch, moved.change, moved.reason);
                 let in_vain = self.in_vain.remove(&branch).unwrap_or_default();
-                if moved.change == Change::Opened
-                    && matches!(moved.reason, Reason::NoOps | Reason::Passes | Reason::ProbeFailed)
-                {
-                    in_vain.into_iter().for_each(|invocation| self.retries.gave_up(invocation));
+                let (no_ops, passes) = in_vain;
+                let streak = match (moved.change, moved.reason) {
+                    (Change::Opened, Reason::NoOps) => no_ops,
+                    (Change::Opened, Reason::Passes) => passes,
+                    (Change::Opened, Reason::ProbeFailed) => no_ops.into_iter().chain(passes).collect(),
+                    _ => Vec::new(),
+                };
+                streak.into_iter().for_each(|invocation| self.retries.was_in_vain(invocation));
+                if moved.change == Change::Closed {
+                    self.retries.works_again(&branch);
                 }
                 if comes.gives_up {
                     let given_up = self.calls.stopped(&branch);

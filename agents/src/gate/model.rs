@@ -196,7 +196,6 @@ impl Model {
         self.answers += 1;
         self.suspects = [None; 2];
         self.refused_prompts.retain(|prompt| *prompt != call.prompt);
-        let mended = self.complaint.take().map(|(_, since)| Change::Back { after: now.saturating_sub(since) });
         let is_fresh = call.number > self.stale;
         let change = match &mut self.phase {
             Phase::Away { reason, since, .. } if is_fresh || *reason == DeferralReason::NoAnswer => {
@@ -215,8 +214,9 @@ impl Model {
             }
             Phase::Open | Phase::Away { .. } | Phase::Returning { .. } => None,
         };
-        // An answer to a request from before the outage says nothing of its end.
-        change.or(mended.filter(|_| self.outage().is_none()))
+        // An answer to a request from before an outage says nothing of its end.
+        let complaint = if self.outage().is_none() { self.complaint.take() } else { None };
+        change.or(complaint.map(|(_, since)| Change::Back { after: now.saturating_sub(since) }))
     }
 
     /// Records a refusal that only an operator can mend. Other calls find out for themselves: it may be of one request.

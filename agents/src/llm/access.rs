@@ -53,11 +53,12 @@ impl Access {
             };
             Some((value, is_secret))
         });
-        // A credential stands behind the name of its scheme.
+        // A credential stands behind the name of its scheme. What begins like the whole is another word.
         let hidden = hidden.flat_map(|(value, is_secret)| {
-            let credential =
-                value.expose_secret().split_once(' ').map(|(_, credential)| SecretString::from(credential));
-            std::iter::once(value).chain(credential).map(move |value| (value, is_secret))
+            let credential = value.expose_secret().split_once(' ').map(|(_, credential)| credential.to_owned());
+            let is_credential = is_secret && credential.is_none();
+            let credential = credential.map(|credential| (SecretString::from(credential), is_secret));
+            std::iter::once((value, is_credential)).chain(credential)
         });
         Ok(Self {
             keys: Keys::new(key, &model.api_key_command),
@@ -112,10 +113,11 @@ impl Access {
     }
 }
 
-/// Returns true if a header or a member of the query holds a secret, by its name.
+/// Returns true if a header or a member of the query holds a secret, by the words of its name.
 fn is_secret_by(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    SECRET_NAMES.iter().any(|part| name.contains(part))
+    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(|word| SECRET_NAMES.contains(&word) || SECRET_ENDS.iter().any(|end| word.ends_with(end)))
 }
 
 /// Replaces a secret in a text, also as URLs, JSON and `Basic` credentials write it, and what begins like it.
@@ -152,23 +154,23 @@ fn begun(text: &str, key: &str) -> String {
     masked + &text[at..]
 }
 
-/// Parts of the names of headers and query members whose values are secrets.
-const SECRET_NAMES: [&str; 14] = [
+/// Words of the names of headers and query members whose values are secrets.
+const SECRET_NAMES: [&str; 11] = [
     "auth",
+    "authorization",
     "bearer",
     "code",
     "cookie",
     "credential",
+    "credentials",
     "jwt",
-    "key",
     "pass",
-    "pwd",
-    "secret",
-    "session",
     "sig",
     "signature",
-    "token",
 ];
+
+/// Ends of such words, as in `apikey`.
+const SECRET_ENDS: [&str; 5] = ["key", "password", "pwd", "secret", "token"];
 
 /// Bytes of the shortest text that is taken for a secret; shorter ones, like a version, would mask what is none.
 const SECRET_MIN: usize = 4;
@@ -212,9 +214,14 @@ mod tests {
     #[test]
     fn values_that_are_no_secrets_stay_in_replies() {
         let access = access(
-            "headers = { Origin = \"https://www.acme.example\", x-project = \"research-assistant\", x-retries = \"1\" }",
+            "headers = { Origin = \"https://www.acme.example\", x-project = \"research-assistant\", x-retries = \"1\", Session-Name = \"code-review-pipeline\", Accept-Encoding = \"gzip, deflate, br, zstd\" }",
         );
-        for reply in ["see https://www.acme.example/a", "a research-associate, a research-assistant", "1 or 11"] {
+        for reply in [
+            "see https://www.acme.example/a",
+            "a research-associate, a research-assistant",
+            "1 or 11",
+            "code-review-pipeline, code-review-",
+        ] {
             assert_eq!(access.without_keys(reply), None, "{reply}");
         }
     }

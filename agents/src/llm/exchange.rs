@@ -250,11 +250,11 @@ impl Chat {
         };
         // Whoever waits for a provider does not wait for an address or a key that is wrong.
         let unsent = AtomicU32::new(0);
-        let is_patient = |failure: &HttpFailure| match failure {
-            HttpFailure::Key(_) | HttpFailure::Connect(_) => {
-                unsent.fetch_add(1, Ordering::Relaxed) + 1 < self.model.max_tries
-            }
-            _ => true,
+        let is_patient = |failure: &HttpFailure| {
+            let is_unsent = matches!(failure, HttpFailure::Key(_) | HttpFailure::Connect(_));
+            let before =
+                if is_unsent { unsent.fetch_add(1, Ordering::Relaxed) } else { unsent.swap(0, Ordering::Relaxed) };
+            !is_unsent || before + 1 < self.model.max_tries
         };
         let may = |failure: &HttpFailure| {
             (request.tools.is_empty() || !refusals::is_of_tools(failure)) && is_patient(failure)

@@ -149,8 +149,9 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let was_over = recovered.ended().is_some_and(Ended::is_final);
     drop(reader);
     let retried = arguments.what.retried();
-    // What is refused leaves no trace.
-    judge(recovered, &retried).map_err(|refused| drive::failure(RuntimeError::cannot_retry(&summary.id, refused)))?;
+    // What is refused leaves no trace. A board that goes on may be another one by the time it is taken up.
+    let refused = if recovered.ended().is_some() { judge(recovered, &retried) } else { Ok(()) };
+    refused.map_err(|refused| drive::failure(RuntimeError::cannot_retry(&summary.id, refused)))?;
     let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
     seating.goes_on(&records, data_dir, &summary.id)?;
     let how = if arguments.no_run { TakeUp::Paused } else { TakeUp::Plainly };
@@ -158,14 +159,16 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         seating.hold_calls(PAUSED_WITHIN);
     }
     let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
-    if was_over {
+    // A board that is only to be resumed later is not at work.
+    let needs_directory = was_over && !arguments.no_run;
+    if needs_directory {
         seating.expect_directory();
     }
     if let Err(error) = board.retry(retried).await {
         runtime.shutdown().await;
         return Err(drive::failure(error));
     }
-    let (runtime, board) = match was_over {
+    let (runtime, board) = match needs_directory {
         true => drive::with_directory(runtime, board, &seating).await?,
         false => (runtime, board),
     };

@@ -32,7 +32,7 @@ use patchboard_runtime::subscription::Subscription;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Mutex, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::access::Scope;
 use super::alone::only_one;
@@ -264,16 +264,24 @@ impl Daemon {
     }
 
     /// Takes up again what a board gave up. The directory of one that was over is opened again.
-    pub(crate) async fn retry(&self, board: &BoardId, retried: Retried) -> Answered<Heard> {
-        let board = self.open(board).await?;
-        let is_over = board.snapshot().ended.is_some_and(Ended::is_final);
-        // Who works there waits for it from the retry on.
-        let taking_up = is_over.then(|| self.workspaces().taking_up());
-        let heard = board.retry(retried).await?;
-        if let Some(taking_up) = taking_up {
-            attach(taking_up, &board);
-        }
-        Ok(heard)
+    pub(crate) async fn retry(self: &Arc<Self>, board: &BoardId, retried: Retried) -> Answered<Heard> {
+        let running = self.open(board).await?;
+        let (daemon, id) = (Arc::clone(self), board.clone());
+        // To its end, whoever stops waiting for it, and one after the other.
+        let done = tokio::spawn(async move {
+            let retry = async {
+                let is_over = running.snapshot().ended.is_some_and(Ended::is_final);
+                // Who works there waits for it from the retry on.
+                let taking_up = is_over.then(|| daemon.workspaces().taking_up());
+                let heard = running.retry(retried).await?;
+                if let Some(taking_up) = taking_up.filter(|_| heard == Heard::Now) {
+                    attach(taking_up, &running);
+                }
+                Ok(heard)
+            };
+            daemon.alone(&id, retry).await
+        });
+        to_its_end(done).await
     }
 
     /// Takes up a board that does not run, and tells those who wait for it.
@@ -310,9 +318,7 @@ impl Daemon {
             };
             daemon.alone(&board, work).await
         });
-        done.await.unwrap_or_else(|error| {
-            Err(Failure::failed("internal", format!("it was not brought to its end: {error}")).into())
-        })
+        to_its_end(done).await
     }
 
     /// Whether a board has ended for good.
@@ -542,6 +548,13 @@ impl Daemon {
         // Nothing is done while it is held that could leave it half done.
         self.taken_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Waits for work that goes on whoever stops waiting for it.
+async fn to_its_end<T>(done: JoinHandle<Answered<T>>) -> Answered<T> {
+    done.await.unwrap_or_else(|error| {
+        Err(Failure::failed("internal", format!("it was not brought to its end: {error}")).into())
+    })
 }
 
 /// Opens the directory of a board that has one; its workers wait for it.

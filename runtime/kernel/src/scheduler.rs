@@ -42,6 +42,28 @@ pub struct Queued {
     /// It was given up because its worker had no invocations left.
     #[serde(rename = "beyond", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_beyond_limit: bool,
+    /// It was given up because its reply changed nothing, like those before it.
+    #[serde(rename = "in_vain", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_in_vain: bool,
+}
+
+/// Invocations of a branch whose replies changed nothing, since its last commit or the last move of its breaker.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct InVain {
+    /// Of no-ops.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    pub(crate) no_ops: VecDeque<Queued>,
+    /// Of passes.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    pub(crate) passes: VecDeque<Queued>,
+}
+
+impl InVain {
+    /// The invocations.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Queued> {
+        self.no_ops.iter().chain(&self.passes)
+    }
 }
 
 /// An invocation that goes into the queue at a time, if its rule still wants it then.

@@ -134,6 +134,12 @@ impl Circuit {
         self.due.extend(stopped.into_iter().map(|branch| (branch, Reason::Retried)));
     }
 
+    /// How many no-ops, or passes, in a row stop a branch, if so many do.
+    pub(super) fn limit(&self, is_pass: bool) -> Option<usize> {
+        let limit = if is_pass { self.passes? } else { self.no_ops };
+        usize::try_from(limit).ok()
+    }
+
     /// The stopped ones of these branches, and those whose try ended with the board.
     pub(super) fn stopped(&self, covers: impl Fn(&Branch) -> bool) -> impl Iterator<Item = &Branch> {
         let is_stopped = |state: &State| matches!(state.position, Position::Open(..)) || state.is_try_lost;

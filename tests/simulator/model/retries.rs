@@ -15,6 +15,8 @@ pub(super) struct Retries {
     given_up: Vec<InvocationId>,
     /// Of these: those for which their workers had no invocations left. They are meant by name only.
     beyond: BTreeSet<InvocationId>,
+    /// Of these: those whose replies changed nothing, until their branch works again.
+    in_vain: BTreeSet<InvocationId>,
     /// To be queued again in the present step.
     due: VecDeque<InvocationId>,
 }
@@ -29,7 +31,14 @@ struct Known {
 
 impl Retries {
     pub(super) const fn new(seed: u64) -> Self {
-        Self { seed, known: BTreeMap::new(), given_up: Vec::new(), beyond: BTreeSet::new(), due: VecDeque::new() }
+        Self {
+            seed,
+            known: BTreeMap::new(),
+            given_up: Vec::new(),
+            beyond: BTreeSet::new(),
+            in_vain: BTreeSet::new(),
+            due: VecDeque::new(),
+        }
     }
 
     /// Notes a `scheduled` record; one of a retry must be the next that is due.
@@ -58,6 +67,18 @@ impl Retries {
         self.beyond.insert(invocation);
     }
 
+    /// Notes that an invocation was given up because its reply changed nothing, like those before.
+    pub(super) fn was_in_vain(&mut self, invocation: InvocationId) {
+        self.gave_up(invocation);
+        self.in_vain.insert(invocation);
+    }
+
+    /// Notes that a branch works again: nobody asks again for what changed nothing.
+    pub(super) fn works_again(&mut self, branch: &Branch) {
+        let (known, in_vain) = (&self.known, &self.in_vain);
+        self.given_up.retain(|invocation| !in_vain.contains(invocation) || known[invocation].branch != *branch);
+    }
+
     /// Whether a retry means any invocation.
     pub(super) fn is_any_meant(&self, retried: &Retried) -> bool {
         self.given_up.iter().any(|invocation| self.is_meant(*invocation, retried))
@@ -71,8 +92,11 @@ impl Retries {
 
     /// Whether a retry leaves invocations that were given up, other than for the limit of their worker.
     pub(super) fn is_any_left(&self, retried: &Retried) -> bool {
-        let is_left =
-            |invocation: &&InvocationId| !self.beyond.contains(invocation) && !self.is_meant(**invocation, retried);
+        let is_left = |invocation: &&InvocationId| {
+            !self.beyond.contains(invocation)
+                && !self.in_vain.contains(invocation)
+                && !self.is_meant(**invocation, retried)
+        };
         self.given_up.iter().any(|invocation| is_left(&invocation))
     }
 

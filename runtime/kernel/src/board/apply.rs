@@ -12,6 +12,7 @@ use crate::digest::{Digest, Hasher};
 use crate::failure::FailureCode;
 use crate::freshness::{Basis, Reservation};
 use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
+use crate::json::size;
 use crate::ledger::{Hold, Usage};
 use crate::money::Price;
 use crate::pipeline::{self, Made};
@@ -28,6 +29,9 @@ const GIVEN_UP_MAX: usize = 1024;
 
 /// Invocations of a branch that changed nothing that a board keeps; the oldest go first.
 const IN_VAIN_MAX: usize = 64;
+
+/// Bytes of a signal's value up to which a board keeps an invocation that its worker did not fail at.
+pub(super) const KEPT_VALUE_MAX: u64 = 16 << 10;
 
 /// What is known of a record beside what it says.
 #[derive(Default)]
@@ -94,14 +98,23 @@ impl Board {
                         let place = self.given_up.iter().position(|queued| queued.invocation == retries);
                         let before = place.and_then(|place| self.given_up.remove(place));
                         let before = before.ok_or_else(|| format!("invocation {retries} was not given up"))?;
-                        Some(Queued { invocation, cause: seq, is_beyond_limit: false, ..before })
+                        Some(Queued { invocation, cause: seq, is_beyond_limit: false, is_in_vain: false, ..before })
                     }
                 };
                 let queued = match scheduled.follows {
                     None if taken_up.is_some() => taken_up.ok_or("it was just looked at")?,
                     None => {
-                        let (expansion, is_beyond_limit) = (Expansion::default(), false);
-                        Queued { invocation, branch, cause: seq, trigger, value, expansion, is_beyond_limit }
+                        let (expansion, is_beyond_limit, is_in_vain) = (Expansion::default(), false, false);
+                        Queued {
+                            invocation,
+                            branch,
+                            cause: seq,
+                            trigger,
+                            value,
+                            expansion,
+                            is_beyond_limit,
+                            is_in_vain,
+                        }
                     }
                     Some(follows) => {
                         let before = self.scheduler.take_continued(follows);
@@ -138,7 +151,7 @@ impl Board {
                 let queued = queued.map(|open| open.queued.clone());
                 let branch = self.finish(&no_op.by, at, Finish::Completed)?;
                 if let Some(queued) = queued.filter(|_| self.format >= record::FULL_RETRY) {
-                    self.note_in_vain(queued);
+                    self.note_in_vain(queued, no_op.pass.is_some());
                 }
                 let heard = if no_op.pass.is_some() { Heard::Pass } else { Heard::NoOp };
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
@@ -221,13 +234,19 @@ impl Board {
                 let branch = Branch { rule: moved.rule.clone(), worker: moved.worker.clone() };
                 self.breaker.apply(&branch, moved.change, moved.reason);
                 let in_vain = self.in_vain.remove(&branch).unwrap_or_default();
-                let is_of_streak = matches!(
-                    moved.reason,
-                    breaker::Reason::NoOps | breaker::Reason::Passes | breaker::Reason::ProbeFailed
-                );
-                if moved.change == breaker::Change::Opened && is_of_streak {
-                    // Their streak is a failure: a retry asks again.
-                    in_vain.into_iter().for_each(|queued| self.give_up(queued));
+                let streak = match (moved.change, moved.reason) {
+                    (breaker::Change::Opened, breaker::Reason::NoOps) => in_vain.no_ops,
+                    (breaker::Change::Opened, breaker::Reason::Passes) => in_vain.passes,
+                    // That of the try alone.
+                    (breaker::Change::Opened, breaker::Reason::ProbeFailed) => in_vain.all().cloned().collect(),
+                    _ => VecDeque::new(),
+                };
+                // The streak is a failure: a retry asks again, until the branch works again by itself.
+                for queued in streak {
+                    self.give_up(Queued { is_in_vain: true, ..queued });
+                }
+                if moved.change == breaker::Change::Closed {
+                    self.given_up.retain(|queued| !queued.is_in_vain || queued.branch != branch);
                 }
                 // Calls that were paid for while there was a budget may still answer.
                 if moved.change == breaker::Change::Opened && moved.reason != breaker::Reason::Budget {
@@ -270,7 +289,8 @@ impl Board {
                     let raised = self.raised_of_workers.entry(worker).or_default();
                     *raised = raised.max(retried.worker_limits);
                 }
-                let is_left = |queued: &Queued| !queued.is_beyond_limit && !retried.chooses(queued);
+                let is_failure = |queued: &Queued| !queued.is_beyond_limit && !queued.is_in_vain;
+                let is_left = |queued: &Queued| is_failure(queued) && !retried.chooses(queued);
                 let gave_up = self.format >= record::FULL_RETRY && self.given_up.iter().any(is_left);
                 (self.ended, self.short, self.gave_up) = (None, false, gave_up);
                 (self.paused, self.pause_cause) = (false, None);
@@ -514,12 +534,24 @@ impl Board {
         }
     }
 
-    fn note_in_vain(&mut self, queued: Queued) {
-        let streak = self.in_vain.entry(queued.branch.clone()).or_default();
-        if streak.len() >= IN_VAIN_MAX {
+    /// Keeps an invocation whose reply changed nothing, if its breaker may count it.
+    fn note_in_vain(&mut self, queued: Queued, is_pass: bool) {
+        let circuit = &self.plan.blueprint.circuit;
+        let limit = match (is_pass, &circuit.passes) {
+            (false, _) => circuit.no_ops.limit,
+            (true, Some(passes)) => passes.limit,
+            (true, None) => return,
+        };
+        // What comes from outside takes no memory without a bound.
+        if queued.value.as_ref().is_some_and(|value| size(value) > KEPT_VALUE_MAX) {
+            return;
+        }
+        let of_branch = self.in_vain.entry(queued.branch.clone()).or_default();
+        let streak = if is_pass { &mut of_branch.passes } else { &mut of_branch.no_ops };
+        streak.push_back(queued);
+        while streak.len() > (limit as usize).min(IN_VAIN_MAX) {
             streak.pop_front();
         }
-        streak.push_back(queued);
     }
 
     fn abandon_beyond_limit(&mut self, invocation: InvocationId) {

@@ -43,7 +43,7 @@ use crate::pipeline::{self, retell};
 use crate::plan::{Own, Plan, Plans};
 use crate::planted::{self, Bug};
 use crate::record::{Architect, Body, Created, Ended, Parent, PauseCause, Raised, RaisedOfWorker, Record};
-use crate::scheduler::{Open, Queued, Scheduler};
+use crate::scheduler::{InVain, Open, Queued, Scheduler};
 use crate::shown::Shown;
 use crate::state::State;
 use crate::view::{self, View};
@@ -88,7 +88,7 @@ pub struct Board {
     /// Invocations that were given up, oldest first; bounded.
     given_up: VecDeque<Queued>,
     /// Invocations of each branch that changed nothing, since its last commit or the last move of its breaker; bounded.
-    in_vain: BTreeMap<Branch, VecDeque<Queued>>,
+    in_vain: BTreeMap<Branch, InVain>,
     scheduler: Scheduler,
     breaker: Breaker,
     ledger: Ledger,

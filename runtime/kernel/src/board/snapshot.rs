@@ -21,7 +21,7 @@ use crate::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
 use crate::ledger::Ledger;
 use crate::plan::{Plan, Plans};
 use crate::record::{ADMISSION, Body, Ended, Parent, PauseCause, Raised, RaisedOfWorker, Record};
-use crate::scheduler::{Queued, Scheduler};
+use crate::scheduler::{InVain, Queued, Scheduler};
 use crate::snapshot::{LAYOUT, Part, SnapshotError, optional, pairs};
 use crate::state::State;
 use crate::tree::{At, Edit, Mark, Node, Reader, Writer};
@@ -96,7 +96,7 @@ struct SinceAdmission {
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     given_up: VecDeque<Queued>,
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
-    in_vain: BTreeMap<Branch, VecDeque<Queued>>,
+    in_vain: BTreeMap<Branch, InVain>,
 }
 
 /// See [`crate::snapshot`]. The values are read by the tree.
@@ -357,6 +357,10 @@ impl Board {
             if !is_one || !plan.seats.contains_key(&queued.branch.worker) {
                 return Err(unreadable(&format!("invocation {invocation} cannot be")));
             }
+        }
+        let retriable = given_up.iter().chain(in_vain.values().flat_map(InVain::all));
+        if let Some(queued) = retriable.into_iter().find(|queued| !plan.seats.contains_key(&queued.branch.worker)) {
+            return Err(unreadable(&format!("invocation {} cannot be", queued.invocation)));
         }
         Ok(Self {
             id,

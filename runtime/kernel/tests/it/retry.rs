@@ -447,3 +447,36 @@ fn what_others_gave_up_is_remembered_when_one_is_retried() {
     assert_eq!(cause(&played), Some(Cause::NothingToDo));
     played.holds();
 }
+
+#[test]
+fn only_the_streak_that_opened_a_breaker_is_given_up_and_until_the_branch_works_again() {
+    let mut played = Played::new(json!({
+        "workers": {"writer": {"agent": "llm", "pass": true, "writes": [{"path": "/list/-"}]}},
+        "rules": [{"name": "write", "trigger": {"signal": "go"}, "run": "writer"}],
+        "circuit": {"no_ops": {"limit": 2, "then": "stop_branch"}, "cooldown": 2},
+    }));
+    for reply in [json!({"pass": "no"}), json!({"pass": "no"}), json!([]), json!({"pass": "no"}), json!([])] {
+        played.signal();
+        played.answer(reply, None);
+    }
+    let given_up =
+        |played: &Played| played.board.given_up().iter().map(|queued| queued.invocation.0).collect::<Vec<_>>();
+    assert_eq!(given_up(&played), [3, 5], "a pass is an answer");
+    played.holds();
+    // Decisions of others pass, the branch has its try, and works again.
+    played.signal();
+    while played.calls.is_empty() {
+        played.direct("writer", r#"[{"op": "add", "path": "/list/-", "value": 1}]"#);
+    }
+    played.answer(add(), None);
+    assert_eq!(given_up(&played), Vec::<u64>::new());
+    played.holds();
+    // A large value from outside is not kept.
+    for _ in 0..2 {
+        let value = json!("x".repeat(20_000));
+        played.give(Input::Signal { name: "go".into(), value, token: None });
+        played.answer(json!([]), None);
+    }
+    assert_eq!(given_up(&played), Vec::<u64>::new());
+    played.holds();
+}

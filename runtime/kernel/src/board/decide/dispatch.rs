@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Draft;
 use crate::admission::Admission;
 use crate::blueprint::{Action, AgentKind, Freshness, Unit};
-use crate::board::apply::hold;
+use crate::board::apply::{KEPT_VALUE_MAX, hold};
 use crate::board::rehearsal::Compiled;
 use crate::board::{Blob, Effect};
 use crate::breaker::{Branch, Reason};
@@ -26,9 +26,6 @@ use crate::wish::{self, Occasion, Wish};
 
 /// More commits than that have no stamp of their own, whatever the blueprint allows.
 const COMMITS_MAX: u64 = At::MAX as u64 - 1;
-
-/// A signal with more than that is not kept for a retry where its worker has no invocations left.
-const BEYOND_BYTES_MAX: u64 = 16 << 10;
 
 impl Draft<'_> {
     /// Returns true until the board ends, and while it is stopped: a retry then finds what is queued.
@@ -113,9 +110,7 @@ impl Draft<'_> {
                 // A time that has passed comes again.
                 Trigger::Every { .. } => false,
                 // What comes from outside takes no memory without a bound.
-                Trigger::Signal { .. } => {
-                    self.board.signal.as_ref().is_none_or(|value| size(value) <= BEYOND_BYTES_MAX)
-                }
+                Trigger::Signal { .. } => self.board.signal.as_ref().is_none_or(|value| size(value) <= KEPT_VALUE_MAX),
                 Trigger::Start | Trigger::Event { .. } | Trigger::After | Trigger::Idle | Trigger::Breaker { .. } => {
                     true
                 }
