@@ -156,7 +156,7 @@ pub struct Outage {
 pub struct LimitWait {
     /// Until a part of it may be taken, by asking again.
     pub next: Duration,
-    /// Until all of it may be taken, if nobody else asks.
+    /// Until all of it may be taken, without other requests in between.
     pub whole: Duration,
 }
 

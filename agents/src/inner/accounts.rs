@@ -122,7 +122,7 @@ impl Inner {
         let opening = if is_known { account.opening } else { account.recorded };
         let since = account.since.unwrap_or_else(|| outer.snapshot().at);
         let mut accounts = self.accounts.lock();
-        // Read under the lock: whoever has opened an account before is among them.
+        // Read under the lock, so that it has all invocations with an account.
         let open: BTreeSet<InvocationId> = outer.snapshot().attempts.iter().map(|(open, _)| *open).collect();
         let of_outer = accounts.entry(call.board.clone()).or_default();
         of_outer.retain(|invocation, _| open.contains(invocation));

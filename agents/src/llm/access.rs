@@ -244,7 +244,7 @@ mod tests {
         ] {
             assert_eq!(access.without_keys(reply).as_deref(), Some(expected), "{reply}");
         }
-        // What only begins like one is another word, unless it is a secret by its name.
+        // A word with the same beginning is hidden only for a secret by name.
         assert_eq!(access.without_keys("k/9876543210-ab...").as_deref(), Some("***"));
         assert_eq!(access.without_keys("an id of sixteen"), None);
         assert_eq!(access.without_keys("short"), None);

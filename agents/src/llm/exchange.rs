@@ -96,7 +96,7 @@ impl Chat {
             }
             let tokens = estimate(body.len()).saturating_add(u64::from(task.reply_tokens()));
             if let Err(wait) = task.further(tokens, deadline).await {
-                task.is_limited();
+                task.note_limited();
                 if let Some((call, refused)) = task.call().zip(refused) {
                     self.known().keep_climb(call, place, climb, refused);
                 }
@@ -155,7 +155,7 @@ impl Chat {
                         fault = self.fault(task, climb.shape(), deadline).await;
                     }
                     if fault == Fault::Request {
-                        task.is_at_fault();
+                        task.note_fault();
                     }
                     HttpFailure::Status { status, wait, body, fault }
                 }
@@ -248,7 +248,7 @@ impl Chat {
             Task::Asked(asked) if asked.waits => u32::MAX,
             _ => self.model.max_tries,
         };
-        // Whoever waits for a provider does not wait for an address or a key that is wrong.
+        // A wrong address or key is no outage: the tries without a connection are limited.
         let unsent = AtomicU32::new(0);
         let is_patient = |failure: &HttpFailure| {
             let is_unsent = matches!(failure, HttpFailure::Key(_) | HttpFailure::Connect(_));

@@ -68,16 +68,16 @@ impl<'a> Task<'a> {
     }
 
     /// Notes that the model's limits leave no room for a request.
-    pub(super) fn is_limited(self) {
+    pub(super) fn note_limited(self) {
         if let Self::Call(attempt) = self {
-            admission::is_limited(attempt.call);
+            admission::note_limited(attempt.call);
         }
     }
 
     /// Notes that the server fails with this request while it answers another one.
-    pub(super) fn is_at_fault(self) {
+    pub(super) fn note_fault(self) {
         if let Self::Call(attempt) = self {
-            admission::is_at_fault(attempt.call);
+            admission::note_fault(attempt.call);
         }
     }
 

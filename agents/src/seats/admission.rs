@@ -160,14 +160,14 @@ pub(crate) async fn further(call: &Call, tokens: u64, deadline: Instant) -> Resu
 }
 
 /// Notes that a call is deferred because the limits of its model leave no room: its provider knows nothing of it.
-pub(crate) fn is_limited(call: &Call) {
+pub(crate) fn note_limited(call: &Call) {
     if let Some(pass) = pass(call) {
         pass.is_limited.store(true, Ordering::Relaxed);
     }
 }
 
 /// Notes that a server fails with the request of a call while it answers another one.
-pub(crate) fn is_at_fault(call: &Call) {
+pub(crate) fn note_fault(call: &Call) {
     if let Some(pass) = pass(call) {
         pass.is_at_fault.store(true, Ordering::Relaxed);
     }

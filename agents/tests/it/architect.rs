@@ -426,7 +426,7 @@ async fn a_chat_completes_under_the_schema_and_does_without_it_where_it_is_refus
     assert_eq!(schemas, [&schema, &closed, &json!({"type": "object"}), &Value::Null, &Value::Null]);
     assert_eq!(sent[0]["max_tokens"], 55);
 
-    // Who waits for its provider asks more often than `max_tries` says.
+    // With `waits`, requests go beyond `max_tries`.
     let away = || Act::Say(503, "retry-after: 0\r\n", "away".into());
     for waits in [false, true] {
         let acts = std::iter::repeat_with(away).take(5).chain([Act::complete("{}", "stop", Value::Null)]);

@@ -149,7 +149,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let was_over = recovered.ended().is_some_and(Ended::is_final);
     drop(reader);
     let retried = arguments.what.retried();
-    // What is refused leaves no trace. A board that goes on may be another one by the time it is taken up.
+    // A refused retry leaves no trace. A running board may change before it is taken up, and is judged then.
     let refused = if recovered.ended().is_some() { judge(recovered, &retried) } else { Ok(()) };
     refused.map_err(|refused| drive::failure(RuntimeError::cannot_retry(&summary.id, refused)))?;
     let seating = arguments.seats.seat(&blueprint, data_dir, config)?;

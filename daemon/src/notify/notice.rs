@@ -253,7 +253,7 @@ impl Cursor {
             }
             Body::Budget(budget) => {
                 self.answered(budget.invocation, &about, notices);
-                // A worker without invocations left is told of with the end of the board.
+                // The notice of the board's end reports a worker without invocations.
                 if budget.invocation.is_some() && budget.resource != Resource::Invocations {
                     notices.push(given_up(&budget.worker, budget.invocation, budget.resource.as_str(), &about));
                 }

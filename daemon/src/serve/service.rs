@@ -267,11 +267,11 @@ impl Daemon {
     pub(crate) async fn retry(self: &Arc<Self>, board: &BoardId, retried: Retried) -> Answered<Heard> {
         let running = self.open(board).await?;
         let (daemon, id) = (Arc::clone(self), board.clone());
-        // To its end, whoever stops waiting for it, and one after the other.
+        // A task of its own completes the retry if the caller leaves; retries of one board run in turn.
         let done = tokio::spawn(async move {
             let retry = async {
                 let is_over = running.snapshot().ended.is_some_and(Ended::is_final);
-                // Who works there waits for it from the retry on.
+                // From the retry on, workers wait for the directory.
                 let taking_up = is_over.then(|| daemon.workspaces().taking_up());
                 let heard = running.retry(retried).await?;
                 if let Some(taking_up) = taking_up.filter(|_| heard == Heard::Now) {

@@ -51,8 +51,8 @@ impl Board {
 
     /// Returns the worker whose limits a retry raises.
     pub(super) fn worker_of(&self, retried: &Retried) -> Option<WorkerName> {
-        let of_invocation = || self.chosen_by(retried).into_iter().next().map(|queued| queued.branch.worker);
-        retried.worker.clone().or_else(|| of_invocation().filter(|_| retried.invocation.is_some()))
+        let invocation = || self.given_up.iter().find(|queued| Some(queued.invocation) == retried.invocation);
+        retried.worker.clone().or_else(|| invocation().map(|queued| queued.branch.worker.clone()))
     }
 
     /// Returns the reason for which a retry is refused as an input.
@@ -102,14 +102,12 @@ impl Board {
         let of_tokens = |tokens: u64| format!("{tokens} tokens");
         let of_money = |units: u64| format!("{} of money", Money(units));
         let of_board = [
-            judged(raised.commits, Some(commits).ok_or_else(String::new), board, BoardLimits::COMMITS_MAX, |count| {
-                format!("{count} commits")
-            }),
+            judged(raised.commits, Ok(commits), board, BoardLimits::COMMITS_MAX, |count| format!("{count} commits")),
             judged(raised.edits, edits.ok_or_else(|| no_files.to_owned()), board, BoardLimits::COMMITS_MAX, |count| {
                 format!("{count} edits of files")
             }),
-            judged(raised.tokens, Some(tokens).ok_or_else(String::new), board, BoardLimits::TOKENS_MAX, of_tokens),
-            judged(raised.wall_ms, Some(wall_ms).ok_or_else(String::new), board, BoardLimits::WALL_MS_MAX, |ms| {
+            judged(raised.tokens, Ok(tokens), board, BoardLimits::TOKENS_MAX, of_tokens),
+            judged(raised.wall_ms, Ok(wall_ms), board, BoardLimits::WALL_MS_MAX, |ms| {
                 format!("{} s of running time", ms / 1000)
             }),
             judged(raised.money, money.ok_or_else(|| none("`limits.money`")), board, u64::MAX, of_money),
