@@ -21,6 +21,8 @@ pub enum Act {
     BreakOff,
     /// Announces a longer body than this one and breaks off behind it.
     CutOff(&'static str, String),
+    /// Announces a longer body than this one and says nothing behind it until the client goes away.
+    Begin(&'static str, String),
 }
 
 impl Act {
@@ -119,12 +121,14 @@ fn serve(mut stream: TcpStream, act: &dyn Fn(&Value) -> Act, seen: &Mutex<Vec<(S
     }
     let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).expect("a body is JSON") };
     seen.lock().expect("no other thread has failed").push((head, body.clone()));
-    let said = match act(&body) {
+    let act = act(&body);
+    let is_left_open = matches!(act, Act::Begin(..));
+    let said = match act {
         Act::Say(status, headers, body) => {
             let length = body.len();
             format!("HTTP/1.1 {status} X\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}")
         }
-        Act::CutOff(headers, body) => {
+        Act::CutOff(headers, body) | Act::Begin(headers, body) => {
             format!("HTTP/1.1 200 OK\r\n{headers}content-length: {}\r\n\r\n{body}", body.len() + 100)
         }
         Act::BreakOff => "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_owned(),
@@ -135,4 +139,7 @@ fn serve(mut stream: TcpStream, act: &dyn Fn(&Value) -> Act, seen: &Mutex<Vec<(S
     };
     // The client may have given up already.
     drop(stream.write_all(said.as_bytes()));
+    if is_left_open {
+        drop(stream.read(&mut byte));
+    }
 }

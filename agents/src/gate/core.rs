@@ -174,7 +174,8 @@ impl Core {
         let Some(model) = self.models.get_mut(key) else { return Ok(()) };
         match model.another(self.now, tokens) {
             Ok(()) => {
-                call.sent_at = self.now;
+                // What came of the requests before says nothing of this one.
+                (call.sent_at, call.is_answered, call.answers_before) = (self.now, false, model.answers());
                 Ok(())
             }
             Err(at) => {

@@ -184,6 +184,11 @@ impl Model {
         Ok(())
     }
 
+    /// Returns the number of answers so far.
+    pub(super) const fn answers(&self) -> u64 {
+        self.answers
+    }
+
     /// Returns the time at which the limits leave room for a request of so many tokens, where something of it may be taken
     /// at `next`.
     pub(super) fn room_at(&self, next: Duration, tokens: u64) -> Duration {

@@ -165,7 +165,7 @@ impl Embedder {
 
 impl Connection {
     async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
-        self.endpoint.post(&self.http, "/embeddings", body, deadline).await.map(|answered| answered.value)
+        self.endpoint.post(&self.http, "/embeddings", body, deadline, &|| {}).await.map(|answered| answered.value)
     }
 }
 

@@ -213,7 +213,7 @@ impl Chat {
         if failed.further(tokens, deadline).await.is_err() {
             return Fault::Unknown;
         }
-        match self.send(body, deadline).await {
+        match self.send(body, deadline, &|| {}).await {
             Ok(_) => Fault::Request,
             Err(failure) if deferral_of(&failure).is_some() => Fault::Server,
             Err(_) => Fault::Unknown,
@@ -259,6 +259,7 @@ impl Chat {
         let may = |failure: &HttpFailure| {
             (request.tools.is_empty() || !refusals::is_of_tools(failure)) && is_patient(failure)
         };
-        again(tries, deadline, may, || self.send(body.clone(), deadline)).await
+        let begun = || task.note_reply();
+        again(tries, deadline, may, || self.send(body.clone(), deadline, &begun)).await
     }
 }

@@ -51,7 +51,7 @@ use self::refusals::{code_of, deferral_of, is_passing};
 use self::reply::{Completion, End};
 use self::request::{Attempt, Message, Request, StreamOptions, Task, Tool};
 use self::schema::Level;
-use self::transport::{Answered, Came, HttpFailure};
+use self::transport::{Answered, Begun, Came, HttpFailure};
 use self::trouble::Trouble;
 use self::work::estimated;
 use crate::config::{Api, Model, Streaming};
@@ -331,9 +331,10 @@ impl Chat {
         }
     }
 
-    async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Answered, HttpFailure> {
+    /// Sends a request. Calls `begun` once the first part of a streamed reply has come.
+    async fn send(&self, body: Vec<u8>, deadline: Instant, begun: Begun<'_>) -> Result<Answered, HttpFailure> {
         let api = self.model.api;
-        let answered = self.endpoint.post(&self.http, api::path(api), body, deadline).await?;
+        let answered = self.endpoint.post(&self.http, api::path(api), body, deadline, begun).await?;
         Ok(Answered { value: api::decode(api, answered.value), ..answered })
     }
 

@@ -74,6 +74,13 @@ impl<'a> Task<'a> {
         }
     }
 
+    /// Notes that a reply has begun to come.
+    pub(super) fn note_reply(self) {
+        if let Self::Call(attempt) = self {
+            admission::note_reply(attempt.call);
+        }
+    }
+
     /// Notes that the server fails with this request while it answers another one.
     pub(super) fn note_fault(self) {
         if let Self::Call(attempt) = self {

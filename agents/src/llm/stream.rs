@@ -130,6 +130,11 @@ impl Assembly {
         self.has_data
     }
 
+    /// Tells whether a part of a reply has come.
+    pub(super) fn has_content(&self) -> bool {
+        self.fold.has_content()
+    }
+
     /// Whether the model said that it has finished.
     pub(super) fn is_finished(&self) -> bool {
         self.is_done || self.error.is_some() || self.fold.is_finished()

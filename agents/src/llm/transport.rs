@@ -110,6 +110,9 @@ pub enum Came {
     Part,
 }
 
+/// What is done once the first part of a streamed reply has come.
+pub(super) type Begun<'a> = &'a (dyn Fn() + Send + Sync);
+
 /// The body of a successful answer.
 pub(super) struct Answered {
     pub(super) value: Value,
@@ -184,7 +187,7 @@ impl Endpoint {
     }
 
     /// Sends a JSON body and reads the whole answer, one JSON value or a stream of events. A key that a program prints is
-    /// asked for again when the server refuses it.
+    /// asked for again when the server refuses it. Calls `begun` once a stream has brought the first part of a reply.
     ///
     /// # Errors
     /// [`HttpFailure`].
@@ -194,8 +197,9 @@ impl Endpoint {
         path: &str,
         body: Vec<u8>,
         deadline: Instant,
+        begun: Begun<'_>,
     ) -> Result<Answered, HttpFailure> {
-        let answered = self.answered(http, path, body, deadline).await;
+        let answered = self.answered(http, path, body, deadline, begun).await;
         answered.map_err(|failure| match failure {
             // Before any part of it is cut off.
             HttpFailure::Status { status, wait, body, fault } => {
@@ -211,15 +215,16 @@ impl Endpoint {
         path: &str,
         body: Vec<u8>,
         deadline: Instant,
+        begun: Begun<'_>,
     ) -> Result<Answered, HttpFailure> {
         let key = self.key(None, deadline).await?;
-        let answered =
-            answer(http, self.api, self.request(Method::POST, path, key.as_ref(), body.clone())?, deadline).await;
+        let request = self.request(Method::POST, path, key.as_ref(), body.clone())?;
+        let answered = answer(http, self.api, request, deadline, begun).await;
         if !self.access.can_renew() || !matches!(answered, Err(HttpFailure::Status { status: 401, .. })) {
             return answered;
         }
         let renewed = self.key(key.as_ref(), deadline).await?;
-        answer(http, self.api, self.request(Method::POST, path, renewed.as_ref(), body)?, deadline).await
+        answer(http, self.api, self.request(Method::POST, path, renewed.as_ref(), body)?, deadline, begun).await
     }
 
     /// Asks for a resource.
@@ -297,6 +302,7 @@ async fn answer(
     api: Api,
     request: Request,
     deadline: Instant,
+    begun: Begun<'_>,
 ) -> Result<Answered, HttpFailure> {
     let url = request.url().clone();
     let response = timeout_at(deadline, http.execute(request)).await;
@@ -316,7 +322,8 @@ async fn answer(
         let wait = waits::asked(status, &headers, &body, SystemTime::now());
         return Err(HttpFailure::Status { status, wait, body, fault: Fault::Unknown });
     }
-    let answered = body(response, api, header(CONTENT_TYPE), header(CONTENT_ENCODING), deadline).await?;
+    let (kind, encoding) = (header(CONTENT_TYPE), header(CONTENT_ENCODING));
+    let answered = body(response, (api, kind, encoding), deadline, begun).await?;
     let Some(status) = reasons::embedded(&answered.value) else { return Ok(answered) };
     let body = answered.value.to_string();
     Err(match status {
@@ -342,14 +349,14 @@ fn redirected(url: &Url, api: Api, location: &str) -> String {
 /// Reads the body of a successful answer. One that is complete is taken even if its connection breaks behind it.
 async fn body(
     mut response: Response,
-    api: Api,
-    kind: &str,
-    encoding: &str,
+    (api, kind, encoding): (Api, &str, &str),
     deadline: Instant,
+    begun: Begun<'_>,
 ) -> Result<Answered, HttpFailure> {
     let mut stream = kind.to_ascii_lowercase().contains("text/event-stream").then(|| Assembly::new(api));
     let mut bytes = Vec::new();
     let mut came = Came::Nothing;
+    let mut has_begun = false;
     let ended = loop {
         let chunk = match timeout_at(deadline, response.chunk()).await {
             Err(_) => break Some(HttpFailure::NoAnswer { came }),
@@ -376,6 +383,10 @@ async fn body(
             _ => !chunk.trim_ascii_start().is_empty(),
         };
         came = if is_part || came == Came::Part { Came::Part } else { Came::KeepAlives };
+        if !has_begun && stream.as_ref().is_some_and(Assembly::has_content) {
+            has_begun = true;
+            begun();
+        }
     };
     let is_silent = came == Came::KeepAlives || (came == Came::Nothing && stream.is_some());
     if is_silent && ended.is_none() {

@@ -166,6 +166,13 @@ pub(crate) fn note_limited(call: &Call) {
     }
 }
 
+/// Notes that the reply of a call has begun: its model works.
+pub(crate) fn note_reply(call: &Call) {
+    if let Some(pass) = pass(call) {
+        pass.permit.answered();
+    }
+}
+
 /// Notes that a server fails with the request of a call while it answers another one.
 pub(crate) fn note_fault(call: &Call) {
     if let Some(pass) = pass(call) {

@@ -1,15 +1,18 @@
 //! The choice of what fills a seat.
 
 use std::path::Path;
+use std::time::Duration;
 
 use patchboard_agents::config::{Config, Environment, Flags};
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_endpoint::{Act, Endpoint};
-use patchboard_kernel::blueprint::{Blueprint, Isolation};
+use patchboard_kernel::admission::Waiting;
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, Isolation};
+use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::lint;
 use patchboard_kernel::source::Source;
-use patchboard_runtime::agent::Agent as _;
+use patchboard_runtime::agent::{Admitted, Agent as _, Call};
 use serde_json::{Value, json};
 
 use crate::support::{call, seat};
@@ -73,6 +76,52 @@ async fn a_seat_that_cannot_be_filled_says_what_to_configure_before_and_at_the_c
         let failure = seats.call(&call).await.expect_err("cannot be filled");
         assert_eq!(failure.code, FailureCode::NotConfigured);
         assert!(failure.message.contains(words), "{words:?} is not in {failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_whose_reply_has_begun_is_not_away() {
+    let begun = "data: {\"choices\": [{\"delta\": {\"content\": \"[\"}}]}\n\n";
+    for (of_other, expected) in [
+        (Act::Hang, Some(DeferralReason::NoAnswer)),
+        (Act::Begin("content-type: text/event-stream\r\n", String::new()), Some(DeferralReason::NoAnswer)),
+        (Act::Begin("content-type: text/event-stream\r\n", begun.to_owned()), None),
+    ] {
+        let shown = format!("{of_other:?}");
+        let endpoint = Endpoint::serving(move |body| match body.to_string().contains("the other") {
+            true => of_other.clone(),
+            false => Act::Hang,
+        });
+        let text = format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url);
+        let seats = Seats::new(Config::parse(&text, "p").expect("a good file"), &process_path(), Inline::Refused);
+        let admitted = |shown, occurrence, timeout| {
+            let mut call = call("w", seat(json!({"agent": "llm"})), shown, occurrence);
+            let Admitted::Now(permit) = seats.admit(&call.board, &waiting(&call)) else { panic!("the model is there") };
+            (call.permit, call.timeout) = (Some(permit), Duration::from_millis(timeout));
+            call
+        };
+        let (silent, other) = (admitted("the silent one", 0, 1_000), admitted("the other", 1, 2_000));
+        let (silent, other) = tokio::join!(seats.call(&silent), seats.call(&other));
+        let (silent, other) = (silent.expect_err("no byte came"), other.expect_err("it never ends"));
+        assert_eq!((silent.code, other.code), (FailureCode::Timeout, FailureCode::Timeout), "{shown}");
+        assert_eq!(silent.deferral.map(|deferral| deferral.reason), expected, "{shown}");
+    }
+}
+
+/// The first request of a call for admission.
+fn waiting(call: &Call) -> Waiting {
+    Waiting {
+        invocation: call.invocation,
+        attempt: call.attempt,
+        worker: call.worker.clone(),
+        agent: AgentKind::Llm,
+        model: None,
+        tokens: 100,
+        reply_tokens: 50,
+        past: call.past.clone(),
+        wait: None,
+        patience_ms: None,
+        money: None,
     }
 }
 

@@ -176,6 +176,17 @@ fn an_answer_that_arrives_late_ends_the_silence() {
 }
 
 #[test]
+fn each_request_of_a_conversation_is_judged_by_itself() {
+    let mut core = core();
+    let (ticket, _) = ask(&mut core, secs(0), request("a", 1, &plain("m")));
+    core.answered(secs(1), ticket);
+    assert_eq!(core.another(secs(2), ticket, 1), Ok(()));
+    // The answer to its own earlier turn says nothing of this silence.
+    assert!(matches!(core.refused(secs(32), ticket, &refusal(NoAnswer, None)), Verdict::Deferred { .. }));
+    assert!(core.state(secs(32))[0].outage.is_some());
+}
+
+#[test]
 fn a_failure_after_bytes_is_charged() {
     let mut core = core();
     let (ticket, _) = ask(&mut core, secs(0), request("a", 1, &plain("m")));
