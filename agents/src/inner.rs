@@ -5,8 +5,9 @@
 //!
 //! The inner board is a board like any other, in the same journal, with an id that follows from the invocation and what is
 //! asked. Whoever takes the invocation up again, after a refusal, a time-out or a crash, goes on with the board that is
-//! there; another one is made only for another request, or after one that ended without being done. A call that is given
-//! up leaves its board running for a moment, so that the next attempt finds it; then it is cancelled.
+//! there; another one is made only for another request, or after one that ended without being done. An invocation that
+//! retries another one finds the boards of that one, so that a board which an operator has helped is not made again. A call
+//! that is given up leaves its board running for a moment, so that the next attempt finds it; then it is cancelled.
 //!
 //! A call whose board waits for a model's provider, and for nothing else, is deferred. Its next attempt is admitted once
 //! something else than another try has happened inside, so that the outer journal does not grow meanwhile; if the board
@@ -44,8 +45,8 @@ mod accounts;
 mod patience;
 mod waits;
 
-/// How many boards are made for one invocation, each after one that failed.
-const BOARDS_MAX: u32 = 8;
+/// How many boards are made for one request of an invocation and its retries, each after one that failed.
+const BOARDS_MAX: u32 = 64;
 
 /// Time before the end of a call's time at which it is deferred, at most.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -113,12 +114,13 @@ impl Inner {
         let request = border::request(inner, &call.shown)
             .map_err(|error| failure(FailureCode::NotConfigured, format!("{error}: raise its view.budget")))?;
         let parent = Parent { board: call.board.clone(), invocation: call.invocation };
+        let origin = Parent { invocation: call.origin, ..parent.clone() };
         let digest = sha256(canonical::to_string(&request).as_bytes());
         let since = self.begin(call).await?;
         let mut deferred = self.deferred.take(&call.board, call.invocation);
         let awaited = deferred.as_ref().map(|waits| waits.id.clone());
         for nth in 0..BOARDS_MAX {
-            let id = border::inner_id(&parent, digest, nth);
+            let id = border::inner_id(&origin, digest, nth);
             let task = Task { id: &id, parent: &parent, blueprint, request: &request, mode: &plan.mode };
             let waits = self.waits(&id, call);
             drop(deferred.take());
@@ -127,7 +129,7 @@ impl Inner {
                 Err(Unmade::Unfit(why)) => return came_to_nothing(inner, why),
                 Err(Unmade::Failed(why)) => return Err(why),
             };
-            self.note(call, &board, was_there);
+            self.note(call, &board);
             // Skips a board whose failure an earlier attempt has returned, and one that was cancelled without a call.
             let ended = board.snapshot().ended.filter(|ended| was_there && ended.end != End::Done);
             let failed_before = match ended {
@@ -155,7 +157,7 @@ impl Inner {
                 }
             };
             let board = came.as_ref().map_or(&board, |(_, board)| board);
-            self.note(call, board, was_there);
+            self.note(call, board);
             let snapshot = board.snapshot();
             // The result is durable: the board is closed.
             if let Ok(runtime) = self.runtime() {
@@ -307,9 +309,10 @@ fn came_to(inner: &InnerBoard, snapshot: &Snapshot, ended: Ended) -> Answer {
         return Ok(Reply::new(border::patch(inner, snapshot.state.root()).to_string(), None));
     }
     let mut message = format!("the board inside ended as {} ({})", ended.end, ended.cause);
-    if matches!(ended.cause, Cause::Commits | Cause::Edits | Cause::Wall | Cause::Exhausted | Cause::Budget) {
-        let of = &inner.of;
-        message += &format!("; a retry makes another one with the same limits, those of boards.{of} in the blueprint");
+    // Its own retry takes up what it has, with limits that may be raised.
+    if inner.failed.is_none() && !matches!(ended.cause, Cause::Cancelled | Cause::NothingToDo) {
+        let board = &snapshot.board;
+        message += &format!("; retry that board ({board}), then this one, which takes its result");
     }
     came_to_nothing(inner, message)
 }

@@ -49,11 +49,17 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// Where boards are kept by default.
+pub(crate) const DATA_DIR: &str = ".patchboard";
+
+/// Variable that names another place.
+pub(crate) const DATA_DIR_ENV: &str = "PATCHBOARD_DATA_DIR";
+
 /// What every command understands.
 #[derive(Args, Debug)]
 pub(crate) struct Shared {
     /// Where boards are kept: one file, patchboard.db
-    #[arg(long, global = true, value_name = "DIR", env = "PATCHBOARD_DATA_DIR", default_value = ".patchboard")]
+    #[arg(long, global = true, value_name = "DIR", env = DATA_DIR_ENV, default_value = DATA_DIR)]
     #[arg(help_heading = "Common options")]
     pub(crate) data_dir: PathBuf,
     /// The operator's configuration: models and programs [default: ./patchboard.toml, if there is one]

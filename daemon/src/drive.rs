@@ -25,7 +25,7 @@ use crate::narrative::grouped;
 use crate::output::{Output, json_line, json_pretty, one_line, short};
 use crate::progress::{Progress, Totals};
 use crate::reader::moment;
-use crate::seating::Seating;
+use crate::seating::{Again, Seating};
 
 /// Finds out before anything is paid for whether boards can be kept in a data directory.
 pub(crate) fn can_keep_boards(data_dir: &Path) -> Result<(), Failure> {
@@ -107,12 +107,11 @@ enum Stop {
 
 /// Shows the board's progress until it ends or the user interrupts, then its result on stdout.
 ///
-/// Records up to `told_after` are not told as news. `again` is the command that goes on with the board.
+/// Records up to `told_after` are not told as news.
 pub(crate) async fn to_the_end(
     runtime: Runtime,
     board: BoardHandle,
     told_after: Option<Seq>,
-    again: &str,
     seating: &Seating,
     output: Output,
 ) -> Outcome {
@@ -124,6 +123,7 @@ pub(crate) async fn to_the_end(
     }
     progress.finish();
     let snapshot = board.snapshot();
+    let again = seating.again.command(&format!("resume {}", board.id()));
     if matches!(stop, Ok(Stop::Ended(_))) {
         end_inside(&runtime, board.id()).await;
     }
@@ -146,6 +146,7 @@ pub(crate) async fn to_the_end(
         totals: &progress.totals,
         pause_cause: snapshot.pause_cause,
         pending: &snapshot.pending,
+        again: &seating.again,
     };
     match stop {
         Ok(Stop::Ended(ended)) => came_to(Some(ended)).tell(output),
@@ -203,6 +204,8 @@ pub(crate) struct CameTo<'a> {
     pub(crate) pause_cause: Option<PauseCause>,
     /// What persons are asked.
     pub(crate) pending: &'a BTreeMap<Seq, Pending>,
+    /// Flags of commands that go on with it.
+    pub(crate) again: &'a Again,
 }
 
 /// The exit code of an end (SPEC section 12).
@@ -324,26 +327,32 @@ impl CameTo<'_> {
 
     /// Names the command that goes on with what the board has left undone.
     fn retry(&self) -> Option<String> {
-        let (what, limits) = match self.ended?.cause {
+        let (what, limits, advice) = match self.ended?.cause {
             Cause::Done | Cause::Cancelled | Cause::NothingToDo => return None,
-            Cause::Commits => ("to go on with more commits", " --commits N"),
-            Cause::Edits => ("to go on with more edits", " --edits N"),
-            Cause::Wall => ("to go on with more running time", " --wall TIME"),
+            Cause::Commits => ("to go on with more commits", " --commits N", ""),
+            Cause::Edits => ("to go on with more edits", " --edits N", ""),
+            Cause::Wall => ("to go on with more running time", " --wall TIME", ""),
             Cause::Exhausted | Cause::Budget => (
                 "to queue again what no budget was left for",
+                "",
                 " (`log` shows which; --tokens and --money raise limits of the board, --worker W with --worker-tokens and \
                  --worker-money those of a worker; --worker W takes up what is beyond its limit of invocations)",
             ),
-            _ => ("to queue again what was given up", ""),
+            _ => ("to queue again what was given up", "", ""),
         };
-        Some(format!("{what}: patchboard retry {}{limits}", self.board))
+        let retry = self.again.command(&format!("retry {}{limits}", self.board));
+        Some(format!("{what}: {retry}{advice}"))
     }
 
     fn question(&self, seq: Seq, question: &Pending) -> String {
         let board = self.board;
+        let command = |words: String| self.again.command(&words);
         let commands = match question.clarify {
-            Some(_) => format!("patchboard answer {board} {seq} --text TEXT"),
-            None => format!("patchboard approve {board} {seq}, or: patchboard deny {board} {seq} --reason TEXT"),
+            Some(_) => command(format!("answer {board} {seq} --text TEXT")),
+            None => {
+                let deny = command(format!("deny {board} {seq} --reason TEXT"));
+                format!("{}, or: {deny}", command(format!("approve {board} {seq}")))
+            }
         };
         format!("{}\n  {commands}\n", question_text(seq, question, self.state))
     }

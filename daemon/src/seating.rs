@@ -22,6 +22,7 @@ use patchboard_runtime::runtime::BoardHandle;
 use serde_json::json;
 
 use crate::blueprint_file::plural;
+use crate::cli::{DATA_DIR, DATA_DIR_ENV};
 use crate::drafting::try_writing;
 use crate::failure::Failure;
 use crate::outages::Outages;
@@ -106,6 +107,8 @@ pub(crate) struct Seating {
     gate: Option<Gate>,
     player: Option<Arc<Player>>,
     recorder: Option<(Arc<Recorder>, PathBuf)>,
+    /// Flags of commands that go on with a board.
+    pub(crate) again: Again,
 }
 
 impl ModelArguments {
@@ -233,6 +236,7 @@ impl SeatArguments {
         config: Option<&Path>,
     ) -> Result<Seating, Failure> {
         let models = &self.agents.models;
+        let again = self.again(data_dir, config);
         if let Some(path) = &self.agents.cassette {
             let seats = models.seats_with(config, Inline::Refused, &self.workspace)?;
             let player = Arc::new(player(path, &blueprint.name)?.with_toolbox(seats.toolbox()));
@@ -247,6 +251,7 @@ impl SeatArguments {
                 gate: None,
                 player: Some(player),
                 recorder: None,
+                again,
             });
         }
         let seats = models.seats_with(config, self.agents.inline(), &self.workspace)?;
@@ -279,6 +284,7 @@ impl SeatArguments {
                 gate: Some(gate),
                 player: None,
                 recorder: None,
+                again,
             });
         };
         let made = match (self.force, self.append && path.exists()) {
@@ -296,16 +302,34 @@ impl SeatArguments {
             gate: Some(gate),
             player: None,
             recorder: Some((recorder, path.clone())),
+            again,
         })
     }
 
-    /// The flags that a later command needs to fill the seats in the same way; each begins with a space.
-    pub(crate) fn repeated(&self) -> String {
-        let mut words = self.agents.repeated();
+    /// The flags of a later command that goes on with a board.
+    pub(crate) fn again(&self, data_dir: &Path, config: Option<&Path>) -> Again {
+        let mut words = String::new();
+        let named = std::env::var_os(DATA_DIR_ENV);
+        if data_dir != named.as_deref().map_or(Path::new(DATA_DIR), Path::new) {
+            flag(&mut words, "--data-dir", Some(&data_dir.display().to_string()));
+        }
+        flag(&mut words, "--config", config.map(|config| config.display().to_string()).as_deref());
+        words += &self.agents.repeated();
         for (name, dir) in &self.workspace {
             flag(&mut words, "--workspace", Some(&format!("{name}={}", dir.display())));
         }
-        words
+        Again(words)
+    }
+}
+
+/// Flags with which a later command finds the same boards and fills the seats in the same way.
+#[derive(Clone)]
+pub(crate) struct Again(String);
+
+impl Again {
+    /// A command line with them.
+    pub(crate) fn command(&self, words: &str) -> String {
+        format!("patchboard {words}{}", self.0)
     }
 }
 

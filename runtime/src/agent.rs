@@ -31,6 +31,8 @@ pub struct Call {
     pub parent: Option<Parent>,
     /// The invocation.
     pub invocation: InvocationId,
+    /// First invocation of the series of retries that it belongs to: its own number if it is no retry.
+    pub origin: InvocationId,
     /// Which attempt of it, from 1.
     pub attempt: u32,
     /// The idempotency token of the attempt.

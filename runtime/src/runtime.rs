@@ -36,6 +36,7 @@ use crate::keeping::{self, SnapshotPolicy};
 use crate::observer::{Durable, Observer, Unobserved};
 use crate::plans::SharedPlans;
 use crate::published::{Boards, Published, Status};
+use crate::recovery;
 use crate::snapshot::Snapshot;
 use crate::subscription::{PAGE, Subscription};
 
@@ -63,6 +64,17 @@ pub struct Options {
     pub observer: Arc<dyn Observer>,
     /// Where tests make actors panic.
     pub(crate) probe: Probe,
+}
+
+/// A board inside another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inside {
+    /// The board.
+    pub board: BoardId,
+    /// The invocation of the outer board that it was made for.
+    pub invocation: InvocationId,
+    /// Usage of all its calls that are over.
+    pub spent: Usage,
 }
 
 /// How a board is made, beside what it is made of. The default is what everybody wants.
@@ -452,6 +464,29 @@ impl Runtime {
         let mut ids: Vec<_> = self.running.boards.all().iter().map(|published| published.board().clone()).collect();
         ids.sort();
         ids
+    }
+
+    /// The boards inside a board, with their usage by the journal. One whose records make no board is left out.
+    ///
+    /// # Errors
+    /// Storage.
+    pub async fn inside(&self, outer: &BoardId) -> Result<Vec<Inside>, RuntimeError> {
+        let (context, id) = (Arc::clone(&self.running.context), outer.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let journal = &**context.journal.journal();
+            let boards = journal.boards()?.into_iter().filter(|summary| summary.parent.as_ref() == Some(&id));
+            let inside = boards.filter_map(|summary| {
+                let recovered = recovery::recover(journal, &summary.id, &context.plans);
+                let recovered =
+                    recovered.inspect_err(|error| tracing::warn!(board = %summary.id, %error, "not counted"));
+                let board = recovered.ok()?.board;
+                let (invocation, spent) = (board.parent()?.invocation, board.ledger().board().usage());
+                Some(Inside { board: summary.id, invocation, spent })
+            });
+            Ok(inside.collect())
+        });
+        let crashed = |error: JoinError| RuntimeError::Crashed { board: outer.clone(), reason: error.to_string() };
+        read.await.map_err(crashed)?
     }
 
     /// How many steps wait for the journal writer.

@@ -145,6 +145,7 @@ impl Play<'_> {
             match effect {
                 Effect::Call {
                     invocation,
+                    origin,
                     attempt,
                     worker,
                     view,
@@ -160,6 +161,7 @@ impl Play<'_> {
                         board: BoardId::from("protocol"),
                         parent,
                         invocation,
+                        origin,
                         attempt,
                         token: Token::of(invocation, attempt),
                         worker,

@@ -22,23 +22,16 @@ pub(super) struct Accounts(Mutex<BTreeMap<BoardId, BTreeMap<InvocationId, Accoun
 
 #[derive(Clone, Default)]
 struct Account {
+    /// The invocation, and those that it retries.
+    invocations: BTreeSet<InvocationId>,
     /// Last record of the outer board that is counted.
     read: Option<Seq>,
     /// Recorded usage.
     recorded: Usage,
-    /// Part of the recorded usage that was there when the account was opened: that of boards made earlier.
-    opening: Usage,
     /// Usage of each inner board, when it was last seen.
-    spent: BTreeMap<BoardId, Spent>,
+    spent: BTreeMap<BoardId, Usage>,
     /// Start of the oldest attempt whose result is open.
     since: Option<Timestamp>,
-}
-
-#[derive(Clone, Copy)]
-struct Spent {
-    usage: Usage,
-    /// The board was made after the account was opened.
-    is_new: bool,
 }
 
 impl Account {
@@ -47,7 +40,8 @@ impl Account {
         self.read = Some(record.seq);
         let is_of_call = matches!(
             record.kind,
-            Kind::Invoked
+            Kind::Scheduled
+                | Kind::Invoked
                 | Kind::Deferred
                 | Kind::Committed
                 | Kind::NoOp
@@ -57,10 +51,16 @@ impl Account {
                 | Kind::Failed
         );
         let Some(Ok(body)) = is_of_call.then(|| record.body()) else { return };
+        if let Body::Scheduled(scheduled) = &body
+            && scheduled.retries.is_some_and(|retries| self.invocations.contains(&retries))
+        {
+            self.invocations.insert(scheduled.invocation);
+        }
         if matches!(&body, Body::Invoked(invoked) if invoked.invocation == invocation) {
             self.since.get_or_insert(record.at);
         }
-        let by = body.author().filter(|by| by.attempt.as_ref().is_some_and(|attempt| attempt.invocation == invocation));
+        let is_own = |invocation| self.invocations.contains(&invocation);
+        let by = body.author().filter(|by| by.attempt.as_ref().is_some_and(|attempt| is_own(attempt.invocation)));
         let Some(by) = by else { return };
         self.recorded.add(by.usage.unwrap_or_default());
         let is_open = match &body {
@@ -75,12 +75,9 @@ impl Account {
 
     /// Returns the usage that is not recorded.
     fn unrecorded(&self) -> Usage {
-        let (mut earlier, mut new) = (Usage::default(), Usage::default());
-        for spent in self.spent.values() {
-            if spent.is_new { &mut new } else { &mut earlier }.add(spent.usage);
-        }
-        new.add(earlier.without(self.opening));
-        new.without(self.recorded.without(self.opening))
+        let mut spent = Usage::default();
+        self.spent.values().for_each(|usage| spent.add(*usage));
+        spent.without(self.recorded)
     }
 }
 
@@ -99,44 +96,54 @@ impl Inner {
     /// Brings the account of a call's invocation up to date. Returns the start of the oldest attempt whose result is open.
     ///
     /// # Errors
-    /// The outer journal cannot be read.
+    /// The journal cannot be read.
     pub(super) async fn begin(&self, call: &Call) -> Result<Timestamp, Failure> {
         let runtime = self.runtime.get().and_then(WeakRuntime::upgrade);
-        let outer = runtime.and_then(|runtime| runtime.board(&call.board));
-        let outer = outer.ok_or_else(|| failure(FailureCode::Crashed, "the outer board is closed"))?;
+        let outer = runtime.as_ref().and_then(|runtime| runtime.board(&call.board));
+        let (runtime, outer) =
+            runtime.zip(outer).ok_or_else(|| failure(FailureCode::Crashed, "the outer board is closed"))?;
+        let unread = |error: RuntimeError| failure(FailureCode::Crashed, format!("the outer board: {error}"));
         let invocation = call.invocation;
         let known = self.accounts.lock().get(&call.board).and_then(|accounts| accounts.get(&invocation)).cloned();
         let is_known = known.is_some();
         let account = match known {
-            // Before the first attempt nothing is recorded.
-            None if call.attempt == 1 => {
+            // Before the first attempt of what is no retry nothing is recorded.
+            None if call.attempt == 1 && call.origin == invocation => {
                 let snapshot = outer.snapshot();
-                Account { read: Some(snapshot.head.seq), since: Some(snapshot.at), ..Account::default() }
+                let (read, since) = (Some(snapshot.head.seq), Some(snapshot.at));
+                Account { invocations: [invocation].into(), read, since, ..Account::default() }
             }
             known => {
-                let account = known.unwrap_or_default();
+                let account = known.unwrap_or_else(|| {
+                    let invocations = [call.origin, invocation].into();
+                    Account { invocations, ..Account::default() }
+                });
                 let read = outer.read(account.read, account, move |account, record| account.count(invocation, record));
-                read.await.map_err(|error| failure(FailureCode::Crashed, format!("the outer board: {error}")))?
+                let mut account = read.await.map_err(unread)?;
+                if !is_known {
+                    let inside = runtime.inside(&call.board).await.map_err(unread)?;
+                    let of_call = inside.into_iter().filter(|inside| account.invocations.contains(&inside.invocation));
+                    account.spent = of_call.map(|inside| (inside.board, inside.spent)).collect();
+                }
+                account
             }
         };
-        let opening = if is_known { account.opening } else { account.recorded };
         let since = account.since.unwrap_or_else(|| outer.snapshot().at);
         let mut accounts = self.accounts.lock();
         // Read under the lock, so that it has all invocations with an account.
         let open: BTreeSet<InvocationId> = outer.snapshot().attempts.iter().map(|(open, _)| *open).collect();
         let of_outer = accounts.entry(call.board.clone()).or_default();
         of_outer.retain(|invocation, _| open.contains(invocation));
-        of_outer.insert(invocation, Account { opening, ..account });
+        of_outer.insert(invocation, account);
         Ok(since)
     }
 
     /// Notes the usage of an inner board.
-    pub(super) fn note(&self, call: &Call, board: &BoardHandle, was_there: bool) {
+    pub(super) fn note(&self, call: &Call, board: &BoardHandle) {
         let mut accounts = self.accounts.lock();
         let account = accounts.get_mut(&call.board).and_then(|accounts| accounts.get_mut(&call.invocation));
         if let Some(account) = account {
-            let usage = board.snapshot().spent;
-            account.spent.entry(board.id().clone()).or_insert(Spent { usage, is_new: !was_there }).usage = usage;
+            account.spent.insert(board.id().clone(), board.snapshot().spent);
         }
     }
 
@@ -147,7 +154,7 @@ impl Inner {
         let usage = account.map(|account| {
             for (id, spent) in &mut account.spent {
                 if let Some(snapshot) = self.snapshot(id) {
-                    spent.usage = snapshot.spent;
+                    *spent = snapshot.spent;
                 }
             }
             account.unrecorded()

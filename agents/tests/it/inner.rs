@@ -14,7 +14,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::lint;
-use patchboard_kernel::record::{Body, End, Kind, Retried};
+use patchboard_kernel::record::{Body, End, Kind, Raised, Retried};
 use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure, Permit, Reply};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
@@ -545,6 +545,69 @@ async fn what_a_board_has_spent_is_told_when_its_call_takes_too_long_and_then_it
     board.retry(Retried::default()).await.expect("retried");
     assert_eq!(end(&board).await, End::Quiescent);
     assert_eq!((board.snapshot().spent.total(), house.inside().len()), (220, 2));
+}
+
+#[tokio::test]
+async fn a_board_inside_that_was_retried_with_a_higher_limit_is_taken_by_a_retry_of_the_outer_one() {
+    let limited = || {
+        blueprint(|house| {
+            house["workers"]["kitchen"]["limits"] = json!({"attempts": 1});
+            house["boards"]["kitchen"]["limits"] = json!({"commits": 1});
+        })
+    };
+    for restarts in [false, true] {
+        let mut house = House::new(cooks).await;
+        let mut board = house.create(limited()).await;
+        assert_eq!(end(&board).await, End::Quiescent);
+        let inside = house.inside().remove(0).id;
+        let log = house.journal().records(board.id(), None, 1000).expect("records");
+        let said = log.iter().find_map(|record| match record.body() {
+            Ok(Body::Failed(failed)) => Some(failed.message.to_string()),
+            _ => None,
+        });
+        assert!(said.as_ref().is_some_and(|said| said.contains(&format!("retry that board ({inside})"))), "{said:?}");
+        if restarts {
+            let id = board.id().clone();
+            house = house.killed(cooks).await;
+            board = house.runtime.attach(&id).await.expect("it is there");
+        }
+        let of_inside = house.runtime.attach(&inside).await.expect("it is there");
+        let raised = Raised { commits: Some(10), ..Raised::default() };
+        of_inside.retry(Retried { limits: raised, ..Retried::default() }).await.expect("retried");
+        assert_eq!(end(&of_inside).await, End::Done);
+        for _ in 0..2 {
+            // The second one is refused: the board is done.
+            drop(board.retry(Retried::default()).await);
+            assert_eq!((end(&board).await, served(&board)), (End::Done, json!({"name": "soup"})), "{restarts}");
+        }
+        assert_eq!(house.inside().len(), 1, "no other one is made");
+        assert_eq!((board.snapshot().spent.total(), house.spent_inside().await), (220, 220), "paid for once");
+    }
+}
+
+#[tokio::test]
+async fn a_board_inside_that_still_works_is_taken_by_a_retry_of_a_retry() {
+    let house = House::new(|worker, nth| match (worker, nth) {
+        // Three attempts of each of two boards.
+        ("prepares", 0..6) => Some(json!("no patch")),
+        ("prepares", _) => add("/prepared", true),
+        _ => Some(json!({"late": [{"op": "add", "path": "/dish", "value": {"name": "soup"}}]})),
+    })
+    .await;
+    let board = house.create(blueprint(|house| house["workers"]["kitchen"]["limits"] = json!({"attempts": 1}))).await;
+    for boards in 1..=2 {
+        assert_eq!((end(&board).await, house.inside().len()), (End::Quiescent, boards));
+        if boards == 1 {
+            board.retry(Retried::default()).await.expect("retried");
+            until("another one is made", || house.inside().len() == 2).await;
+        }
+    }
+    // The board of the first invocation goes on, and the third invocation finds it at work.
+    let first = house.runtime.attach(&house.inside()[0].id).await.expect("it is there");
+    first.retry(Retried::default()).await.expect("retried");
+    board.retry(Retried::default()).await.expect("retried");
+    assert_eq!((end(&board).await, served(&board), end(&first).await), (End::Done, json!({"name": "soup"}), End::Done));
+    assert_eq!((house.inside().len(), board.snapshot().spent.total()), (2, house.spent_inside().await));
 }
 
 #[tokio::test]

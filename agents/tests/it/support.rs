@@ -31,6 +31,7 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
         board: BoardId::from("b"),
         parent: None,
         invocation,
+        origin: invocation,
         attempt: 1,
         occurrence,
         past: Past::default(),

@@ -225,12 +225,12 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
             output.json(&json!({"board": summary.id, "question": seq, "outcome": came_of_it,
                 "head": {"seq": head.seq, "hash": head.hash}}))?;
         } else {
-            output.line(&format!("{came_of_it}; go on with: patchboard resume {}", summary.id))?;
+            let resume = seating.again.command(&format!("resume {}", summary.id));
+            output.line(&format!("{came_of_it}; go on with: {resume}"))?;
         }
         return Ok(Exit::Done);
     }
-    let again = format!("patchboard resume {}{}", summary.id, asked.seats.repeated());
-    drive::to_the_end(runtime, board, Some(summary.head.seq), &again, &seating, output).await
+    drive::to_the_end(runtime, board, Some(summary.head.seq), &seating, output).await
 }
 
 /// The question of that number, which has not to be guessed: what stands now may be another than the person has read.

@@ -63,6 +63,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             totals: &totals,
             pause_cause: None,
             pending,
+            again: &arguments.seats.again(data_dir, config),
         }
         .tell(output);
     }
@@ -75,7 +76,6 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     if board.snapshot().paused {
         board.resume(None).await.map_err(drive::failure)?;
     }
-    let again = format!("patchboard resume {}{}", summary.id, arguments.seats.repeated());
     output.note(&format!("board {}", summary.id));
-    drive::to_the_end(runtime, board, Some(summary.head.seq), &again, &seating, output).await
+    drive::to_the_end(runtime, board, Some(summary.head.seq), &seating, output).await
 }

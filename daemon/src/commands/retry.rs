@@ -4,12 +4,9 @@ use std::path::Path;
 
 use clap::Args;
 use patchboard_kernel::blueprint::Duration;
-use patchboard_kernel::board::{self, Board, Input};
 use patchboard_kernel::id::{InvocationId, WorkerName};
 use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{Ended, Raised, RaisedOfWorker, Retried};
-use patchboard_kernel::rejection::Rejection;
-use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::{Value, json};
 
@@ -128,15 +125,6 @@ impl What {
     }
 }
 
-/// Judges a retry of a board as it stands in the journal.
-fn judge(mut board: Board, retried: &Retried) -> Result<(), Rejection> {
-    board.judge_retry(retried)?;
-    match board.step(SystemClock.now(), Input::Retry(retried.clone())).outcome {
-        Some(board::Outcome::Refused(rejection)) => Err(rejection),
-        _ => Ok(()),
-    }
-}
-
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     if let Some(daemon) = arguments.daemon.client()? {
         return daemon.steer(&arguments.board.board, "retry", &arguments.what.request(), output).await;
@@ -150,7 +138,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     drop(reader);
     let retried = arguments.what.retried();
     // A refused retry leaves no trace. A running board may change before it is taken up, and is judged then.
-    let refused = if recovered.ended().is_some() { judge(recovered, &retried) } else { Ok(()) };
+    let refused = if recovered.ended().is_some() { recovered.judge_retry(&retried) } else { Ok(()) };
     refused.map_err(|refused| drive::failure(RuntimeError::cannot_retry(&summary.id, refused)))?;
     let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
     seating.goes_on(&records, data_dir, &summary.id)?;
@@ -176,11 +164,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         let paused = board.pause(None).await.map_err(drive::failure);
         runtime.shutdown().await;
         paused?;
-        output
-            .line(&format!("retry recorded on board {}; go on with: patchboard resume {}", summary.id, summary.id))?;
+        let resume = seating.again.command(&format!("resume {}", summary.id));
+        output.line(&format!("retry recorded on board {}; go on with: {resume}", summary.id))?;
         return Ok(crate::failure::Exit::Done);
     }
-    let again = format!("patchboard resume {}{}", summary.id, arguments.seats.repeated());
     output.note(&format!("board {}", summary.id));
-    drive::to_the_end(runtime, board, Some(summary.head.seq), &again, &seating, output).await
+    drive::to_the_end(runtime, board, Some(summary.head.seq), &seating, output).await
 }

@@ -17,7 +17,7 @@ use crate::drafting::{self, DraftArguments, Word};
 use crate::drive;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, short};
-use crate::seating::{SeatArguments, Seating, quoted};
+use crate::seating::{Again, SeatArguments, Seating, quoted};
 
 /// The most bytes of a request.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -149,7 +149,8 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         drafting::save(&design, &brief, path, output)?;
     }
     if word == Word::Nobody {
-        return nobody(arguments, &design, &brief, output);
+        let again = arguments.seats.again(data_dir, config);
+        return nobody(arguments, &design, &brief, &again, output);
     }
     let request = design.input.clone().unwrap_or(Value::Null);
     let designed = design.designed(Some(admitted));
@@ -166,7 +167,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
 }
 
 /// Ends where a blueprint waits for a word and nobody is at the terminal.
-fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, output: Output) -> Outcome {
+fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, again: &Again, output: Output) -> Outcome {
     if output.is_json() || arguments.draft.out.is_none() {
         drafting::hand_over(design, output)?;
     }
@@ -180,8 +181,8 @@ fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, output: Output)
     };
     let request = request.map(|request| format!(" --request {}", quoted(&request))).unwrap_or_default();
     let seed = arguments.seed.map(|seed| format!(" --seed {seed}")).unwrap_or_default();
-    let (draft, seats) = (arguments.draft.repeated(), arguments.seats.repeated());
-    let again = format!("patchboard run {name}{request}{seed}{draft}{seats}");
+    let draft = arguments.draft.repeated();
+    let again = again.command(&format!("run {name}{request}{seed}{draft}"));
     output.complaint(&format!("nobody is at the terminal to agree: read the blueprint, then `{again}`"));
     Ok(Exit::Waiting)
 }
@@ -227,8 +228,7 @@ async fn start(
     };
     output.note(&format!("board {}", board.id()));
     let (runtime, board) = drive::with_directory(runtime, board, seating).await?;
-    let again = format!("patchboard resume {}{}", board.id(), arguments.seats.repeated());
-    drive::to_the_end(runtime, board, None, &again, seating, output).await
+    drive::to_the_end(runtime, board, None, seating, output).await
 }
 
 /// Refuses to go on without a request, or with documents alone, if the blueprint demands one.

@@ -102,6 +102,5 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         }
         return Ok(Exit::Done);
     }
-    let again = format!("patchboard resume {}{}", summary.id, arguments.seats.repeated());
-    drive::to_the_end(runtime, board, Some(summary.head.seq), &again, &seating, output).await
+    drive::to_the_end(runtime, board, Some(summary.head.seq), &seating, output).await
 }

@@ -202,6 +202,7 @@ impl Moment {
             board: self.board.id().clone(),
             parent: self.board.parent().cloned(),
             invocation,
+            origin: self.queued.as_ref().map_or(invocation, Queued::origin),
             attempt,
             token: Token::of(invocation, attempt),
             worker: rehearsal.worker.clone(),

@@ -20,7 +20,7 @@ use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::record::{Body, End, Ended, Retried};
+use patchboard_kernel::record::{Body, End, Ended, Kind, Record, Retried};
 use patchboard_kernel::redaction::Request;
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock, SystemClock};
@@ -157,7 +157,7 @@ impl Daemon {
     }
 
     /// Takes up every board that has not ended, and lets it go on where it was. One inside another is taken up by the call
-    /// that wants it; if there can be none any more, it is cancelled.
+    /// that wants it. If there can be none any more, it is cancelled, unless an operator has retried it.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<Recovered, Failure> {
         let boards = self.reader.journal.boards().map_err(storage)?;
         let open: BTreeSet<BoardId> =
@@ -177,7 +177,7 @@ impl Daemon {
                 going.spawn(async move {
                     let opened = daemon.open(&board).await;
                     let done = match opened {
-                        Ok(opened) if is_left => opened.cancel().await.map(drop).map_err(Into::into),
+                        Ok(opened) if is_left => end_left(&opened).await,
                         opened => opened.map(drop),
                     };
                     (board, done)
@@ -551,6 +551,15 @@ impl Daemon {
 }
 
 /// Waits for work that goes on whoever stops waiting for it.
+/// Cancels a board inside one that has ended, unless an operator has retried it.
+async fn end_left(board: &BoardHandle) -> Answered<()> {
+    let is_retried = |is: &mut bool, record: &Record| *is |= record.kind == Kind::Retried;
+    if !board.read(None, false, is_retried).await? {
+        board.cancel().await?;
+    }
+    Ok(())
+}
+
 async fn to_its_end<T>(done: JoinHandle<Answered<T>>) -> Answered<T> {
     done.await.unwrap_or_else(|error| {
         Err(Failure::failed("internal", format!("it was not brought to its end: {error}")).into())

@@ -140,6 +140,26 @@ fn what_was_given_up_is_taken_up_again_by_command() {
 }
 
 #[test]
+fn the_commands_that_are_named_reach_the_same_boards_and_models() {
+    let sandbox = sandbox("    limits: {attempts: 1}\n");
+    let endpoint = Endpoint::new(vec![Act::answer("I would rather not", 10, 5)]);
+    sandbox.write("own.toml", "[models.unused]\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n");
+    let place = ["--data-dir", "kept here", "--config", "own.toml"];
+    let model = ["--model-url", &endpoint.url, "--model", "m"];
+    let ran = sandbox.run(&[&run(&endpoint.url, &["--output", "json"])[..], &place].concat()).exits(4);
+    let board = ran.json()["board"].as_str().expect("an id").to_owned();
+    let named = format!(
+        "patchboard retry {board} --data-dir 'kept here' --config own.toml --model-url {} --model m",
+        endpoint.url
+    );
+    assert!(ran.stderr.contains(&named), "{}", ran.stderr);
+    let told = sandbox.run(&[&["resume", "last"][..], &place, &model].concat()).exits(4).stderr;
+    assert!(told.contains(&named), "{told}");
+    let told = sandbox.run(&[&["retry", "last", "--no-run"][..], &place, &model].concat()).exits(0).stdout;
+    assert!(told.contains(&named.replace("retry", "resume")), "{told}");
+}
+
+#[test]
 fn a_limit_that_is_retried_with_is_above_the_one_in_force_and_none_beyond_numbers() {
     let sandbox = sandbox("    limits: {attempts: 1}\n");
     let endpoint = Endpoint::new(vec![Act::answer("I would rather not", 10, 5), note()]);

@@ -124,6 +124,7 @@ impl State {
             match effect {
                 Effect::Call {
                     invocation,
+                    origin,
                     attempt,
                     worker,
                     view,
@@ -140,6 +141,7 @@ impl State {
                         board: self.board.clone(),
                         parent: parent.clone(),
                         invocation: *invocation,
+                        origin: *origin,
                         attempt: *attempt,
                         token: Token::of(*invocation, *attempt),
                         worker: worker.clone(),

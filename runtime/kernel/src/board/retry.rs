@@ -15,25 +15,31 @@ use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Queued;
 
 impl Board {
-    /// Judges the limits that an operator names with a retry, before it is an input: each must be above the one in force,
-    /// and no more than a limit may be. A repetition, and a retry of a board that is over, are judged as inputs.
+    /// Judges a retry before it is an input. A limit that it names must be above the one in force, and no more than a limit
+    /// may be. A repetition is judged as an input.
     ///
     /// # Errors
-    /// [`Code::NothingGivenUp`] if what is named was not given up; [`Code::BadLimit`], with a violation for each limit that is
-    /// none.
+    /// [`Code::BoardNotRunning`] if the board is done or cancelled; [`Code::NothingGivenUp`] if what is named was not given
+    /// up; [`Code::BadLimit`], with a violation for each limit that is none; [`Code::LimitReached`] if a limit stops the
+    /// board all the same.
     pub fn judge_retry(&self, retried: &Retried) -> Result<(), Rejection> {
-        let is_known = request_token(&Body::Retried(retried.clone())).is_some_and(|token| self.tokens.knows(&token));
-        if is_known || self.is_beyond_retry().is_some() {
+        if request_token(&Body::Retried(retried.clone())).is_some_and(|token| self.tokens.knows(&token)) {
             return Ok(());
         }
         let refused = |violations| Err(Rejection::new(Stage::Application, violations));
+        if let Some(why) = self.is_beyond_retry() {
+            return refused(vec![Violation::new(Code::BoardNotRunning, "", why)]);
+        }
         let is_named_in_vain = !self.has_to_retry(retried) && retried.worker_limits.is_none();
         if let Some(message) = not_given_up(retried).filter(|_| is_named_in_vain) {
             return refused(vec![Violation::new(Code::NothingGivenUp, "", message)]);
         }
         let violations: Vec<Violation> =
             self.bad_limits(retried).map(|message| Violation::new(Code::BadLimit, "", message)).collect();
-        if violations.is_empty() { Ok(()) } else { refused(violations) }
+        if !violations.is_empty() {
+            return refused(violations);
+        }
+        self.retry_refusal(retried, &self.chosen_by(retried)).map_or(Ok(()), |why| refused(vec![why]))
     }
 
     /// Returns the invocations that a retry queues again.

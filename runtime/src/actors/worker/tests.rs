@@ -77,6 +77,7 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
         board: "b".into(),
         parent: None,
         invocation,
+        origin: invocation,
         attempt,
         token: Token::of(invocation, attempt),
         worker: "w".into(),

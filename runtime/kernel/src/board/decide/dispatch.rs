@@ -356,6 +356,7 @@ impl Draft<'_> {
         });
         self.step.effects.push(Effect::Call {
             invocation: queued.invocation,
+            origin: queued.origin(),
             attempt,
             worker: branch.worker,
             view: hash,
