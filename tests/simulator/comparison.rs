@@ -1,7 +1,8 @@
 //! Boards with outages against the same boards without: each ends as without.
 //!
 //! The seed's blueprint is changed so that the end does not depend on time or order, which an outage may change:
-//! * no schedules, delays and groups: these variants of the simulator are left out;
+//! * no schedules, delays and groups: these variants of the simulator are left out (outages against delays and groups are in
+//!   [`super::protocols`]);
 //! * no approvals, which expire; `wall` is long, since a request that is refused takes time as well;
 //! * freshness of targets only: others' commits are no conflicts, and each place has one writer at a time;
 //! * no limit of tokens, invocations, conflicts or streaks: calls under way at the same time would compete for them;

@@ -1,8 +1,8 @@
 //! The protocols that are shipped as blueprints, under random orders, random time and a process that dies anywhere: the
 //! roles are the product's, the other seats are functions of what they are shown, and the kernel is driven by hand.
 //!
-//! Where time passes only when nobody works, every order and every crash comes to the same outcome. Where it passes at any
-//! moment, what must hold whatever happens does.
+//! Where time passes only when nobody works, every order, every crash and every outage of the models' provider comes to the
+//! same outcome. Where it passes at any moment, what must hold whatever happens does.
 
 mod handoff;
 mod negotiation;
@@ -17,9 +17,10 @@ use std::time::Duration;
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_faults::random::Random;
-use patchboard_kernel::admission;
+use patchboard_kernel::admission::{self, Admission, Waiting};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
-use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, NotTaken, Proposal, ReplyBody, Step};
+use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, WorkerName};
 use patchboard_kernel::lint;
@@ -60,7 +61,15 @@ enum World {
     Crashing,
     /// The same, and time passes at any moment.
     Hasty,
+    /// As in a crashing one, and the provider of the models is away now and then.
+    Away,
 }
+
+/// The longest outage: two days.
+const AWAY_MAX_MS: u64 = 2 * 24 * 60 * 60 * 1000;
+
+/// Patience of every call.
+const PATIENCE_MS: u64 = 365 * 24 * 60 * 60 * 1000;
 
 /// A board that is played.
 struct Play<'p> {
@@ -74,6 +83,8 @@ struct Play<'p> {
     calls: BTreeMap<(InvocationId, u32), Call>,
     now: Timestamp,
     crashes: u64,
+    /// Requests that the provider did not take.
+    deferrals: u64,
     /// How many of the signals were sent.
     told: usize,
 }
@@ -99,10 +110,18 @@ fn shipped_text(name: &str) -> Result<String, String> {
     std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
 }
 
-/// The same as a blueprint.
+/// The same as a blueprint, with models in the seats of scripts.
 fn blueprint(source: &Source) -> Blueprint {
     let report = lint::check(source);
-    report.blueprint.unwrap_or_else(|| panic!("{:?}", report.findings))
+    let blueprint = report.blueprint.unwrap_or_else(|| panic!("{:?}", report.findings));
+    let mut value = serde_json::to_value(&blueprint).expect("a blueprint is JSON");
+    for worker in value["workers"].as_object_mut().into_iter().flat_map(serde_json::Map::values_mut) {
+        if worker["agent"] == "script" {
+            worker["agent"] = "llm".into();
+            worker.as_object_mut().map(|worker| worker.remove("script"));
+        }
+    }
+    serde_json::from_value(value).expect("a blueprint")
 }
 
 /// Plays a board of a protocol to its rest.
@@ -130,12 +149,21 @@ fn play(protocol: &Protocol, world: World, seed: u64) -> Play<'_> {
         calls: BTreeMap::new(),
         now: Timestamp(0),
         crashes: 0,
+        deferrals: 0,
         told: 0,
     };
     play.take(first);
     play.run();
     replay::replay(&play.records, None).expect("the run follows from its records");
     play
+}
+
+/// Admits a call whose wait is over.
+fn waited(now: Timestamp) -> impl FnMut(&Board, &Waiting) -> Option<Admission> {
+    move |_, call| {
+        let is_over = call.wait.as_ref().is_none_or(|wait| wait.not_before <= now);
+        is_over.then(Admission::default)
+    }
 }
 
 impl Play<'_> {
@@ -183,8 +211,25 @@ impl Play<'_> {
     }
 
     fn give(&mut self, input: Input) {
-        let step = self.board.step_ungated(self.now, input);
+        let mut step = self.board.step(self.now, input);
+        self.board.admit(self.now, &mut step, &mut waited(self.now));
         self.take(step);
+    }
+
+    /// The end of the first wait for the provider.
+    fn provider_is_asked_at(&self) -> Option<Timestamp> {
+        let waits = self.board.awaiting_admission().into_iter().filter_map(|call| call.wait);
+        waits.map(|wait| wait.not_before).min()
+    }
+
+    /// Makes the calls whose waits are over.
+    fn ask_again(&mut self) {
+        let now = self.now;
+        let is_over = |call: &Waiting| call.wait.as_ref().is_some_and(|wait| wait.not_before <= now);
+        while let Some(call) = self.board.awaiting_admission().into_iter().find(is_over) {
+            let (invocation, attempt) = (call.invocation, call.attempt);
+            self.give(Input::Admit { invocation, attempt, admission: Admission::default() });
+        }
     }
 
     fn run(&mut self) {
@@ -193,7 +238,7 @@ impl Play<'_> {
                 self.crash();
             }
             let questions: Vec<Seq> = self.board.pending().keys().copied().collect();
-            let wake_at = self.board.wake_at();
+            let wake_at = self.board.wake_at().into_iter().chain(self.provider_is_asked_at()).min();
             let is_hasty = self.world == World::Hasty && self.random.percent(20) && self.may_be_late();
             let tells = self.world != World::Calm && self.random.percent(20);
             if (tells || self.is_at_rest()) && self.tell() {
@@ -219,7 +264,8 @@ impl Play<'_> {
     }
 
     fn is_at_rest(&self) -> bool {
-        self.calls.is_empty() && self.board.pending().is_empty() && self.board.wake_at().is_none()
+        let is_waiting = self.board.wake_at().is_some() || self.provider_is_asked_at().is_some();
+        self.calls.is_empty() && self.board.pending().is_empty() && !is_waiting
     }
 
     /// Sends the next signal, if one is left.
@@ -234,13 +280,14 @@ impl Play<'_> {
     fn wait(&mut self, at: Timestamp) {
         self.now = self.now.max(at);
         self.give(Input::Tick);
+        self.ask_again();
     }
 
     /// Somebody who is called or asked answers.
     fn somebody(&mut self, questions: &[Seq]) {
         let chosen = match self.world {
             World::Calm => 0,
-            World::Crashing | World::Hasty => self.random.index(self.calls.len() + questions.len()),
+            World::Crashing | World::Hasty | World::Away => self.random.index(self.calls.len() + questions.len()),
         };
         let Some(call) = self.calls.values().nth(chosen).cloned() else {
             self.person(questions[chosen - self.calls.len()]);
@@ -248,6 +295,11 @@ impl Play<'_> {
         };
         self.calls.remove(&(call.invocation, call.attempt));
         self.now = self.now.plus_ms(1);
+        let is_of_model = call.seat().agent == AgentKind::Llm;
+        if self.world == World::Away && is_of_model && self.random.percent(25) {
+            self.defer(&call);
+            return;
+        }
         let input = match self.reply(&call) {
             Ok(text) => Input::Propose(Proposal {
                 from: From::Attempt { invocation: call.invocation, attempt: call.attempt },
@@ -265,6 +317,21 @@ impl Play<'_> {
             self.give(input.clone());
         }
         self.give(input);
+    }
+
+    /// The provider does not take a call.
+    fn defer(&mut self, call: &Call) {
+        self.deferrals += 1;
+        let longest = *self.random.pick(&[1_000, 60_000, AWAY_MAX_MS]);
+        let reasons: Vec<_> = DeferralReason::ALL.iter().filter(|reason| !reason.needs_operator()).collect();
+        let not_taken = NotTaken {
+            reason: **self.random.pick(&reasons),
+            wait_ms: 1 + self.random.below(longest),
+            patience_ms: PATIENCE_MS,
+            is_served_elsewhere: false,
+            message: "the provider is away".to_owned(),
+        };
+        self.give(Input::Defer { invocation: call.invocation, attempt: call.attempt, usage: None, not_taken });
     }
 
     fn reply(&self, call: &Call) -> Result<String, (String, String)> {
@@ -328,24 +395,49 @@ fn shown(shown: &Arc<Shown>, place: &str) -> Value {
 }
 
 /// Plays a protocol in each world: what a calm one comes to is what all come to in which nothing is hasty; `holds` is asked
-/// of every end. How many boards, and how many crashes they have lived through.
+/// of every end. Returns the counts of what was played.
 fn in_all_worlds(
     protocol: &Protocol,
     seeds: u64,
     outcome: impl Fn(&Play<'_>) -> Value,
     holds: impl Fn(&Play<'_>),
-) -> (u64, u64) {
+) -> Played {
     let calm = play(protocol, World::Calm, 0);
     holds(&calm);
     let expected = outcome(&calm);
-    let mut crashes = 0;
+    let mut played = Played { boards: 3 * seeds + 1, ..Played::default() };
     for seed in 0..seeds {
-        let crashing = play(protocol, World::Crashing, seed);
-        holds(&crashing);
-        assert_eq!(outcome(&crashing), expected, "SEED={seed}: crashes and orders came to something else");
-        let hasty = play(protocol, World::Hasty, seed);
-        holds(&hasty);
-        crashes += crashing.crashes + hasty.crashes;
+        for world in [World::Crashing, World::Hasty, World::Away] {
+            let play = play(protocol, world, seed);
+            holds(&play);
+            if world != World::Hasty {
+                assert_eq!(outcome(&play), expected, "SEED={seed}: a world of {world:?} came to something else");
+            }
+            played.crashes += play.crashes;
+            played.deferrals += play.deferrals;
+        }
     }
-    (2 * seeds + 1, crashes)
+    played
+}
+
+/// Counts of boards that were played, and of what befell them.
+#[derive(Clone, Copy, Default, Debug)]
+struct Played {
+    boards: u64,
+    crashes: u64,
+    deferrals: u64,
+}
+
+impl Played {
+    fn add(&mut self, other: Self) {
+        self.boards += other.boards;
+        self.crashes += other.crashes;
+        self.deferrals += other.deferrals;
+    }
+
+    /// Asserts that there was enough of everything.
+    fn is_enough(self, crashes: u64) {
+        assert!(self.crashes > crashes, "too few crashes to tell: {self:?}");
+        assert!(self.deferrals > 0, "the provider was never away: {self:?}");
+    }
 }

@@ -13,7 +13,7 @@ use patchboard_runtime::agent::Call;
 use serde_json::{Map, Value, json};
 
 use self::held::Held;
-use super::{Play, Protocol, World, blueprint, in_all_worlds, one, shown, with_fragments};
+use super::{Play, Played, Protocol, World, blueprint, in_all_worlds, one, shown, with_fragments};
 use crate::plans::Shared;
 use crate::{cases, say};
 
@@ -376,7 +376,7 @@ fn protocol(case: &Rc<Case>) -> Protocol {
 
 #[test]
 fn work_comes_to_whom_the_answers_say_whatever_dies() {
-    let (mut boards, mut crashes) = (0, 0);
+    let mut played = Played::default();
     let (refused, completed, also) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     for seed in 0..cases(10) {
@@ -398,11 +398,9 @@ fn work_comes_to_whom_the_answers_say_whatever_dies() {
             completed.set(completed.get() + held.completed);
             also.set(also.get() + held.also);
         };
-        let (played, died) = in_all_worlds(&protocol(&case), 2, outcome, holds);
-        boards += played;
-        crashes += died;
+        played.add(in_all_worlds(&protocol(&case), 2, outcome, holds));
     }
-    assert!(crashes > boards, "{crashes} crashes of {boards} boards are too few to tell");
+    played.is_enough(played.boards);
     for ended in ["COMPLETED", "REJECTED", "EXPIRED", "REJECTED, returned", "EXPIRED, returned"] {
         assert!(seen.contains_key(ended), "no handoff was ever to end {ended}: {seen:?}");
     }
@@ -411,7 +409,7 @@ fn work_comes_to_whom_the_answers_say_whatever_dies() {
     let also = also.get();
     assert!(also > 0, "nothing was ever asked for once more before it was gone");
     say(&format!(
-        "simulated {boards} boards of handoffs with {crashes} crashes: {completed} completed, {refused} times refused after, \
+        "simulated boards of handoffs, {played:?}: {completed} completed, {refused} times refused after, \
          {also} times asked for once more; to be: {seen:?}"
     ));
 }
