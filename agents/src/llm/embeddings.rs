@@ -189,7 +189,7 @@ fn named(error: &HttpFailure) -> Failure {
         HttpFailure::Broken { .. } => "the connection broke".to_owned(),
         HttpFailure::NoAnswer { .. } => "no answer in time".to_owned(),
         HttpFailure::Status { status, .. } => format!("the server answered with status {status}"),
-        HttpFailure::Form(_) => "the answer has no JSON, or is too long".to_owned(),
+        HttpFailure::Form(_) | HttpFailure::NoApi { .. } => "the answer has no JSON, or is too long".to_owned(),
     };
     failure(code_of(error), why)
 }

@@ -2,6 +2,7 @@
 //!
 //! Tolerant, because the envelope is the server's. The model's reply inside it is read by [`super::unwrap`].
 
+use std::borrow::Cow;
 use std::io::Read as _;
 
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
@@ -57,12 +58,46 @@ pub(super) fn text(bytes: &[u8], content_type: &str) -> String {
 /// # Errors
 /// The error of the strict parser.
 pub(super) fn json(text: &str) -> Result<Value, serde_json::Error> {
+    parsed(text, |_| '\u{fffd}')
+}
+
+/// The same of one event of a stream: a lone surrogate, whose other half the next event may bring, is kept as a mark that
+/// [`joined`] reads.
+///
+/// # Errors
+/// As [`json`].
+pub(super) fn event(text: &str) -> Result<Value, serde_json::Error> {
+    parsed(text, |unit| char::from_u32(HALVES + u32::from(unit)).unwrap_or('\u{fffd}'))
+}
+
+/// Marks of surrogates: characters for private use that nobody has assigned.
+const HALVES: u32 = 0x10_0000;
+
+/// The text whose halves of characters are joined; one without its other half is replaced.
+pub(super) fn joined(text: &str) -> Cow<'_, str> {
+    let half =
+        |c: char| u16::try_from(u32::from(c).checked_sub(HALVES)?).ok().filter(|unit| (0xd800..0xe000).contains(unit));
+    if !text.chars().any(|c| half(c).is_some()) {
+        return Cow::Borrowed(text);
+    }
+    let mut units = Vec::with_capacity(text.len());
+    let mut buffer = [0; 2];
+    for c in text.chars() {
+        match half(c) {
+            Some(unit) => units.push(unit),
+            None => units.extend_from_slice(c.encode_utf16(&mut buffer)),
+        }
+    }
+    Cow::Owned(String::from_utf16_lossy(&units))
+}
+
+fn parsed(text: &str, lone: impl Fn(u16) -> char) -> Result<Value, serde_json::Error> {
     let text = text.trim_start_matches(['\u{feff}', '\0', ' ', '\n', '\r', '\t']).trim_end_matches('\0');
     let strict = match serde_json::from_str(text) {
         Ok(value) => return Ok(value),
         Err(error) => error,
     };
-    let repaired = repair(text);
+    let repaired = repair(text, &lone);
     let mut values = serde_json::Deserializer::from_str(&repaired).into_iter::<Value>();
     let Some(Ok(value)) = values.next() else { return Err(strict) };
     let is_whole = repaired.get(values.byte_offset()..).is_some_and(|rest| rest.trim().is_empty());
@@ -70,13 +105,13 @@ pub(super) fn json(text: &str) -> Result<Value, serde_json::Error> {
 }
 
 /// Rewrites what a strict parser refuses inside and outside of strings.
-fn repair(text: &str) -> String {
+fn repair(text: &str, lone: &dyn Fn(u16) -> char) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     let mut inside = false;
     while let Some(c) = rest.chars().next() {
         let taken = if inside {
-            string_part(rest, c, &mut out, &mut inside)
+            string_part(rest, c, &mut out, &mut inside, lone)
         } else {
             let number = ["NaN", "-NaN", "Infinity", "-Infinity"].into_iter().find(|word| rest.starts_with(word));
             match number {
@@ -97,7 +132,7 @@ fn repair(text: &str) -> String {
 }
 
 /// Copies one character or escape of a string; returns its bytes in the source.
-fn string_part(rest: &str, c: char, out: &mut String, inside: &mut bool) -> usize {
+fn string_part(rest: &str, c: char, out: &mut String, inside: &mut bool, lone: &dyn Fn(u16) -> char) -> usize {
     match c {
         '"' => {
             *inside = false;
@@ -109,8 +144,8 @@ fn string_part(rest: &str, c: char, out: &mut String, inside: &mut bool) -> usiz
                 out.push_str(rest.get(..12).unwrap_or_default());
                 12
             }
-            Some(0xd800..=0xdfff) => {
-                out.push_str("\\ufffd");
+            Some(unit @ 0xd800..=0xdfff) => {
+                out.push(lone(unit));
                 6
             }
             _ => {
@@ -162,6 +197,15 @@ mod tests {
     }
 
     #[test]
+    fn halves_of_a_character_in_two_events_are_joined() {
+        let halves = [r#""hi \ud83c""#, r#""\udf89!""#].map(|text| event(text).expect("readable"));
+        let text: String = halves.iter().filter_map(Value::as_str).collect();
+        assert_eq!(joined(&text), "hi \u{1f389}!");
+        let lone = event(r#""a\udf89 \ud83cb""#).expect("readable");
+        assert_eq!(joined(lone.as_str().expect("text")), "a\u{fffd} \u{fffd}b");
+    }
+
+    #[test]
     fn a_body_is_decoded_by_its_compression_and_its_character_set() {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         gzip.write_all(&[b'x'; 1000]).expect("in memory");
@@ -181,7 +225,7 @@ mod tests {
         fn a_valid_document_is_read_as_it_is(text in "[\\\\\"a-z\u{e9}\u{1f600}\n{}]{0,20}", wild in ".{0,40}") {
             let value = json!({"a": [text], "b": 1.5});
             prop_assert_eq!(json(&value.to_string()).expect("JSON"), value.clone());
-            prop_assert_eq!(serde_json::from_str::<Value>(&repair(&value.to_string())).expect("JSON"), value);
+            prop_assert_eq!(serde_json::from_str::<Value>(&repair(&value.to_string(), &|_| '?')).expect("JSON"), value);
             drop(json(&wild));
         }
     }

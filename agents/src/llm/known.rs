@@ -106,6 +106,8 @@ impl Known {
             left_out: known.left_out.or(found.left_out),
             folded: known.folded || found.folded,
             stream: known.stream.max(found.stream),
+            turns: known.turns.max(found.turns),
+            tool_forms: known.tool_forms.max(found.tool_forms),
             no_tools: false,
         };
     }

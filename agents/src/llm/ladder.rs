@@ -8,7 +8,10 @@
 use super::reasons::{self, is_key_refused, names};
 
 /// Requests of one climb.
-const TRIES_MAX: usize = 24;
+const TRIES_MAX: usize = 28;
+
+/// The least room for a reply that is worth a request.
+const ROOM_MIN: u32 = 16;
 
 /// How a request is sent, from the richest to the plainest. The order of forms is the order of the enum.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -46,6 +49,27 @@ pub(super) enum Temperature {
     None,
 }
 
+/// How the turns of a conversation go back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) enum Turns {
+    /// As they came, with members that only the provider understands.
+    #[default]
+    AsCame,
+    /// Without such members.
+    Known,
+    /// The same, with an empty text where there is none, and the tool's name beside its result.
+    Filled,
+}
+
+/// How the arguments of tools are described.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) enum ToolForms {
+    #[default]
+    Whole,
+    /// Without the keywords that many engines refuse, and without `additionalProperties`.
+    Plain,
+}
+
 /// Whether the answer is to come as events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum Stream {
@@ -67,6 +91,8 @@ pub(super) struct Shape {
     /// Whether the system's message is a part of the user's.
     pub(super) folded: bool,
     pub(super) stream: Stream,
+    pub(super) turns: Turns,
+    pub(super) tool_forms: ToolForms,
     /// The tools are left out.
     pub(super) no_tools: bool,
 }
@@ -101,6 +127,11 @@ impl Shape {
             Temperature::Positive => "a positive temperature",
             Temperature::None => "no temperature",
         };
+        let turns = match self.turns {
+            Turns::AsCame => "turns as they came",
+            Turns::Known => "turns without unknown members",
+            Turns::Filled => "turns without unknown members and empty contents",
+        };
         let (left_out, before) = (self.left_out, other.left_out);
         let parts = [
             (self.form != other.form, form),
@@ -114,6 +145,8 @@ impl Shape {
             (left_out.include != before.include, "no include"),
             (self.folded != other.folded, "the system's message in the user's"),
             (self.stream != other.stream, "a stream"),
+            (self.turns != other.turns, turns),
+            (self.tool_forms != other.tool_forms, "plainer descriptions of tools"),
             (self.no_tools != other.no_tools, "no tools"),
         ];
         parts.into_iter().filter(|(differs, _)| *differs).map(|(_, words)| words).collect::<Vec<_>>().join(", ")
@@ -159,13 +192,15 @@ enum Part {
     Include,
     System,
     Stream,
+    Turns,
+    ToolForms,
     Tools,
     /// All optional members that a refusal names, where it names several.
     Named,
 }
 
 /// Parts in the order in which they are tried.
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 14] = [
     Part::Named,
     Part::Form,
     Part::Limit,
@@ -177,11 +212,13 @@ const PARTS: [Part; 12] = [
     Part::Include,
     Part::System,
     Part::Stream,
+    Part::Turns,
+    Part::ToolForms,
     Part::Tools,
 ];
 
 /// Words of refusals that name a part; the first that fits is tried first.
-const HINTS: [(Part, &[&str]); 12] = [
+const HINTS: [(Part, &[&str]); 13] = [
     // Before the effort: its words name reasoning, too.
     (Part::Include, &["encrypted content", "encrypted_content", "'include'", "\"include\"", "`include`"]),
     (
@@ -210,15 +247,17 @@ const HINTS: [(Part, &[&str]); 12] = [
             "guided",
         ],
     ),
+    (
+        Part::System,
+        &["system role", "system message", "role 'system'", "developer instruction", "roles must alternate"],
+    ),
+    // Before the effort: members of turns are called after reasoning.
+    (Part::Turns, &["messages", "reasoning_content", "function_response"]),
     (Part::Temperature, &["temperature"]),
     (Part::Seed, &["seed"]),
     (Part::TopP, &["top_p"]),
     (Part::Stop, &["stop", "stop_sequences"]),
     (Part::Effort, &["reasoning_effort", "reasoning", "effort", "output_config"]),
-    (
-        Part::System,
-        &["system role", "system message", "role 'system'", "developer instruction", "roles must alternate"],
-    ),
     (Part::Stream, &["stream", "streaming"]),
     (Part::Tools, &["tool", "tool_choice", "function calling"]),
     // It holds the effort and the form.
@@ -325,11 +364,12 @@ impl Climb {
     pub(super) fn next(&mut self, status: u16, body: &str) -> bool {
         let words = body.to_ascii_lowercase();
         let hinted = hinted(&words);
-        let fault = [Part::Form].into_iter().chain(hinted.filter(|part| *part != Part::Form)).collect::<Vec<_>>();
+        let fault = [Part::Form, Part::ToolForms];
+        let fault = fault.into_iter().chain(hinted.filter(|part| !fault.contains(part))).collect::<Vec<_>>();
         let parts: &[Part] = match status {
             400 | 415 | 422 => &PARTS,
             // The model may not be served in this form.
-            404 | 501 => &[Part::Form, Part::Tools],
+            404 | 501 => &[Part::Form, Part::ToolForms, Part::Tools],
             // The fault may be in making the form, or in what its words name.
             500 => &fault,
             _ => return false,
@@ -339,11 +379,12 @@ impl Climb {
         }
         self.refused.push(self.shape);
         let hinted = hinted.filter(|part| parts.contains(part));
-        // The tool by which a reply is given has a form, which is tried before the tools.
-        let form = (hinted == Some(Part::Tools)).then_some(Part::Form).filter(|part| !self.done.contains(part));
+        // Descriptions of tools, and the form of the tool by which a reply is given, are tried before the tools.
+        let before = [Part::ToolForms, Part::Form].into_iter().filter(|_| hinted == Some(Part::Tools));
+        let before: Vec<Part> = before.filter(|part| !self.done.contains(part)).collect();
         // A part that is named alone is tried before all that are named.
-        let order = form.into_iter().chain(hinted).chain(parts.iter().copied());
-        let hinted = form.or(hinted);
+        let order = before.iter().copied().chain(hinted).chain(parts.iter().copied());
+        let hinted = before.first().copied().or(hinted);
         if status == 500 && hinted.is_none_or(|part| part == Part::Form) {
             self.proof = Proof::Fault;
         }
@@ -354,7 +395,12 @@ impl Climb {
         if is_full && !self.is_bare && EXPLAINED.iter().any(|explained| words.contains(explained)) {
             self.proof = Proof::Prompt;
             self.active = None;
-            self.bare();
+            // What the prompt leaves of the context may be enough.
+            let cap = named_room(&words).filter(|cap| self.shape.cap.is_none_or(|known| *cap < known));
+            match cap {
+                Some(_) => self.shape.cap = cap,
+                None => self.bare(),
+            }
             return true;
         }
         if let Some((part, before)) = self.active.take() {
@@ -398,6 +444,7 @@ impl Climb {
             temperature: Temperature::None,
             left_out: LeftOut::ALL,
             folded: true,
+            stream: if self.shape.stream == Stream::WithUsage { Stream::On } else { self.shape.stream },
             ..self.shape
         };
     }
@@ -440,7 +487,18 @@ impl Climb {
                 let formless = Shape { form: Rung::None, ..shape };
                 if self.refused.contains(&formless) { Shape { no_tools: true, ..formless } } else { formless }
             }
-            Part::System | Part::Tools => return None,
+            Part::Turns => Shape {
+                turns: match shape.turns {
+                    Turns::AsCame => Turns::Known,
+                    Turns::Known => Turns::Filled,
+                    Turns::Filled => return None,
+                },
+                ..shape
+            },
+            Part::ToolForms if self.has_tools && shape.tool_forms == ToolForms::Whole => {
+                Shape { tool_forms: ToolForms::Plain, ..shape }
+            }
+            Part::System | Part::ToolForms | Part::Tools => return None,
             Part::Named => {
                 let way =
                     named_parts(words).fold((shape, 0), |(shape, count), part| (plainest(shape, part), count + 1));
@@ -470,7 +528,8 @@ fn hinted(words: &str) -> Option<Part> {
 
 /// Optional members that the words of a refusal name.
 fn named_parts(words: &str) -> impl Iterator<Item = Part> {
-    const OPTIONAL: [Part; 6] = [Part::Form, Part::Temperature, Part::Seed, Part::TopP, Part::Stop, Part::Effort];
+    const OPTIONAL: [Part; 7] =
+        [Part::Form, Part::Temperature, Part::Seed, Part::TopP, Part::Stop, Part::Effort, Part::Stream];
     let is_named =
         |part: &Part| HINTS.iter().any(|(named, all)| named == part && all.iter().any(|word| names(words, word)));
     OPTIONAL.into_iter().filter(is_named)
@@ -487,8 +546,57 @@ fn plainest(shape: Shape, part: Part) -> Shape {
         Part::Stop => shape.without(LeftOut { stop: true, ..without }),
         Part::Effort => shape.without(LeftOut { effort: true, ..without }),
         Part::Include => shape.without(LeftOut { include: true, ..without }),
-        Part::Limit | Part::System | Part::Stream | Part::Tools | Part::Named => shape,
+        // The counts of tokens that are to come with a stream.
+        Part::Stream if shape.stream == Stream::WithUsage => Shape { stream: Stream::On, ..shape },
+        Part::Limit | Part::System | Part::Stream | Part::Turns | Part::ToolForms | Part::Tools | Part::Named => shape,
     }
+}
+
+/// The room for a reply that a prompt leaves of the model's context, by the numbers that a refusal names.
+fn named_room(words: &str) -> Option<u32> {
+    // Anthropic's: "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000".
+    if let Some((_, sum)) = words.split_once("exceed context limit: ") {
+        let mut numbers = sum.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
+        let (prompt, _, context) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        return room(context.parse().ok()?, prompt.parse().ok()?);
+    }
+    const CONTEXT: [&str; 6] = [
+        "context length is ",
+        "context length of ",
+        "context window is ",
+        "context window of ",
+        "`max_new_tokens` must be <= ",
+        "context size is ",
+    ];
+    const PROMPT: [&str; 8] = [
+        " in the messages",
+        " in your prompt",
+        " in the prompt",
+        " input tokens",
+        " tokens from the input",
+        " of text input",
+        " `inputs` tokens",
+        " prompt tokens",
+    ];
+    let context = CONTEXT.iter().find_map(|lead| {
+        let rest = &words[words.find(lead)? + lead.len()..];
+        let digits: String = rest.chars().take_while(|c| c.is_ascii_digit() || *c == ',').collect();
+        digits.replace(',', "").parse().ok()
+    })?;
+    let prompt = PROMPT.iter().find_map(|tail| {
+        let before = words.match_indices(tail).filter_map(|(at, _)| {
+            let lead = words[..at].strip_suffix(" tokens").unwrap_or(&words[..at]);
+            let digits = lead.rfind(|c: char| !c.is_ascii_digit() && c != ',').map_or(lead, |at| &lead[at + 1..]);
+            digits.replace(',', "").parse().ok()
+        });
+        before.into_iter().next()
+    })?;
+    room(context, prompt)
+}
+
+/// What a prompt leaves of a context, if it is worth a request.
+fn room(context: u32, prompt: u32) -> Option<u32> {
+    context.checked_sub(prompt).filter(|room| *room >= ROOM_MIN)
 }
 
 /// The most tokens of a reply that a refusal names.
@@ -638,7 +746,105 @@ mod tests {
             let streamed = |shape: Shape| (shape.stream == Stream::Off).then_some((400, words));
             assert!(climb(streamed).0.is_some(), "{words}");
         }
-        assert_eq!(climb(|_| Some((400, "maximum context length is 4096"))), (None, 5));
+        assert_eq!(climb(|_| Some((400, "maximum context length is 4096"))), (None, 7));
+    }
+
+    #[test]
+    fn turns_and_descriptions_of_tools_are_made_plainer_before_tools_are_left_out() {
+        let echoed = "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : property 'reasoning' is unsupported)]";
+        let unknown = "Unknown name \"additionalProperties\" at 'tools[0].function_declarations[0].parameters': Cannot find field.";
+        type Refuses = fn(Shape) -> bool;
+        let cases: [(&str, Refuses, Shape, usize); 5] = [
+            (echoed, |shape| shape.turns == Turns::AsCame, Shape { turns: Turns::Known, ..Shape::default() }, 2),
+            (
+                "messages[1].content: expected a string, got null",
+                |shape| shape.turns != Turns::Filled,
+                Shape { turns: Turns::Filled, ..Shape::default() },
+                3,
+            ),
+            (
+                "GenerateContentRequest.contents[2].parts[0].function_response.name: Name cannot be empty.",
+                |shape| shape.turns != Turns::Filled,
+                Shape { turns: Turns::Filled, ..Shape::default() },
+                3,
+            ),
+            (
+                unknown,
+                |shape| shape.tool_forms == ToolForms::Whole,
+                Shape { tool_forms: ToolForms::Plain, ..Shape::default() },
+                2,
+            ),
+            (
+                "",
+                |shape| shape.tool_forms == ToolForms::Whole,
+                Shape { tool_forms: ToolForms::Plain, ..Shape::default() },
+                TRIES_MAX,
+            ),
+        ];
+        for (words, refuses, expected, most) in cases {
+            let (found, asked) = shape(climb_with(true, |shape| refuses(shape).then_some((400, words))));
+            assert_eq!(found, Some(expected), "{words}");
+            assert!(asked <= most, "{words}: {asked}");
+        }
+        let (found, _) =
+            shape(climb_with(true, |shape| (shape.tool_forms == ToolForms::Whole).then_some((500, "oops"))));
+        assert_eq!(found, Some(Shape { tool_forms: ToolForms::Plain, ..Shape::default() }));
+    }
+
+    #[test]
+    fn the_room_that_a_prompt_leaves_is_tried_before_the_plainest_request() {
+        for (words, expected) in [
+            (
+                "This model's maximum context length is 800 tokens. However, you requested 1524 tokens (500 in the messages, \
+                 1024 in the completion). Please reduce the length of the messages or completion.",
+                Some(300),
+            ),
+            (
+                "'max_tokens' or 'max_completion_tokens' is too large: 1024. This model's maximum context length is 8,192 \
+                 tokens and your request has 8,000 input tokens (1024 > 8192 - 8000).",
+                Some(192),
+            ),
+            (
+                "`inputs` tokens + `max_new_tokens` must be <= 2048. given: 1500 `inputs` tokens and 1024 `max_new_tokens`",
+                Some(548),
+            ),
+            (
+                "requested token count exceeds the model's maximum context length of 8192 tokens. you requested a total of \
+                 9000 tokens: 8000 tokens from the input messages and 1000 tokens for the completion.",
+                Some(192),
+            ),
+            (
+                "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length",
+                Some(10_000),
+            ),
+            ("maximum context length is 800 tokens, and the prompt has 795 in the messages", None),
+            ("maximum context length is 800 tokens, and the prompt has 900 in the messages", None),
+            ("maximum context length is 4096", None),
+        ] {
+            assert_eq!(named_room(&words.to_ascii_lowercase()), expected, "{words}");
+        }
+        let words = "maximum context length is 800 tokens: 500 in the messages, 1024 in the completion";
+        let (found, asked) = climb(|shape| (shape.cap != Some(300)).then_some((400, words)));
+        let found = found.expect("taken");
+        assert_eq!((found.shape, found.proof, asked), (Shape { cap: Some(300), ..Shape::default() }, Proof::Prompt, 2));
+        let (found, asked) = climb(|shape| (shape.form != Rung::None).then_some((400, words)));
+        assert_eq!((found.map(|found| found.proof), asked), (Some(Proof::Prompt), 3));
+    }
+
+    #[test]
+    fn what_comes_with_a_stream_is_left_out_with_other_members_that_are_refused_together() {
+        let words = "stream_options: Extra inputs are not permitted; response_format.json_schema: not permitted";
+        let asked = Shape { stream: Stream::WithUsage, ..Shape::default() };
+        let mut climb = Climb::new(asked, false);
+        // After each plainer form.
+        for _ in 0..7 {
+            let is_taken = climb.shape().stream == Stream::On && climb.shape().form == Rung::None;
+            if is_taken {
+                return;
+            }
+            assert!(climb.next(422, words));
+        }
+        panic!("both are left out");
     }
 
     #[test]
@@ -647,7 +853,7 @@ mod tests {
         assert!(climb_with(true, |_| Some((400, "no"))).1 <= TRIES_MAX);
         assert_eq!(climb(|_| Some((429, "slow"))), (None, 1));
         assert_eq!(climb(|_| Some((400, "API key not valid. Please pass a valid API key."))), (None, 1));
-        assert_eq!(climb_with(true, |_| Some((500, "oops"))), (None, 6));
+        assert_eq!(climb_with(true, |_| Some((500, "oops"))), (None, 7));
         for words in ["oops", "bad grammar"] {
             let (found, asked) = climb(|shape| (shape.form == Rung::Derived).then_some((500, words)));
             assert_eq!((found.map(|found| found.proof), asked), (Some(Proof::Fault), 2));

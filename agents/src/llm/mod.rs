@@ -46,7 +46,7 @@ use tracing::{Instrument as _, Span};
 
 pub(crate) use self::broken_off::BrokenOff;
 use self::known::{Known, Place};
-use self::ladder::{Limit, Rung, Shape, Stream, Temperature};
+use self::ladder::{Limit, Rung, Shape, Stream, Temperature, ToolForms};
 use self::refusals::{code_of, deferral_of, is_passing};
 use self::reply::{Completion, End};
 use self::request::{Attempt, Message, Request, StreamOptions, Task, Tool};
@@ -281,7 +281,7 @@ impl Chat {
             effort.map(|effort| if task.is_to_reason_less() && MORE.contains(&effort) { LESS } else { effort });
         let mut request = Request {
             model: &self.model.model,
-            messages: request::folded(messages, shape.folded),
+            messages: request::arranged(messages, shape),
             stream: stream != Stream::Off,
             stream_options: (stream == Stream::WithUsage).then(StreamOptions::default),
             temperature,
@@ -292,7 +292,7 @@ impl Chat {
             stop: if left_out.stop { &[] } else { &self.model.stop },
             reasoning_effort: effort.filter(|_| !left_out.effort),
             extra: Cow::Borrowed(&self.model.extra_body),
-            tools: offered.iter().map(Tool::of).collect(),
+            tools: offered.iter().map(|tool| Tool::of(tool, shape.tool_forms)).collect(),
             response_format: None,
             has_form: false,
             has_include: !left_out.include,
@@ -310,6 +310,9 @@ impl Chat {
                         Rung::Plain => schema::plain(schema.value.to_mut()),
                         Rung::Strict => schema::close(schema.value.to_mut(), task.takes_null()),
                         _ => {}
+                    }
+                    if shape.tool_forms == ToolForms::Plain && !offered.is_empty() {
+                        schema::open(schema.value.to_mut());
                     }
                     request.has_form = request.hold_to(schema, offered, rung == Rung::Strict);
                 }
@@ -412,25 +415,15 @@ impl Chat {
             }
             return Failure { deferral, ..failure };
         }
-        let more = match error {
-            HttpFailure::Status { wait: Some(wait), .. } => format!(" (asks to wait {} s)", wait.as_secs_f64()),
-            HttpFailure::Status { status: 404 | 405, body, .. } if !reasons::names_model(body) => {
-                " (does the url of the model end as the provider says, most often with /v1?)".to_owned()
+        // Before the provider's words, which may be long.
+        let told = match (error, advice(error)) {
+            (HttpFailure::Status { status, body, .. }, Some(advice)) => {
+                reasons::status_text(*status, &format!(" ({advice})"), body)
             }
-            HttpFailure::Status { status: 401, .. } => {
-                " (check the key of the model: api_key_env or api_key_command in patchboard.toml)".to_owned()
-            }
-            HttpFailure::Status { status: 402, .. } => " (add credit at the provider)".to_owned(),
-            HttpFailure::Status { status: 403, .. } if deferral_of(error).is_some() => {
-                " (ask the provider for access to this model, or use another key or region)".to_owned()
-            }
-            HttpFailure::Status { status: 413, .. } => " (make view.budget of the worker smaller)".to_owned(),
-            HttpFailure::Status { status: 400, .. } if deferral_of(error).is_none() => {
-                " (`patchboard doctor --models` shows what the model takes)".to_owned()
-            }
-            _ => String::new(),
+            (HttpFailure::NoApi { why, said }, Some(advice)) => reasons::told(why, &format!(" ({advice})"), said),
+            _ => error.to_string(),
         };
-        Failure { deferral, ..failure(code_of(error), self.masked(&error.to_string()) + &more) }
+        Failure { deferral, ..failure(code_of(error), self.masked(&told)) }
     }
 
     /// One line of bounded length without anything secret in it.
@@ -443,6 +436,28 @@ impl Agent for Chat {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         Box::pin(self.in_time(self.attempt(call)))
     }
+}
+
+/// Says what an operator or an author can do about a failure.
+fn advice(error: &HttpFailure) -> Option<Cow<'static, str>> {
+    const ADDRESS: &str = "does the url of the model end as the provider says, most often with /v1?";
+    let HttpFailure::Status { status, body, wait, .. } = error else {
+        return matches!(error, HttpFailure::NoApi { .. }).then_some(ADDRESS.into());
+    };
+    let is_final = deferral_of(error).is_none();
+    let words = match status {
+        404 | 405 if !reasons::names_model(body) => ADDRESS,
+        401 => "check the key of the model: api_key_env or api_key_command in patchboard.toml",
+        402 => "add credit at the provider",
+        403 | 451 if !is_final => "ask the provider for access to this model, or use another key or region",
+        413 => "make view.budget of the worker smaller",
+        400 | 422 if is_final && reasons::is_of_context(body) => {
+            "make view.budget or limits.reply_tokens of the worker smaller, or use a model with a larger context"
+        }
+        400 if is_final => "`patchboard doctor --models` shows what the model takes",
+        _ => return wait.map(|wait| format!("asks to wait {} s", wait.as_secs_f64()).into()),
+    };
+    Some(words.into())
 }
 
 /// Sends a request until it is answered, cannot be, or may not be sent again.

@@ -10,8 +10,8 @@ const WORDS: [&str; 3] = ["message", "detail", "error_msg"];
 /// Bytes of a foreign text that are looked at.
 const TEXT_MAX: usize = 8 * 1024;
 
-/// An error in words of one line: its status and what the provider says.
-pub(super) fn status_text(status: u16, body: &str) -> String {
+/// An error in words of one line: its status, words of ours behind it, and what the provider says.
+pub(super) fn status_text(status: u16, more: &str, body: &str) -> String {
     let name = match status {
         498 => "Capacity Exceeded",
         499 => "Client Closed Request",
@@ -25,9 +25,14 @@ pub(super) fn status_text(status: u16, body: &str) -> String {
         530 => "Server Not Resolved",
         _ => StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("status"),
     };
-    match said(body).trim() {
-        "" => format!("{status} {name}"),
-        text => format!("{status} {name}: {text}"),
+    told(&format!("{status} {name}"), more, &said(body))
+}
+
+/// A failure in words of ours, with more of them behind it, and what a server says.
+pub(super) fn told(why: &str, more: &str, said: &str) -> String {
+    match said.trim() {
+        "" => format!("{why}{more}"),
+        said => format!("{why}{more}: {said}"),
     }
 }
 
@@ -80,7 +85,7 @@ fn words(value: &Value) -> Option<String> {
                 items.iter().filter_map(|item| item.get("msg").or(item.get("message"))?.as_str()).collect();
             (!all.is_empty()).then(|| all.join("; "))
         }
-        Value::Object(members) => words(members.get("message")?),
+        Value::Object(members) => ["message", "detail"].iter().find_map(|name| words(members.get(*name)?)),
         _ => None,
     }
 }
@@ -161,6 +166,8 @@ fn by_words(error: &str) -> Option<u16> {
     let names = |words: &[&str]| words.iter().any(|word| error.contains(word));
     if names(&["insufficient_quota"]) {
         Some(402)
+    } else if names(&["authentication error", "authentication failed", "unauthorized", "invalid api key"]) {
+        Some(401)
     } else if names(&["rate_limit", "rate limit", "ratelimit", "too many requests", "resource_exhausted"]) {
         Some(429)
     } else if names(&["unexpected endpoint"]) {
@@ -186,6 +193,22 @@ pub(super) fn names(text: &str, words: &str) -> bool {
 pub(super) fn names_model(body: &str) -> bool {
     let said = said(body).to_ascii_lowercase();
     ["model", "deployment", "engine", "endpoints found"].iter().any(|word| names(&said, word))
+}
+
+/// Tells whether a refusal says that a request does not fit into the model's context.
+pub(super) fn is_of_context(body: &str) -> bool {
+    const CONTEXT: [&str; 8] = [
+        "context length",
+        "context_length",
+        "context limit",
+        "context size",
+        "context window",
+        "prompt is too long",
+        "input is too long",
+        "too many tokens",
+    ];
+    let said = said(body).to_ascii_lowercase();
+    CONTEXT.iter().any(|words| said.contains(words))
 }
 
 /// Tells whether a refusal is a rate limit by its words.
@@ -376,6 +399,7 @@ mod tests {
             (r#"{"detail": "m"}"#, "m"),
             (r#"{"detail": [{"loc": ["body"], "msg": "one"}, {"msg": "two"}]}"#, "one; two"),
             (r#"[{"error": {"message": "m"}}]"#, "m"),
+            (r#"{"object": "error", "message": {"detail": [{"msg": "m", "loc": []}]}, "type": "t"}"#, "m"),
             (
                 r#"{"error": {"message": "Provider returned error", "metadata": {"raw": "{\"error\":{\"message\":\"why\"}}"}}}"#,
                 "Provider returned error (why)",
@@ -392,7 +416,8 @@ mod tests {
         ] {
             assert_eq!(said(body).trim(), expected, "{body}");
         }
-        assert_eq!((status_text(529, "").as_str(), status_text(599, "").as_str()), ("529 Overloaded", "599 status"));
+        assert_eq!([status_text(529, "", ""), status_text(599, "", "")], ["529 Overloaded", "599 status"]);
+        assert_eq!(status_text(404, " (what to do)", "words"), "404 Not Found (what to do): words");
     }
 
     #[test]
@@ -410,6 +435,10 @@ mod tests {
             (json!({"base_resp": {"status_code": 0}}), None),
             (json!({"success": false, "errors": [{"code": 3040, "message": "No more capacity"}]}), Some(Some(503))),
             (json!({"success": true, "errors": [], "choices": []}), None),
+            (
+                json!({"success": false, "errors": [{"code": 10000, "message": "Authentication error"}]}),
+                Some(Some(401)),
+            ),
             (json!({"error_code": 336501, "error_msg": "Rpm rate limit reached"}), Some(Some(429))),
             (json!({"detail": "Service overloaded"}), Some(Some(503))),
             (json!({"choices": [{"finish_reason": "error", "message": {"content": "[]"}}]}), None),

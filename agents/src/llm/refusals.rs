@@ -14,12 +14,14 @@ pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
         | HttpFailure::Connect(_)
         | HttpFailure::Broken { came: false, .. } => FailureCode::Unreachable,
         // It reached the model, or may have: it stays charged, like a time-out.
-        HttpFailure::Broken { came: true, .. } | HttpFailure::Form(_) => FailureCode::Protocol,
+        HttpFailure::Broken { came: true, .. } | HttpFailure::Form(_) | HttpFailure::NoApi { .. } => {
+            FailureCode::Protocol
+        }
         HttpFailure::Status { status, .. } if is_of_either(*status) => FailureCode::Protocol,
         HttpFailure::NoAnswer { .. } | HttpFailure::Status { status: 408 | 504, .. } => FailureCode::Timeout,
         HttpFailure::Status { status: 429, body, .. } if operators(429, body).is_some() => FailureCode::Refused,
         HttpFailure::Limited { .. } | HttpFailure::Status { status: 429, .. } => FailureCode::RateLimited,
-        HttpFailure::Status { status: 409 | 425 | 498 | 500.., .. } => FailureCode::Unreachable,
+        HttpFailure::Status { status: 409 | 421 | 423 | 425 | 498 | 500.., .. } => FailureCode::Unreachable,
         HttpFailure::Status { .. } => FailureCode::Refused,
     }
 }
@@ -35,7 +37,8 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
         HttpFailure::NotAdmitted
         | HttpFailure::Broken { came: true, .. }
         | HttpFailure::NoAnswer { came: Came::Part }
-        | HttpFailure::Form(_) => return None,
+        | HttpFailure::Form(_)
+        | HttpFailure::NoApi { .. } => return None,
         HttpFailure::Limited { wait } => (R::RateLimited, Some(*wait), false),
         HttpFailure::Status { status, fault: Fault::Request, .. } if is_of_either(*status) => return None,
         HttpFailure::Status { status, wait, body, fault } => {
@@ -48,9 +51,11 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
                 400 | 403 if is_limit(body) => R::RateLimited,
                 403 if !is_moderation(body) => R::AccessDenied,
                 404 if says_no_tools(body) => return None,
-                404 => R::ModelNotFound,
+                // Nothing is served where the address leads.
+                300..400 | 404 | 405 => R::ModelNotFound,
+                451 => R::AccessDenied,
                 429 => R::RateLimited,
-                408 | 409 | 424 | 425 | 498 | 499 => R::Overloaded,
+                408 | 409 | 421 | 423 | 424 | 425 | 498 | 499 => R::Overloaded,
                 503 if body.to_ascii_lowercase().contains("loading") => R::ModelLoading,
                 500.. => R::Overloaded,
                 _ => return None,

@@ -65,20 +65,34 @@ impl Completion {
         let choices = answer["choices"].as_array()?;
         let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or(0) == 0;
         let choice = choices.iter().find(is_first).or(choices.first()).filter(|choice| choice.is_object())?;
-        let message = &choice["message"];
-        let refusal = message["refusal"].as_str().filter(|why| !why.is_empty());
+        let message = ["message", "delta"].iter().map(|name| &choice[name]).find(|message| !message.is_null());
+        let message = message.unwrap_or(&Value::Null);
+        let parts = || message["content"].as_array().into_iter().flatten();
+        let refused = std::iter::once(message).chain(parts()).find_map(|part| part["refusal"].as_str());
+        let refusal = refused.filter(|why| !why.is_empty());
         let end = match (ended(choice["finish_reason"].as_str().unwrap_or_default()), refusal) {
             (End::Refused(_) | End::Stopped | End::Other(_), Some(why)) => End::Refused(why.to_owned()),
             (end, _) => end,
         };
-        let calls = message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut calls: Vec<ToolCall> = calls.iter().map(tool_call).collect();
+        let mut calls: Vec<ToolCall> = match &message["tool_calls"] {
+            Value::Array(calls) => calls.iter().map(tool_call).collect(),
+            one @ Value::Object(_) => vec![tool_call(one)],
+            _ => Vec::new(),
+        };
+        // As parts of the content, in Anthropic's form.
+        let of_part =
+            |part: &Value| tool_call(&json!({"id": part["id"], "name": part["name"], "arguments": part["input"]}));
+        calls.extend(parts().filter(|part| part["type"] == "tool_use").map(of_part));
         let legacy = &message["function_call"];
         if calls.is_empty() && legacy.is_object() {
             calls.push(tool_call(&json!({"function": legacy})));
         }
         // Older servers have the text in the choice itself.
-        let content = if message.is_null() { &choice["text"] } else { &message["content"] };
+        let content = match message {
+            Value::Null => &choice["text"],
+            Value::String(_) => message,
+            _ => &message["content"],
+        };
         let mut text = text(content);
         if !has_tools {
             // The same one may come twice.
@@ -99,7 +113,11 @@ impl Completion {
     /// Takes off what stands around the text.
     pub(super) fn unwrap(&mut self, is_json: bool) {
         let text = if is_json { unwrap::json(&self.text) } else { Cow::Borrowed(unwrap::words(&self.text)) };
-        let text = text.into_owned();
+        let mut text = text.into_owned();
+        if text.is_empty() && is_json && self.end == End::Stopped {
+            // Reasoning that was begun and not ended, with the reply in it.
+            text = unwrap::only(&self.text).map(Cow::into_owned).unwrap_or_default();
+        }
         self.raw = std::mem::replace(&mut self.text, text);
     }
 
@@ -185,7 +203,8 @@ fn text(content: &Value) -> String {
 
 /// Arguments are a text, or, with some vendors, the value itself.
 fn tool_call(call: &Value) -> ToolCall {
-    let function = &call["function"];
+    // Some leave out the wrapper.
+    let function = if call["function"].is_object() { &call["function"] } else { call };
     ToolCall {
         id: call["id"].as_str().unwrap_or_default().to_owned(),
         name: function["name"].as_str().unwrap_or_default().to_owned(),
@@ -195,8 +214,8 @@ fn tool_call(call: &Value) -> ToolCall {
             Value::Null => String::new(),
             other => other.to_string(),
         },
-        extra: unread(call, &["id", "type", "index", "function"]),
-        extra_function: unread(function, &["name", "arguments"]),
+        extra: unread(call, &["id", "type", "index", "function", "name", "arguments"]),
+        extra_function: unread(&call["function"], &["name", "arguments"]),
     }
 }
 
@@ -294,6 +313,8 @@ mod tests {
             (message(json!(null)), ""),
             (message(json!([{"type": "text", "text": "["}, {"type": "text", "text": "]"}])), "[]"),
             (json!({"choices": [{}]}), ""),
+            (json!({"choices": [{"message": "[]"}]}), "[]"),
+            (json!({"choices": [{"delta": {"content": "[]"}}]}), "[]"),
             (json!({"choices": [{"text": "[]"}]}), "[]"),
             (message(json!(["[", "]"])), "[]"),
             (json!({"choices": [{"index": 1, "message": {"content": "x"}}, {"message": {"content": "[]"}}]}), "[]"),
@@ -305,8 +326,32 @@ mod tests {
         assert_eq!(end(json!({"choices": [{"finish_reason": "length"}]})), End::Length);
         assert!(matches!(end(json!({"choices": [{"finish_reason": "content_filter"}]})), End::Refused(_)));
         assert_eq!(end(json!({"choices": [{"message": {"refusal": "no"}}]})), End::Refused("no".into()));
+        assert_eq!(end(message(json!([{"type": "refusal", "refusal": "no"}]))), End::Refused("no".into()));
         for answer in [json!({}), json!({"choices": []}), json!({"choices": {}}), json!([]), json!("x")] {
             assert_eq!(Completion::read(&answer, true), None, "{answer}");
+        }
+    }
+
+    #[test]
+    fn calls_are_read_wherever_a_vendor_puts_them() {
+        let call = json!({"id": "a", "type": "function", "function": {"name": "view", "arguments": "{}"}});
+        let part = json!({"type": "tool_use", "id": "a", "name": "view", "input": {}});
+        for message in [json!({"tool_calls": call}), json!({"content": [{"type": "text", "text": ""}, part]})] {
+            let answer = json!({"choices": [{"message": message}]});
+            let read = Completion::read(&answer, true).expect("a choice");
+            let calls: Vec<_> = read.calls.iter().map(|call| (&*call.id, &*call.name, &*call.arguments)).collect();
+            assert_eq!((calls, read.text.as_str()), (vec![("a", "view", "{}")], ""), "{answer}");
+        }
+    }
+
+    #[test]
+    fn the_reply_in_reasoning_without_an_end_counts_if_the_model_ended_by_itself() {
+        for (finish, expected) in [("stop", "[{\"a\": 1}]"), ("length", "")] {
+            let message = json!({"content": "<think>So it is [{\"a\": 1}]"});
+            let answer = json!({"choices": [{"finish_reason": finish, "message": message}]});
+            let mut read = Completion::read(&answer, false).expect("a choice");
+            read.unwrap(true);
+            assert_eq!(read.text, expected, "{finish}");
         }
     }
 
@@ -330,6 +375,7 @@ mod tests {
             (call(json!(""), json!({"x": 1})), ("", "view", "{\"x\":1}")),
             (call(Value::Null, Value::Null), ("", "view", "")),
             (json!({}), ("", "", "")),
+            (json!({"id": "a", "name": "view", "arguments": "{}"}), ("a", "view", "{}")),
         ];
         let sent: Vec<_> = calls.iter().map(|(sent, _)| sent).collect();
         let answer =

@@ -7,12 +7,14 @@ use async_openai::types::chat::Role;
 use patchboard_kernel::mode::Interface;
 use patchboard_kernel::view::Prompt;
 use patchboard_runtime::agent::Call;
+use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::Asked;
 use super::known::{CallKey, SeatKey};
+use super::ladder::{Shape, ToolForms, Turns};
 use super::reply::{Completion, ToolCall};
 use super::schema::{self, Level};
 use super::trouble::Trouble;
@@ -292,12 +294,21 @@ impl Default for StreamOptions {
     }
 }
 
-/// The messages, with the system's as a part of the first of the user's where the server knows no system. Neighbours of
-/// the user's are one then, too: such servers often demand that roles alternate.
-pub(super) fn folded<'a>(messages: &'a [Message<'a>], is_folded: bool) -> Cow<'a, [Message<'a>]> {
-    if !is_folded {
-        return Cow::Borrowed(messages);
+/// The messages as a shape has them.
+pub(super) fn arranged<'a>(messages: &'a [Message<'a>], shape: Shape) -> Cow<'a, [Message<'a>]> {
+    let mut messages = if shape.folded { folded(messages) } else { Cow::Borrowed(messages) };
+    if shape.turns != Turns::AsCame && messages.iter().any(|message| !message.tool_calls.is_empty()) {
+        for message in messages.to_mut() {
+            message.generalize();
+            message.is_filled = shape.turns == Turns::Filled;
+        }
     }
+    messages
+}
+
+/// The messages with the system's as a part of the first of the user's. Neighbours of the user's are one then, too: servers
+/// that know no system often demand that roles alternate.
+fn folded<'a>(messages: &'a [Message<'a>]) -> Cow<'a, [Message<'a>]> {
     let mut all: Vec<Message<'_>> = Vec::with_capacity(messages.len());
     for message in messages {
         let role = if message.role == Role::System { Role::User } else { message.role };
@@ -343,28 +354,39 @@ impl<'a> Tool<'a> {
         Self { r#type: "function", function: Function { name, description, parameters, strict: None } }
     }
 
-    pub(super) fn of(definition: &'a Definition) -> Self {
-        Self::new(&definition.name, &definition.description, Ordered::new(&definition.parameters, &[]))
+    pub(super) fn of(definition: &'a Definition, forms: ToolForms) -> Self {
+        let mut parameters = Ordered::new(&definition.parameters, &[]);
+        if forms == ToolForms::Plain {
+            schema::open(parameters.value.to_mut());
+        }
+        Self::new(&definition.name, &definition.description, parameters)
     }
 }
 
-#[derive(Clone, Serialize)]
+#[derive(Clone)]
 pub(super) struct Message<'a> {
     pub(super) role: Role,
-    #[serde(serialize_with = "content")]
     pub(super) content: Cow<'a, str>,
-    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "calls")]
     pub(super) tool_calls: Vec<ToolCall>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_id: Option<String>,
+    /// Call that it is the result of.
+    of_call: Option<OfCall>,
     /// What a provider demands back.
-    #[serde(flatten)]
     extra: Map<String, Value>,
+    /// See [`Turns::Filled`].
+    is_filled: bool,
+}
+
+/// Id of a call, and its tool.
+#[derive(Clone)]
+struct OfCall {
+    id: String,
+    tool: String,
 }
 
 impl<'a> Message<'a> {
     pub(super) fn new(role: Role, content: impl Into<Cow<'a, str>>) -> Self {
-        Self { role, content: content.into(), tool_calls: Vec::new(), tool_call_id: None, extra: Map::new() }
+        let (tool_calls, of_call, extra) = (Vec::new(), None, Map::new());
+        Self { role, content: content.into(), tool_calls, of_call, extra, is_filled: false }
     }
 
     /// What a model has said.
@@ -375,7 +397,8 @@ impl<'a> Message<'a> {
     /// What came of its call of a tool.
     pub(super) fn result(of: &ToolCall, text: String) -> Self {
         let text = if text.is_empty() { "(no output)".to_owned() } else { text };
-        Self { tool_call_id: Some(of.id.clone()), ..Self::new(Role::Tool, text) }
+        let of_call = Some(OfCall { id: of.id.clone(), tool: of.name.clone() });
+        Self { of_call, ..Self::new(Role::Tool, text) }
     }
 
     /// The same without what it borrows.
@@ -400,21 +423,36 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Writes no content as `null`: some servers refuse an empty text beside calls of tools.
-fn content<S: Serializer>(content: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    if content.is_empty() { serializer.serialize_none() } else { serializer.serialize_str(content) }
+impl Serialize for Message<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        members.serialize_entry("role", &self.role)?;
+        // Some servers refuse an empty text beside calls of tools, others none.
+        let is_text = self.is_filled || !self.content.is_empty();
+        members.serialize_entry("content", &is_text.then_some(&self.content))?;
+        if !self.tool_calls.is_empty() {
+            members.serialize_entry("tool_calls", &self.tool_calls.iter().map(call).collect::<Vec<_>>())?;
+        }
+        if let Some(OfCall { id, tool }) = &self.of_call {
+            members.serialize_entry("tool_call_id", id)?;
+            if self.is_filled {
+                members.serialize_entry("name", tool)?;
+            }
+        }
+        for (name, value) in &self.extra {
+            members.serialize_entry(name, value)?;
+        }
+        members.end()
+    }
 }
 
-fn calls<S: Serializer>(calls: &[ToolCall], serializer: S) -> Result<S::Ok, S::Error> {
-    let written = calls.iter().map(|call| -> Value {
-        let mut function = call.extra_function.clone();
-        function.insert("name".to_owned(), json!(call.name));
-        function.insert("arguments".to_owned(), json!(call.arguments));
-        let mut members = call.extra.clone();
-        members.insert("id".to_owned(), json!(call.id));
-        members.insert("type".to_owned(), json!("function"));
-        members.insert("function".to_owned(), Value::Object(function));
-        Value::Object(members)
-    });
-    serializer.collect_seq(written)
+fn call(call: &ToolCall) -> Value {
+    let mut function = call.extra_function.clone();
+    function.insert("name".to_owned(), json!(call.name));
+    function.insert("arguments".to_owned(), json!(call.arguments));
+    let mut members = call.extra.clone();
+    members.insert("id".to_owned(), json!(call.id));
+    members.insert("type".to_owned(), json!("function"));
+    members.insert("function".to_owned(), Value::Object(function));
+    Value::Object(members)
 }

@@ -145,11 +145,27 @@ pub(super) fn plain(schema: &mut Value) {
     if let Some(value) = members.remove("const") {
         members.insert("enum".to_owned(), json!([value]));
     }
+    each_part(members, plain);
+}
+
+/// Removes what many engines refuse from a schema, and what closes its objects.
+pub(super) fn open(schema: &mut Value) {
+    fn opened(schema: &mut Value) {
+        let Some(members) = schema.as_object_mut() else { return };
+        members.remove("additionalProperties");
+        each_part(members, opened);
+    }
+    plain(schema);
+    opened(schema);
+}
+
+/// Changes the schemas that a schema consists of.
+fn each_part(members: &mut Map<String, Value>, change: fn(&mut Value)) {
     for (keyword, value) in members {
         match (keyword.as_str(), value) {
-            ("properties" | "$defs" | "definitions", Value::Object(all)) => all.values_mut().for_each(plain),
-            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(all)) => all.iter_mut().for_each(plain),
-            ("items" | "additionalProperties" | "not", value) => plain(value),
+            ("properties" | "$defs" | "definitions", Value::Object(all)) => all.values_mut().for_each(change),
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(all)) => all.iter_mut().for_each(change),
+            ("items" | "additionalProperties" | "not", value) => change(value),
             _ => {}
         }
     }

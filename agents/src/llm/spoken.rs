@@ -19,12 +19,23 @@ const CALLS_MAX: usize = 64;
 const GAP_MAX: usize = 80;
 
 /// Tags with a tool's name behind them, and what ends the name.
-const NAMED: [(&str, &[char]); 5] = [
+const NAMED: [(&str, &[char]); 8] = [
     ("<function=", &['>']),
+    ("<invoke name=\"", &['"']),
+    ("<tool_call>", &['\n', '<']),
     ("[TOOL_CALLS]", &['[', '{']),
     ("<|tool_call_begin|>", &['<']),
+    ("<｜tool▁call▁begin｜>", &['<']),
     ("<｜tool▁sep｜>", &['\n', '{']),
     ("<|channel|>commentary to=", &[' ', '<']),
+];
+
+/// Tags of [`NAMED`] with parameters in tags behind the name: the end of all, and before and behind the name of each
+/// parameter, and the end of its value.
+const TAGGED: [(&str, &str, [&str; 3]); 3] = [
+    ("<function=", "</function>", ["<parameter=", ">", "</parameter>"]),
+    ("<invoke name=\"", "</invoke>", ["<parameter name=\"", "\">", "</parameter>"]),
+    ("<tool_call>", "</tool_call>", ["<arg_key>", "</arg_key>", "</arg_value>"]),
 ];
 
 /// Uses of these tools that a text holds, in their order; without ids.
@@ -37,6 +48,9 @@ pub(super) fn spoken(text: &str, is_tool: impl Fn(&str) -> bool) -> Vec<ToolCall
         let rest = &text[start..];
         if let Some((call, length)) = named(rest, &is_tool) {
             calls.push((call, true));
+            at = start + length;
+        } else if let Some((found, length)) = pythonic(rest, &is_tool) {
+            calls.extend(found.into_iter().map(|call| (call, false)));
             at = start + length;
         } else if rest.starts_with('<') {
             at = start + 1;
@@ -90,6 +104,63 @@ fn uses(value: &Value, is_tool: &impl Fn(&str) -> bool) -> Option<Vec<ToolCall>>
     }
 }
 
+/// Uses that a text begins with which are written as a list of Python's calls: `[view(path="a.py")]`; and its bytes.
+fn pythonic(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(Vec<ToolCall>, usize)> {
+    let mut rest = text.strip_prefix('[')?.trim_start();
+    let mut calls = Vec::new();
+    loop {
+        let (name, behind) = before(rest, '(')?;
+        let name = tool(name, is_tool)?;
+        let mut members = Map::new();
+        rest = behind.trim_start();
+        while !rest.starts_with(')') {
+            let (member, behind) = before(rest, '=')?;
+            let is_word = member.trim().chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            let (value, length) = literal(behind.trim_start()).filter(|_| is_word)?;
+            members.insert(member.trim().to_owned(), value);
+            rest = behind.trim_start()[length..].trim_start();
+            rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+        }
+        calls.push(made(name, Value::Object(members).to_string()));
+        rest = rest[1..].trim_start();
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more.trim_start(),
+            None => break,
+        }
+    }
+    let rest = rest.strip_prefix(']')?;
+    Some((calls, text.len() - rest.len()))
+}
+
+/// Splits a text at the first such character, if that comes soon.
+fn before(text: &str, end: char) -> Option<(&str, &str)> {
+    let (at, _) = text.char_indices().take(GAP_MAX).find(|(_, c)| *c == end)?;
+    Some((&text[..at], &text[at + end.len_utf8()..]))
+}
+
+/// A literal of Python that a text begins with, and its bytes.
+fn literal(text: &str) -> Option<(Value, usize)> {
+    let words = [("True", Value::Bool(true)), ("False", Value::Bool(false)), ("None", Value::Null)];
+    if let Some((word, value)) = words.into_iter().find(|(word, _)| text.starts_with(word)) {
+        return Some((value, word.len()));
+    }
+    let Some(inner) = text.strip_prefix('\'') else { return value(text) };
+    let mut said = String::new();
+    let mut chars = inner.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\'' => return Some((Value::String(said), at + 2)),
+            '\\' => said.push(match chars.next()?.1 {
+                'n' => '\n',
+                't' => '\t',
+                other => other,
+            }),
+            c => said.push(c),
+        }
+    }
+    None
+}
+
 fn call(members: &Map<String, Value>, is_tool: &impl Fn(&str) -> bool) -> Option<ToolCall> {
     const KNOWN: [&str; 6] = ["name", "arguments", "parameters", "id", "type", "function"];
     if !members.keys().all(|name| KNOWN.contains(&name.as_str())) {
@@ -129,16 +200,16 @@ fn named(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(ToolCall, usize
     let (written, name) = (name, tool(name, is_tool)?);
     let at = tag.len() + written.len();
     let behind = &text[at..];
-    if tag == "<function=" {
-        let end = behind.find("</function>");
-        let (inner, close) =
-            (&behind[1..end.unwrap_or(behind.len())], if end.is_some() { "</function>".len() } else { 0 });
-        let arguments = match value(inner.trim_start()) {
+    if let Some((_, last, tags)) = TAGGED.into_iter().find(|(tagged, ..)| *tagged == tag) {
+        let end = behind.find(last);
+        let inner = &behind[..end.unwrap_or(behind.len())];
+        let close = if end.is_some() { last.len() } else { 0 };
+        let arguments = match value(inner.trim_start_matches(['"', '>']).trim_start()) {
             Some((Value::Object(members), _)) => members,
             Some(_) => return None,
-            None => parameters(inner),
+            None => parameters(inner, tags),
         };
-        return Some((made(name, Value::Object(arguments).to_string()), at + 1 + inner.len() + close));
+        return Some((made(name, Value::Object(arguments).to_string()), at + inner.len() + close));
     }
     let open = behind.find('{').filter(|open| *open <= GAP_MAX)?;
     let (arguments, length) = value(&behind[open..])?;
@@ -146,11 +217,13 @@ fn named(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(ToolCall, usize
 }
 
 /// Parameters that are written as tags: `<parameter=path>a.py</parameter>`.
-fn parameters(mut text: &str) -> Map<String, Value> {
+fn parameters(mut text: &str, [before, behind, close]: [&str; 3]) -> Map<String, Value> {
     let mut all = Map::new();
-    while let Some(rest) = text.find("<parameter=").map(|at| &text[at + "<parameter=".len()..]) {
-        let Some((name, rest)) = rest.split_once('>') else { break };
-        let end = rest.find("</parameter>").unwrap_or(rest.len());
+    while let Some(rest) = text.find(before).map(|at| &text[at + before.len()..]) {
+        let Some((name, rest)) = rest.split_once(behind) else { break };
+        let rest = rest.trim_start_matches('\n');
+        let rest = rest.strip_prefix("<arg_value>").unwrap_or(rest);
+        let end = rest.find(close).unwrap_or(rest.len());
         let said = rest[..end].strip_prefix('\n').unwrap_or(&rest[..end]);
         let said = said.strip_suffix('\n').unwrap_or(said);
         // What is no text is written as JSON.
@@ -196,6 +269,12 @@ mod tests {
             "<|tool_call_begin|>functions.view:0<|tool_call_argument_begin|>{\"path\": \"a.py\"}<|tool_call_end|>",
             "<｜tool▁call▁begin｜>function<｜tool▁sep｜>view\n```json\n{\"path\": \"a.py\"}\n```<｜tool▁call▁end｜>",
             "<|channel|>commentary to=functions.view <|constrain|>json<|message|>{\"path\": \"a.py\"}<|call|>",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>view<｜tool▁sep｜>{\"path\": \"a.py\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            "<tool_call>view\n<arg_key>path</arg_key>\n<arg_value>a.py</arg_value>\n</tool_call>",
+            "<invoke name=\"view\">\n<parameter name=\"path\">a.py</parameter>\n</invoke>",
+            "<minimax:tool_call>\n<invoke name=\"view\">\n<parameter name=\"path\">a.py</parameter>\n</invoke>\n</minimax:tool_call>",
+            "[view(path=\"a.py\")]",
+            "I look.\n[functions.view(path='a.py')]",
         ] {
             assert_eq!(heard(text), std::slice::from_ref(&view), "{text}");
         }
@@ -261,7 +340,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_it_panic(
-            text in "(<function=|view|>|</function>|\\[TOOL_CALLS\\]|\\{|\\}|\"name\"|:|\"|<parameter=|<｜tool▁sep｜>|\n|é| ){0,30}"
+            text in "(<function=|<invoke name=\"|<tool_call>|<arg_key>|view|>|</function>|\\[TOOL_CALLS\\]|\\[|\\(|\\)|'|=|\\{|\\}|\"name\"|:|\"|<parameter=|<｜tool▁sep｜>|\n|é| ){0,30}"
         ) {
             drop(heard(&text));
         }

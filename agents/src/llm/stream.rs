@@ -9,6 +9,8 @@ mod responses;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use super::envelope;
@@ -158,7 +160,9 @@ impl Assembly {
         if self.events == 0 {
             return Err("the stream had no events".to_owned());
         }
-        Ok(self.fold.answer())
+        let mut answer = self.fold.answer();
+        join(&mut answer);
+        Ok(answer)
     }
 
     fn line(&mut self, line: &[u8]) {
@@ -196,7 +200,7 @@ impl Assembly {
     fn event(&mut self) {
         let data = std::mem::take(&mut self.data);
         (self.is_open, self.bare) = (false, 0);
-        let Ok(Value::Object(event)) = envelope::json(&String::from_utf8_lossy(&data)) else { return };
+        let Ok(Value::Object(event)) = envelope::event(&String::from_utf8_lossy(&data)) else { return };
         self.events += 1;
         let is_error = event.get("error").is_some_and(|error| !error.is_null())
             || ["object", "type"].iter().any(|name| event.get(*name).is_some_and(|kind| kind == "error"))
@@ -206,6 +210,20 @@ impl Assembly {
             self.error.get_or_insert(error);
         }
         self.is_done |= self.fold.is_over();
+    }
+}
+
+/// Joins the halves of characters in all texts of an answer.
+fn join(answer: &mut Value) {
+    match answer {
+        Value::String(text) => {
+            if let Cow::Owned(joined) = envelope::joined(text) {
+                *text = joined;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(join),
+        Value::Object(members) => members.values_mut().for_each(join),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

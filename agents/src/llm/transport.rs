@@ -24,6 +24,9 @@ use crate::config::{Api, Model};
 /// Time to reach a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Redirects within a server that are followed for one request.
+const REDIRECTS_MAX: usize = 3;
+
 /// The most bytes of an answer that are read.
 const ANSWER_MAX: usize = 4 * 1024 * 1024;
 
@@ -66,7 +69,7 @@ pub enum HttpFailure {
         came: Came,
     },
     /// An answer with another status than success, or an error inside a successful one.
-    #[error("{}", reasons::status_text(*.status, .body))]
+    #[error("{}", reasons::status_text(*.status, "", .body))]
     Status {
         /// The HTTP status, or the one that the error inside names.
         status: u16,
@@ -86,6 +89,14 @@ pub enum HttpFailure {
     /// Success, with something else than an answer.
     #[error("{0}")]
     Form(String),
+    /// Success, with what no API answers: nothing, or a page of HTML.
+    #[error("{}", reasons::told(.why, "", .said))]
+    NoApi {
+        /// What came.
+        why: String,
+        /// The text of a page.
+        said: String,
+    },
 }
 
 /// Cause of a failure with a status that may be the request's fault or the server's.
@@ -137,7 +148,7 @@ pub fn client(url: &str) -> Result<reqwest::Client, String> {
     let url = Url::parse(url).map_err(|error| format!("not an address: {error}"))?;
     let mut builder = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
-        // A key goes to the address it was configured for and to no other.
+        // A key goes to the server that it was configured for and to no other; within it, `answer` follows.
         .redirect(redirect::Policy::none())
         .user_agent(concat!("patchboard/", env!("CARGO_PKG_VERSION")));
     if url.scheme() == "http" {
@@ -238,10 +249,7 @@ impl Endpoint {
         deadline: Instant,
     ) -> Result<Response, HttpFailure> {
         let key = self.key(None, deadline).await?;
-        let request = self.request(Method::GET, path, key.as_ref(), Vec::new())?;
-        let response = timeout_at(deadline, http.execute(request)).await;
-        let response = response.map_err(|_| HttpFailure::NoAnswer { came: Came::Nothing })?;
-        response.map_err(|error| network_failure(error, false))
+        sent(http, self.request(Method::GET, path, key.as_ref(), Vec::new())?, deadline).await
     }
 
     /// The key to send. Where a program prints it and fails, nothing was sent and it may work later.
@@ -304,10 +312,17 @@ async fn answer(
     deadline: Instant,
     begun: Begun<'_>,
 ) -> Result<Answered, HttpFailure> {
-    let url = request.url().clone();
-    let response = timeout_at(deadline, http.execute(request)).await;
-    let response = response.map_err(|_| HttpFailure::NoAnswer { came: Came::Nothing })?;
-    let response = response.map_err(|error| network_failure(error, false))?;
+    let mut url = request.url().clone();
+    let mut next = request.try_clone();
+    let mut response = sent(http, request, deadline).await?;
+    for _ in 0..REDIRECTS_MAX {
+        let Some(within) = within(&url, &response) else { break };
+        let Some(mut again) = next.take() else { break };
+        *again.url_mut() = within.clone();
+        url = within;
+        next = again.try_clone();
+        response = sent(http, again, deadline).await?;
+    }
     let (status, headers) = (response.status(), response.headers().clone());
     let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !status.is_success() {
@@ -323,7 +338,13 @@ async fn answer(
         return Err(HttpFailure::Status { status, wait, body, fault: Fault::Unknown });
     }
     let (kind, encoding) = (header(CONTENT_TYPE), header(CONTENT_ENCODING));
-    let answered = body(response, (api, kind, encoding), deadline, begun).await?;
+    let answered = body(response, (api, kind, encoding), deadline, begun).await;
+    let answered = answered.map_err(|failure| match failure {
+        HttpFailure::NoApi { said, .. } if status != 200 => {
+            HttpFailure::NoApi { why: format!("the server answered {status} without an answer of a model"), said }
+        }
+        failure => failure,
+    })?;
     let Some(status) = reasons::embedded(&answered.value) else { return Ok(answered) };
     let body = answered.value.to_string();
     Err(match status {
@@ -333,6 +354,19 @@ async fn answer(
         }
         None => HttpFailure::Form(format!("the answer is an error: {}", reasons::said(&body))),
     })
+}
+
+async fn sent(http: &reqwest::Client, request: Request, deadline: Instant) -> Result<Response, HttpFailure> {
+    let response = timeout_at(deadline, http.execute(request)).await;
+    let response = response.map_err(|_| HttpFailure::NoAnswer { came: Came::Nothing })?;
+    response.map_err(|error| network_failure(error, false))
+}
+
+/// The place on the same server to which a request is redirected.
+fn within(url: &Url, response: &Response) -> Option<Url> {
+    let is_same_request = matches!(response.status().as_u16(), 301 | 302 | 307 | 308);
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    url.join(location).ok().filter(|target| is_same_request && target.origin() == url.origin() && target != url)
 }
 
 /// Says what a redirect means: another base of the endpoint, or no endpoint. What its query holds is not repeated.
@@ -412,12 +446,12 @@ async fn body(
             let text = envelope::text(&bytes, kind);
             let value = envelope::json(&text).map_err(|error| {
                 let shown = reasons::said(&text[..text.floor_char_boundary(SHOWN_MAX)]);
-                let why = match shown.trim() {
-                    "" if text.trim().is_empty() => "the answer is empty".to_owned(),
-                    "" => format!("the answer is not JSON ({error})"),
-                    shown => format!("the answer is not JSON ({error}): {shown}"),
-                };
-                ended.unwrap_or(HttpFailure::Form(why))
+                let no_api = |why: &str| HttpFailure::NoApi { why: why.to_owned(), said: shown.trim().to_owned() };
+                ended.unwrap_or_else(|| match text.trim_start() {
+                    "" => no_api("the answer is empty"),
+                    page if page.starts_with('<') => no_api("the answer is a web page"),
+                    _ => HttpFailure::Form(reasons::told(&format!("the answer is not JSON ({error})"), "", &shown)),
+                })
             })?;
             Ok(Answered { value, is_stream: false })
         }

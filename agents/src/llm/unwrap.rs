@@ -44,7 +44,7 @@ pub(super) fn words(text: &str) -> &str {
 /// The JSON text of a reply that is one, however it is wrapped; else the text as [`words`] leaves it.
 pub(super) fn json(text: &str) -> Cow<'_, str> {
     let text = words(text);
-    match only(text, ENCODED_MAX) {
+    match only(text) {
         Some(found) => found,
         None => Cow::Borrowed(text),
     }
@@ -52,17 +52,21 @@ pub(super) fn json(text: &str) -> Cow<'_, str> {
 
 /// The JSON text that stands in words which are no reply themselves.
 pub(super) fn found(text: &str) -> Option<String> {
-    only(words(text), ENCODED_MAX).map(Cow::into_owned)
+    only(words(text)).map(Cow::into_owned)
 }
 
 /// The only JSON object or array of a text.
-fn only(text: &str, depth: u32) -> Option<Cow<'_, str>> {
+pub(super) fn only(text: &str) -> Option<Cow<'_, str>> {
+    only_within(text, ENCODED_MAX)
+}
+
+fn only_within(text: &str, depth: u32) -> Option<Cow<'_, str>> {
     if is_document(text) {
         return Some(Cow::Borrowed(text));
     }
     if let Ok(Value::String(inner)) = serde_json::from_str(text) {
         let depth = depth.checked_sub(1)?;
-        return only(words(&inner), depth).map(|found| Cow::Owned(found.into_owned()));
+        return only_within(words(&inner), depth).map(|found| Cow::Owned(found.into_owned()));
     }
     let mut found: Option<(&str, Value)> = None;
     let mut at = 0;
@@ -217,7 +221,7 @@ fn after_reasoning(mut text: &str) -> &str {
     for _ in 0..CLOSES_MAX {
         let found = closes.iter().filter_map(|close| Some((text.find(close)?, *close)));
         let Some((at, close)) = found.min() else { break };
-        if only(text, ENCODED_MAX).is_some_and(|found| found.contains(close)) {
+        if only(text).is_some_and(|found| found.contains(close)) {
             break;
         }
         let rest = text[at + close.len()..].trim_start();

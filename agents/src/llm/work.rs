@@ -7,6 +7,7 @@
 //! tools give way to [`SHOWN_EARLIER`], enough of them at once that this happens seldom. A tool is told how much room there
 //! is for its result, a quarter of the context, and a half for all that one answer asks for; it gives no more.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use async_openai::types::chat::Role;
@@ -73,7 +74,7 @@ impl Chat {
             let Said { mut completion, takes_answers } = said?;
             let usage = completion.usage;
             for call in &mut completion.calls {
-                unprefix(call, &definitions);
+                unwrap_call(call, &definitions);
             }
             if left > 0 && completion.calls.is_empty() {
                 let is_offered =
@@ -242,13 +243,29 @@ fn shorten(message: &mut Message<'_>) {
     }
 }
 
-/// Takes off what some models write before a tool's name, such as `functions.`.
-fn unprefix(call: &mut ToolCall, definitions: &[Definition]) {
-    let is_tool = |name: &str| name == ANSWER || definitions.iter().any(|tool| tool.name == name);
-    if let Some((_, name)) = call.name.rsplit_once(['.', ':', '/']).filter(|(_, name)| is_tool(name))
-        && !is_tool(&call.name)
-    {
-        call.name = name.to_owned();
+/// Takes off what some models write around a tool's name, such as `functions.` before it or special tokens behind it, and
+/// what they write around its arguments.
+fn unwrap_call(call: &mut ToolCall, definitions: &[Definition]) {
+    let names = || definitions.iter().map(|tool| tool.name.as_str()).chain([ANSWER]);
+    let plain = call.name.split("<|").next().unwrap_or_default().trim();
+    let last = plain.rsplit(['.', ':', '/']).next().unwrap_or(plain);
+    let same = |written: &str| names().find(|name| *name == written);
+    let similar = |written: &str| names().find(|name| name.eq_ignore_ascii_case(written));
+    let meant = same(&call.name).or_else(|| same(plain)).or_else(|| same(last)).or_else(|| similar(last));
+    if let Some(name) = meant.map(str::to_owned) {
+        call.name = name;
+    }
+    if let Cow::Owned(arguments) = object(&call.arguments) {
+        call.arguments = arguments;
+    }
+}
+
+/// The JSON object that arguments are, without what stands around it.
+fn object(arguments: &str) -> Cow<'_, str> {
+    let is_object = |text: &str| serde_json::from_str::<Map<String, Value>>(text).is_ok();
+    match unwrap::json(arguments) {
+        found if !is_object(arguments) && is_object(&found) => Cow::Owned(found.into_owned()),
+        _ => Cow::Borrowed(arguments),
     }
 }
 

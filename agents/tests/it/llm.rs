@@ -157,21 +157,29 @@ async fn failures_have_the_code_their_cause_deserves_and_tries_are_bounded() {
     let long = format!(r#"{{"error": {{"message": "{}"}}}}"#, "no ".repeat(500));
     let echo = format!(r#"{{"error": {{"message": "Incorrect API key provided: {KEY} or sk-hush1234"}}}}"#);
     for (act, code, requests, words) in [
-        (say(400, &long), FailureCode::Refused, 14, "400 Bad Request: no no"),
+        (say(400, &long), FailureCode::Refused, 14, "shows what the model takes): no no"),
         (say(401, &echo), FailureCode::Refused, 1, "Incorrect API key provided: *** or sk-***"),
-        (say(403, "\u{1b}[31mforbidden"), FailureCode::Refused, 1, "403 Forbidden: [31mforbidden"),
+        (say(403, "\u{1b}[31mforbidden"), FailureCode::Refused, 1, "or region): [31mforbidden"),
         (say(404, r#"{"error": "no such model"}"#), FailureCode::Refused, 6, "no such model"),
         (say(429, r#"{"error": {"message": "m"}}"#), FailureCode::RateLimited, 3, "429"),
         (say(429, r#"{"error": {"code": "insufficient_quota"}}"#), FailureCode::Refused, 1, "insufficient_quota"),
-        (say(500, "oops"), FailureCode::Protocol, 8, "500 Internal Server Error: oops"),
-        (say(502, "<html>\n<h1>Bad <b>Gateway</b></h1>"), FailureCode::Unreachable, 3, "502 Bad Gateway: Bad Gateway"),
+        (say(500, "oops"), FailureCode::Protocol, 8, "500 Internal Server Error (asks to wait 0.01 s): oops"),
+        (
+            say(502, "<html>\n<h1>Bad <b>Gateway</b></h1>"),
+            FailureCode::Unreachable,
+            3,
+            "502 Bad Gateway (asks to wait 0.01 s): Bad Gateway",
+        ),
         (
             Act::Say(307, "location: http://elsewhere/v1\r\n", String::new()),
             FailureCode::Refused,
             1,
             "redirects to http://elsewhere/v1",
         ),
-        (say(200, "<html>login</html>"), FailureCode::Protocol, 1, "not JSON"),
+        (say(200, "<html>login</html>"), FailureCode::Protocol, 1, "a web page (does the url of the model end"),
+        (say(204, ""), FailureCode::Protocol, 1, "answered 204 No Content without an answer of a model (does the url"),
+        (say(405, "{}"), FailureCode::Refused, 1, "405 Method Not Allowed (does the url of the model end"),
+        (say(423, ""), FailureCode::Unreachable, 3, "423 Locked"),
         (say(200, r#"{"choices": [{"#), FailureCode::Protocol, 1, "not JSON"),
         (say(200, r#"{"choices": []}"#), FailureCode::Protocol, 1, "no choice"),
         (say(200, r#"{"error": {"message": "strange"}}"#), FailureCode::Protocol, 1, "strange"),
@@ -190,6 +198,76 @@ async fn failures_have_the_code_their_cause_deserves_and_tries_are_bounded() {
         assert!(failure.message.contains(words), "{words:?} is not in {failure}");
         assert_eq!(endpoint.requests().len(), requests, "{shown}");
     }
+}
+
+#[tokio::test]
+async fn what_to_do_stands_before_the_words_of_the_provider() {
+    let long = "words of the provider ".repeat(30);
+    for (status, said, advice) in [
+        (401, "", "401 Unauthorized (check the key of the model: api_key_env or api_key_command"),
+        (404, "", "404 Not Found (does the url of the model end as the provider says"),
+        (413, "", "413 Payload Too Large (make view.budget of the worker smaller)"),
+        (
+            400,
+            "maximum context length is 4096: ",
+            "400 Bad Request (make view.budget or limits.reply_tokens of the worker",
+        ),
+        (400, "", "400 Bad Request (`patchboard doctor --models` shows what the model takes)"),
+    ] {
+        let body = json!({"error": {"message": format!("{said}{long}")}}).to_string();
+        let (answer, ..) = ask(vec![say(status, &body)], |_, call| call.permit = Some(Permit::ungated())).await;
+        let failure = answer.expect_err("refused");
+        assert!(failure.message.starts_with(advice), "{failure}");
+        assert!(failure.message.contains("words of the provider"), "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn what_leads_to_no_api_pauses_the_board() {
+    for (act, reason) in [
+        (say(405, ""), DeferralReason::ModelNotFound),
+        (say(451, ""), DeferralReason::AccessDenied),
+        (Act::Say(302, "location: http://elsewhere/login\r\n", String::new()), DeferralReason::ModelNotFound),
+        (
+            say(200, r#"{"success": false, "errors": [{"message": "Authentication error"}]}"#),
+            DeferralReason::KeyRefused,
+        ),
+        (say(421, ""), DeferralReason::Overloaded),
+    ] {
+        let shown = format!("{act:?}");
+        let (answer, ..) = ask(vec![act], |_, call| call.permit = Some(Permit::ungated())).await;
+        assert_eq!(answer.expect_err("refused").deferral.map(|deferral| deferral.reason), Some(reason), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_within_the_server_is_followed_with_the_same_request() {
+    for status in [301, 302, 307, 308] {
+        let to = Act::Say(status, "location: /v1/chat/completions/\r\n", String::new());
+        let (answer, endpoint, _) = ask(vec![to, ok("[]")], keep).await;
+        assert_eq!(answer.expect("a reply").text, "[]");
+        let requests = endpoint.requests();
+        assert!(requests[1].0.starts_with("post /v1/chat/completions/ "), "{}", requests[1].0);
+        assert!(requests[1].0.contains(KEY) && requests[0].1 == requests[1].1);
+    }
+    // One that leads to itself, and one that never ends.
+    for location in ["location: /v1/chat/completions\r\n", "location: other\r\n"] {
+        let (answer, endpoint, _) = ask(vec![Act::Say(307, location, String::new())], keep).await;
+        assert_eq!(answer.expect_err("it leads nowhere").code, FailureCode::Refused);
+        assert!(endpoint.requests().len() <= 4);
+    }
+}
+
+#[tokio::test]
+async fn a_reply_has_the_room_that_the_prompt_leaves_of_the_context() {
+    let words = "This model's maximum context length is 800 tokens. However, you requested 840 tokens (750 in the messages, \
+                 90 in the completion).";
+    let refused = say(400, &json!({"error": {"message": words}}).to_string());
+    let (answer, endpoint, _) = ask(vec![refused, ok("[]")], keep).await;
+    assert_eq!(answer.expect("a reply").text, "[]");
+    let [first, second] = &endpoint.bodies()[..] else { panic!("two requests") };
+    assert_eq!((&first["max_tokens"], &second["max_tokens"]), (&json!(77), &json!(50)));
+    assert_eq!(first["response_format"], second["response_format"]);
 }
 
 #[tokio::test]

@@ -263,8 +263,8 @@ async fn a_server_that_takes_no_tools_is_told_of_and_not_asked_again() {
 #[tokio::test]
 async fn a_server_that_answers_without_tools_alone_takes_none() {
     let refusal = || Act::Say(400, "", r#"{"error": {"message": "bad request: tools"}}"#.to_owned());
-    // The forms of the tool that replies are tried first.
-    let before = |act: Act| std::iter::repeat_with(refusal).take(5).chain([act]).collect::<Vec<_>>();
+    // Descriptions of tools, and the forms of the tool that replies, are tried first.
+    let before = |act: Act| std::iter::repeat_with(refusal).take(6).chain([act]).collect::<Vec<_>>();
     let (answer, sent) = work(before(Act::answer("[]", 7, 1)), &working(9), &mut Bench::default(), keep).await;
     let failure = answer.expect_err("no tools");
     assert!(
@@ -272,7 +272,7 @@ async fn a_server_that_answers_without_tools_alone_takes_none() {
         "{failure}"
     );
     assert_eq!((failure.code, failure.usage), (FailureCode::Refused, spent(7, 1)), "what the trial cost is paid for");
-    assert_eq!((sent.len(), sent[4]["tools"].as_array().map(Vec::len), sent[5].get("tools")), (6, Some(3), None));
+    assert_eq!((sent.len(), sent[5]["tools"].as_array().map(Vec::len), sent[6].get("tools")), (7, Some(3), None));
     // What is refused without tools as well was not refused for them.
     for body in [
         r#"{"error": {"message": "Missing `reasoning_content`, see https://api.example.com/guides#tool-calls"}}"#,
@@ -451,6 +451,70 @@ async fn a_seat_that_needs_tools_says_so_where_there_are_none() {
     assert_eq!(seats.check(blueprint)[0].message, failure.message);
     let seats = seats.with_toolbox(Arc::new(Benches(Log::default(), 0)));
     assert_eq!(seats.check(blueprint), []);
+}
+
+#[tokio::test]
+async fn what_a_server_refuses_of_turns_and_of_tools_is_left_out_and_remembered() {
+    type Refuses = fn(&Value) -> Option<&'static str>;
+    fn messages(body: &Value) -> &Vec<Value> {
+        body["messages"].as_array().expect("messages")
+    }
+    let echoed: Refuses = |body| {
+        let is_echoed = messages(body).iter().any(|message| message.get("reasoning").is_some());
+        is_echoed.then_some("'messages.2' : for 'role:assistant': property 'reasoning' is unsupported")
+    };
+    let null: Refuses = |body| {
+        let is_null = messages(body).iter().any(|message| message["content"].is_null());
+        is_null.then_some("messages[2].content: expected a string, got null")
+    };
+    let unnamed: Refuses = |body| {
+        let is_unnamed =
+            messages(body).iter().any(|message| message["role"] == "tool" && message.get("name").is_none());
+        is_unnamed.then_some("contents[2].parts[0].function_response.name: Name cannot be empty.")
+    };
+    let closed: Refuses = |body| {
+        let is_closed = body["tools"].to_string().contains("additionalProperties");
+        is_closed.then_some("Unknown name \"additionalProperties\" at 'tools[0].function_declarations[0].parameters'")
+    };
+    for (refuses, most) in [(echoed, 2), (null, 3), (unnamed, 3), (closed, 2)] {
+        let endpoint = Endpoint::serving(move |body| {
+            if let Some(why) = refuses(body) {
+                return Act::Say(400, "", json!({"error": {"message": why}}).to_string());
+            }
+            let has_result = messages(body).iter().any(|message| message["role"] == "tool");
+            let call = json!({"id": "a", "type": "function", "function": {"name": "echo", "arguments": "{\"text\": \"one\"}"}});
+            let message = match has_result {
+                true => json!({"content": "{\"patch\": []}"}),
+                false => json!({"content": null, "reasoning": "hm", "tool_calls": [call]}),
+            };
+            Act::Say(200, "", json!({"choices": [{"message": message}]}).to_string())
+        });
+        let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
+        for turn in 0..2 {
+            let before = endpoint.requests().len();
+            let reply = chat.work(&working(9), &mut Bench::default()).await;
+            assert_eq!(reply.expect("a reply").text, r#"{"patch": []}"#);
+            let sent = endpoint.requests().len() - before;
+            assert!(sent <= if turn == 0 { 1 + most } else { 2 }, "{sent} requests in turn {turn}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_are_understood_whatever_stands_around_names_and_arguments() {
+    for (name, arguments) in [
+        ("echo<|channel|>commentary", r#"{"text": "one"}"#),
+        (" Echo\n", r#"{"text": "one"}"#),
+        ("functions.echo", "```json\n{\"text\": \"one\"}\n```"),
+        ("echo", "{\"text\": \"one\"}<|im_end|>"),
+        ("echo", "{\"text\": \"one\"}{\"text\": \"one\"}"),
+    ] {
+        let mut bench = Bench::default();
+        let acts = vec![uses(&[("a", name, arguments)]), Act::answer(r#"{"patch": []}"#, 30, 3)];
+        let (answer, _) = work(acts, &working(9), &mut bench, keep).await;
+        answer.expect("a reply");
+        assert!(told(&bench.log).contains(&"echo {\"text\": \"one\"}".to_owned()), "{name}: {:?}", told(&bench.log));
+    }
 }
 
 #[tokio::test]

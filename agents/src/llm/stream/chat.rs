@@ -27,15 +27,24 @@ impl Fold for Chat {
         // Of several choices the first one counts, wherever it stands.
         let choices = chunk.get("choices")?.as_array()?;
         let choice = choices.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)?;
-        if choice.get("message").is_some_and(Value::is_object) {
-            self.text += choice["message"].to_string().len();
-            self.whole = Some(Value::Object(chunk));
-            return None;
-        }
-        if let Some(delta) = choice["delta"].as_object() {
-            for (name, value) in delta {
+        if choice["message"].is_object() && self.message.is_empty() {
+            let Some(before) = self.whole.take() else {
+                self.text += choice["message"].to_string().len();
+                self.whole = Some(Value::Object(chunk));
+                return None;
+            };
+            // Some servers call a delta a message.
+            for (name, value) in before["choices"][0]["message"].as_object().into_iter().flatten() {
                 self.merge(name, value);
             }
+        }
+        // Older servers send the text in the choice itself.
+        let delta = choice["delta"].as_object().or_else(|| choice["message"].as_object());
+        for (name, value) in delta.into_iter().flatten() {
+            self.merge(name, value);
+        }
+        if let (None, text @ Value::String(_)) = (delta, &choice["text"]) {
+            self.merge("content", text);
         }
         if choice["finish_reason"].is_string() {
             self.finish = choice["finish_reason"].clone();
@@ -100,7 +109,7 @@ impl Chat {
 fn tool_call(calls: &mut Vec<Value>, delta: &Value) {
     let id = delta["id"].as_str().filter(|id| !id.is_empty());
     let known = match delta["index"].as_u64() {
-        Some(index) => calls.iter().position(|call| call["index"] == index),
+        Some(index) => calls.iter().rposition(|call| call["index"] == index).filter(|at| !is_next(&calls[*at], delta)),
         None => match id {
             Some(id) => calls.iter().position(|call| call["id"] == id),
             None => calls.len().checked_sub(1),
@@ -123,6 +132,14 @@ fn tool_call(calls: &mut Vec<Value>, delta: &Value) {
             }
         }
     }
+}
+
+/// Tells whether a delta begins another call with the index of a call that is whole: some servers count none.
+fn is_next(call: &Value, delta: &Value) -> bool {
+    let (known, id) = (call["id"].as_str().unwrap_or_default(), delta["id"].as_str().unwrap_or_default());
+    let has_name = delta["function"]["name"].as_str().is_some_and(|name| !name.is_empty());
+    let is_whole = |arguments: &str| serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok();
+    has_name && !id.is_empty() && id != known && call["function"]["arguments"].as_str().is_some_and(is_whole)
 }
 
 fn function(there: &mut Value, delta: &Value) {

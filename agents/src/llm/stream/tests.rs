@@ -105,6 +105,41 @@ fn calls_of_tools_are_put_together_by_index_by_id_or_in_their_order() {
 }
 
 #[test]
+fn deltas_are_read_wherever_a_server_puts_them() {
+    for name in ["message", "delta"] {
+        let chunks: Vec<Value> =
+            ["[1", ", 2]"].iter().map(|text| json!({"choices": [{name: {"content": text}}]})).collect();
+        let answer = assembled(&events(&chunks)).expect("an answer");
+        assert_eq!(answer["choices"][0]["message"]["content"], "[1, 2]", "{name}");
+    }
+    let chunks: Vec<Value> = ["[1", ", 2]"].iter().map(|text| json!({"choices": [{"text": text}]})).collect();
+    assert_eq!(assembled(&events(&chunks)).expect("an answer")["choices"][0]["message"]["content"], "[1, 2]");
+    let halves = [
+        "{\"choices\": [{\"delta\": {\"content\": \"\\ud83c\"}}]}",
+        "{\"choices\": [{\"delta\": {\"content\": \"\\udf89\"}}]}",
+    ];
+    let text: String = halves.iter().map(|half| format!("data: {half}\n\n")).collect();
+    let answer = assembled(&text).expect("an answer");
+    assert_eq!(answer["choices"][0]["message"]["content"], "\u{1f389}");
+}
+
+#[test]
+fn a_call_with_the_index_of_one_that_is_whole_is_another_one() {
+    let delta = |id: &str, name: &str, arguments: &str| {
+        let call = json!({"index": 0, "id": id, "function": {"name": name, "arguments": arguments}});
+        json!({"choices": [{"delta": {"tool_calls": [call]}}]})
+    };
+    let answer =
+        assembled(&events(&[delta("c1", "list", "{}"), delta("c2", "view", "{\"path\""), delta("", "", ": 1}")]));
+    let calls = answer.expect("an answer")["choices"][0]["message"]["tool_calls"].clone();
+    let names: Vec<_> = [0, 1].map(|at| (&calls[at]["function"]["name"], &calls[at]["function"]["arguments"])).into();
+    assert_eq!(names, [(&json!("list"), &json!("{}")), (&json!("view"), &json!("{\"path\": 1}"))]);
+    // Some servers make up an id for each delta.
+    let answer = assembled(&events(&[delta("a", "view", "{\"path\""), delta("b", "view", ": 1}")])).expect("an answer");
+    assert_eq!(answer["choices"][0]["message"]["tool_calls"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn an_error_is_the_answer_before_content_and_the_end_after_it() {
     let error = json!({"error": {"message": "busy", "code": 429}});
     let event = format!("data: {error}\n\n");
