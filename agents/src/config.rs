@@ -576,6 +576,24 @@ mod tests {
     }
 
     #[test]
+    fn what_another_setting_decides_or_an_api_does_not_know_is_refused() {
+        for (lines, words) in [
+            ("extra_body = { max_tokens = 9 }", "cannot hold max_tokens: it is decided by limits.reply_tokens"),
+            ("extra_body = { max_completion_tokens = 9 }", "cannot hold max_completion_tokens"),
+            ("extra_body = { n = 4 }", "cannot hold n"),
+            ("seed = 1\napi = \"anthropic\"", "seed is known to api = \"chat\" only"),
+            ("stop = [\"x\"]\napi = \"responses\"", "stop is not known to api = \"responses\""),
+            ("headers = { X-A = \"1\", x-a = \"2\" }", "one name twice"),
+        ] {
+            let text = format!("[models.a]\nurl = \"http://h\"\nmodel = \"m\"\n{lines}\n");
+            let error = Config::parse(&text, "p").expect_err(lines).to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let nameless = "[models.a]\nurl = \"http://h\"\nmodel = \" \"\n";
+        assert!(Config::parse(nameless, "p").expect_err("no name").to_string().contains("no empty text"));
+    }
+
+    #[test]
     fn relative_paths_are_relative_to_the_file() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("patchboard.toml");

@@ -208,6 +208,16 @@ pub(crate) struct CameTo<'a> {
     pub(crate) again: &'a Again,
 }
 
+/// The option of `retry` that raises the limit which has stopped a board; none if it was no limit, or one of several.
+pub(crate) const fn retry_option(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Commits => " --commits N",
+        Cause::Edits => " --edits N",
+        Cause::Wall => " --wall TIME",
+        _ => "",
+    }
+}
+
 /// The exit code of an end (SPEC section 12).
 const fn exit_of(end: End) -> Exit {
     match end {
@@ -327,20 +337,20 @@ impl CameTo<'_> {
 
     /// Names the command that goes on with what the board has left undone.
     fn retry(&self) -> Option<String> {
-        let (what, limits, advice) = match self.ended?.cause {
+        let cause = self.ended?.cause;
+        let (what, advice) = match cause {
             Cause::Done | Cause::Cancelled | Cause::NothingToDo => return None,
-            Cause::Commits => ("to go on with more commits", " --commits N", ""),
-            Cause::Edits => ("to go on with more edits", " --edits N", ""),
-            Cause::Wall => ("to go on with more running time", " --wall TIME", ""),
+            Cause::Commits => ("to go on with more commits", ""),
+            Cause::Edits => ("to go on with more edits", ""),
+            Cause::Wall => ("to go on with more running time", ""),
             Cause::Exhausted | Cause::Budget => (
                 "to queue again what no budget was left for",
-                "",
                 " (`log` shows which; --tokens and --money raise limits of the board, --worker W with --worker-tokens and \
                  --worker-money those of a worker; --worker W takes up what is beyond its limit of invocations)",
             ),
-            _ => ("to queue again what was given up", "", ""),
+            _ => ("to queue again what was given up", ""),
         };
-        let retry = self.again.command(&format!("retry {}{limits}", self.board));
+        let retry = self.again.command(&format!("retry {}{}", self.board, retry_option(cause)));
         Some(format!("{what}: {retry}{advice}"))
     }
 

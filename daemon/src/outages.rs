@@ -34,6 +34,8 @@ pub(crate) enum News {
 /// Watches the models of a run.
 pub(crate) struct Outages {
     watched: Option<(Gate, Receiver<Transition>)>,
+    /// Models that were away before.
+    first: Option<String>,
     ticks: Interval,
 }
 
@@ -44,11 +46,15 @@ impl Outages {
             let transitions = gate.subscribe();
             (gate, transitions)
         });
-        Self { watched, ticks: interval_at(Instant::now() + EVERY, EVERY) }
+        let first = watched.as_ref().map(|(gate, _)| line(&gate.state())).filter(|line| !line.is_empty());
+        Self { watched, first, ticks: interval_at(Instant::now() + EVERY, EVERY) }
     }
 
     /// The next news. Cancel safe.
     pub(crate) async fn next(&mut self) -> News {
+        if let Some(first) = self.first.take() {
+            return News::Changed(first);
+        }
         loop {
             let Some((gate, transitions)) = &mut self.watched else { return std::future::pending().await };
             let changed = tokio::select! {

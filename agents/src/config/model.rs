@@ -1,6 +1,6 @@
 //! A model of the operator's: where it is served, and how it is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::num::NonZeroU32;
 
@@ -31,11 +31,16 @@ const CONTEXT_MIN: u32 = 512;
 const TOKENS_PER_MINUTE_MIN: u32 = 1000;
 
 /// Members of a request that `extra_body` may not hold, and what decides about them instead.
-const OWN_MEMBERS: [(&str, &str); 4] = [
+const OWN_MEMBERS: [(&str, &str); 8] = [
     ("model", "model"),
     ("messages", "the blueprint's prompts"),
     ("stream", "stream"),
     ("tools", "what the blueprint grants"),
+    // Budgets reserve by these limits.
+    ("max_tokens", "limits.reply_tokens of the worker and max_reply_tokens of the model"),
+    ("max_completion_tokens", "limits.reply_tokens of the worker and max_reply_tokens of the model"),
+    ("max_output_tokens", "limits.reply_tokens of the worker and max_reply_tokens of the model"),
+    ("n", "PatchBoard, which takes one choice"),
 ];
 
 /// A model behind an OpenAI-compatible chat endpoint.
@@ -215,6 +220,19 @@ impl Model {
 
     /// Says which members contradict each other.
     pub(super) fn check(&self) -> Result<(), &'static str> {
+        if self.model.trim().is_empty() {
+            return Err("model is the provider's name of the model, and no empty text");
+        }
+        if self.seed.is_some() && self.api != Api::Chat {
+            return Err("seed is known to api = \"chat\" only: leave it out");
+        }
+        if !self.stop.is_empty() && self.api == Api::Responses {
+            return Err("stop is not known to api = \"responses\": leave it out");
+        }
+        let lower: BTreeSet<String> = self.headers.keys().map(|name| name.to_ascii_lowercase()).collect();
+        if lower.len() < self.headers.len() {
+            return Err("headers holds one name twice: upper and lower case are the same");
+        }
         let has = |name: &str| self.extra_body.contains_key(name);
         if self.api == Api::Responses && (has("input") || has("instructions"))
             || self.api == Api::Anthropic && has("system")

@@ -10,17 +10,25 @@ use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::BoardId;
 
-/// Key of a bulkhead: the endpoint's base address and the provider's name of the model. Cheap to clone.
+/// Key of a bulkhead: the endpoint's base address, the account by which it is asked, and the provider's name of the model.
+/// Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ModelKey {
     url: Arc<str>,
     model: Arc<str>,
+    account: Option<Digest>,
 }
 
 impl ModelKey {
     /// Builds the key of a model behind an endpoint.
     pub fn new(url: &str, model: &str) -> Self {
-        Self { url: url.into(), model: model.into() }
+        Self { url: url.into(), model: model.into(), account: None }
+    }
+
+    /// The same for one of several accounts, each with limits and outages of its own; none without a key.
+    #[must_use]
+    pub fn of_account(self, account: Option<Digest>) -> Self {
+        Self { account, ..self }
     }
 
     /// Base address of the endpoint.

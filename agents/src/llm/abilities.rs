@@ -37,9 +37,6 @@ const REPLY_TOKENS: u32 = 32;
 /// Name of the tool that is offered.
 const TOOL: &str = "note";
 
-/// Members of `extra_body` that are left out: they would lift the limit of tokens.
-const LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-
 /// Abilities of a model.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Abilities {
@@ -214,8 +211,7 @@ impl Abilities {
 /// # Errors
 /// The first request was not answered.
 pub(crate) async fn find_out(model: &Model, variables: &Variables, time: Duration) -> Result<Abilities, Unanswered> {
-    let mut model = Model { max_tries: 1, ..model.clone() };
-    model.extra_body.retain(|name, _| !LIMITS.contains(&name.as_str()));
+    let model = Model { max_tries: 1, ..model.clone() };
     let chat = Chat::new(&model, variables).map_err(|message| Unanswered {
         message,
         help: "correct it in patchboard.toml, or set the variable that it names",

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use base64::Engine as _;
+use patchboard_kernel::digest::{Digest, sha256};
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
-use super::keys::{self, Keys};
+use super::keys::{self, Keys, NoKey};
 use crate::config::{Model, Setting, redacted};
 
 /// Values of the environment variables that the configuration names.
@@ -72,7 +73,7 @@ impl Access {
     ///
     /// # Errors
     /// The program that prints it gave none.
-    pub(super) async fn key(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, String> {
+    pub(super) async fn key(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, NoKey> {
         self.keys.get(refused).await
     }
 
@@ -111,6 +112,26 @@ impl Access {
         });
         (masked != text).then_some(masked)
     }
+}
+
+/// Gives the account by which a model is asked: where its key comes from, with the headers and members of the query that
+/// hold secrets or name an organization or a project. None if there are none of them.
+pub(crate) fn account(model: &Model) -> Option<Digest> {
+    let names_account =
+        |name: &str| ["organization", "project"].iter().any(|word| name.to_ascii_lowercase().contains(word));
+    let mut account = String::new();
+    for word in model.api_key_env.iter().chain(&model.api_key_command) {
+        account.push_str(&format!("\n{word:?}"));
+    }
+    for (name, setting) in model.headers.iter().chain(&model.query) {
+        let value = match setting {
+            Setting::Variable(variable) => variable.env.as_str(),
+            Setting::Text(text) if is_secret_by(name) || names_account(name) => text.as_str(),
+            Setting::Text(_) => continue,
+        };
+        account.push_str(&format!("\n{name}: {value}"));
+    }
+    (!account.is_empty()).then(|| sha256(account.as_bytes()))
 }
 
 /// Returns true if a header or a member of the query holds a secret, by the words of its name.

@@ -2,6 +2,7 @@
 //!
 //! The program runs at first use and again after a key of it was refused. Callers at the same time share one run.
 
+use std::io::ErrorKind;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -36,6 +37,27 @@ pub(super) fn check(key: SecretString) -> Result<SecretString, String> {
     }
 }
 
+/// Reason why there is no key to send.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct NoKey {
+    why: String,
+    /// A further run of the program may give one; else an operator must mend it.
+    pub(super) may_pass: bool,
+}
+
+impl NoKey {
+    /// A reason that only an operator mends.
+    pub(super) fn lasting(why: impl Into<String>) -> Self {
+        Self { why: why.into(), may_pass: false }
+    }
+
+    /// A reason that may pass.
+    pub(super) fn passing(why: impl Into<String>) -> Self {
+        Self { why: why.into(), may_pass: true }
+    }
+}
+
 /// Gives the key of a model.
 pub(super) struct Keys {
     source: Source,
@@ -49,7 +71,7 @@ enum Source {
 
 struct Run {
     at: Instant,
-    key: Result<SecretString, String>,
+    key: Result<SecretString, NoKey>,
 }
 
 impl Keys {
@@ -66,7 +88,7 @@ impl Keys {
     ///
     /// # Errors
     /// The program gave none.
-    pub(super) async fn get(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, String> {
+    pub(super) async fn get(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, NoKey> {
         let (words, current) = match &self.source {
             Source::Fixed(key) => return Ok(key.clone()),
             Source::Program { words, current } => (words, current),
@@ -107,11 +129,17 @@ impl Keys {
     }
 }
 
-async fn run(words: &[String]) -> Result<SecretString, String> {
-    let [program, arguments @ ..] = words else { return Err("api_key_command is empty".to_owned()) };
+async fn run(words: &[String]) -> Result<SecretString, NoKey> {
+    let [program, arguments @ ..] = words else { return Err(NoKey::lasting("api_key_command is empty")) };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut group = Group::spawn(command).map_err(|error| format!("api_key_command cannot be started: {error}"))?;
+    let mut group = Group::spawn(command).map_err(|error| {
+        let why = format!("api_key_command cannot be started: {error}");
+        match error.kind() {
+            ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::InvalidInput => NoKey::lasting(why),
+            _ => NoKey::passing(why),
+        }
+    })?;
     let output = group.stdout();
     let reading = async {
         let mut bytes = Vec::new();
@@ -126,18 +154,19 @@ async fn run(words: &[String]) -> Result<SecretString, String> {
         Ok::<_, std::io::Error>((bytes, group.end().await?, is_long))
     };
     let read = tokio::time::timeout(TIMEOUT, reading).await;
-    let read = read.map_err(|_| format!("api_key_command gave no key within {} s", TIMEOUT.as_secs()))?;
-    let (bytes, status, is_long) = read.map_err(|error| format!("api_key_command failed: {error}"))?;
+    let read =
+        read.map_err(|_| NoKey::passing(format!("api_key_command gave no key within {} s", TIMEOUT.as_secs())))?;
+    let (bytes, status, is_long) = read.map_err(|error| NoKey::passing(format!("api_key_command failed: {error}")))?;
     if is_long {
-        return Err(format!("api_key_command printed more than {OUTPUT_MAX} bytes"));
+        return Err(NoKey::lasting(format!("api_key_command printed more than {OUTPUT_MAX} bytes")));
     }
     if !status.success() {
-        return Err(format!("api_key_command failed: {status}"));
+        return Err(NoKey::passing(format!("api_key_command failed: {status}")));
     }
     match str::from_utf8(&bytes).map(str::trim) {
-        Ok(key) if !key.is_empty() => check(SecretString::from(key)),
-        Ok(_) => Err("api_key_command printed nothing".to_owned()),
-        Err(_) => Err("api_key_command printed something else than text".to_owned()),
+        Ok(key) if !key.is_empty() => check(SecretString::from(key)).map_err(NoKey::lasting),
+        Ok(_) => Err(NoKey::lasting("api_key_command printed nothing")),
+        Err(_) => Err(NoKey::lasting("api_key_command printed something else than text")),
     }
 }
 
@@ -149,7 +178,7 @@ mod tests {
         Keys::new(None, &["sh", "-c", script].map(str::to_owned))
     }
 
-    async fn key(keys: &Keys, refused: Option<&str>) -> Result<Option<String>, String> {
+    async fn key(keys: &Keys, refused: Option<&str>) -> Result<Option<String>, NoKey> {
         let refused = refused.map(SecretString::from);
         keys.get(refused.as_ref()).await.map(|key| key.map(|key| key.expose_secret().to_owned()))
     }
@@ -170,16 +199,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_without_a_key_says_why_and_not_what_it_printed() {
-        for (script, words) in [
-            ("echo hush; exit 3", "exit status: 3"),
-            ("true", "printed nothing"),
-            ("printf '\\377hush'", "else than text"),
-            ("yes hush", "more than"),
+        for (script, words, may_pass) in [
+            ("echo hush; exit 3", "exit status: 3", true),
+            ("true", "printed nothing", false),
+            ("printf '\\377hush'", "else than text", false),
+            ("yes hush", "more than", false),
         ] {
-            let why = key(&sh(script), None).await.expect_err(script);
+            let no_key = key(&sh(script), None).await.expect_err(script);
+            let why = no_key.to_string();
             assert!(why.contains(words) && !why.contains("hush"), "{why}");
+            assert_eq!(no_key.may_pass, may_pass, "{why}");
         }
         let why = key(&Keys::new(None, &["/no/such/program".to_owned()]), None).await.expect_err("there is none");
-        assert!(why.contains("cannot be started"), "{why}");
+        assert!(why.to_string().contains("cannot be started") && !why.may_pass, "{why}");
     }
 }

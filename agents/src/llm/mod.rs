@@ -60,7 +60,7 @@ use crate::tools::Definition;
 use crate::{failure, one_line, telemetry};
 
 pub mod abilities;
-mod access;
+pub(crate) mod access;
 mod api;
 mod broken_off;
 pub mod embeddings;
@@ -455,7 +455,10 @@ fn advice(error: &HttpFailure) -> Option<Cow<'static, str>> {
             "make view.budget or limits.reply_tokens of the worker smaller, or use a model with a larger context"
         }
         400 if is_final => "`patchboard doctor --models` shows what the model takes",
-        _ => return wait.map(|wait| format!("asks to wait {} s", wait.as_secs_f64()).into()),
+        _ => {
+            return wait
+                .map(|wait| format!("asks to wait {} s", (wait.as_secs_f64() * 1000.0).round() / 1000.0).into());
+        }
     };
     Some(words.into())
 }

@@ -46,7 +46,7 @@ pub(crate) async fn probe(model: &Model, variables: &Variables, patience: Durati
     };
     let response = match endpoint.get(&http, "/models", deadline).await {
         Ok(response) => response,
-        Err(HttpFailure::Key(why)) => return Probed::NotUsable(why),
+        Err(HttpFailure::Key(why)) => return Probed::NotUsable(why.to_string()),
         Err(failure) => return Probed::Unreachable(failure.to_string()),
     };
     match response.status().as_u16() {

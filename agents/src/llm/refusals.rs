@@ -3,12 +3,14 @@
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::failure::FailureCode;
 
+use super::keys::NoKey;
 use super::reasons::{is_key_refused, is_limit, operators, says_no_tools};
 use super::transport::{Came, Fault, HttpFailure};
 
 /// Names the failure of an exchange.
 pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
     match error {
+        HttpFailure::Key(NoKey { may_pass: false, .. }) => FailureCode::Refused,
         HttpFailure::Key(_)
         | HttpFailure::NotAdmitted
         | HttpFailure::Connect(_)
@@ -30,6 +32,7 @@ pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
 pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
     use DeferralReason as R;
     let (reason, wait, is_ambiguous) = match error {
+        HttpFailure::Key(NoKey { may_pass: false, .. }) => (R::KeyRefused, None, false),
         HttpFailure::Key(_) | HttpFailure::Connect(_) | HttpFailure::Broken { came: false, .. } => {
             (R::Unreachable, None, false)
         }

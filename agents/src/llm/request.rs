@@ -260,9 +260,6 @@ impl<'a> Request<'a> {
     pub(super) fn give_way(&mut self) {
         let extra = &self.extra;
         let has = |names: &[&str]| names.iter().any(|name| extra.contains_key(*name));
-        if has(&["max_tokens", "max_completion_tokens"]) {
-            (self.max_tokens, self.max_completion_tokens) = (None, None);
-        }
         self.stream_options.take_if(|_| has(&["stream_options"]));
         self.temperature.take_if(|_| has(&["temperature"]));
         self.seed.take_if(|_| has(&["seed"]));

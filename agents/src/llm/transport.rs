@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::access::{Access, Variables};
+use super::keys::NoKey;
 use super::stream::Assembly;
 use super::{api, envelope, reasons, waits};
 use crate::config::{Api, Model};
@@ -47,7 +48,7 @@ const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version
 pub enum HttpFailure {
     /// There is no key to send: nothing was sent.
     #[error("{0}")]
-    Key(String),
+    Key(NoKey),
     /// The gate admitted no request in time: nothing was sent.
     #[error("the model is away, or its limits leave no room in time")]
     NotAdmitted,
@@ -259,7 +260,7 @@ impl Endpoint {
         deadline: Instant,
     ) -> Result<Option<SecretString>, HttpFailure> {
         let key = timeout_at(deadline, self.access.key(refused)).await;
-        key.unwrap_or_else(|_| Err("api_key_command gave no key in time".to_owned())).map_err(HttpFailure::Key)
+        key.unwrap_or_else(|_| Err(NoKey::passing("api_key_command gave no key in time"))).map_err(HttpFailure::Key)
     }
 
     fn request(
@@ -282,7 +283,7 @@ impl Endpoint {
                 Api::Anthropic => (X_API_KEY, key.expose_secret().to_owned()),
             };
             let value = HeaderValue::try_from(value)
-                .map_err(|_| HttpFailure::Key("the key holds characters that no header may hold".to_owned()))?;
+                .map_err(|_| HttpFailure::Key(NoKey::lasting("the key holds characters that no header may hold")))?;
             request.headers_mut().entry(name).or_insert(sensitive(value));
         }
         if self.api == Api::Anthropic {

@@ -1,6 +1,7 @@
 //! Calls of models go through the gate: a call that the kernel names becomes a permit, a refusal becomes a deferral.
 
 use std::any::Any;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use super::Seats;
 use crate::config::{DEFAULT_MODEL, Model};
 use crate::gate::{self, Endpoint, LimitWait, Limits, ModelKey, Refusal, Request, Verdict};
+use crate::llm::access::account;
 use crate::llm::trouble::room;
 
 impl Seats {
@@ -39,8 +41,8 @@ impl Seats {
             .into_iter()
             .map(|(other, model)| (admission(other, model, waiting), Arc::new(endpoint(model))))
             .unzip();
-        let larger = u64::from(room(&waiting.past, waiting.reply_tokens, model) - waiting.reply_tokens);
-        let (key, now) = (ModelKey::new(&model.url, &model.model), self.means.clock.now());
+        let larger = u64::from(reply_tokens(model, waiting).saturating_sub(waiting.reply_tokens));
+        let (key, now) = (key(model), self.means.clock.now());
         let left = waiting.wait.as_ref().map_or(0, |wait| wait.not_before.ms_since(now));
         let left = Duration::from_millis(left);
         if let Some(wait) = waiting.wait.as_ref().filter(|_| !left.is_zero()) {
@@ -186,9 +188,15 @@ fn pass(call: &Call) -> Option<&Pass> {
 
 /// Returns the admission of a call to a model.
 fn admission(name: &str, model: &Model, waiting: &Waiting) -> Admission {
-    let reply_tokens = room(&waiting.past, waiting.reply_tokens, model);
-    let reply_tokens = (reply_tokens > waiting.reply_tokens).then_some(u64::from(reply_tokens));
+    let reply_tokens = reply_tokens(model, waiting);
+    let reply_tokens = (reply_tokens != waiting.reply_tokens).then_some(u64::from(reply_tokens));
     Admission { reply_tokens, ..plain(name, model) }
+}
+
+/// Returns the tokens of a call's reply: more after one that was cut off, and no more than the model may have.
+fn reply_tokens(model: &Model, waiting: &Waiting) -> u32 {
+    let most = model.max_reply_tokens.map_or(u32::MAX, NonZeroU32::get);
+    room(&waiting.past, waiting.reply_tokens, model).min(most)
 }
 
 /// Returns the admission of a call whose reply has the usual tokens.
@@ -205,9 +213,13 @@ pub(super) fn bulkhead<'m>(server: &Model, models: impl Iterator<Item = &'m Mode
         .fold(own.clone(), |own, other| Endpoint { limits: own.limits.strictest(other.limits), ..own })
 }
 
+fn key(model: &Model) -> ModelKey {
+    ModelKey::new(&model.url, &model.model).of_account(account(model))
+}
+
 fn endpoint(model: &Model) -> Endpoint {
     Endpoint {
-        key: ModelKey::new(&model.url, &model.model),
+        key: key(model),
         limits: Limits {
             concurrency: model.concurrency,
             requests_per_minute: model.requests_per_minute,

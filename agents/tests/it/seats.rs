@@ -108,6 +108,59 @@ async fn a_model_whose_reply_has_begun_is_not_away() {
     }
 }
 
+#[tokio::test]
+async fn a_model_stands_in_for_itself_with_the_key_of_another_account() {
+    let endpoint = Endpoint::new(vec![Act::Say(401, "", String::new()), Act::complete("[]", "stop", Value::Null)]);
+    let url = &endpoint.url;
+    let text = format!(
+        "[models.default]\nurl = \"{url}\"\nmodel = \"m\"\napi_key_env = \"ONE\"\nfallback = [\"second\"]\n\
+         [models.second]\nurl = \"{url}\"\nmodel = \"m\"\napi_key_env = \"TWO\"\n"
+    );
+    let env: Environment = [("ONE", "key-one"), ("TWO", "key-two")].into_iter().collect();
+    let seats = Seats::new(Config::parse(&text, "p").expect("a good file"), &env, Inline::Refused);
+    let mut call = call("w", seat(json!({"agent": "llm"})), "x", 0);
+    let mut asked = waiting(&call);
+    for (model, is_answered) in [("default", false), ("second", true)] {
+        let Admitted::Now(permit) = seats.admit(&call.board, &asked) else { panic!("{model} is asked") };
+        assert_eq!(permit.admission.model.as_deref(), Some(model));
+        call.model = Some(model.to_owned());
+        call.permit = Some(permit);
+        let answer = seats.call(&call).await;
+        assert_eq!(answer.is_ok(), is_answered, "{answer:?}");
+        asked = waiting(&call);
+    }
+    let keys: Vec<bool> = endpoint.requests().iter().map(|(head, _)| head.contains("bearer key-two")).collect();
+    assert_eq!(keys, [false, true]);
+}
+
+#[tokio::test]
+async fn a_program_without_a_key_pauses_the_board_if_only_an_operator_can_mend_it() {
+    for (program, reason) in [
+        ("[\"/no/such/program\"]", DeferralReason::KeyRefused),
+        ("[\"true\"]", DeferralReason::KeyRefused),
+        ("[\"sh\", \"-c\", \"exit 3\"]", DeferralReason::Unreachable),
+    ] {
+        let text =
+            format!("[models.default]\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\napi_key_command = {program}\n");
+        let seats = Seats::new(Config::parse(&text, "p").expect("a good file"), &process_path(), Inline::Refused);
+        let mut call = call("w", seat(json!({"agent": "llm"})), "x", 0);
+        let Admitted::Now(permit) = seats.admit(&call.board, &waiting(&call)) else { panic!("the model is asked") };
+        call.permit = Some(permit);
+        let failure = seats.call(&call).await.expect_err("there is no key");
+        assert_eq!(failure.deferral.map(|deferral| deferral.reason), Some(reason), "{failure}");
+        assert!(failure.message.contains("api_key_command"), "{failure}");
+    }
+}
+
+#[test]
+fn the_limit_of_a_models_replies_is_what_is_reserved() {
+    let text = "[models.default]\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\nmax_reply_tokens = 20\n";
+    let seats = Seats::new(Config::parse(text, "p").expect("a good file"), &process_path(), Inline::Refused);
+    let call = call("w", seat(json!({"agent": "llm"})), "x", 0);
+    let Admitted::Now(permit) = seats.admit(&call.board, &waiting(&call)) else { panic!("the model is asked") };
+    assert_eq!(permit.admission.reply_tokens, Some(20), "the seat has 50");
+}
+
 /// The first request of a call for admission.
 fn waiting(call: &Call) -> Waiting {
     Waiting {

@@ -10,6 +10,7 @@ use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, PauseCause, Record};
 use patchboard_kernel::scheduler::ProviderWait;
+use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError};
 use patchboard_runtime::recovery;
@@ -129,6 +130,9 @@ impl Waits {
         let provider = match (self.is_provider_away, self.provider()) {
             (true, Some(wait)) => Some(format!("resume ({}: {})", self.awaited(), wait.reason)),
             (true, None) => Some("resume (provider)".to_owned()),
+            (false, Some(wait)) if wait.not_before <= SystemClock.now() => {
+                Some(format!("{} ({})", self.awaited(), wait.reason))
+            }
             (false, Some(wait)) => {
                 Some(format!("{} until {} ({})", self.awaited(), moment(wait.not_before), wait.reason))
             }

@@ -55,7 +55,8 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let limit_of = |worker: &WorkerName| board.limits_of_worker(worker).worker_tokens;
     let details = Details::of(&reader, blueprint, &reader.records(&summary.id)?)?;
     output.line(&details.table(ledger, &limit_of, board.limits().tokens))?;
-    for line in details.lines(ledger, board.limits().money) {
+    let worker_money = |name: &WorkerName| board.limits_of_worker(name).worker_money;
+    for line in details.lines(ledger, board.limits().money, &worker_money) {
         output.line(&line)?;
     }
     Ok(Exit::Done)
@@ -71,7 +72,10 @@ pub(crate) fn json(reader: &Reader, summary: &BoardSummary) -> Result<Value, Fai
         .workers()
         .iter()
         .map(|(name, account)| {
-            (name, account_json(account, details.retries_of(name), board.limits_of_worker(name).worker_tokens))
+            let limits = board.limits_of_worker(name);
+            let mut of_worker = account_json(account, details.retries_of(name), limits.worker_tokens);
+            of_worker["money_limit"] = json!(limits.worker_money.map(Money));
+            (name, of_worker)
         })
         .collect();
     let branches: Vec<Value> = board
@@ -406,7 +410,12 @@ impl Details {
         )
     }
 
-    fn lines(&self, ledger: &Ledger, money_limit: Option<u64>) -> Vec<String> {
+    fn lines(
+        &self,
+        ledger: &Ledger,
+        money_limit: Option<u64>,
+        worker_money: &dyn Fn(&WorkerName) -> Option<u64>,
+    ) -> Vec<String> {
         let board = ledger.board();
         let mut lines = Vec::new();
         if !self.drawn.is_empty() {
@@ -420,9 +429,15 @@ impl Details {
                 format!("model {}: {calls}, {} tokens{}", one_line(name), grouped(*tokens), money.unwrap_or_default())
             }));
         }
-        if self.currency.is_some() {
+        if self.currency.is_some() || board.money > 0 || money_limit.is_some() {
             let of = money_limit.map(|limit| format!(" of {}", Money(limit))).unwrap_or_default();
-            lines.push(format!("money: {}{of} {currency}", Money(board.money)));
+            lines.push(format!("money: {}{of} {currency}", Money(board.money)).trim_end().to_owned());
+        }
+        for (name, account) in ledger.workers() {
+            if let Some(limit) = worker_money(name) {
+                let (name, spent) = (one_line(name.as_str()), Money(account.money));
+                lines.push(format!("money of {name}: {spent} of {} {currency}", Money(limit)).trim_end().to_owned());
+            }
         }
         // What an architect was told is all instructions, and has its own line.
         let prompts = board.prompt.saturating_sub(ledger.architect().map_or(0, |account| account.prompt));
@@ -487,5 +502,6 @@ fn account_json(account: &Account, retries: Retries, limit: Option<u64>) -> Valu
         "running_ms": account.running_ms,
         "retries": {"calls": retries.calls, "tokens": retries.tokens},
         "limit": limit,
+        "money": Money(account.money),
     })
 }

@@ -14,6 +14,7 @@ use patchboard_kernel::record::{
 use serde::{Deserialize, Serialize};
 
 use crate::client::path;
+use crate::drive::retry_option;
 use crate::output::short;
 use crate::reader::moment;
 
@@ -241,21 +242,22 @@ impl Cursor {
                     self.answered(attempt, &about, notices);
                 }
                 if failed.is_final {
-                    notices.push(given_up(&failed.by.worker, attempt, failed.code.as_str(), &about));
+                    notices.push(given_up(&failed.by.worker, attempt, failed.code.as_str(), "", &about));
                 }
             }
             Body::Rejected(rejected) => {
                 let attempt = rejected.by.attempt.as_ref().map(|attempt| attempt.invocation);
                 self.answered(attempt, &about, notices);
                 if rejected.is_final && attempt.is_some() {
-                    notices.push(given_up(&rejected.by.worker, attempt, rejected.code.as_str(), &about));
+                    notices.push(given_up(&rejected.by.worker, attempt, rejected.code.as_str(), "", &about));
                 }
             }
             Body::Budget(budget) => {
                 self.answered(budget.invocation, &about, notices);
                 // The notice of the board's end reports a worker without invocations.
                 if budget.invocation.is_some() && budget.resource != Resource::Invocations {
-                    notices.push(given_up(&budget.worker, budget.invocation, budget.resource.as_str(), &about));
+                    let (resource, limit) = (budget.resource, limit_of(budget.resource));
+                    notices.push(given_up(&budget.worker, budget.invocation, resource.as_str(), limit, &about));
                 }
             }
             // The kernel gives up the invocations of a branch that it stops. A wait of another rule comes back with its next
@@ -392,13 +394,31 @@ fn asked(approval: &Approval, about: &About<'_>) -> Notice {
     about.with(about.says(Topic::Question, message), &command, &["approvals", &seq.to_string()])
 }
 
-fn given_up(worker: &WorkerName, invocation: Option<InvocationId>, why: &str, about: &About<'_>) -> Notice {
+/// The option of `retry` that raises the limit of a resource.
+const fn limit_of(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Invocations => "",
+        Resource::BranchTokens | Resource::WorkerTokens => " --worker-tokens N",
+        Resource::WorkerMoney => " --worker-money AMOUNT",
+        Resource::BoardTokens => " --tokens N",
+        Resource::BoardMoney => " --money AMOUNT",
+    }
+}
+
+/// Notice of an invocation that was given up. `limit`: the option that raises the limit which was short.
+fn given_up(
+    worker: &WorkerName,
+    invocation: Option<InvocationId>,
+    why: &str,
+    limit: &str,
+    about: &About<'_>,
+) -> Notice {
     let (which, option) = match invocation {
         Some(invocation) => (format!("Invocation {invocation}"), format!(" --invocation {invocation}")),
         None => ("An invocation".to_owned(), String::new()),
     };
     let message = format!("{which} of worker {worker} was given up ({why}).");
-    let command = format!("patchboard retry {}{option}", about.board);
+    let command = format!("patchboard retry {}{option}{limit}", about.board);
     about.with(about.says(Topic::GaveUp, message), &command, &["retry"])
 }
 
@@ -406,14 +426,19 @@ fn given_up(worker: &WorkerName, invocation: Option<InvocationId>, why: &str, ab
 fn stopped(ended: Ended, about: &About<'_>) -> Option<Notice> {
     let (topic, message) = match (ended.end, ended.cause) {
         (End::Stopped | End::Failed, cause) => {
-            (Topic::Stopped, format!("The board ended: {} ({}).", ended.end.as_str(), cause.as_str()))
+            let budget = match cause {
+                Cause::Exhausted | Cause::Budget => " `patchboard cost` says which budget was short.",
+                _ => "",
+            };
+            (Topic::Stopped, format!("The board ended: {} ({}).{budget}", ended.end.as_str(), cause.as_str()))
         }
         (End::Quiescent, Cause::GaveUp) => {
             (Topic::GaveUp, "The board has nothing left to do after it gave up invocations.".to_owned())
         }
         (End::Done | End::Quiescent | End::Cancelled, _) => return None,
     };
-    Some(about.with(about.says(topic, message), &format!("patchboard retry {}", about.board), &["retry"]))
+    let limit = retry_option(ended.cause);
+    Some(about.with(about.says(topic, message), &format!("patchboard retry {}{limit}", about.board), &["retry"]))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What all routes share: who calls, and requests read strictly.
 
+use std::any::TypeId;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::{BoardId, Token};
 use patchboard_kernel::json::{self, Limits};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::access::{Need, Scope};
 use super::limits::{Counted, Peer};
@@ -178,7 +181,7 @@ fn unauthorized() -> Problem {
 /// A JSON body, read as strictly as everything that comes from outside: no name twice, no number that would change.
 pub(crate) struct Body<T>(pub(crate) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: DeserializeOwned + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Answered<Self> {
@@ -197,9 +200,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             let code = refusal.code.as_str();
             Problem::new(StatusCode::BAD_REQUEST, code, refusal.message).detail("offset", refusal.offset.into())
         })?;
-        serde_json::from_value(value)
-            .map(Self)
-            .map_err(|error| Problem::of(Code::BadBody, format!("the body is not what is wanted here: {error}")))
+        let bad = |why: &dyn Display| Problem::of(Code::BadBody, format!("the body is not what is wanted here: {why}"));
+        // Members of a record would be read from a list by their places.
+        if value.is_array() && TypeId::of::<T>() != TypeId::of::<Value>() {
+            return Err(bad(&"an object is wanted, and no list"));
+        }
+        serde_json::from_value(value).map(Self).map_err(|error| bad(&error))
     }
 }
 

@@ -339,7 +339,7 @@ fn abilities(ran: &Ran) -> Value {
 
 #[test]
 fn a_model_that_can_do_everything_is_asked_four_times_and_costs_its_price() {
-    let price = "price = { input = 1, output = 10 }\nextra_body = { max_tokens = 9000 }\n";
+    let price = "price = { input = 1, output = 10 }\n";
     let (ran, bodies) = asked(price, able);
     let found = abilities(&ran.exits(0));
     for name in ["tools", "stream", "system", "temperature", "seed", "top_p", "stop", "reasoning_effort", "usage"] {
@@ -487,7 +487,7 @@ fn a_model_that_does_not_answer_is_an_error_with_advice_and_without_its_key() {
         (Act::Say(402, "", "no credit".into()), "no credit", "pay the provider"),
         (Act::Say(429, "", "slow down".into()), "slow down", "ask again"),
         (Act::Say(400, "", "I do not like you".into()), "I do not like you", "extra_body"),
-        (Act::Say(200, "", "<html>".into()), "not JSON", "base of a chat endpoint"),
+        (Act::Say(200, "", "<html>".into()), "a web page", "base of a chat endpoint"),
         (Act::Say(200, "", "{}".into()), "no choice", "base of a chat endpoint"),
         (Act::Hang, "within 1 s", "--timeout"),
     ] {

@@ -135,6 +135,17 @@ fn money_is_told_and_bounds_a_board_whose_models_have_prices() {
     let told = sandbox.run(&["cost", "last"]).exits(0).stdout;
     assert!(told.contains("money: 0.003 EUR"), "{told}");
 
+    let of_worker = notes_by("llm", "    limits: {money: 0.5}\n").replacen("blueprint: 1", "blueprint: 2", 1);
+    sandbox.write("llm.yaml", of_worker);
+    run(&sandbox).exits(0);
+    let told = sandbox.run(&["cost", "last"]).exits(0).stdout;
+    assert!(told.contains("money of writer: 0.003 of 0.50 EUR"), "{told}");
+    let cost = sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json();
+    assert_eq!(
+        (&cost["workers"]["writer"]["money"], &cost["workers"]["writer"]["money_limit"]),
+        (&json!(0.003), &json!(0.5))
+    );
+
     let limited = notes_by("llm", "").replacen("blueprint: 1", "blueprint: 2\nlimits: {money: 0.001}", 1);
     sandbox.write("llm.yaml", &limited);
     assert_eq!(run(&sandbox).exits(3).json()["cause"], "exhausted");

@@ -458,6 +458,8 @@ fn the_money_of_a_board_inside_is_the_money_of_the_one_outside() {
     let ran = sandbox.run(&["run", "outer.yaml", "--request", r#"{"text":"x"}"#, "--output", "json"]);
     assert_eq!(ran.json()["cause"], "exhausted", "{}", ran.stderr);
     assert!(ran.stderr.contains("0.00 left"), "{}", ran.stderr);
+    let told = sandbox.run(&["cost", "last"]).exits(0).stdout;
+    assert!(told.contains("money: 0.011 of 0.01"), "{told}");
     assert_eq!(endpoint.bodies().len(), 1, "the first board inside has spent it all");
     sandbox.run(&["replay", "last"]).exits(0);
 

@@ -217,6 +217,9 @@ async fn a_board_that_was_stopped_works_at_its_directory_again() {
     let board = made["board"].as_str().expect("an id").to_owned();
     daemon.until(&board, "stopped").await;
     let retry = format!("/v1/boards/{board}/retry");
+    for body in [json!(["writer"]), json!([]), json!({"worker": "writer", "invocation": 1})] {
+        daemon.post(&retry, &body).await.refuses(422, "bad_body");
+    }
     // In the process that stopped it, and in the next one.
     daemon.post(&retry, &json!({"limits": {"edits": 2}})).await.is(200);
     daemon.until(&board, "stopped").await;

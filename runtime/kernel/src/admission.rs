@@ -25,7 +25,8 @@ pub struct Admission {
     /// Price of the model's tokens; none where the operator names no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// Tokens of the reply; none: as many as the seat has. After a reply that was cut off there are more.
+    /// Tokens of the reply; none: as many as the seat has. After a reply that was cut off there are more, and of a model
+    /// whose replies have a lower limit fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_tokens: Option<u64>,
 }

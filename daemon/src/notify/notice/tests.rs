@@ -210,6 +210,7 @@ fn a_notice_says_what_happened_and_where_and_nothing_of_the_state() {
     assert_eq!((command.as_str(), request.as_str()), ("patchboard retry b --invocation 7", "POST /v1/boards/b/retry"));
     assert_eq!(of(&notices[3]).1, "patchboard resume b");
     assert_eq!(of(&notices[4]).0, "Invocation 8 of worker writer was given up (board_tokens).");
+    assert_eq!(of(&notices[4]).1, "patchboard retry b --invocation 8 --tokens N");
     for notice in &notices {
         let body = notice.body();
         assert!(!body.contains("SECRET"), "{body}");

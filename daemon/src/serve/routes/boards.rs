@@ -26,7 +26,7 @@ use crate::outages::awaited_model;
 use crate::serve::access::Need;
 use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, page_size};
 use crate::serve::identifiers::Repetition;
-use crate::serve::problem::Answered;
+use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
 /// A board at a glance.
@@ -109,22 +109,27 @@ pub(crate) struct ProviderInfo {
 impl ProviderInfo {
     fn of(daemon: &Daemon, snapshot: &Snapshot) -> Option<Self> {
         let waits = &snapshot.provider_waits;
+        let held = daemon.held(&snapshot.board);
+        // The gate asks the provider for all boards together: the wait of one may be over before it does.
+        let next_try = held.as_ref().map(|held| {
+            let next_try = held.outage.next_try.unwrap_or_default().as_millis();
+            SystemClock.now().plus_ms(u64::try_from(next_try).unwrap_or(u64::MAX))
+        });
         if let Some(WorkerWait { worker, wait: first }) = waits.iter().min_by_key(|of| of.wait.not_before) {
             return Some(Self {
                 reason: first.reason.as_str(),
                 model: awaited_model(&snapshot.blueprint, worker),
-                not_before: first.not_before.0,
+                not_before: next_try.map_or(first.not_before, |next_try| first.not_before.max(next_try)).0,
                 patience: Some(first.patience.0),
                 waiting: waits.len(),
             });
         }
         // The gate holds back what was never sent, and the journal knows nothing of that.
-        let Held { outage, calls, .. } = daemon.held(&snapshot.board)?;
-        let next_try = u64::try_from(outage.next_try.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
+        let Held { outage, calls, .. } = held?;
         Some(Self {
             reason: outage.reason.as_str(),
             model: None,
-            not_before: SystemClock.now().plus_ms(next_try).0,
+            not_before: next_try.unwrap_or_default().0,
             patience: None,
             waiting: calls,
         })
@@ -381,6 +386,9 @@ pub(crate) async fn retry(
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Act(board.clone()))?;
     let RetryRequest { worker, invocation, limits, worker_limits } = request;
+    if worker.is_some() && invocation.is_some() {
+        return Err(Problem::of(Code::BadBody, "the body names a worker and an invocation: name one of them"));
+    }
     let RaisedLimits { tokens, wall, commits, money, edits } = limits;
     let retried = Retried {
         worker: worker.as_deref().map(WorkerName::from),

@@ -296,10 +296,11 @@ impl Draft<'_> {
             let call = hold(&board.plan, &branch.worker, (tokens, reply), price);
             (tokens, board.ledger.afford(&board.limits_of(&branch), &branch, call))
         };
-        let larger = admitted.as_ref().and_then(|admission| admission.reply_tokens);
-        let (mut reserved, mut afforded) = afford(larger);
+        let named = admitted.as_ref().and_then(|admission| admission.reply_tokens);
+        let (mut reserved, mut afforded) = afford(named);
         let mut is_plain = false;
-        if larger.is_some() && board.format >= FULL_RETRY && afforded.is_err_and(|short| !short.may_be_freed) {
+        let is_larger = named.is_some_and(|reply| reply > u64::from(worker.limits.reply_tokens));
+        if is_larger && board.format >= FULL_RETRY && afforded.is_err_and(|short| !short.may_be_freed) {
             // A reply that has no more room than the one before is better than none.
             (reserved, afforded) = afford(None);
             is_plain = true;
