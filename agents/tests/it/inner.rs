@@ -9,7 +9,7 @@ use std::time::Duration;
 use patchboard_agents::inner::Inner;
 use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::deferral::Deferral;
+use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::ledger::Usage;
@@ -473,6 +473,8 @@ async fn a_board_that_is_done_in_spite_of_its_provider_is_taken_when_the_outer_o
     let both = modelled(|house| house["boards"]["kitchen"]["rules"][1]["trigger"] = json!("start"));
     let board = house.create(both).await;
     until("it is paused", || board.snapshot().paused).await;
+    let reasons: Vec<_> = board.snapshot().provider_waits.iter().map(|of| of.wait.reason).collect();
+    assert_eq!(reasons, [DeferralReason::KeyRefused]);
     until("the board inside is done", || house.inside()[0].ended == Some(End::Done)).await;
     board.resume(None).await.expect("resumed");
     assert_eq!((end(&board).await, served(&board)), (End::Done, json!({"name": "soup"})));
