@@ -114,9 +114,9 @@ impl Inner {
         let request = border::request(inner, &call.shown)
             .map_err(|error| failure(FailureCode::NotConfigured, format!("{error}: raise its view.budget")))?;
         let parent = Parent { board: call.board.clone(), invocation: call.invocation };
-        let origin = Parent { invocation: call.origin, ..parent.clone() };
         let digest = sha256(canonical::to_string(&request).as_bytes());
-        let since = self.begin(call).await?;
+        let (origin, since) = self.begin(call).await?;
+        let origin = Parent { invocation: origin, ..parent.clone() };
         let mut deferred = self.deferred.take(&call.board, call.invocation);
         let awaited = deferred.as_ref().map(|waits| waits.id.clone());
         for nth in 0..BOARDS_MAX {

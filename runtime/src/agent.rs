@@ -13,7 +13,7 @@ use patchboard_kernel::board::ReplyBody;
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, InvocationId, Token, WorkerName};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::Parent;
 use patchboard_kernel::scheduler::Past;
@@ -31,8 +31,8 @@ pub struct Call {
     pub parent: Option<Parent>,
     /// The invocation.
     pub invocation: InvocationId,
-    /// First invocation of the series of retries that it belongs to: its own number if it is no retry.
-    pub origin: InvocationId,
+    /// Its `scheduled` record, which names the invocation that it retries.
+    pub cause: Seq,
     /// Which attempt of it, from 1.
     pub attempt: u32,
     /// The idempotency token of the attempt.

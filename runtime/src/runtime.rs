@@ -66,17 +66,6 @@ pub struct Options {
     pub(crate) probe: Probe,
 }
 
-/// A board inside another one.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Inside {
-    /// The board.
-    pub board: BoardId,
-    /// The invocation of the outer board that it was made for.
-    pub invocation: InvocationId,
-    /// Usage of all its calls that are over.
-    pub spent: Usage,
-}
-
 /// How a board is made, beside what it is made of. The default is what everybody wants.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Founding {
@@ -466,22 +455,28 @@ impl Runtime {
         ids
     }
 
-    /// The boards inside a board, with their usage by the journal. One whose records make no board is left out.
+    /// The boards that were made for invocations of a board, with the usage of their calls that are over, by the journal. One
+    /// whose records make no board is left out.
     ///
     /// # Errors
     /// Storage.
-    pub async fn inside(&self, outer: &BoardId) -> Result<Vec<Inside>, RuntimeError> {
+    pub async fn inside(
+        &self,
+        outer: &BoardId,
+        invocations: Vec<InvocationId>,
+    ) -> Result<Vec<(BoardId, Usage)>, RuntimeError> {
         let (context, id) = (Arc::clone(&self.running.context), outer.clone());
         let read = tokio::task::spawn_blocking(move || {
             let journal = &**context.journal.journal();
             let boards = journal.boards()?.into_iter().filter(|summary| summary.parent.as_ref() == Some(&id));
             let inside = boards.filter_map(|summary| {
+                let first = journal.records(&summary.id, None, 1).ok()?.pop()?;
+                let Ok(Body::Created(created)) = first.body() else { return None };
+                created.parent.filter(|parent| invocations.contains(&parent.invocation))?;
                 let recovered = recovery::recover(journal, &summary.id, &context.plans);
                 let recovered =
                     recovered.inspect_err(|error| tracing::warn!(board = %summary.id, %error, "not counted"));
-                let board = recovered.ok()?.board;
-                let (invocation, spent) = (board.parent()?.invocation, board.ledger().board().usage());
-                Some(Inside { board: summary.id, invocation, spent })
+                Some((summary.id, recovered.ok()?.board.ledger().board().usage()))
             });
             Ok(inside.collect())
         });

@@ -173,7 +173,7 @@ impl Play<'_> {
             match effect {
                 Effect::Call {
                     invocation,
-                    origin,
+                    cause,
                     attempt,
                     worker,
                     view,
@@ -189,7 +189,7 @@ impl Play<'_> {
                         board: BoardId::from("protocol"),
                         parent,
                         invocation,
-                        origin,
+                        cause,
                         attempt,
                         token: Token::of(invocation, attempt),
                         worker,

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::record::{Body, Kind, Record};
+use patchboard_kernel::record::{Body, Kind, Record, Scheduled};
 use patchboard_runtime::agent::{Answer, Call, Failure, Reply};
 use patchboard_runtime::runtime::{BoardHandle, RuntimeError, WeakRuntime};
 
@@ -22,8 +22,8 @@ pub(super) struct Accounts(Mutex<BTreeMap<BoardId, BTreeMap<InvocationId, Accoun
 
 #[derive(Clone, Default)]
 struct Account {
-    /// The invocation, and those that it retries.
-    invocations: BTreeSet<InvocationId>,
+    /// The series of retries that the invocation belongs to, itself the last.
+    series: Vec<InvocationId>,
     /// Last record of the outer board that is counted.
     read: Option<Seq>,
     /// Recorded usage.
@@ -40,8 +40,7 @@ impl Account {
         self.read = Some(record.seq);
         let is_of_call = matches!(
             record.kind,
-            Kind::Scheduled
-                | Kind::Invoked
+            Kind::Invoked
                 | Kind::Deferred
                 | Kind::Committed
                 | Kind::NoOp
@@ -51,15 +50,10 @@ impl Account {
                 | Kind::Failed
         );
         let Some(Ok(body)) = is_of_call.then(|| record.body()) else { return };
-        if let Body::Scheduled(scheduled) = &body
-            && scheduled.retries.is_some_and(|retries| self.invocations.contains(&retries))
-        {
-            self.invocations.insert(scheduled.invocation);
-        }
         if matches!(&body, Body::Invoked(invoked) if invoked.invocation == invocation) {
             self.since.get_or_insert(record.at);
         }
-        let is_own = |invocation| self.invocations.contains(&invocation);
+        let is_own = |invocation| self.series.contains(&invocation);
         let by = body.author().filter(|by| by.attempt.as_ref().is_some_and(|attempt| is_own(attempt.invocation)));
         let Some(by) = by else { return };
         self.recorded.add(by.usage.unwrap_or_default());
@@ -93,11 +87,12 @@ impl Accounts {
 }
 
 impl Inner {
-    /// Brings the account of a call's invocation up to date. Returns the start of the oldest attempt whose result is open.
+    /// Brings the account of a call's invocation up to date. Returns the first invocation of its series of retries, and the
+    /// start of the oldest attempt whose result is open.
     ///
     /// # Errors
     /// The journal cannot be read.
-    pub(super) async fn begin(&self, call: &Call) -> Result<Timestamp, Failure> {
+    pub(super) async fn begin(&self, call: &Call) -> Result<(InvocationId, Timestamp), Failure> {
         let runtime = self.runtime.get().and_then(WeakRuntime::upgrade);
         let outer = runtime.as_ref().and_then(|runtime| runtime.board(&call.board));
         let (runtime, outer) =
@@ -105,37 +100,34 @@ impl Inner {
         let unread = |error: RuntimeError| failure(FailureCode::Crashed, format!("the outer board: {error}"));
         let invocation = call.invocation;
         let known = self.accounts.lock().get(&call.board).and_then(|accounts| accounts.get(&invocation)).cloned();
-        let is_known = known.is_some();
+        let count = async |account: Account| {
+            outer.read(account.read, account, move |account, record| account.count(invocation, record)).await
+        };
         let account = match known {
-            // Before the first attempt of what is no retry nothing is recorded.
-            None if call.attempt == 1 && call.origin == invocation => {
-                let snapshot = outer.snapshot();
-                let (read, since) = (Some(snapshot.head.seq), Some(snapshot.at));
-                Account { invocations: [invocation].into(), read, since, ..Account::default() }
-            }
-            known => {
-                let account = known.unwrap_or_else(|| {
-                    let invocations = [call.origin, invocation].into();
-                    Account { invocations, ..Account::default() }
-                });
-                let read = outer.read(account.read, account, move |account, record| account.count(invocation, record));
-                let mut account = read.await.map_err(unread)?;
-                if !is_known {
-                    let inside = runtime.inside(&call.board).await.map_err(unread)?;
-                    let of_call = inside.into_iter().filter(|inside| account.invocations.contains(&inside.invocation));
-                    account.spent = of_call.map(|inside| (inside.board, inside.spent)).collect();
+            Some(account) => count(account).await.map_err(unread)?,
+            None => {
+                let series = series(&outer, call).await.map_err(unread)?;
+                if call.attempt == 1 && series.len() == 1 {
+                    // Nothing is recorded yet.
+                    let snapshot = outer.snapshot();
+                    let (read, since) = (Some(snapshot.head.seq), Some(snapshot.at));
+                    Account { series, read, since, ..Account::default() }
+                } else {
+                    let inside = runtime.inside(&call.board, series.clone()).await.map_err(unread)?;
+                    let account = Account { series, ..Account::default() };
+                    Account { spent: inside.into_iter().collect(), ..count(account).await.map_err(unread)? }
                 }
-                account
             }
         };
         let since = account.since.unwrap_or_else(|| outer.snapshot().at);
+        let origin = account.series.first().copied().unwrap_or(invocation);
         let mut accounts = self.accounts.lock();
         // Read under the lock, so that it has all invocations with an account.
         let open: BTreeSet<InvocationId> = outer.snapshot().attempts.iter().map(|(open, _)| *open).collect();
         let of_outer = accounts.entry(call.board.clone()).or_default();
         of_outer.retain(|invocation, _| open.contains(invocation));
         of_outer.insert(invocation, account);
-        Ok(since)
+        Ok((origin, since))
     }
 
     /// Notes the usage of an inner board.
@@ -164,6 +156,33 @@ impl Inner {
             Err(failure) => Err(Failure { usage, ..failure }),
         }
     }
+}
+
+/// Returns the series of retries that a call's invocation is the last of.
+///
+/// # Errors
+/// The journal cannot be read.
+async fn series(outer: &BoardHandle, call: &Call) -> Result<Vec<InvocationId>, RuntimeError> {
+    let scheduled = outer.subscribe(call.cause.0.checked_sub(1).map(Seq)).next().await.transpose()?;
+    let scheduled = scheduled.and_then(|record| record.body().ok());
+    let mut series = vec![call.invocation];
+    if !matches!(scheduled, Some(Body::Scheduled(Scheduled { retries: Some(_), .. }))) {
+        return Ok(series);
+    }
+    let note = |retried: &mut BTreeMap<InvocationId, InvocationId>, record: &Record| {
+        if record.kind == Kind::Scheduled
+            && let Ok(Body::Scheduled(Scheduled { invocation, retries: Some(retries), .. })) = record.body()
+        {
+            retried.insert(invocation, retries);
+        }
+    };
+    let mut retried = outer.read(None, BTreeMap::new(), note).await?;
+    // Each is looked up once, so that a damaged journal makes no circle.
+    while let Some(before) = series.last().and_then(|last| retried.remove(last)) {
+        series.push(before);
+    }
+    series.reverse();
+    Ok(series)
 }
 
 /// Records at the end of a journal among which the end of the board is looked for first.

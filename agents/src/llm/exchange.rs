@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::known::Place;
-use super::ladder::{self, Climb, Found, Proof, Rung, Shape};
+use super::ladder::{self, Climb, Found, Proof, Rung, Shape, Stream};
 use super::refusals::{self, deferral_of};
 use super::reply::estimate;
 use super::request::{Message, Request, Task};
@@ -69,6 +69,10 @@ impl Chat {
         let key = task.key();
         let place = Place::of(offered);
         let known = self.known().shape(&key, place, self.model.structured);
+        let known = match self.model.stream {
+            Streaming::Always => Shape { stream: known.stream.max(Stream::WithUsage), ..known },
+            Streaming::Auto | Streaming::Never => known,
+        };
         let form = task.trouble().map_or(known.form, |trouble| known.form.max(trouble.form()));
         let start = Shape { form, ..known };
         let broken_off = task.call().and_then(|call| self.known().take_climb(call, place, start));

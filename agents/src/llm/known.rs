@@ -86,6 +86,8 @@ impl Known {
             Proof::Fault => {
                 if self.suspects.remove(&key) == Some(found.refused) {
                     self.forms.insert(key, found.shape.form);
+                    self.shape.turns = self.shape.turns.max(found.shape.turns);
+                    self.shape.tool_forms = self.shape.tool_forms.max(found.shape.tool_forms);
                 } else {
                     self.suspects.insert(key, found.refused);
                 }

@@ -2,7 +2,7 @@
 //!
 //! Pure. A request has a [`Shape`]; each [`Part`] of it can be sent in plainer ways. After a refusal one part is made
 //! plainer, step by step, until the error changes or the part has no step left; then it is put back, and the next part is
-//! tried. At last all parts are plain at once, and then without tools. The words of a refusal only decide which part is
+//! tried. At last all optional members are left out at once, and then the tools. The words of a refusal only decide which part is
 //! tried first.
 
 use super::reasons::{self, is_key_refused, names};
@@ -165,7 +165,7 @@ pub(super) struct LeftOut {
 }
 
 impl LeftOut {
-    const ALL: Self = Self { seed: true, top_p: true, stop: true, effort: true, include: true };
+    pub(super) const ALL: Self = Self { seed: true, top_p: true, stop: true, effort: true, include: true };
 
     /// Leaves out what either leaves out.
     pub(super) const fn or(self, other: Self) -> Self {
@@ -385,7 +385,8 @@ impl Climb {
         // A part that is named alone is tried before all that are named.
         let order = before.iter().copied().chain(hinted).chain(parts.iter().copied());
         let hinted = before.first().copied().or(hinted);
-        if status == 500 && hinted.is_none_or(|part| part == Part::Form) {
+        let may_pass = [Part::Form, Part::Turns, Part::ToolForms];
+        if status == 500 && hinted.is_none_or(|part| may_pass.contains(&part)) {
             self.proof = Proof::Fault;
         }
         let error = format!("{status} {}", reasons::said(body));
@@ -518,7 +519,8 @@ impl Climb {
 
 /// Tells whether the words of a refusal, in lower case, name a part of the request.
 pub(super) fn is_explained(words: &str) -> bool {
-    hinted(words).is_some()
+    // Every request has messages.
+    hinted(words).is_some_and(|part| part != Part::Turns)
 }
 
 /// The part that the words of a refusal, in lower case, name first.
@@ -586,7 +588,8 @@ fn named_room(words: &str) -> Option<u32> {
     let prompt = PROMPT.iter().find_map(|tail| {
         let before = words.match_indices(tail).filter_map(|(at, _)| {
             let lead = words[..at].strip_suffix(" tokens").unwrap_or(&words[..at]);
-            let digits = lead.rfind(|c: char| !c.is_ascii_digit() && c != ',').map_or(lead, |at| &lead[at + 1..]);
+            let rest = lead.trim_end_matches(|c: char| c.is_ascii_digit() || c == ',');
+            let digits = &lead[rest.len()..];
             digits.replace(',', "").parse().ok()
         });
         before.into_iter().next()
@@ -820,6 +823,8 @@ mod tests {
             ("maximum context length is 800 tokens, and the prompt has 795 in the messages", None),
             ("maximum context length is 800 tokens, and the prompt has 900 in the messages", None),
             ("maximum context length is 4096", None),
+            ("maximum context length is 8192 tokens\u{ff08}8000 in the messages", Some(192)),
+            ("maximum context length is 8192 tokens, \u{ff08} in the messages", None),
         ] {
             assert_eq!(named_room(&words.to_ascii_lowercase()), expected, "{words}");
         }

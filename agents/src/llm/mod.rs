@@ -46,7 +46,7 @@ use tracing::{Instrument as _, Span};
 
 pub(crate) use self::broken_off::BrokenOff;
 use self::known::{Known, Place};
-use self::ladder::{Limit, Rung, Shape, Stream, Temperature, ToolForms};
+use self::ladder::{LeftOut, Limit, Rung, Shape, Stream, Temperature, ToolForms};
 use self::refusals::{code_of, deferral_of, is_passing};
 use self::reply::{Completion, End};
 use self::request::{Attempt, Message, Request, StreamOptions, Task, Tool};
@@ -271,8 +271,7 @@ impl Chat {
             Temperature::None => None,
         };
         let stream = match self.model.stream {
-            Streaming::Auto => shape.stream,
-            Streaming::Always => shape.stream.max(Stream::WithUsage),
+            Streaming::Auto | Streaming::Always => shape.stream,
             Streaming::Never => Stream::Off,
         };
         let left_out = shape.left_out;
@@ -282,7 +281,8 @@ impl Chat {
         let mut request = Request {
             model: &self.model.model,
             messages: request::arranged(messages, shape),
-            stream: stream != Stream::Off,
+            // In the plainest request nothing stands that need not.
+            stream: (stream != Stream::Off || shape.left_out != LeftOut::ALL).then_some(stream != Stream::Off),
             stream_options: (stream == Stream::WithUsage).then(StreamOptions::default),
             temperature,
             max_tokens: limit.filter(|_| shape.limit == Limit::MaxTokens),

@@ -195,7 +195,7 @@ pub(super) fn names_model(body: &str) -> bool {
     ["model", "deployment", "engine", "endpoints found"].iter().any(|word| names(&said, word))
 }
 
-/// Tells whether a refusal says that a request does not fit into the model's context.
+/// Returns true if a refusal says that a request does not fit into the model's context.
 pub(super) fn is_of_context(body: &str) -> bool {
     const CONTEXT: [&str; 8] = [
         "context length",

@@ -82,7 +82,9 @@ impl Completion {
         // As parts of the content, in Anthropic's form.
         let of_part =
             |part: &Value| tool_call(&json!({"id": part["id"], "name": part["name"], "arguments": part["input"]}));
-        calls.extend(parts().filter(|part| part["type"] == "tool_use").map(of_part));
+        if calls.is_empty() {
+            calls.extend(parts().filter(|part| part["type"] == "tool_use").map(of_part));
+        }
         let legacy = &message["function_call"];
         if calls.is_empty() && legacy.is_object() {
             calls.push(tool_call(&json!({"function": legacy})));

@@ -185,7 +185,8 @@ impl<'a> Task<'a> {
 pub(super) struct Request<'a> {
     pub(super) model: &'a str,
     pub(super) messages: Cow<'a, [Message<'a>]>,
-    pub(super) stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) stream: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Option::is_none")]

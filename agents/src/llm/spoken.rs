@@ -221,8 +221,7 @@ fn parameters(mut text: &str, [before, behind, close]: [&str; 3]) -> Map<String,
     let mut all = Map::new();
     while let Some(rest) = text.find(before).map(|at| &text[at + before.len()..]) {
         let Some((name, rest)) = rest.split_once(behind) else { break };
-        let rest = rest.trim_start_matches('\n');
-        let rest = rest.strip_prefix("<arg_value>").unwrap_or(rest);
+        let rest = rest.trim_start().strip_prefix("<arg_value>").unwrap_or(rest);
         let end = rest.find(close).unwrap_or(rest.len());
         let said = rest[..end].strip_prefix('\n').unwrap_or(&rest[..end]);
         let said = said.strip_suffix('\n').unwrap_or(said);

@@ -132,7 +132,7 @@ impl Assembly {
         self.has_data
     }
 
-    /// Tells whether a part of a reply has come.
+    /// Returns true once a part of a reply has come.
     pub(super) fn has_content(&self) -> bool {
         self.fold.has_content()
     }

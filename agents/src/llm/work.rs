@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
+use super::access::account;
 use super::broken_off::Rest;
 use super::reply::{Completion, ToolCall, estimate};
 use super::request::{ANSWER, Message, Task};
@@ -51,7 +52,7 @@ impl Chat {
         let definitions = tools.definitions();
         let mut talk = Talk::new(task, &definitions, self.model.context);
         let prompt = talk.messages.len();
-        let model = ModelKey::new(&self.model.url, &self.model.model);
+        let model = ModelKey::new(&self.model.url, &self.model.model).of_account(account(&self.model));
         let begun = self.broken_off().take(call, &talk.messages, &model);
         let iterations = match begun {
             None => iterations,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use patchboard_agents::config::{Model, Structured};
+use patchboard_agents::config::{Model, Streaming, Structured};
 use patchboard_agents::llm::{Chat, Variables};
 use patchboard_endpoint::{Act, Endpoint};
 use patchboard_kernel::deferral::DeferralReason;
@@ -251,11 +251,49 @@ async fn a_redirect_within_the_server_is_followed_with_the_same_request() {
         assert!(requests[1].0.contains(KEY) && requests[0].1 == requests[1].1);
     }
     // One that leads to itself, and one that never ends.
-    for location in ["location: /v1/chat/completions\r\n", "location: other\r\n"] {
+    for location in ["location: /v1/chat/completions\r\n", "location: a/b\r\n"] {
         let (answer, endpoint, _) = ask(vec![Act::Say(307, location, String::new())], keep).await;
         assert_eq!(answer.expect_err("it leads nowhere").code, FailureCode::Refused);
         assert!(endpoint.requests().len() <= 4);
     }
+}
+
+#[tokio::test]
+async fn what_comes_with_a_stream_and_a_form_is_left_out_where_both_are_refused() {
+    let endpoint = Endpoint::serving(|body| {
+        let extra = ["stream_options", "response_format"].into_iter().filter(|name| body.get(*name).is_some());
+        let extra: Vec<Value> =
+            extra.map(|name| json!({"loc": ["body", name], "msg": format!("{name}: extra input")})).collect();
+        match extra.is_empty() {
+            true => Act::Say(
+                200,
+                "content-type: text/event-stream\r\n",
+                "data: {\"choices\": [{\"delta\": {\"content\": \"[]\"}, \"finish_reason\": \"stop\"}]}\n\n".to_owned(),
+            ),
+            false => Act::Say(422, "", json!({"message": {"detail": extra}}).to_string()),
+        }
+    });
+    let model = Model { stream: Streaming::Always, ..Model::new(endpoint.url.clone(), "m") };
+    let chat = Chat::new(&model, &Variables::new()).expect("a client");
+    assert_eq!(chat.call(&llm_call()).await.expect("a reply").text, "[]");
+    assert_eq!(chat.call(&llm_call()).await.expect("a reply").text, "[]");
+    let bodies = endpoint.bodies();
+    assert!(bodies.len() <= 10 && bodies.iter().all(|body| body["stream"] == true), "{}", bodies.len());
+}
+
+#[tokio::test]
+async fn the_plainest_request_holds_nothing_that_it_need_not() {
+    let endpoint = Endpoint::serving(|body| {
+        let known = ["model", "messages", "max_tokens", "temperature"];
+        match body.as_object().expect("an object").keys().find(|name| !known.contains(&name.as_str())) {
+            Some(name) => {
+                Act::Say(400, "", json!({"error": {"message": format!("Unknown field: {name}")}}).to_string())
+            }
+            None => Act::complete("[]", "stop", Value::Null),
+        }
+    });
+    let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
+    assert_eq!(chat.call(&llm_call()).await.expect("a reply").text, "[]");
 }
 
 #[tokio::test]

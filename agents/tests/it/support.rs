@@ -9,7 +9,7 @@ use patchboard_agents::config::Program;
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::freshness::Basis;
-use patchboard_kernel::id::{BoardId, InvocationId, Token};
+use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::{Own, Plans as _};
 use patchboard_kernel::scheduler::Past;
@@ -31,7 +31,7 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
         board: BoardId::from("b"),
         parent: None,
         invocation,
-        origin: invocation,
+        cause: Seq(1),
         attempt: 1,
         occurrence,
         past: Past::default(),

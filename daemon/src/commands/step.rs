@@ -202,7 +202,7 @@ impl Moment {
             board: self.board.id().clone(),
             parent: self.board.parent().cloned(),
             invocation,
-            origin: self.queued.as_ref().map_or(invocation, Queued::origin),
+            cause: self.queued.as_ref().map(|queued| queued.cause).unwrap_or_default(),
             attempt,
             token: Token::of(invocation, attempt),
             worker: rehearsal.worker.clone(),

@@ -163,10 +163,16 @@ impl Daemon {
         let open: BTreeSet<BoardId> =
             boards.iter().filter(|board| board.ended.is_none()).map(|board| board.id.clone()).collect();
         let is_left = |board: &BoardSummary| board.parent.as_ref().is_some_and(|parent| !open.contains(parent));
+        let is_final = |board: &BoardSummary| matches!(board.ended, Some(End::Done | End::Cancelled));
+        let over: BTreeSet<BoardId> =
+            boards.iter().filter(|board| is_final(board)).map(|board| board.id.clone()).collect();
         let mut left = boards
             .iter()
             .filter(|board| board.ended.is_none() && (board.parent.is_none() || is_left(board)))
-            .map(|board| (board.id.clone(), is_left(board)));
+            .map(|board| {
+                let may_be_retried = board.parent.as_ref().is_some_and(|parent| !over.contains(parent));
+                (board.id.clone(), is_left(board).then_some(may_be_retried))
+            });
         let (mut going, mut recovered) = (JoinSet::new(), Recovered::default());
         self.seats.gate().shut(SHUT);
         loop {
@@ -177,8 +183,11 @@ impl Daemon {
                 going.spawn(async move {
                     let opened = daemon.open(&board).await;
                     let done = match opened {
-                        Ok(opened) if is_left => end_left(&opened).await,
-                        opened => opened.map(drop),
+                        Ok(opened) => match is_left {
+                            Some(may_be_retried) => end_left(&opened, may_be_retried).await,
+                            None => Ok(()),
+                        },
+                        Err(problem) => Err(problem),
                     };
                     (board, done)
                 });
@@ -551,10 +560,10 @@ impl Daemon {
 }
 
 /// Waits for work that goes on whoever stops waiting for it.
-/// Cancels a board inside one that has ended, unless an operator has retried it.
-async fn end_left(board: &BoardHandle) -> Answered<()> {
+/// Cancels a board inside one that has ended. If that may be retried, one that an operator has retried goes on.
+async fn end_left(board: &BoardHandle, may_be_retried: bool) -> Answered<()> {
     let is_retried = |is: &mut bool, record: &Record| *is |= record.kind == Kind::Retried;
-    if !board.read(None, false, is_retried).await? {
+    if !may_be_retried || !board.read(None, false, is_retried).await? {
         board.cancel().await?;
     }
     Ok(())

@@ -12,7 +12,8 @@ coded! {
     DeferralReason {
         /// Too many requests or tokens in a span of time.
         RateLimited = "rate_limited",
-        /// The provider cannot serve now: status 408, 409, 425, 498 or 5xx, or an overload inside another answer.
+        /// The provider cannot serve now: status 408, 409, 421, 423, 424, 425, 498, 499 or 5xx, or an overload inside another
+        /// answer.
         Overloaded = "overloaded",
         /// The server is loading the model.
         ModelLoading = "model_loading",
@@ -20,13 +21,13 @@ coded! {
         Unreachable = "unreachable",
         /// No byte came within the call's time, while the model answered nobody else either.
         NoAnswer = "no_answer",
-        /// The key is missing, wrong or expired: status 401.
+        /// The key is missing, wrong or expired: status 401, or a program that prints none.
         KeyRefused = "key_refused",
         /// Nothing is left to pay with: status 402, or a quota that is used up.
         PaymentRequired = "payment_required",
-        /// The account may not use the model: status 403.
+        /// The account may not use the model: status 403 or 451.
         AccessDenied = "access_denied",
-        /// The server has no such model: status 404.
+        /// The server has no such model, or serves none at this address: status 404, 405, or a redirect elsewhere.
         ModelNotFound = "model_not_found",
         /// The provider refuses this request, and another model is there to take it.
         RequestRefused = "request_refused",

@@ -27,9 +27,6 @@ use crate::record::{Attempt, FULL_RETRY, Invoked, Trigger};
 pub struct Queued {
     /// Its number.
     pub invocation: InvocationId,
-    /// First invocation of a series of retries that this one belongs to; none if it is no retry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub origin: Option<InvocationId>,
     /// The rule and the worker.
     pub branch: Branch,
     /// Seq of its `scheduled` record.
@@ -48,13 +45,6 @@ pub struct Queued {
     /// It was given up because its reply changed nothing, like those before it.
     #[serde(rename = "in_vain", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_in_vain: bool,
-}
-
-impl Queued {
-    /// First invocation of the series of retries that it belongs to: its own number if it is no retry.
-    pub fn origin(&self) -> InvocationId {
-        self.origin.unwrap_or(self.invocation)
-    }
 }
 
 /// Invocations of a branch whose replies changed nothing, since its last commit or the last move of its breaker.

@@ -124,7 +124,7 @@ impl State {
             match effect {
                 Effect::Call {
                     invocation,
-                    origin,
+                    cause,
                     attempt,
                     worker,
                     view,
@@ -141,7 +141,7 @@ impl State {
                         board: self.board.clone(),
                         parent: parent.clone(),
                         invocation: *invocation,
-                        origin: *origin,
+                        cause: *cause,
                         attempt: *attempt,
                         token: Token::of(*invocation, *attempt),
                         worker: worker.clone(),

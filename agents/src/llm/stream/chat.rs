@@ -5,6 +5,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Fold, PARTS_MAX, append};
 
+/// Times that arguments of calls are parsed: each is as long as the reply.
+const PARSED_MAX: u32 = 64;
+
 /// A completion in the making.
 #[derive(Default)]
 pub(super) struct Chat {
@@ -13,6 +16,8 @@ pub(super) struct Chat {
     message: Map<String, Value>,
     finish: Value,
     whole: Option<Value>,
+    /// Times that the arguments of a call were parsed.
+    parsed: u32,
 }
 
 impl Fold for Chat {
@@ -24,17 +29,23 @@ impl Fold for Chat {
                 self.top.insert(name.clone(), value.clone());
             }
         }
-        // Of several choices the first one counts, wherever it stands.
-        let choices = chunk.get("choices")?.as_array()?;
-        let choice = choices.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)?;
-        if choice["message"].is_object() && self.message.is_empty() {
-            let Some(before) = self.whole.take() else {
-                self.text += choice["message"].to_string().len();
+        let choice = first_choice(chunk.get("choices")?)?;
+        if let Some(message) = choice["message"].as_object() {
+            let content = |message: Option<&Value>| {
+                message.and_then(|message| message["content"].as_str()).unwrap_or_default().to_owned()
+            };
+            let before = match &self.whole {
+                Some(whole) => content(first(whole)),
+                None => self.message.get("content").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            };
+            // The whole message, or what has come of it. Some servers call a delta a message.
+            if content(Some(&choice["message"])).starts_with(&before) {
+                self.text += serde_json::to_string(message).map_or(0, |text| text.len());
                 self.whole = Some(Value::Object(chunk));
                 return None;
-            };
-            // Some servers call a delta a message.
-            for (name, value) in before["choices"][0]["message"].as_object().into_iter().flatten() {
+            }
+            let whole = self.whole.take();
+            for (name, value) in whole.as_ref().and_then(first).and_then(Value::as_object).into_iter().flatten() {
                 self.merge(name, value);
             }
         }
@@ -94,7 +105,7 @@ impl Chat {
             "tool_calls" => {
                 let calls = self.message.entry(name.to_owned()).or_insert_with(|| json!([]));
                 if let (Some(calls), Some(deltas)) = (calls.as_array_mut(), value.as_array()) {
-                    deltas.iter().for_each(|delta| tool_call(calls, delta));
+                    deltas.iter().for_each(|delta| tool_call(calls, delta, &mut self.parsed));
                 }
             }
             "function_call" => function(self.message.entry(name.to_owned()).or_insert_with(|| json!({})), value),
@@ -106,10 +117,22 @@ impl Chat {
     }
 }
 
-fn tool_call(calls: &mut Vec<Value>, delta: &Value) {
+/// Of several choices the first one counts, wherever it stands.
+fn first_choice(choices: &Value) -> Option<&Value> {
+    choices.as_array()?.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)
+}
+
+/// The message of a whole answer.
+fn first(whole: &Value) -> Option<&Value> {
+    first_choice(whole.get("choices")?)?.get("message")
+}
+
+fn tool_call(calls: &mut Vec<Value>, delta: &Value, parsed: &mut u32) {
     let id = delta["id"].as_str().filter(|id| !id.is_empty());
     let known = match delta["index"].as_u64() {
-        Some(index) => calls.iter().rposition(|call| call["index"] == index).filter(|at| !is_next(&calls[*at], delta)),
+        Some(index) => {
+            calls.iter().rposition(|call| call["index"] == index).filter(|at| !is_next(&calls[*at], delta, parsed))
+        }
         None => match id {
             Some(id) => calls.iter().position(|call| call["id"] == id),
             None => calls.len().checked_sub(1),
@@ -134,12 +157,16 @@ fn tool_call(calls: &mut Vec<Value>, delta: &Value) {
     }
 }
 
-/// Tells whether a delta begins another call with the index of a call that is whole: some servers count none.
-fn is_next(call: &Value, delta: &Value) -> bool {
+/// Returns true if a delta begins another call with the index of a call that is whole: some servers count none.
+fn is_next(call: &Value, delta: &Value, parsed: &mut u32) -> bool {
     let (known, id) = (call["id"].as_str().unwrap_or_default(), delta["id"].as_str().unwrap_or_default());
     let has_name = delta["function"]["name"].as_str().is_some_and(|name| !name.is_empty());
     let is_whole = |arguments: &str| serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok();
-    has_name && !id.is_empty() && id != known && call["function"]["arguments"].as_str().is_some_and(is_whole)
+    if !has_name || id.is_empty() || id == known || *parsed >= PARSED_MAX {
+        return false;
+    }
+    *parsed += 1;
+    call["function"]["arguments"].as_str().is_some_and(is_whole)
 }
 
 fn function(there: &mut Value, delta: &Value) {

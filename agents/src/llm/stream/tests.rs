@@ -112,6 +112,15 @@ fn deltas_are_read_wherever_a_server_puts_them() {
         let answer = assembled(&events(&chunks)).expect("an answer");
         assert_eq!(answer["choices"][0]["message"]["content"], "[1, 2]", "{name}");
     }
+    // The whole message at the end, and one that grows.
+    for parts in [
+        [json!({"delta": {"content": "[1"}}), json!({"message": {"content": "[1, 2]"}})],
+        [json!({"message": {"content": "[1"}}), json!({"message": {"content": "[1, 2]"}})],
+    ] {
+        let chunks: Vec<Value> = parts.into_iter().map(|choice| json!({"choices": [choice]})).collect();
+        let answer = assembled(&events(&chunks)).expect("an answer");
+        assert_eq!(answer["choices"][0]["message"]["content"], "[1, 2]");
+    }
     let chunks: Vec<Value> = ["[1", ", 2]"].iter().map(|text| json!({"choices": [{"text": text}]})).collect();
     assert_eq!(assembled(&events(&chunks)).expect("an answer")["choices"][0]["message"]["content"], "[1, 2]");
     let halves = [

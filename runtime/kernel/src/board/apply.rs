@@ -98,9 +98,7 @@ impl Board {
                         let place = self.given_up.iter().position(|queued| queued.invocation == retries);
                         let before = place.and_then(|place| self.given_up.remove(place));
                         let before = before.ok_or_else(|| format!("invocation {retries} was not given up"))?;
-                        let origin = Some(before.origin());
-                        let (is_beyond_limit, is_in_vain) = (false, false);
-                        Some(Queued { invocation, origin, cause: seq, is_beyond_limit, is_in_vain, ..before })
+                        Some(Queued { invocation, cause: seq, is_beyond_limit: false, is_in_vain: false, ..before })
                     }
                 };
                 let queued = match scheduled.follows {
@@ -109,7 +107,6 @@ impl Board {
                         let (expansion, is_beyond_limit, is_in_vain) = (Expansion::default(), false, false);
                         Queued {
                             invocation,
-                            origin: None,
                             branch,
                             cause: seq,
                             trigger,
@@ -125,7 +122,7 @@ impl Board {
                         let rounds = before.expansion.rounds.saturating_add(1);
                         let Expansion { answers, .. } = before.expansion;
                         let expansion = Expansion { rounds, places: scheduled.expand.clone(), answers };
-                        Queued { invocation, origin: None, cause: seq, expansion, ..before }
+                        Queued { invocation, cause: seq, expansion, ..before }
                     }
                 };
                 self.scheduler.enqueue(&self.plan, queued, is_after, is_counted, at, scheduled.due);

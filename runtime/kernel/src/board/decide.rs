@@ -435,8 +435,11 @@ impl Draft<'_> {
     /// The cost of a language model's reply whose provider does not say.
     fn estimate(&self, open: &Open, reply: &ReplyBody) -> Option<Usage> {
         let worker = &self.board.plan.seats[&open.queued.branch.worker].worker;
+        let of_seat = u64::from(worker.limits.reply_tokens);
+        // A larger reply was reserved after one that was cut off, a smaller one for a model that writes no more.
+        let reserved = open.reply_tokens.map_or(of_seat, |tokens| tokens.min(of_seat));
         (worker.agent == AgentKind::Llm).then(|| Usage {
-            prompt: open.reserved.saturating_sub(u64::from(worker.limits.reply_tokens)),
+            prompt: open.reserved.saturating_sub(reserved),
             completion: (reply.text().chars().count() as u64).div_ceil(4),
             cached: 0,
             estimated: true,

@@ -382,8 +382,8 @@ pub enum Effect {
     Call {
         /// The invocation.
         invocation: InvocationId,
-        /// First invocation of the series of retries that it belongs to: its own number if it is no retry.
-        origin: InvocationId,
+        /// Its `scheduled` record.
+        cause: Seq,
         /// Which attempt of it.
         attempt: u32,
         /// Whom.

@@ -77,7 +77,7 @@ fn call(seq: u64, invocation: u64, attempt: u32) -> Message {
         board: "b".into(),
         parent: None,
         invocation,
-        origin: invocation,
+        cause: Seq(1),
         attempt,
         token: Token::of(invocation, attempt),
         worker: "w".into(),

@@ -357,7 +357,7 @@ impl Draft<'_> {
         });
         self.step.effects.push(Effect::Call {
             invocation: queued.invocation,
-            origin: queued.origin(),
+            cause: queued.cause,
             attempt,
             worker: branch.worker,
             view: hash,
