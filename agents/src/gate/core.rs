@@ -174,7 +174,7 @@ impl Core {
         let Some(model) = self.models.get_mut(key) else { return Ok(()) };
         match model.another(self.now, tokens) {
             Ok(()) => {
-                // What came of the requests before says nothing of this one.
+                // Each request of a conversation is judged by itself.
                 (call.sent_at, call.is_answered, call.answers_before) = (self.now, false, model.answers());
                 Ok(())
             }

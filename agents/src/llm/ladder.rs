@@ -396,7 +396,7 @@ impl Climb {
         if is_full && !self.is_bare && EXPLAINED.iter().any(|explained| words.contains(explained)) {
             self.proof = Proof::Prompt;
             self.active = None;
-            // What the prompt leaves of the context may be enough.
+            // Asks for a shorter reply first, if the refusal names numbers.
             let cap = named_room(&words).filter(|cap| self.shape.cap.is_none_or(|known| *cap < known));
             match cap {
                 Some(_) => self.shape.cap = cap,
@@ -554,7 +554,7 @@ fn plainest(shape: Shape, part: Part) -> Shape {
     }
 }
 
-/// The room for a reply that a prompt leaves of the model's context, by the numbers that a refusal names.
+/// Reads the tokens that a prompt leaves of the model's context from the numbers that a refusal names.
 fn named_room(words: &str) -> Option<u32> {
     // Anthropic's: "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000".
     if let Some((_, sum)) = words.split_once("exceed context limit: ") {
@@ -597,7 +597,7 @@ fn named_room(words: &str) -> Option<u32> {
     room(context, prompt)
 }
 
-/// What a prompt leaves of a context, if it is worth a request.
+/// Returns the tokens that a prompt leaves of a context, if they are worth a request.
 fn room(context: u32, prompt: u32) -> Option<u32> {
     context.checked_sub(prompt).filter(|room| *room >= ROOM_MIN)
 }

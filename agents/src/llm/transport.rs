@@ -93,7 +93,7 @@ pub enum HttpFailure {
     /// Success, with what no API answers: nothing, or a page of HTML.
     #[error("{}", reasons::told(.why, "", .said))]
     NoApi {
-        /// What came.
+        /// Kind of the answer, in words.
         why: String,
         /// The text of a page.
         said: String,
@@ -122,7 +122,7 @@ pub enum Came {
     Part,
 }
 
-/// What is done once the first part of a streamed reply has come.
+/// Callback for the first part of a streamed reply.
 pub(super) type Begun<'a> = &'a (dyn Fn() + Send + Sync);
 
 /// The body of a successful answer.

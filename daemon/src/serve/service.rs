@@ -559,7 +559,6 @@ impl Daemon {
     }
 }
 
-/// Waits for work that goes on whoever stops waiting for it.
 /// Cancels a board inside one that has ended. If that may be retried, one that an operator has retried goes on.
 async fn end_left(board: &BoardHandle, may_be_retried: bool) -> Answered<()> {
     let is_retried = |is: &mut bool, record: &Record| *is |= record.kind == Kind::Retried;
@@ -569,6 +568,7 @@ async fn end_left(board: &BoardHandle, may_be_retried: bool) -> Answered<()> {
     Ok(())
 }
 
+/// Waits for work that goes on whoever stops waiting for it.
 async fn to_its_end<T>(done: JoinHandle<Answered<T>>) -> Answered<T> {
     done.await.unwrap_or_else(|error| {
         Err(Failure::failed("internal", format!("it was not brought to its end: {error}")).into())
