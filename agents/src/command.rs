@@ -6,11 +6,13 @@
 //!
 //! ```text
 //! → {"protocol":1,"board":"…","worker":"…","invocation":3,"attempt":1,"token":"3:1","view":"…",
-//!    "shown":{"/question":"…"},"system":"…"}
+//!    "shown":{"/question":"…"},"trigger":{"kind":"event","rule":"…","op":"add","path":"/notes/3",
+//!    "bound":{"note":"3"},"value":{…},"version":7},"system":"…"}
 //! ← [{"op":"add","path":"/claims/-","value":{…}}]      a patch, or an envelope, or {"error":"…"}
 //! ```
 //!
-//! `view` is what a language model would be shown; `shown` has the values that the view shows wholly, by JSON Pointer.
+//! `view` is what a language model would be shown; `shown` has the values that the view shows wholly, by JSON Pointer;
+//! `trigger` is what the call is for ([`Shown::trigger`](patchboard_kernel::shown::Shown::trigger)).
 //!
 //! No shell is involved. The process leads a group of its own, and whatever of the group is left when the call ends (by
 //! an answer, its time limit, or because nobody waits any more) is killed. It sees `PATH`, `HOME`, `LANG`, `TMPDIR` and
@@ -67,6 +69,7 @@ struct Request<'a> {
     token: &'a str,
     view: &'a str,
     shown: BTreeMap<&'a str, Value>,
+    trigger: Value,
     system: &'a str,
 }
 
@@ -201,6 +204,7 @@ fn request(call: &Call) -> Vec<u8> {
         token: call.token.as_str(),
         view: &call.prompt.user,
         shown: call.shown.values().map(|(place, value)| (place.as_str(), value.to_value())).collect(),
+        trigger: call.shown.trigger(),
         system: &call.prompt.system,
     };
     let mut line = serde_json::to_vec(&request).expect("strings and numbers are JSON");

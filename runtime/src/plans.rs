@@ -13,13 +13,13 @@ use patchboard_kernel::plan::{Plan, Plans};
 pub(crate) struct SharedPlans(DashMap<Digest, Weak<Plan>>);
 
 impl Plans for SharedPlans {
-    fn of(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String> {
-        let source = sha256(&serde_json::to_vec(&(mode, &blueprint)).map_err(|error| error.to_string())?);
+    fn of_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
+        let source = sha256(&serde_json::to_vec(&(mode, journal, &blueprint)).map_err(|error| error.to_string())?);
         if let Some(plan) = self.0.get(&source).and_then(|plan| plan.upgrade()) {
             return Ok(plan);
         }
         // Nothing is locked meanwhile; of two who compile the same at once, both go on with their own.
-        let plan = Arc::new(Plan::compile(Arc::new(blueprint), mode.clone())?);
+        let plan = Arc::new(Plan::compile_for(Arc::new(blueprint), mode.clone(), journal)?);
         self.0.retain(|_, plan| plan.strong_count() > 0);
         self.0.insert(source, Arc::downgrade(&plan));
         Ok(plan)

@@ -8,7 +8,7 @@ use patchboard_kernel::digest::Salt;
 use patchboard_kernel::freshness::{Commits, Context, Reservations};
 use patchboard_kernel::id::{Seq, Timestamp, Version, WorkerName};
 use patchboard_kernel::mode::Interface;
-use patchboard_kernel::pipeline::{self, Verdict};
+use patchboard_kernel::pipeline::{self, Proposer, Verdict};
 use patchboard_tests::boards::{self, Across, Work, Writer};
 use patchboard_tests::measure::{Bench, Goal, Laps, Row, Side, Stats, on_cpu, run};
 use patchboard_tests::whole::{self, Whole};
@@ -155,8 +155,9 @@ fn in_judge<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work)
             reservations: &reservations,
             commits: &Nobody,
         };
+        let by = Proposer { worker: &worker, seat: board.plan().seats.get(&worker).map(|seat| &**seat) };
         let (verdict, time) =
-            on_cpu(|| pipeline::judge(board.plan(), board.state(), &worker, &reply, Interface::Patch, &context));
+            on_cpu(|| pipeline::judge(board.plan(), board.state(), by, &reply, Interface::Patch, &context));
         laps.note(TOTAL, time);
         assert_eq!(matches!(verdict, Verdict::Accepted(_)), work != Work::Refused);
         number += 1;

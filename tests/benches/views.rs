@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::id::WorkerName;
 use patchboard_tests::boards::{self, Across, Work};
 use patchboard_tests::measure::{Goal, Row, Stats, on_cpu, run};
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
             let (document, mut writer) = boards::document(bytes, SEED);
             let (mut board, _) = boards::board(boards::schema(Across::Nothing), document);
             let reader = WorkerName::from(boards::READER);
+            let seat = board.seat(&reader, &Bindings::default()).expect("there is such a worker");
             let mut number = 0;
             let laps = bench.interleave(
                 TIME,
@@ -33,9 +35,12 @@ fn main() -> ExitCode {
                     let at = patchboard_kernel::id::Timestamp(number);
                     let step = board.step(at, boards::input(writer.patch(Work::Mix), None));
                     assert_eq!(step.records.len(), 1, "{:?}", step.outcome);
-                    let (view, time) = on_cpu(|| board.preview(&reader).map(|view| (view.hash(), view)));
+                    let (view, time) = on_cpu(|| {
+                        let view = board.preview(&seat);
+                        (view.hash(), view)
+                    });
                     laps.note("view", time);
-                    let (_, view) = view.expect("there is such a worker");
+                    let (_, view) = view;
                     let length = view.text.chars().count();
                     assert!(length <= 4000, "the view has {length} characters");
                 })],

@@ -9,7 +9,7 @@ use patchboard_kernel::contract::Contract;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::patch;
-use patchboard_kernel::pattern::{Pattern, PatternToken};
+use patchboard_kernel::pattern::{Paths, Pattern, PatternToken};
 use patchboard_kernel::schema::Schema;
 use patchboard_kernel::state::{ResultLimits, State};
 use serde::Deserialize;
@@ -144,7 +144,7 @@ fn filled(pattern: &Pattern, captures: &[String]) -> String {
             PatternToken::Literal(name) => place.push_str(&oracle::pointer(&[name])),
             PatternToken::Append => place.push_str("/-"),
             PatternToken::Any => place.push_str(&oracle::pointer(&[captures.next().expect("one for every `*`")])),
-            PatternToken::Deep => place.push_str(captures.next().expect("one for every `**`")),
+            PatternToken::Bound(_) | PatternToken::Deep => place.push_str(captures.next().expect("one for every `**`")),
         }
     }
     assert_eq!(captures.next(), None, "one capture too many for {pattern}");
@@ -173,7 +173,7 @@ fn check_contract(situation: &Situation) {
     let every_place = Value::Bool(true);
     let patterns = situation.reads.iter().chain(situation.writes.iter().map(|write| &write.path));
     let are_patterns = patterns.into_iter().all(|text| Pattern::parse(text).is_ok());
-    let contract = match Contract::compile(&worker, &every_place) {
+    let contract = match Contract::compile(&worker, &every_place, Paths::Plain) {
         Ok(contract) => contract,
         Err(error) => {
             assert!(!are_patterns, "{error}");

@@ -18,12 +18,12 @@ impl Shared {
 }
 
 impl Plans for Shared {
-    fn of(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String> {
+    fn of_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
         if let Some(plan) = self.0.get() {
             assert!(*plan.blueprint == blueprint && plan.mode == *mode, "a plan is asked for another blueprint");
             return Ok(Arc::clone(plan));
         }
-        let plan = Own.of(blueprint, mode)?;
+        let plan = Own.of_format(blueprint, mode, journal)?;
         Ok(Arc::clone(self.0.get_or_init(|| plan)))
     }
 }

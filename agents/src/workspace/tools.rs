@@ -302,7 +302,7 @@ impl Toolbox for Desk {
 
     fn open<'a>(&'a self, call: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>> {
         Box::pin(async move {
-            let Some(access) = call.shown.seat().files.clone() else { return Ok(None) };
+            let Some(access) = call.shown.seat().files.as_deref().cloned() else { return Ok(None) };
             if let Some(problem) = self.workspaces.problem(&call.shown.plan().blueprint, access.spec()) {
                 return Err(failure(FailureCode::NotConfigured, problem));
             }

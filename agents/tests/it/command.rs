@@ -26,7 +26,7 @@ async fn a_program_gets_one_line_and_answers_with_one() {
     let reply: Value = serde_json::from_str(&reply.expect("a reply").text).expect("JSON");
     let expected = json!({"protocol": 1, "board": "b", "worker": "counter", "invocation": 3, "attempt": 1,
         "token": "counter:3:1", "view": "What is\nshown.",
-        "shown": {"/seen": {"count": 2}}, "system": "You are a test."});
+        "shown": {"/seen": {"count": 2}}, "trigger": null, "system": "You are a test."});
     assert_eq!(reply["got"], expected);
 }
 

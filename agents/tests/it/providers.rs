@@ -267,7 +267,8 @@ fn judged(call: &Call, reply: &str) -> Outcome {
         commits: &Nobody,
     };
     let (body, interface) = (ReplyBody::Text(reply.to_owned()), call.shown.seat().interface);
-    match pipeline::judge(call.shown.plan(), &basis.state, &call.worker, &body, interface, &context) {
+    let by = pipeline::Proposer { worker: &call.worker, seat: Some(call.shown.seat()) };
+    match pipeline::judge(call.shown.plan(), &basis.state, by, &body, interface, &context) {
         Verdict::Accepted(accepted) => {
             let answer = accepted.made.state.get(&PointerBuf::from_tokens(["answer"])).expect("it is there");
             Outcome::Answer(serde_json::to_value(answer).expect("JSON"))

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use patchboard_agents::blackboard;
+use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{Board, Rehearsal};
 use patchboard_kernel::deferral::DeferralReason;
@@ -179,7 +180,7 @@ impl Moment {
         let (mut queued, mut rehearsal) = (None, None);
         for (index, record) in records.iter().enumerate().take(at).skip(1) {
             if shown_at == Some(index) {
-                rehearsal = board.rehearse(worker, queued.as_ref());
+                rehearsal = board.rehearse(worker, queued.as_ref(), &Bindings::default());
             }
             board.fold(record).map_err(bad_board)?;
             if queued.is_none() {
@@ -187,7 +188,9 @@ impl Moment {
             }
         }
         // Without an attempt, or at its very record, this board is the one that is shown.
-        let rehearsal = rehearsal.or_else(|| board.rehearse(worker, queued.as_ref())).expect("the worker is there");
+        let rehearsal = rehearsal
+            .or_else(|| board.rehearse(worker, queued.as_ref(), &Bindings::default()))
+            .expect("the worker is there");
         let outcome = outcome(records, at, worker, invocation, attempt)?;
         let time = records[shown_at.unwrap_or(at)].at;
         Ok(Self { board, rehearsal, queued, invoked, time, outcome })

@@ -1,11 +1,14 @@
 //! `patchboard view`: what a worker would be shown.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use clap::Args;
 use jsonptr::PointerBuf;
 use patchboard_agents::llm::schema::{self, Level};
+use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::Board;
+use patchboard_kernel::plan::Seat;
 use patchboard_kernel::view::{Item, View};
 use serde_json::{Value, json};
 
@@ -27,6 +30,7 @@ Examples:
   patchboard view last extractor
   patchboard view last extractor --explain
   patchboard view last extractor --expand /sources/3
+  patchboard view last checker --bind note=3
   patchboard view last extractor --schema | jq .
   patchboard view last extractor --at 3 --output json | jq .reads
   patchboard view last extractor --output json | jq '{freshness, reads, members}'")]
@@ -45,6 +49,10 @@ pub(crate) struct Arguments {
     /// Print the JSON Schema instead that a language model's reply to this view is held to
     #[arg(long, conflicts_with = "explain")]
     schema: bool,
+    /// What a name in the worker's paths stands for, as a trigger would bind it; may be given several times. A name without
+    /// it stands for no place
+    #[arg(long, value_name = "NAME=TOKEN", value_parser = binding)]
+    bind: Vec<(String, String)>,
     /// As if the worker had asked to be shown this place (a JSON Pointer); may be given several times
     #[arg(long, value_name = "PLACE")]
     expand: Vec<String>,
@@ -54,11 +62,12 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
     let board = reader.board(&summary, arguments.at)?;
-    let view = preview(&board, &arguments.worker, &arguments.expand, None)?;
+    let seat = seat(&board, &arguments.worker, &arguments.bind)?;
+    let view = preview(&board, &seat, &arguments.expand, None)?;
     if arguments.schema {
-        output.json(&reply_schema(&board, &arguments.worker, &view)?)?;
+        output.json(&reply_schema(&board, &seat, &view)?)?;
     } else if output.is_json() {
-        output.json(&json(&board, &arguments.worker, &view))?;
+        output.json(&json(&board, &seat, &view))?;
     } else if arguments.explain {
         let rows = view.items.iter().map(|item| [words(item.fate.as_str()), place(item), words(item.why.as_str())]);
         output.line(&table(["", "place", "why"], rows))?;
@@ -68,20 +77,43 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     Ok(Exit::Done)
 }
 
-/// What a worker would be shown of a board as it is. `within`: where conditions let it read something of the board that is
-/// all it may know, if that is another one.
-pub(crate) fn preview(
-    board: &Board,
-    worker: &str,
-    expand: &[String],
-    within: Option<&[PointerBuf]>,
-) -> Result<View, Failure> {
-    let Some(mut readable) = board.readable_by(&worker.into()) else {
+/// Reads `NAME=TOKEN`.
+fn binding(text: &str) -> Result<(String, String), String> {
+    let (name, token) = text.split_once('=').ok_or("write NAME=TOKEN, like note=3")?;
+    Ok((name.to_owned(), token.to_owned()))
+}
+
+/// A worker's seat with names bound.
+pub(crate) fn seat(board: &Board, worker: &str, bind: &[(String, String)]) -> Result<Arc<Seat>, Failure> {
+    let refuse = |message: String| Failure::refused("bad_binding", message);
+    let bindings = Bindings::of(bind.iter().map(|(name, token)| (name.as_str(), token.clone()))).map_err(refuse)?;
+    let Some(seat) = board.seat(&worker.into(), &bindings) else {
         let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
         return Err(Failure::refused("no_such_worker", format!("the blueprint has no worker {}", one_line(worker)))
             .help(format!("its workers are {}", workers.join(", ")))
             .detail("workers", json!(workers)));
     };
+    if let Some((name, _)) = bind.iter().find(|(name, _)| !seat.names().contains(name)) {
+        let known: Vec<String> = seat.names().iter().map(|name| format!("{{{name}}}")).collect();
+        let help = match known.is_empty() {
+            true => "its paths have no names".to_owned(),
+            false => format!("the names in its paths are {}", known.join(", ")),
+        };
+        let message = format!("{} has no {{{}}} in its paths", one_line(worker), one_line(name));
+        return Err(refuse(message).help(help));
+    }
+    Ok(seat)
+}
+
+/// What a worker would be shown of a board as it is. `within`: where conditions let it read something of the board that is
+/// all it may know, if that is another one.
+pub(crate) fn preview(
+    board: &Board,
+    seat: &Seat,
+    expand: &[String],
+    within: Option<&[PointerBuf]>,
+) -> Result<View, Failure> {
+    let mut readable = board.readable_by(seat);
     if let Some(places) = within {
         readable = readable.within(places);
     }
@@ -102,12 +134,12 @@ pub(crate) fn preview(
             return Err(refuse("path_not_found", "there is nothing to be shown"));
         }
     }
-    Ok(board.explained_preview(&worker.into(), expand, &readable).expect("the worker is there"))
+    Ok(board.explained_preview(seat, expand, &readable))
 }
 
 /// The JSON Schema that a language model's reply to a view is held to.
-fn reply_schema(board: &Board, worker: &str, view: &View) -> Result<Value, Failure> {
-    let shown = board.previewed_values(&worker.into(), view);
+fn reply_schema(board: &Board, seat: &Arc<Seat>, view: &View) -> Result<Value, Failure> {
+    let shown = board.previewed_values(seat, view);
     let schema = shown.and_then(|shown| schema::of_reply(&shown, Level::Derived)).ok_or_else(|| {
         Failure::refused("no_schema", "its replies are messages, which no schema describes")
             .help("docs/modes.md tells how such a board works")
@@ -116,14 +148,15 @@ fn reply_schema(board: &Board, worker: &str, view: &View) -> Result<Value, Failu
 }
 
 /// A view, and what a proposal made from it rests on, as JSON.
-pub(crate) fn json(board: &Board, worker: &str, view: &View) -> Value {
+pub(crate) fn json(board: &Board, seat: &Seat, view: &View) -> Value {
     json!({
         "board": board.id(),
-        "worker": worker,
+        "worker": seat.name,
+        "bound": seat.bound().to_value(),
         "version": board.version(),
         "hash": view.hash(),
         "text": view.text,
-        "freshness": board.plan().seats.get(worker).map(|seat| seat.worker.freshness),
+        "freshness": seat.worker.freshness,
         "reads": view.reads,
         "members": view.members,
         "summarised": view.summarised.pointers(),

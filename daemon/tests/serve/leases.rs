@@ -35,6 +35,7 @@ async fn a_call_is_leased_and_answered_like_any_workers() {
         (&json!("1:1"), &json!("walker"), &json!(board))
     );
     assert_eq!(leased["shown"], json!({"/steps": []}));
+    assert_eq!(leased["trigger"], json!({"kind": "start", "rule": "begin"}));
     assert!(leased["view"].as_str().is_some_and(|view| view.contains("/steps")), "{leased}");
     let expires = |lease: &Value| lease["expires"].as_i64().expect("a time");
     assert!(expires(&leased) < leased["deadline"].as_i64().expect("a time"));

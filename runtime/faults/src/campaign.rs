@@ -158,13 +158,13 @@ impl Campaign {
 struct Cached(Mutex<BTreeMap<(String, u32, String), Arc<Plan>>>);
 
 impl Plans for Cached {
-    fn of(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String> {
+    fn of_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
         let key = (blueprint.name.to_string(), blueprint.concurrency, mode.to_string());
         let mut plans = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(plan) = plans.get(&key) {
             return Ok(Arc::clone(plan));
         }
-        let plan = Arc::new(Plan::compile(Arc::new(blueprint), mode.clone())?);
+        let plan = Arc::new(Plan::compile_for(Arc::new(blueprint), mode.clone(), journal)?);
         plans.insert(key, Arc::clone(&plan));
         Ok(plan)
     }

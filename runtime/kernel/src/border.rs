@@ -4,7 +4,7 @@
 //! All are functions of what is declared ([`InnerBoard`]) and of values; nothing else crosses. What goes in are values
 //! that the worker's view showed whole, so that freshness watches over them like over anything else that was read.
 
-use jsonptr::{Pointer, PointerBuf};
+use jsonptr::Pointer;
 use serde_json::{Map, Value, json};
 
 use crate::blueprint::{FailedBoard, InnerBoard};
@@ -41,7 +41,7 @@ pub struct BorderError {
 }
 
 /// The request of the inner board: the members that are declared, from what the worker was shown. What is not there, and
-/// what it may not read as things are, is left out.
+/// what it may not read as things are, is left out. A name in a place is what the trigger binds it to.
 ///
 /// # Errors
 /// A value that is there and may be read, but did not fit into the view.
@@ -49,7 +49,7 @@ pub fn request(inner: &InnerBoard, shown: &Shown) -> Result<Value, BorderError> 
     let mut request = Map::new();
     for (member, from) in &inner.input {
         let wrong = |why: &str| BorderError { message: format!("input {member}: {why} {from}") };
-        let place = PointerBuf::parse(from.as_str()).map_err(|_| wrong("no JSON Pointer:"))?;
+        let place = shown.seat().bound().place(from).ok_or_else(|| wrong("no JSON Pointer:"))?;
         let value = shown.value_at(&place).map_err(|NotWhole| wrong("the view has no room for all of"))?;
         // Nothing is told by leaving out what is not there, or hidden.
         let Some(value) = value else { continue };

@@ -27,18 +27,19 @@ mod written;
 use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Value, json};
 
+use crate::bindings::Bindings;
 use crate::blueprint::{Approval, GrantOp, Worker};
 use crate::expr::{Allowance, Expr};
 use crate::freshness::Targets;
 use crate::id::WorkerName;
 use crate::patch::Op;
-use crate::pattern::{Pattern, PatternToken, is_index};
-use crate::plan::GRANT_VARIABLES;
+use crate::pattern::{Paths, Pattern, PatternToken, is_index};
+use crate::plan::{BOUND, GRANT_VARIABLES};
 use crate::rejection::{Allowed, Code, Violation};
 use crate::schema::{Location, REGEX_BYTES_MAX, Schema, nearest, regexes_too_large};
 use crate::state::{Candidate, Effect};
@@ -59,6 +60,8 @@ const REASONS_MAX: usize = 5;
 pub struct Contract {
     /// Whose it is, for conditions that name `worker`.
     worker: Option<WorkerName>,
+    /// What names stand for in its patterns and conditions.
+    bound: Bindings,
     /// Those without a condition.
     reads: Vec<Pattern>,
     conditional: Vec<Conditional>,
@@ -68,16 +71,16 @@ pub struct Contract {
 /// A read grant under a condition.
 struct Conditional {
     pattern: Pattern,
-    condition: Expr,
+    condition: Arc<Expr>,
 }
 
 /// A compiled write grant.
 struct Write {
     pattern: Pattern,
     ops: Vec<GrantOp>,
-    value: Option<ValueGrant>,
+    value: Option<Arc<ValueGrant>>,
     approval: Option<Approval>,
-    condition: Option<Condition>,
+    condition: Option<Arc<Condition>>,
     /// What the schema says there, once somebody has asked.
     fragment: OnceLock<Option<Value>>,
 }
@@ -123,15 +126,21 @@ impl Contract {
     /// Compiles the contract of a worker.
     ///
     /// A value schema that refers to `#/$defs/…` (or `#/definitions/…`) and has no such part itself means the one of
-    /// `state_schema`, and is then of the same draft.
+    /// `state_schema`, and is then of the same draft. A name in a path is not bound: its grant covers no place.
     ///
     /// # Errors
     /// A pattern or value schema that cannot be used.
-    pub fn compile(worker: &Worker, state_schema: &Value) -> Result<Self, ContractError> {
+    pub fn compile(worker: &Worker, state_schema: &Value, paths: Paths) -> Result<Self, ContractError> {
         let pattern = |pointer: String, text: &str| {
-            Pattern::parse(text).map_err(|error| ContractError { pointer, message: error.to_string() })
+            paths.parse(text).map_err(|error| ContractError { pointer, message: error.to_string() })
         };
-        let mut contract = Self { worker: None, reads: Vec::new(), conditional: Vec::new(), writes: Vec::new() };
+        let mut contract = Self {
+            worker: None,
+            bound: Bindings::default(),
+            reads: Vec::new(),
+            conditional: Vec::new(),
+            writes: Vec::new(),
+        };
         for (index, grant) in worker.reads.iter().enumerate() {
             let Some(condition) = &grant.condition else {
                 contract.reads.push(pattern(format!("/reads/{index}"), &grant.path)?);
@@ -143,7 +152,7 @@ impl Contract {
                 message: error.message,
             };
             let condition = Expr::compile(condition, GRANT_VARIABLES).map_err(wrong)?;
-            contract.conditional.push(Conditional { pattern, condition });
+            contract.conditional.push(Conditional { pattern, condition: Arc::new(condition) });
         }
         let mut regex_bytes = 0;
         for (index, grant) in worker.writes.iter().enumerate() {
@@ -158,11 +167,14 @@ impl Contract {
                 if regex_bytes > REGEX_BYTES_MAX {
                     return Err(wrong("", regexes_too_large()));
                 }
-                Ok(ValueGrant { written: written.clone(), schema })
+                Ok(Arc::new(ValueGrant { written: written.clone(), schema }))
             });
             let pattern = pattern(format!("/writes/{index}/path"), &grant.path)?;
             let condition = grant.condition.as_ref();
-            let condition = condition.map(|of| Condition::compile(of, &pattern, &format!("/writes/{index}/where")));
+            let condition = condition.map(|of| {
+                let pointer = format!("/writes/{index}/where");
+                Condition::compile(of, &pattern, paths, &pointer).map(Arc::new)
+            });
             contract.writes.push(Write {
                 pattern,
                 ops: grant.effective_ops(),
@@ -186,6 +198,58 @@ impl Contract {
         Self { worker: Some(worker.clone()), ..self }
     }
 
+    /// The names in its paths, and whether its conditions look at what they are bound to.
+    pub(crate) fn bound_names(&self) -> (BTreeSet<String>, bool) {
+        let written = self.writes.iter().map(|write| &write.pattern);
+        let names = self.declared_reads().chain(written).flat_map(Pattern::names).map(str::to_owned);
+        let of_reads = self.conditional.iter().any(|read| read.condition.uses(BOUND));
+        let of_writes = self.writes.iter().filter_map(|write| write.condition.as_ref());
+        (names.collect(), of_reads || of_writes.into_iter().any(|condition| condition.uses(BOUND)))
+    }
+
+    /// The contract of one invocation: the same with what names stand for.
+    #[must_use]
+    pub(crate) fn bind(&self, bound: Bindings) -> Self {
+        self.with_patterns(|pattern| pattern.bind(|name| bound.get(name))).bound_to(bound.clone())
+    }
+
+    /// The contract of all invocations together: what it allows under any binding.
+    #[must_use]
+    pub(crate) fn under_any_binding(&self) -> Self {
+        self.with_patterns(Pattern::under_any_binding)
+    }
+
+    fn bound_to(self, bound: Bindings) -> Self {
+        Self { bound, ..self }
+    }
+
+    /// The same with other patterns in the places of its own.
+    fn with_patterns(&self, of: impl Fn(&Pattern) -> Pattern) -> Self {
+        let conditional =
+            |read: &Conditional| Conditional { pattern: of(&read.pattern), condition: Arc::clone(&read.condition) };
+        let write = |write: &Write| Write {
+            pattern: of(&write.pattern),
+            ops: write.ops.clone(),
+            value: write.value.clone(),
+            approval: write.approval.clone(),
+            condition: write.condition.clone(),
+            // The schema may say other things of other places.
+            fragment: OnceLock::new(),
+        };
+        Self {
+            worker: self.worker.clone(),
+            bound: self.bound.clone(),
+            reads: self.reads.iter().map(&of).collect(),
+            conditional: self.conditional.iter().map(conditional).collect(),
+            writes: self.writes.iter().map(write).collect(),
+        }
+    }
+
+    /// What names stand for in it.
+    pub const fn bound(&self) -> &Bindings {
+        &self.bound
+    }
+
     /// Whether what it lets its worker read depends on the state.
     pub const fn has_conditions(&self) -> bool {
         !self.conditional.is_empty()
@@ -196,9 +260,9 @@ impl Contract {
         self.reads.iter().chain(self.conditional.iter().map(|read| &read.pattern))
     }
 
-    /// Whether there is a state of which it lets its worker read this place.
+    /// Whether there are a state and bindings with which it lets its worker read this place.
     pub(crate) fn could_read(&self, place: &Pointer) -> bool {
-        self.declared_reads().any(|pattern| pattern.covers(place))
+        self.declared_reads().any(|pattern| pattern.under_any_binding().covers(place))
     }
 
     /// Whether a condition decides if the place, or something in it, may be read.
@@ -513,6 +577,7 @@ fn nearness(pattern: &Pattern, place: &Pointer) -> (usize, Reverse<usize>) {
             PatternToken::Any => true,
             PatternToken::Append => token == "-" || is_index(token),
             PatternToken::Deep => return (tokens.len(), Reverse(0)),
+            PatternToken::Bound(_) => false,
         };
         if !is_same {
             break;

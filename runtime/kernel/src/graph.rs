@@ -13,7 +13,8 @@ use serde::{Serialize, Serializer};
 use crate::blueprint::{Action, Blueprint, EventOp, GrantOp, Rule, Trigger, WriteCondition, Writers};
 use crate::files::FILES;
 use crate::id::{RuleName, WorkerName};
-use crate::pattern::{Pattern, PatternToken};
+use crate::pattern::{Paths, Pattern, PatternToken};
+use crate::record::FORMAT;
 use crate::rejection::coded;
 
 /// A blueprint as a graph.
@@ -51,15 +52,15 @@ pub struct Place(Pattern);
 
 impl Place {
     /// What a read contract covers. It goes on below what it names, so a `**` at its end says nothing more.
-    fn read(text: &str) -> Option<Self> {
-        let pattern = Pattern::parse(text).ok()?;
+    fn read(text: &str, paths: Paths) -> Option<Self> {
+        let pattern = paths.parse(text).ok()?;
         let deep = pattern.tokens().iter().rev().take_while(|token| **token == PatternToken::Deep).count();
         Some(Self(pattern.prefix(pattern.tokens().len() - deep)))
     }
 
     /// What a grant or a trigger names.
-    fn named(text: &str) -> Option<Self> {
-        Pattern::parse(text).ok().map(Self)
+    fn named(text: &str, paths: Paths) -> Option<Self> {
+        paths.parse(text).ok().map(Self)
     }
 
     /// As text; empty for the whole document.
@@ -268,10 +269,11 @@ impl Drawing {
     }
 
     fn contracts(&mut self, blueprint: &Blueprint) {
+        let paths = Paths::of(blueprint.blueprint, FORMAT);
         for (name, worker) in &blueprint.workers {
             let seat = Node::Worker(name.clone());
             for read in &worker.reads {
-                let Some(place) = Place::read(&read.path) else { continue };
+                let Some(place) = Place::read(&read.path, paths) else { continue };
                 self.read.insert(place.clone());
                 let (from, to, condition) = (Node::Place(place), seat.clone(), read.condition.clone());
                 self.edge(Edge { kind: EdgeKind::Reads, from, to, condition, ops: Vec::new(), rule: None, on: None });
@@ -279,7 +281,7 @@ impl Drawing {
             // What two grants allow at one place is one edge.
             let mut grants: BTreeMap<Place, (BTreeSet<GrantOp>, BTreeSet<Option<String>>)> = BTreeMap::new();
             for grant in &worker.writes {
-                let Some(place) = Place::named(&grant.path) else { continue };
+                let Some(place) = Place::named(&grant.path, paths) else { continue };
                 let (ops, conditions) = grants.entry(place).or_default();
                 ops.extend(grant.effective_ops());
                 conditions.insert(grant.condition.as_ref().map(|WriteCondition { of, expr }| format!("{of}: {expr}")));
@@ -313,7 +315,7 @@ impl Drawing {
             Trigger::Every(cron) => (occasion(format!("every {cron}")), None),
             Trigger::Signal(name) => (occasion(format!("signal {name}")), None),
             Trigger::Event { op, path } => {
-                let Some(place) = Place::named(path) else { return };
+                let Some(place) = Place::named(path, Paths::of(blueprint.blueprint, FORMAT)) else { return };
                 self.awaited.insert(place.clone());
                 (vec![Node::Place(place)], Some(op.map_or("change", EventOp::as_str)))
             }

@@ -1,7 +1,10 @@
-//! Path patterns: JSON Pointers with `*`, `**` and `-`.
+//! Path patterns: JSON Pointers with `*`, `**`, `-` and, in a path template, `{name}`.
 //!
 //! Owns matching by tokens, never by string prefix, and what two patterns have in common. Does not know schemas
 //! ([`crate::schema`]) or grants ([`crate::contract`]).
+//!
+//! A template is bound before it is used: [`Pattern::bind`] puts literal tokens in the places of names. A name that is not
+//! bound matches no place. What two patterns have in common counts every token that a name may be bound to.
 //!
 //! A token that is `*`, `**` or `-` as a whole is always the sign, never the name of a member: no pattern can name a
 //! member called `*` alone. In a longer token (`a*`) the asterisk is an ordinary character. The escapes are those of
@@ -14,6 +17,8 @@ use std::fmt;
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
+use crate::record::BINDINGS;
+
 pub use instances::Instance;
 
 /// The most tokens of a pattern; a set of positions in it fits in one 64-bit word.
@@ -22,6 +27,53 @@ const TOKENS_MAX: usize = 32;
 const DEEP_MAX: usize = 4;
 /// The most bytes of a pattern.
 const BYTES_MAX: usize = 2048;
+/// The most bytes of a name in a template.
+const NAME_BYTES_MAX: usize = 64;
+
+/// How paths of a blueprint are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Paths {
+    /// `{name}` is a literal token.
+    Plain,
+    /// `{name}` stands for one token, which the trigger of an invocation binds.
+    Named,
+}
+
+impl Paths {
+    /// The paths of a blueprint of this format, on a board of this journal format.
+    pub const fn of(blueprint: u32, journal: u32) -> Self {
+        if blueprint >= 2 && journal >= BINDINGS { Self::Named } else { Self::Plain }
+    }
+
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// As [`Pattern::parse`], and a token in braces that is no name.
+    pub fn parse(self, text: &str) -> Result<Pattern, PatternError> {
+        let mut pattern = Pattern::parse(text)?;
+        if self == Self::Named {
+            for token in &mut pattern.tokens {
+                let PatternToken::Literal(literal) = token else { continue };
+                let Some(name) = literal.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else { continue };
+                if !is_name(name) {
+                    return Err(PatternError(format!(
+                        "`{literal}` is no name: write at most {NAME_BYTES_MAX} letters, digits and `_`, no digit first"
+                    )));
+                }
+                *token = PatternToken::Bound(name.to_owned());
+            }
+        }
+        Ok(pattern)
+    }
+}
+
+/// Returns true for a name that expressions can write, too.
+pub(crate) fn is_name(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.len() <= NAME_BYTES_MAX
+        && name.starts_with(is_letter)
+        && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+}
 
 /// A token of a pattern.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -34,6 +86,8 @@ pub enum PatternToken {
     Append,
     /// `**`: zero or more tokens.
     Deep,
+    /// `{name}`: the one token that the name is bound to.
+    Bound(String),
 }
 
 /// A path pattern, e.g. `/claims/*/status`.
@@ -122,6 +176,44 @@ impl Pattern {
         self.tokens.iter().all(|token| matches!(token, PatternToken::Literal(_)))
     }
 
+    /// The names that it has to be bound with, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tokens.iter().filter_map(|token| match token {
+            PatternToken::Bound(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Puts what names are bound to in their places; `to` returns none for a name that is not bound.
+    #[must_use]
+    pub(crate) fn bind<'b>(&self, to: impl Fn(&str) -> Option<&'b str>) -> Self {
+        let bind = |token: &PatternToken| match token {
+            PatternToken::Bound(name) => to(name).map_or_else(|| token.clone(), |to| PatternToken::Literal(to.into())),
+            _ => token.clone(),
+        };
+        Self { tokens: self.tokens.iter().map(bind).collect() }
+    }
+
+    /// Matches what it matches under any binding.
+    #[must_use]
+    pub(crate) fn under_any_binding(&self) -> Self {
+        let widen = |token: &PatternToken| match token {
+            PatternToken::Bound(_) => PatternToken::Any,
+            _ => token.clone(),
+        };
+        Self { tokens: self.tokens.iter().map(widen).collect() }
+    }
+
+    /// Puts each name in the place of itself, as a literal token in braces.
+    #[must_use]
+    pub(crate) fn with_literal_names(&self) -> Self {
+        let literal = |token: &PatternToken| match token {
+            PatternToken::Bound(name) => PatternToken::Literal(format!("{{{name}}}")),
+            _ => token.clone(),
+        };
+        Self { tokens: self.tokens.iter().map(literal).collect() }
+    }
+
     /// Its tokens.
     pub fn tokens(&self) -> &[PatternToken] {
         &self.tokens
@@ -151,7 +243,7 @@ impl Pattern {
         let mut at = 0;
         for (position, token) in self.tokens.iter().enumerate() {
             match token {
-                PatternToken::Literal(_) | PatternToken::Append => at += 1,
+                PatternToken::Literal(_) | PatternToken::Append | PatternToken::Bound(_) => at += 1,
                 PatternToken::Any => {
                     captures.push(path[at].to_owned());
                     at += 1;
@@ -275,7 +367,7 @@ impl Pattern {
             next |= match wanted {
                 PatternToken::Deep => 1 << at,
                 one if admits(one, token, append) => 1 << (at + 1),
-                PatternToken::Literal(_) | PatternToken::Any | PatternToken::Append => 0,
+                _ => 0,
             };
         }
         self.past_deep(next)
@@ -361,6 +453,7 @@ impl fmt::Display for Pattern {
                 PatternToken::Any => f.write_str("/*")?,
                 PatternToken::Append => f.write_str("/-")?,
                 PatternToken::Deep => f.write_str("/**")?,
+                PatternToken::Bound(name) => write!(f, "/{{{name}}}")?,
             }
         }
         Ok(())
@@ -391,16 +484,20 @@ fn admits(wanted: &PatternToken, token: &str, append: bool) -> bool {
         PatternToken::Literal(name) => name == token,
         PatternToken::Any | PatternToken::Deep => true,
         PatternToken::Append => append && token == "-",
+        PatternToken::Bound(_) => false,
     }
 }
 
 /// Whether one token of a path can be matched by both. `appended`: whether `-` meets every index.
 fn share_a_token(one: &PatternToken, another: &PatternToken, appended: bool) -> bool {
-    use PatternToken::{Any, Append, Deep, Literal};
+    use PatternToken::{Any, Append, Bound, Deep, Literal};
     match (one, another) {
         (Any | Deep, _) | (_, Any | Deep) | (Append, Append) => true,
         (Literal(one), Literal(another)) => one == another,
         (Literal(name), Append) | (Append, Literal(name)) => appended && is_index(name),
+        // No name is bound to the append position; what is appended gets an index.
+        (Bound(_), Append) | (Append, Bound(_)) => appended,
+        (Bound(_), _) | (_, Bound(_)) => true,
     }
 }
 

@@ -79,21 +79,30 @@ pub struct Made {
     pub changes: Vec<Change>,
 }
 
+/// Whose reply is judged.
+#[derive(Clone, Copy)]
+pub struct Proposer<'a> {
+    /// Its name.
+    pub worker: &'a WorkerName,
+    /// Its seat, in the invocation that the reply answers; none if there is no such worker.
+    pub seat: Option<&'a Seat>,
+}
+
 /// Judges a worker's reply against the committed state. `interface`: how the worker was asked; who was not asked at all
 /// proposes a patch.
 pub fn judge(
     plan: &Plan,
     state: &State,
-    worker: &WorkerName,
+    by: Proposer<'_>,
     body: &ReplyBody,
     interface: Interface,
     context: &Context<'_>,
 ) -> Verdict {
-    let seat = plan.seats.get(worker);
+    let Proposer { worker, seat } = by;
     let read = read(state, seat, worker, body, interface, context);
     let read = read.map_err(|violations| Refused::from(Rejection::new(Stage::Syntax, violations)));
     let mut allowance = Allowance::new();
-    let judge = |unwrapped| judge_stages(plan, state, worker, unwrapped, false, context, &mut allowance);
+    let judge = |unwrapped| judge_stages(plan, state, by, unwrapped, false, context, &mut allowance);
     let judged = read.and_then(judge);
     let mut verdict = told(plan, state, seat, context, judged, &mut allowance);
     if let (ReplyBody::Made { of, .. }, Verdict::Accepted(Accepted { reply, .. }) | Verdict::NoOp(reply)) =
@@ -106,12 +115,11 @@ pub fn judge(
 
 /// Judges again what a person has agreed to: the patch that was put to that person, whatever it was made of. Nothing that
 /// it rests on may have changed since (SPEC section 3), however little freshness its author is asked for.
-pub fn judge_agreed(plan: &Plan, state: &State, worker: &WorkerName, reply: Reply, context: &Context<'_>) -> Verdict {
-    let seat = plan.seats.get(worker);
+pub fn judge_agreed(plan: &Plan, state: &State, by: Proposer<'_>, reply: Reply, context: &Context<'_>) -> Verdict {
     let unwrapped = Unwrapped { reply, lifted: Vec::new() };
     let mut allowance = Allowance::new();
-    let judged = judge_stages(plan, state, worker, unwrapped, true, context, &mut allowance);
-    told(plan, state, seat, context, judged, &mut allowance)
+    let judged = judge_stages(plan, state, by, unwrapped, true, context, &mut allowance);
+    told(plan, state, by.seat, context, judged, &mut allowance)
 }
 
 /// A verdict with what its author may know.
@@ -268,13 +276,24 @@ fn read(
         (Interface::Message, Some(seat), _) => interface::message(seat, worker, state.root(), body),
         (Interface::Patch, _, _) | (_, None, _) | (Interface::Whole, _, None) => {
             let worker = seat.map(|seat| &seat.worker);
-            let read = reply::read(body, patch_limits, worker.is_some_and(|worker| worker.pass));
+            let mut read = reply::read(body, patch_limits, worker.is_some_and(|worker| worker.pass));
+            if let (Ok(Unwrapped { reply, .. }), Some(seat)) = (&mut read, seat)
+                && takes_names(seat)
+                && seat.bound().fill(&mut reply.patch, &mut reply.expand)
+            {
+                reply.written = Some(body.text());
+            }
             match worker.and_then(|worker| worker.format) {
                 Some(format) => in_form(read, format),
                 None => read,
             }
         }
     }
+}
+
+/// Returns true for a seat whose patches may have names in the places of what they stand for.
+fn takes_names(seat: &Seat) -> bool {
+    seat.interface == Interface::Patch && seat.worker.format.is_none() && !seat.bound().is_empty()
 }
 
 /// What is wrong with a reply, in words of the form that its author is told of: what could be read was made a patch before.
@@ -298,13 +317,13 @@ fn in_form(read: Result<Unwrapped, Vec<Violation>>, format: Format) -> Result<Un
 fn judge_stages(
     plan: &Plan,
     state: &State,
-    worker: &WorkerName,
+    by: Proposer<'_>,
     unwrapped: Unwrapped,
     is_agreed: bool,
     context: &Context<'_>,
     allowance: &mut Allowance,
 ) -> Result<Verdict, Refused> {
-    let judged = judge_reply(plan, state, worker, &unwrapped.reply, is_agreed, context, allowance);
+    let judged = judge_reply(plan, state, by, &unwrapped.reply, is_agreed, context, allowance);
     // Operations are named as the reply has them.
     let renumber = |violation: &mut Violation| violation.op = violation.op.map(|op| unwrapped.written_at(op));
     let judged = judged.map_err(|mut refused| {
@@ -331,15 +350,16 @@ struct Judged {
 fn judge_reply(
     plan: &Plan,
     state: &State,
-    worker: &WorkerName,
+    by: Proposer<'_>,
     reply: &Reply,
     is_agreed: bool,
     context: &Context<'_>,
     allowance: &mut Allowance,
 ) -> Result<Option<Judged>, Refused> {
-    let seat = plan.seats.get(worker);
+    let Proposer { worker, seat } = by;
     let mut patch_limits = seat.map_or_else(Default::default, |seat| seat.worker.patch.clone());
-    if reply.written.is_some() {
+    let is_derived = reply.written.is_some() && !seat.is_some_and(takes_names);
+    if is_derived {
         // Its author wrote no operations that could be counted.
         patch_limits.max_ops = u32::MAX;
     }
@@ -353,7 +373,7 @@ fn judge_reply(
 
     // Operations are judged by what they do to the candidate they meet, so authorization walks the patch along with
     // its application; a trouble of application waits until nothing is left to say about authorization.
-    let authority = seat.open.as_ref().unwrap_or(&seat.contract);
+    let authority = seat.open.as_deref().unwrap_or(&seat.contract);
     let mut reading = Reading::new(authority, state.root(), allowance);
     let is_unchecked = plan.mode.is_baseline() && seat.open.is_some();
     let mut candidate = state.candidate();
@@ -422,9 +442,8 @@ fn judge_reply(
         return Err(refuse(Stage::Application, inapplicable));
     }
 
-    let is_message = reply.written.is_some();
     let posted = match plan.mode {
-        Mode::Plain {} if !is_message => {
+        Mode::Plain {} if !is_derived => {
             let told = interface::told(&ops);
             (!told.is_empty()).then(|| interface::posted(state.root(), worker, &told))
         }

@@ -1,10 +1,13 @@
 //! A blueprint made ready to run: every schema, pattern, contract and expression compiled once.
 
+mod seat;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jsonptr::PointerBuf;
+use jsonptr::{Pointer, PointerBuf};
 
+use crate::bindings::Binds;
 use crate::blueprint::{
     self, AgentKind, Backlog, Blueprint, DELAY_MS_MAX, EventOp, GrantOp, Run, Trigger, Worker, WriteGrant,
     definition_name,
@@ -15,18 +18,23 @@ use crate::expr::Expr;
 use crate::files::{Access, FILES};
 use crate::id::{GroupName, RuleName, WorkerName};
 use crate::mode::{Component, Interface, Mode};
-use crate::pattern::Pattern;
+use crate::pattern::{Paths, Pattern};
+use crate::record;
 use crate::schema::{REGEX_BYTES_MAX, Schema, StateSchema, regexes_too_large};
 use crate::view::Fixed;
 
+pub use seat::Seat;
+
 /// The variables of a rule's condition (SPEC section 6).
-pub const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value", "before", "patch", "worker"];
+pub const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value", "before", "patch", "worker", BOUND];
+/// The variable that holds what names of path templates are bound to.
+pub(crate) const BOUND: &str = "bound";
 /// The variables of an invariant that is evaluated once.
 pub const INVARIANT_VARIABLES: &[&str] = &["request", "state", "before", "patch"];
 /// The variables of an invariant that is evaluated for every instance of a pattern.
 pub const INSTANCE_VARIABLES: &[&str] = &["request", "state", "before", "patch", "self"];
 /// The variables of the condition of a grant.
-pub const GRANT_VARIABLES: &[&str] = &["request", "self", "worker"];
+pub const GRANT_VARIABLES: &[&str] = &["request", "self", "worker", BOUND];
 /// The variables of the `done` condition.
 pub const DONE_VARIABLES: &[&str] = &["request", "state"];
 
@@ -45,7 +53,7 @@ pub struct Plan {
     /// Where what signals bring waits, and how much of it may.
     pub backlog: BTreeMap<String, (PointerBuf, usize)>,
     /// The workers and their contracts.
-    pub seats: BTreeMap<WorkerName, Seat>,
+    pub seats: BTreeMap<WorkerName, Arc<Seat>>,
     /// Those of them who take none of the board's places.
     pub exempt: BTreeSet<WorkerName>,
     /// The rules, in the blueprint's order.
@@ -54,26 +62,6 @@ pub struct Plan {
     pub invariants: Vec<Invariant>,
     /// The condition under which the board is done.
     pub done: Option<Expr>,
-}
-
-/// A worker and its compiled contract.
-pub struct Seat {
-    /// Its name.
-    pub name: WorkerName,
-    /// As the blueprint and the mode of the board have it.
-    pub worker: Arc<Worker>,
-    /// What it may read and write, as it is told.
-    pub contract: Contract,
-    /// Where the mode has no write contracts: what its writes are judged by instead, which is next to nothing.
-    pub(crate) open: Option<Contract>,
-    /// How it is asked, and how it answers.
-    pub interface: Interface,
-    /// What it may do with files; none: nothing.
-    pub files: Option<Access>,
-    /// Whether its views show what was refused.
-    pub(crate) is_told: bool,
-    /// What all its views have in common; they measure at least [`Fixed::minimum`], and reducing goes no lower.
-    pub fixed: Fixed,
 }
 
 /// A compiled rule.
@@ -86,6 +74,8 @@ pub struct Rule {
     pub chosen: Option<Chosen>,
     /// What it waits for.
     pub wakes_on: WakesOn,
+    /// Names that it binds for whom it wakes.
+    pub binds: Binds,
     /// Its condition.
     pub when: Option<Expr>,
     /// Whether whom it wakes comes before all who wait that are not urgent.
@@ -152,19 +142,27 @@ pub struct Invariant {
 /// Where boards get their plans from. A plan never changes, so boards of one blueprint can share one: compiled schemas
 /// are large.
 pub trait Plans {
-    /// The plan of a blueprint in a mode.
+    /// The plan of a blueprint in a mode, for a board of this journal format.
     ///
     /// # Errors
     /// As [`Plan::compile`].
-    fn of(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String>;
+    fn of_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String>;
+
+    /// The same for a board of the newest format.
+    ///
+    /// # Errors
+    /// As [`Plan::compile`].
+    fn of(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String> {
+        self.of_format(blueprint, mode, record::FORMAT)
+    }
 }
 
 /// A plan of its own for every board.
 pub struct Own;
 
 impl Plans for Own {
-    fn of(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String> {
-        Plan::compile(Arc::new(blueprint), mode.clone()).map(Arc::new)
+    fn of_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
+        Plan::compile_for(Arc::new(blueprint), mode.clone(), journal).map(Arc::new)
     }
 }
 
@@ -188,6 +186,15 @@ impl Plan {
     /// # Errors
     /// The first thing that cannot be compiled, for people.
     pub fn compile(blueprint: Arc<Blueprint>, mode: Mode) -> Result<Self, String> {
+        Self::compile_for(blueprint, mode, record::FORMAT)
+    }
+
+    /// The same for boards of a journal format.
+    ///
+    /// # Errors
+    /// As [`Plan::compile`].
+    pub fn compile_for(blueprint: Arc<Blueprint>, mode: Mode, journal: u32) -> Result<Self, String> {
+        let paths = Paths::of(blueprint.blueprint, journal);
         let state = &blueprint.state;
         if let Some(group) = blueprint.misdefined_groups().first() {
             return Err(format!("state.schema.$defs: {} is made of the workers of the group", definition_name(group)));
@@ -223,7 +230,7 @@ impl Plan {
             // What is shown and judged are the operations that can be used.
             let worker = mode.seat(worker.with_effective_ops());
             let compile = |worker: &Worker| {
-                let contract = Contract::compile(worker, &state.schema);
+                let contract = Contract::compile(worker, &state.schema, paths);
                 contract.map(|contract| contract.of(name)).map_err(|error| format!("workers.{name}{error}"))
             };
             let contract = compile(&worker)?;
@@ -233,21 +240,33 @@ impl Plan {
             }
             let is_ablated = worker.agent == AgentKind::Llm;
             let open = match is_ablated && !mode.has(Component::Contracts) {
-                true => Some(compile(&open(&worker))?),
+                true => Some(Arc::new(compile(&open(&worker))?)),
                 false => None,
             };
             let interface = mode.interface(&worker);
-            let fixed = Fixed::of(&worker, &schema, interface).beginning_with(&state.initial);
+            let fixed = Fixed::of(&worker, &schema, interface, paths).beginning_with(&state.initial);
             let is_told = !is_ablated || mode.has(Component::Feedback);
             let files = match &worker.files {
-                Some(files) => Some(Access::compile(files).map_err(|error| format!("workers.{name}.files.{error}"))?),
+                Some(files) => {
+                    let access = Access::compile(files).map_err(|error| format!("workers.{name}.files.{error}"))?;
+                    Some(Arc::new(access))
+                }
                 None => None,
             };
             if blueprint.workspace.is_some() {
                 keeps_files(&contract).map_err(|path| format!("workers.{name}: {path} {FILES_ARE_THE_KERNELS}"))?;
             }
-            let (name, worker) = (name.clone(), Arc::new(worker));
-            seats.insert(name.clone(), Seat { name, worker, contract, open, interface, files, is_told, fixed });
+            let (name, worker, fixed) = (name.clone(), Arc::new(worker), Arc::new(fixed));
+            let (mut names, looks_at_bindings) = contract.bound_names();
+            if looks_at_bindings {
+                let waking = blueprint.rules.iter().filter(|rule| blueprint.woken_by(&rule.run).contains(&&name));
+                for rule in waking {
+                    names.extend(binds(rule, paths)?.names().into_iter().map(str::to_owned));
+                }
+            }
+            let names = Arc::new(names);
+            let seat = Seat { name, worker, contract, names, open, interface, files, is_told, fixed };
+            seats.insert(seat.name.clone(), Arc::new(seat));
         }
         let mut rules = Vec::with_capacity(blueprint.rules.len());
         for rule in &blueprint.rules {
@@ -274,8 +293,8 @@ impl Plan {
                 Trigger::Manual => WakesOn::Signal(rule.name.to_string()),
                 Trigger::Signal(name) => WakesOn::Signal(name.clone()),
                 Trigger::Event { op, path } => {
-                    let path = Pattern::parse(path).map_err(|error| wrong(error.to_string()))?;
-                    WakesOn::Event { op: *op, path }
+                    let path = paths.parse(path).map_err(|error| wrong(error.to_string()))?;
+                    WakesOn::Event { op: *op, path: path.under_any_binding() }
                 }
                 Trigger::After(rules) => WakesOn::After(rules.clone()),
                 Trigger::Idle(rules) => WakesOn::Idle(rules.clone()),
@@ -309,8 +328,8 @@ impl Plan {
                 let members = delay.except_waits_of.iter().flat_map(|group| blueprint.group(group));
                 Delay { lasts, except_waits_of: members.cloned().collect() }
             });
-            let (name, urgent) = (rule.name.clone(), rule.urgent);
-            rules.push(Rule { name, workers, chosen, wakes_on, when, urgent, delay });
+            let (name, urgent, binds) = (rule.name.clone(), rule.urgent, binds(rule, paths)?);
+            rules.push(Rule { name, workers, chosen, wakes_on, binds, when, urgent, delay });
         }
         let mut invariants = Vec::with_capacity(blueprint.invariants.len());
         for invariant in &blueprint.invariants {
@@ -337,6 +356,37 @@ impl Plan {
         }
         Ok(Self { blueprint, mode, schema, request, signals, backlog, exempt, seats, rules, invariants, done })
     }
+}
+
+/// What a rule binds.
+fn binds(rule: &blueprint::Rule, paths: Paths) -> Result<Binds, String> {
+    let wrong = |what: String| format!("rule {}: {what}", rule.name);
+    if !rule.bind.is_empty() && !rule.trigger.is_signal() {
+        return Err(wrong("bind: only what a signal carries can be bound so".to_owned()));
+    }
+    if let Trigger::Event { path, .. } = &rule.trigger {
+        let template = paths.parse(path).map_err(|error| wrong(error.to_string()))?;
+        if let Some(name) = twice(&template) {
+            return Err(wrong(format!("`{{{name}}}` is in the path twice")));
+        }
+        return Ok(Binds::of_template(&template));
+    }
+    let parse = |(name, at): (&String, &String)| {
+        let at = PointerBuf::parse(at.as_str()).map_err(|error| wrong(format!("bind.{name}: {error}")))?;
+        Ok((name.clone(), at))
+    };
+    Ok(Binds::Values(rule.bind.iter().map(parse).collect::<Result<_, String>>()?))
+}
+
+/// The name that a template has twice.
+pub(crate) fn twice(template: &Pattern) -> Option<&str> {
+    let mut known = BTreeSet::new();
+    template.names().find(|name| !known.insert(*name))
+}
+
+/// The tokens of a pointer, without escapes.
+pub(crate) fn decoded(pointer: &Pointer) -> Vec<String> {
+    pointer.tokens().map(|token| token.decoded().into_owned()).collect()
 }
 
 /// Said behind the path of a grant that reaches what is known of the files of a workspace.

@@ -20,13 +20,16 @@ use crate::id::{Seq, Timestamp};
 pub use body::*;
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 11;
+pub const FORMAT: u32 = 12;
 
 /// The first format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
 pub(crate) const ADMISSION: u32 = 10;
 
 /// The first format in which a retry finds all that a stopped board had still to do, and may raise limits of workers.
 pub(crate) const FULL_RETRY: u32 = 11;
+
+/// The first format in which triggers bind names in paths of blueprints of format 2.
+pub(crate) const BINDINGS: u32 = 12;
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";

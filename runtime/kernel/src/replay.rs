@@ -363,8 +363,8 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
             let reply = Reply { patch, intent, expand: Vec::new(), written, clarify: None, pass };
             propose(reply.judged_body(plan, &by), by, raw)
         }
-        Body::Expanded(record::Expanded { by, patch, intent, expand, raw }) => {
-            let reply = Reply { patch, intent, expand, written: None, clarify: None, pass: None };
+        Body::Expanded(record::Expanded { by, patch, intent, expand, written, raw }) => {
+            let reply = Reply { patch, intent, expand, written, clarify: None, pass: None };
             propose(reply.judged_body(plan, &by), by, raw)
         }
         Body::Rejected(rejected) => {

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use jsonptr::Pointer;
 use serde_json::Value;
 
+use crate::excerpt::Excerpt;
 use crate::freshness::Basis;
-use crate::id::{RuleName, WorkerName};
+use crate::id::{RuleName, Version, WorkerName};
 use crate::plan::{Plan, Seat};
 use crate::scheduler::Answered;
 use crate::tree::Node;
@@ -19,12 +20,15 @@ use crate::tree::Node;
 #[derive(Clone)]
 pub struct Shown {
     plan: Arc<Plan>,
-    worker: WorkerName,
+    /// Of this invocation.
+    seat: Arc<Seat>,
     basis: Arc<Basis>,
     may_expand: bool,
     may_clarify: bool,
     woken_by: Option<RuleName>,
     woken_at: Option<String>,
+    /// What the view says of the trigger, with the version that the event made.
+    trigger: Value,
     signal: Option<Value>,
     answers: Vec<Answered>,
 }
@@ -37,17 +41,25 @@ impl Shown {
     /// What `basis` holds, for a worker of the plan; none if there is no such worker. `may_expand`: whether its view says
     /// that it may ask for more.
     pub fn new(plan: Arc<Plan>, worker: WorkerName, basis: Arc<Basis>, may_expand: bool) -> Option<Self> {
-        plan.seats.contains_key(&worker).then_some(Self {
+        let seat = Arc::clone(plan.seats.get(&worker)?);
+        Some(Self {
             plan,
-            worker,
+            seat,
             basis,
             may_expand,
             may_clarify: false,
             woken_by: None,
             woken_at: None,
+            trigger: Value::Null,
             signal: None,
             answers: Vec::new(),
         })
+    }
+
+    /// The same for the seat of one invocation.
+    #[must_use]
+    pub(crate) fn with_seat(self, seat: Arc<Seat>) -> Self {
+        Self { seat, ..self }
     }
 
     /// The same for a worker that may ask a person something.
@@ -76,6 +88,34 @@ impl Shown {
     /// The place of the event that woke it, if one did and the seat may read it.
     pub fn woken_at(&self) -> Option<&str> {
         self.woken_at.as_deref()
+    }
+
+    /// Sets the trigger as the view describes it, and the version of an event.
+    #[must_use]
+    pub(crate) fn with_trigger(self, mut trigger: Value, version: Option<Version>) -> Self {
+        if let Some(version) = version {
+            trigger["version"] = version.0.into();
+        }
+        Self { trigger, ..self }
+    }
+
+    /// Returns the trigger of the invocation: an object with `kind` and, as far as there are, `rule`, `op`, `path`, `bound`,
+    /// `version`, `name` and `value`. For an event `value` has what the view shows wholly of the place; `partial` is true where
+    /// that is not all of it.
+    pub fn trigger(&self) -> Value {
+        let mut trigger = self.trigger.clone();
+        let place = self.woken_at.as_deref().and_then(|place| Pointer::parse(place).ok());
+        let Some(place) = place.filter(|place| self.basis.state.get(place).is_some()) else { return trigger };
+        let shown = self.values().map(|(shown, _)| shown);
+        let shown: Vec<&Pointer> = shown.filter(|shown| shown.starts_with(place) || place.starts_with(shown)).collect();
+        let excerpt = Excerpt::of(self.basis.state.root(), shown.iter().copied()).to_value();
+        if let Some(value) = excerpt.pointer(place.as_str()).filter(|_| !shown.is_empty()) {
+            trigger["value"] = value.clone();
+        }
+        if !shown.iter().any(|shown| place.starts_with(shown)) {
+            trigger["partial"] = true.into();
+        }
+        trigger
     }
 
     /// The same for a worker that a signal with this value has woken.
@@ -110,9 +150,9 @@ impl Shown {
         &self.plan
     }
 
-    /// The seat.
+    /// The seat, with what the trigger binds.
     pub fn seat(&self) -> &Seat {
-        &self.plan.seats[&self.worker]
+        &self.seat
     }
 
     /// The state the view was taken of, and what of it was shown. The state holds more than its agent may see.
@@ -149,17 +189,22 @@ impl Shown {
 
 impl fmt::Debug for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shown").field("worker", &self.worker).field("reads", &self.basis.reads).finish_non_exhaustive()
+        f.debug_struct("Shown")
+            .field("worker", &self.seat.name)
+            .field("reads", &self.basis.reads)
+            .finish_non_exhaustive()
     }
 }
 
 impl PartialEq for Shown {
     fn eq(&self, other: &Self) -> bool {
-        self.worker == other.worker
+        self.seat.name == other.seat.name
+            && self.seat.bound() == other.seat.bound()
             && self.may_expand == other.may_expand
             && self.may_clarify == other.may_clarify
             && self.woken_by == other.woken_by
             && self.woken_at == other.woken_at
+            && self.trigger == other.trigger
             && self.signal == other.signal
             && self.answers == other.answers
             && self.basis == other.basis

@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Value, json};
 
+use crate::bindings::Bindings;
 use crate::blueprint::{DELAY_MS_MAX, EventOp};
 use crate::event::Event;
 use crate::expr::{Allowance, Variable, Variables};
 use crate::id::{RuleName, Seq, Timestamp, Version, WorkerName};
-use crate::plan::{Delay, Lasts, Plan, Rule, WakesOn};
+use crate::plan::{BOUND, Delay, Lasts, Plan, Rule, WakesOn, decoded};
 use crate::planted::{self, Bug};
 use crate::record::Trigger;
 use crate::scheduler::{Queued, Scheduler};
@@ -86,7 +87,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
         Occasion::Start => {
             for rule in &plan.rules {
                 if matches!(rule.wakes_on, WakesOn::Start) {
-                    wish(rule, Trigger::Start, state, &Value::Null, Value::Null.into(), None, &mut wishes);
+                    wish(rule, &Woken::by(Trigger::Start), state, None, &mut wishes);
                 }
             }
         }
@@ -95,7 +96,9 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
                 if matches!(&rule.wakes_on, WakesOn::Signal(wanted) if wanted == name) {
                     let trigger = Trigger::Signal { name: (*name).to_owned(), seq: *seq };
                     let event = json!({"op": "signal", "name": name});
-                    wish(rule, trigger, state, &event, (*value).into(), None, &mut wishes);
+                    let bound = rule.binds.of_value(&Variable::from(*value));
+                    let woken = Woken { trigger, event, value: (*value).into(), bound };
+                    wish(rule, &woken, state, None, &mut wishes);
                 }
             }
         }
@@ -103,22 +106,22 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
             for rule in &plan.rules {
                 let Some(due) = since.get(&rule.name) else { continue };
                 let event = json!({"op": "every", "name": rule.name});
-                wish(rule, Trigger::Every { due: *due }, state, &event, Value::Null.into(), None, &mut wishes);
+                wish(rule, &Woken { event, ..Woken::by(Trigger::Every { due: *due }) }, state, None, &mut wishes);
             }
         }
         Occasion::Completed => {
             for rule in plan.rules.iter().filter(|rule| scheduler.is_after(rule)) {
-                wish(rule, Trigger::After, state, &Value::Null, Value::Null.into(), None, &mut wishes);
+                wish(rule, &Woken::by(Trigger::After), state, None, &mut wishes);
             }
         }
         Occasion::Idle(rested) => {
             for rule in plan.rules.iter().filter(|rule| rested.contains(&rule.name)) {
-                wish(rule, Trigger::Idle, state, &Value::Null, Value::Null.into(), None, &mut wishes);
+                wish(rule, &Woken::by(Trigger::Idle), state, None, &mut wishes);
             }
         }
         Occasion::Commit { events, patch, before, worker, version } => {
             for event in *events {
-                let decoded: Vec<_> = event.path.tokens().map(|token| token.decoded().into_owned()).collect();
+                let decoded = decoded(&event.path);
                 let path: Vec<_> = decoded.iter().map(String::as_str).collect();
                 for rule in &plan.rules {
                     let WakesOn::Event { op, path: pattern } = &rule.wakes_on else { continue };
@@ -131,7 +134,9 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
                         "version": version,
                     });
                     let trigger = Trigger::Event { op: event.op, path: event.path.to_string(), version: *version };
-                    wish(rule, trigger, state, &shown, event.value.into(), Some((before, patch)), &mut wishes);
+                    let bound = rule.binds.of_captures(&captures);
+                    let woken = Woken { trigger, event: shown, value: event.value.into(), bound };
+                    wish(rule, &woken, state, Some((before, patch)), &mut wishes);
                 }
             }
         }
@@ -150,7 +155,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
 /// Whether a rule would wake this worker if its name came to this place now: one that wakes whoever is named there. True,
 /// too, if no rule does that, or if its condition cannot be told yet.
 pub fn may_wake(plan: &Plan, state: &Node, at: &Pointer, worker: &str) -> bool {
-    let decoded: Vec<_> = at.tokens().map(|token| token.decoded().into_owned()).collect();
+    let decoded = decoded(at);
     let path: Vec<_> = decoded.iter().map(String::as_str).collect();
     let event = json!({"op": EventOp::Add, "path": at, "captures": [], "worker": null, "version": 0});
     let name = Value::from(worker);
@@ -163,7 +168,15 @@ pub fn may_wake(plan: &Plan, state: &Node, at: &Pointer, worker: &str) -> bool {
     };
     let mut waking = plan.rules.iter().filter(wakes_named).peekable();
     waking.peek().is_none()
-        || waking.any(|rule| rule.when.as_ref().is_none_or(|when| when.evaluate(&variables).unwrap_or(true)))
+        || waking.any(|rule| {
+            let captures = match &rule.wakes_on {
+                WakesOn::Event { path: pattern, .. } => pattern.captures(&path).unwrap_or_default(),
+                _ => Vec::new(),
+            };
+            let Ok(bound) = rule.binds.of_captures(&captures) else { return false };
+            variables.insert(BOUND, bound.to_value().into());
+            rule.when.as_ref().is_none_or(|when| when.evaluate(&variables).unwrap_or(true))
+        })
 }
 
 /// The wishes of one occasion in the making.
@@ -187,15 +200,29 @@ impl Wishes {
     }
 }
 
-fn wish(
-    rule: &Rule,
+/// What a rule wakes a worker for.
+struct Woken<'a> {
     trigger: Trigger,
-    state: &Node,
-    event: &Value,
-    value: Variable<'_>,
-    commit: Option<(&Node, &Value)>,
-    wishes: &mut Wishes,
-) {
+    /// As conditions see it.
+    event: Value,
+    value: Variable<'a>,
+    /// What the rule binds, or why it cannot.
+    bound: Result<Bindings, String>,
+}
+
+impl Woken<'_> {
+    /// What comes without a value.
+    fn by(trigger: Trigger) -> Self {
+        Self { trigger, event: Value::Null, value: Value::Null.into(), bound: Ok(Bindings::default()) }
+    }
+}
+
+fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Value)>, wishes: &mut Wishes) {
+    let Woken { trigger, event, value, bound } = woken;
+    let bound = match bound {
+        Ok(bound) => bound,
+        Err(message) => return wishes.skip(rule, message.clone()),
+    };
     let whom = match &rule.chosen {
         None => Ok(rule.workers.as_slice()),
         Some(chosen) => {
@@ -203,11 +230,12 @@ fn wish(
             let found = rule.workers.iter().find(|worker| name == Some(worker.as_str()));
             // What stands there is not said: messages are no place for values.
             let unknown =
-                || format!("{} is no name of a worker of the group {}", place(&chosen.at, &trigger), chosen.group);
+                || format!("{} is no name of a worker of the group {}", place(&chosen.at, trigger), chosen.group);
             found.map(std::slice::from_ref).ok_or_else(unknown)
         }
     };
     let mut variables = variables(state, event, value.clone(), commit);
+    variables.insert(BOUND, bound.to_value().into());
     // A condition comes first, unless it asks whom the rule would wake.
     let (for_all, for_each) = match &rule.when {
         Some(when) if when.uses(WORKER) => (None, Some(when)),
@@ -228,7 +256,7 @@ fn wish(
         Some(Delay { lasts: Lasts::At(at), .. }) => match value.count_at(at).filter(|ms| *ms <= DELAY_MS_MAX) {
             Some(ms) => ms,
             None => {
-                let place = place(at, &trigger);
+                let place = place(at, trigger);
                 return wishes.skip(rule, format!("{place} is no number of milliseconds, of a year at most"));
             }
         },
@@ -278,7 +306,7 @@ pub(crate) fn still_wants(
     let (event, value) = match &queued.trigger {
         Trigger::Event { op, path, version } => {
             let pointer = PointerBuf::parse(path.as_str()).unwrap_or_default();
-            let decoded: Vec<_> = pointer.tokens().map(|token| token.decoded().into_owned()).collect();
+            let decoded = decoded(&pointer);
             let tokens: Vec<_> = decoded.iter().map(String::as_str).collect();
             let captures = match &rule.wakes_on {
                 WakesOn::Event { path, .. } => path.captures(&tokens).map(|captures| json!(captures)),
@@ -296,6 +324,8 @@ pub(crate) fn still_wants(
     };
     let mut variables = variables(state, &event, value, None);
     variables.insert(WORKER, Value::from(queued.branch.worker.as_str()).into());
+    let bound = plan.bindings(&queued.branch, &queued.trigger, queued.value.as_ref());
+    variables.insert(BOUND, bound.to_value().into());
     when.evaluate_within(&variables, allowance).map_err(|error| error.to_string())
 }
 

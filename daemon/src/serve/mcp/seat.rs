@@ -381,9 +381,9 @@ impl Seat {
     async fn preview(&self, expand: Vec<String>) -> Answered<Value> {
         let worker = self.worker.clone();
         self.ask(move |board| {
-            let seat = seat_of(board, &worker)?;
-            let view = views::preview(board, worker.as_str(), &expand, None)?;
-            let shown = board.previewed_values(&worker, &view);
+            let seat = views::seat(board, worker.as_str(), &[])?;
+            let view = views::preview(board, &seat, &expand, None)?;
+            let shown = board.previewed_values(&seat, &view);
             let schema = shown.and_then(|shown| schema::of_reply(&shown, Level::Derived));
             let prompt = Prompt::new(&seat.worker, &view);
             Ok(json!({
@@ -474,6 +474,7 @@ fn seat_of<'a>(board: &'a Board, worker: &WorkerName) -> Result<&'a patchboard_k
         .plan()
         .seats
         .get(worker)
+        .map(|seat| &**seat)
         .ok_or_else(|| Failure::refused("no_such_worker", format!("the blueprint has no worker {worker}")))
 }
 

@@ -223,7 +223,7 @@ type Why = (StatusCode, &'static str, String);
 /// What a worker of a board that has handoffs may read.
 fn standing<'b>(board: &'b Board, worker: &WorkerName) -> Result<Readable<'b>, Why> {
     let not_found = |code, detail: String| Err((StatusCode::NOT_FOUND, code, detail));
-    let Some(readable) = board.readable_by(worker) else {
+    let Some(readable) = board.plan().seats.get(worker).map(|seat| board.readable_by(seat)) else {
         return not_found("no_such_worker", format!("the board has no worker {worker}"));
     };
     match board.state().root().child("handoffs").and_then(Node::as_object) {

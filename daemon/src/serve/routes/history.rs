@@ -97,6 +97,8 @@ pub(crate) struct Viewed {
     at: Option<u64>,
     /// Places (JSON Pointers, separated by commas) as if the worker had asked to be shown them.
     expand: Option<String>,
+    /// What names in the worker's paths stand for: `NAME=TOKEN`, separated by commas. A name without it stands for no place.
+    bind: Option<String>,
 }
 
 /// What a worker would be shown, and what a proposal made from it rests on
@@ -114,16 +116,26 @@ pub(crate) async fn view(
     let (id, name) = (BoardId::from(board), WorkerName::from(worker.as_str()));
     caller.needs(&Need::SeeSeat(id.clone(), name.clone()))?;
     let expand: Vec<String> = viewed.expand.iter().flat_map(|places| places.split(',')).map(str::to_owned).collect();
+    let bind = viewed.bind.iter().flat_map(|names| names.split(',')).map(|text| match text.split_once('=') {
+        Some((name, token)) => Ok((name.to_owned(), token.to_owned())),
+        None => Err(Problem::of(Code::BadQuery, "bind is NAME=TOKEN, separated by commas")),
+    });
+    let bind = bind.collect::<Answered<Vec<_>>>()?;
     let now = match (&caller.scope, viewed.at) {
         (Scope::Seat(..), Some(_)) => {
-            let places = move |board: &Board| Ok(board.readable_by(&name).map(|now| now.places().to_vec()));
-            Some(daemon.ask_board(&id, None, places).await?.unwrap_or_default())
+            let bind = bind.clone();
+            let places = move |board: &Board| {
+                let seat = views::seat(board, name.as_str(), &bind)?;
+                Ok(board.readable_by(&seat).places().to_vec())
+            };
+            Some(daemon.ask_board(&id, None, places).await?)
         }
         _ => None,
     };
     let told = daemon.ask_board(&id, viewed.at, move |board| {
-        let view = views::preview(board, &worker, &expand, now.as_deref())?;
-        Ok(views::json(board, &worker, &view))
+        let seat = views::seat(board, &worker, &bind)?;
+        let view = views::preview(board, &seat, &expand, now.as_deref())?;
+        Ok(views::json(board, &seat, &view))
     });
     Ok(Json(told.await?))
 }

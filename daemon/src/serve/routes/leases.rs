@@ -426,6 +426,7 @@ pub(crate) fn document(lease: &Lease, now: Timestamp) -> Value {
         ("system".to_owned(), json!(call.prompt.system)),
         ("view".to_owned(), json!(call.prompt.user)),
         ("shown".to_owned(), shown.into()),
+        ("trigger".to_owned(), call.shown.trigger()),
         ("schema".to_owned(), json!(schema::of_reply(&call.shown, Level::Derived).map(|(_, schema)| schema))),
     ]);
     told.into()

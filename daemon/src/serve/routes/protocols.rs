@@ -58,7 +58,7 @@ pub(super) async fn sees(
     caller.needs(&Need::SeeSeat(board.clone(), worker.clone()))?;
     let name = worker.clone();
     let unread = move |board: &Board| {
-        let now = board.readable_by(&name);
+        let now = board.plan().seats.get(&name).map(|seat| board.readable_by(seat));
         let may_read = |place: &'static str| now.as_ref().is_some_and(|now| now.may_read(Pointer::from_static(place)));
         Ok(places.iter().copied().find(|place| !may_read(place)))
     };

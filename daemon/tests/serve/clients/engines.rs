@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use patchboard_agents::llm::schema;
+use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::board::{Board, Genesis};
 use patchboard_kernel::digest::Salt;
@@ -187,7 +188,7 @@ fn forms_of_all_shipped_blueprints_compile_in_real_engines() {
         let board = board(&name, blueprint);
         let workers = board.blueprint().workers.iter().filter(|(_, worker)| worker.agent == AgentKind::Llm);
         for (worker, _) in workers {
-            let rehearsal = board.rehearse(worker, None).expect("the worker is there");
+            let rehearsal = board.rehearse(worker, None, &Bindings::default()).expect("the worker is there");
             let of_seat = schema::all_of_reply(&rehearsal.shown).into_iter();
             forms.extend(of_seat.map(|(form, schema)| (format!("{name}.{worker}"), form, schema)));
         }
@@ -221,7 +222,7 @@ fn forms_of_every_kind_of_schema_compile_in_real_engines() {
             }},
         });
         let board = board(kind, serde_json::from_value(blueprint).expect("a blueprint"));
-        let rehearsal = board.rehearse(&"w".into(), None).expect("the worker is there");
+        let rehearsal = board.rehearse(&"w".into(), None, &Bindings::default()).expect("the worker is there");
         let of_seat = schema::all_of_reply(&rehearsal.shown);
         assert!(of_seat[0].1.to_string().contains("/value"), "{kind}: {of_seat:?}");
         forms.extend(of_seat.into_iter().map(|(form, schema)| (kind.to_owned(), form, schema)));

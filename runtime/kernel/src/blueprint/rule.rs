@@ -1,5 +1,6 @@
 //! What wakes workers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::Error as _;
@@ -23,6 +24,10 @@ pub struct Rule {
     pub when: Option<String>,
     /// Whom it wakes.
     pub run: Run,
+    /// Names of the woken worker's paths, each with a JSON Pointer into what the signal carries: the text or index there is
+    /// what the name stands for. For rules on signals; a trigger's path binds the names in it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bind: BTreeMap<String, String>,
     /// Whether whom it wakes comes before all who wait that are not urgent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub urgent: bool,
@@ -170,7 +175,7 @@ pub enum Trigger {
     Event {
         /// The kind of change; absent: any.
         op: Option<EventOp>,
-        /// Path pattern of the place.
+        /// Path pattern of the place; since format 2 a template: `/notes/{note}` binds `note` for the worker it wakes.
         path: String,
     },
     /// A schedule, in cron's notation.
@@ -184,6 +189,11 @@ pub enum Trigger {
 }
 
 impl Trigger {
+    /// Returns true for a signal by name or by hand.
+    pub const fn is_signal(&self) -> bool {
+        matches!(self, Self::Signal(_) | Self::Manual)
+    }
+
     /// Whether what wakes the rule comes with a value.
     pub const fn brings_a_value(&self) -> bool {
         match self {

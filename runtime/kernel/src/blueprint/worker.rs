@@ -29,7 +29,8 @@ pub struct Worker {
     /// What it does, in one line for others: the definition of its group says it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// What it may read; each grant covers everything below what its pattern matches.
+    /// What it may read; each grant covers everything below what its pattern matches. Since format 2 `{name}` in a path is
+    /// what the trigger of an invocation binds.
     #[serde(default)]
     pub reads: Vec<ReadGrant>,
     /// What it may write; patterns match an operation's path exactly.

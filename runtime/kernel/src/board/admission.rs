@@ -22,7 +22,7 @@ impl Board {
     /// Returns true if calls of the board may need admission: those of language models and of inner boards.
     pub(super) fn has_gate(&self) -> bool {
         let may_wait = |seat: &Seat| matches!(seat.worker.agent, AgentKind::Llm | AgentKind::Board);
-        self.format >= ADMISSION && self.plan.seats.values().any(may_wait)
+        self.format >= ADMISSION && self.plan.seats.values().any(|seat| may_wait(seat))
     }
 
     /// The calls that may be made once a gate admits them, in the order in which to ask.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
-use super::{Board, FEEDBACK_MAX, Pending, ReplyBody, Verdict, feedback};
+use super::{Board, FEEDBACK_MAX, FEEDBACK_OF_ALL_MAX, Pending, ReplyBody, Verdict, feedback};
+use crate::bindings::Bindings;
 use crate::breaker::{self, Branch, Heard};
 use crate::digest::{Digest, Hasher};
 use crate::failure::FailureCode;
@@ -149,18 +150,19 @@ impl Board {
                 let of_attempt = no_op.by.attempt.as_ref();
                 let queued = of_attempt.and_then(|attempt| self.scheduler.open().get(&attempt.invocation));
                 let queued = queued.map(|open| open.queued.clone());
+                let bound = self.bound(&no_op.by);
                 let branch = self.finish(&no_op.by, at, Finish::Completed)?;
                 if let Some(queued) = queued.filter(|_| self.format >= record::FULL_RETRY) {
                     self.note_in_vain(queued, no_op.pass.is_some());
                 }
                 let heard = if no_op.pass.is_some() { Heard::Pass } else { Heard::NoOp };
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
-                self.has_succeeded(&no_op.by);
+                self.has_succeeded(&no_op.by, &bound);
             }
             Body::Expanded(expanded) => {
                 if let Some(token) = token_of(&expanded.by) {
-                    let Expanded { patch, intent, expand, .. } = expanded;
-                    let reply = || pipeline::fingerprint(&self.hasher, patch, intent.as_deref(), expand);
+                    let Expanded { patch, intent, expand, written, .. } = expanded;
+                    let reply = || self.fingerprint(patch, intent.as_deref(), expand, written.as_ref());
                     let reply = beside.reply.unwrap_or_else(reply);
                     self.tokens.remember(token, reply, Verdict::Expanded { seq }, at, &self.pending);
                 }
@@ -436,18 +438,30 @@ impl Board {
             self.tokens.remember(token, reply, verdict, at, &self.pending);
         }
         let finish = if committed.expand.is_empty() { Finish::Completed } else { Finish::Continued(None) };
+        let bound = self.bound(&committed.by);
         let branch = self.finish(&committed.by, at, finish)?;
         let heard = if is_idle { Heard::NoOp } else { Heard::Commit(written.unwrap_or(committed.state)) };
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
-        self.has_succeeded(&committed.by);
+        self.has_succeeded(&committed.by, &bound);
         Ok(())
     }
 
+    /// What names stand for in the seat of a proposal's author.
+    fn bound(&self, by: &Author) -> Bindings {
+        self.seat_of(by).map(|seat| seat.bound().clone()).unwrap_or_default()
+    }
+
     /// What is kept for an author because it was refused is kept no longer.
-    fn has_succeeded(&mut self, by: &Author) {
-        match &by.edit {
-            Some(edit) => edit.attempt.iter().for_each(|attempt| self.reservations.release(attempt.invocation)),
-            None => drop(self.feedback.remove(&by.worker)),
+    fn has_succeeded(&mut self, by: &Author, bound: &Bindings) {
+        if let Some(edit) = &by.edit {
+            edit.attempt.iter().for_each(|attempt| self.reservations.release(attempt.invocation));
+            return;
+        }
+        if let Some(recent) = self.feedback.get_mut(&by.worker) {
+            recent.retain(|(_, shown)| !feedback::is_under(shown, bound));
+            if recent.is_empty() {
+                self.feedback.remove(&by.worker);
+            }
         }
     }
 
@@ -474,6 +488,7 @@ impl Board {
             self.scheduler.conflict(attempt.invocation, awaits);
         }
         let finish = if rejected.is_final { Finish::GivenUp } else { Finish::AttemptOnly };
+        let bound = self.bound(&rejected.by);
         let branch = self.finish(&rejected.by, at, finish)?;
         let is_final = rejected.is_final;
         let heard = if is_conflict { Heard::Conflict { is_final } } else { Heard::Rejection { is_final } };
@@ -481,8 +496,13 @@ impl Board {
         // Who edits was told at once.
         if rejected.by.edit.is_none() && self.plan.seats.contains_key(&rejected.by.worker) {
             let recent: &mut VecDeque<_> = self.feedback.entry(rejected.by.worker.clone()).or_default();
-            recent.push_back((seq, feedback::of(rejected)));
-            while recent.len() > FEEDBACK_MAX {
+            recent.push_back((seq, feedback::of(rejected, &bound)));
+            let of_same = |(_, (_, shown)): &(usize, &(Seq, Value))| feedback::is_under(shown, &bound);
+            let known: Vec<usize> = recent.iter().enumerate().filter(of_same).map(|(at, _)| at).collect();
+            if known.len() > FEEDBACK_MAX {
+                recent.remove(known[0]);
+            }
+            while recent.len() > FEEDBACK_OF_ALL_MAX {
                 recent.pop_front();
             }
         }
@@ -602,7 +622,7 @@ pub(crate) fn reply_digest(hasher: &Hasher, body: &Body) -> Option<Digest> {
     match body {
         Body::Committed(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
         Body::NoOp(it) => Some(fingerprint_of_no_op(hasher, it)),
-        Body::Expanded(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &None)),
+        Body::Expanded(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
         Body::Approval(it) if it.clarify.is_some() => Some(it.digest),
         Body::Approval(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
         Body::Rejected(it) => Some(text(it.written.as_ref().unwrap_or(&it.reply))),

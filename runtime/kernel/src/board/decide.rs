@@ -25,7 +25,7 @@ use crate::failure::FailureCode;
 use crate::freshness;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Token, Version, WorkerName};
 use crate::ledger::Usage;
-use crate::pipeline::{self, Made, Reply};
+use crate::pipeline::{self, Made, Proposer, Reply};
 use crate::plan::WakesOn;
 use crate::planted::{self, Bug};
 use crate::record::{
@@ -173,10 +173,12 @@ impl Draft<'_> {
             }
         };
         let board = &*self.board;
-        let asked = by.attempt.is_some().then(|| board.plan.seats.get(&by.worker)).flatten();
+        let seat = board.seat_of(&by);
+        let asked = seat.as_ref().filter(|_| by.attempt.is_some());
         let interface = asked.map(|seat| seat.interface).unwrap_or_default();
+        let proposer = Proposer { worker: &by.worker, seat: seat.as_deref() };
         let verdict = self.in_context(&by, |context| {
-            pipeline::judge(&board.plan, &board.state, &by.worker, &reply, interface, context)
+            pipeline::judge(&board.plan, &board.state, proposer, &reply, interface, context)
         });
         self.conclude(by, branch, &reply, verdict);
     }
@@ -218,10 +220,11 @@ impl Draft<'_> {
                     self.ask(by, branch, reply, &asked);
                 }
             }
-            pipeline::Verdict::NoOp(Reply { patch, intent, expand, .. }) if !expand.is_empty() => {
+            pipeline::Verdict::NoOp(Reply { patch, intent, expand, written, .. }) if !expand.is_empty() => {
                 let follows = self.asking(by.attempt.as_ref().map(|attempt| attempt.invocation));
                 let raw = self.raw.take();
-                let seq = self.push(Body::Expanded(Expanded { by, patch, intent, expand: expand.clone(), raw }));
+                let seq =
+                    self.push(Body::Expanded(Expanded { by, patch, intent, expand: expand.clone(), written, raw }));
                 self.step.outcome = Some(Outcome::Expanded { seq });
                 self.move_breakers(branch.as_ref());
                 self.go_on_with(follows, &expand);

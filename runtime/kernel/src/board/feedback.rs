@@ -3,22 +3,36 @@
 use jsonptr::PointerBuf;
 use serde_json::{Map, Value, json};
 
+use crate::bindings::Bindings;
 use crate::contract::{Contract, Readable};
 use crate::id::WorkerName;
+use crate::plan::BOUND;
 use crate::record::Rejected;
 use crate::rejection::Stage;
 
 /// The most places that another worker is told of one rejection.
 const PLACES_MAX: usize = 3;
 
-/// A rejection as its author's next view shows it.
-pub(super) fn of(rejected: &Rejected) -> Value {
-    json!({
+/// A rejection as its author's next view under the same bindings shows it.
+pub(super) fn of(rejected: &Rejected, bound: &Bindings) -> Value {
+    let mut shown = json!({
         "stage": rejected.stage,
         "code": rejected.code,
         "violations": rejected.rejection.violations,
         "allowed": rejected.rejection.allowed,
-    })
+    });
+    if !bound.is_empty() {
+        shown[BOUND] = bound.to_value();
+    }
+    shown
+}
+
+/// Returns true if a rejection was of an invocation with these bindings.
+pub(super) fn is_under(shown: &Value, bound: &Bindings) -> bool {
+    match shown.get(BOUND) {
+        None => bound.is_empty(),
+        Some(told) => *told == bound.to_value(),
+    }
 }
 
 /// A rejection of `author`'s proposal as the view of another worker shows it; none if nothing in it lies where that one

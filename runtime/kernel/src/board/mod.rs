@@ -30,6 +30,7 @@ use std::sync::Arc;
 use jsonptr::PointerBuf;
 use serde_json::{Map, Value};
 
+use crate::bindings::Bindings;
 use crate::blueprint::Blueprint;
 use crate::breaker::{Branch, Breaker};
 use crate::contract::Readable;
@@ -40,9 +41,9 @@ use crate::id::{BoardId, Seq, Timestamp, Version, WorkerName};
 use crate::json;
 use crate::ledger::Ledger;
 use crate::pipeline::{self, retell};
-use crate::plan::{Own, Plan, Plans};
+use crate::plan::{Own, Plan, Plans, Seat};
 use crate::planted::{self, Bug};
-use crate::record::{Architect, Body, Created, Ended, Parent, PauseCause, Raised, RaisedOfWorker, Record};
+use crate::record::{Architect, Author, Body, Created, Ended, Parent, PauseCause, Raised, RaisedOfWorker, Record};
 use crate::scheduler::{InVain, Open, Queued, Scheduler};
 use crate::shown::Shown;
 use crate::state::State;
@@ -61,6 +62,8 @@ use tokens::Tokens;
 
 /// How many rejections a worker's view shows.
 const FEEDBACK_MAX: usize = 3;
+/// How many rejections a board keeps of one worker, under all bindings.
+const FEEDBACK_OF_ALL_MAX: usize = 64;
 /// How many of them may be rejections of other workers' proposals, beside those.
 const OTHERS_FEEDBACK_MAX: usize = 2;
 
@@ -140,7 +143,7 @@ impl Board {
         let Genesis { board, blueprint, mode, architect, parent, mut request, salt, at } = genesis;
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
-        let plan = plans.of(blueprint, &mode).map_err(BoardError::BadBlueprint)?;
+        let plan = plans.of_format(blueprint, &mode, format).map_err(BoardError::BadBlueprint)?;
         let violations = plan.request.violations(&request, crate::rejection::VIOLATIONS_MAX);
         if !violations.is_empty() {
             return Err(BoardError::BadRequest(violations));
@@ -222,7 +225,7 @@ impl Board {
         let body = record.body().map_err(|error| bad(error.to_string()))?;
         let Body::Created(created) = body else { return Err(bad("a journal begins with created".to_owned())) };
         let blueprint = created.read_blueprint().map_err(bad)?;
-        let plan = plans.of(blueprint, &created.mode).map_err(bad)?;
+        let plan = plans.of_format(blueprint, &created.mode, created.format).map_err(bad)?;
         let hasher = Hasher::new(&created.salt);
         let state = State::new(&initial(&plan.blueprint, &created.request), &hasher);
         let is_exact = state.digest() == created.state;
@@ -434,48 +437,62 @@ impl Board {
         waiting.filter_map(|open| self.reservations.until(&open.awaits, open.queued.invocation)).min()
     }
 
-    /// What a worker would be shown now; none if there is no such worker.
-    pub fn preview(&self, worker: &WorkerName) -> Option<View> {
-        self.preview_by(worker, &[], &self.readable_by(worker)?, view::compile)
+    /// A worker's seat with names bound; none if there is no such worker. A name that is not bound covers no place.
+    pub fn seat(&self, worker: &WorkerName, bindings: &Bindings) -> Option<Arc<Seat>> {
+        self.plan.seats.get(worker).map(|seat| seat.bind(bindings))
+    }
+
+    /// The seat of a proposal's author: with what the trigger of its invocation binds, if it answers one.
+    fn seat_of(&self, by: &Author) -> Option<Arc<Seat>> {
+        let open = by.attempt.as_ref().and_then(|attempt| self.scheduler.open().get(&attempt.invocation));
+        match open {
+            Some(open) => self.plan.seat_of(&open.queued),
+            None => self.seat(&by.worker, &Bindings::default()),
+        }
+    }
+
+    /// What a worker would be shown now.
+    pub fn preview(&self, seat: &Seat) -> View {
+        self.preview_by(seat, &[], &self.readable_by(seat), view::compile)
     }
 
     /// The same of what is `readable`, if the worker had asked to be shown these places (JSON Pointers), with what is not
     /// shown, and why: for people who want to know.
-    pub fn explained_preview(&self, worker: &WorkerName, expand: &[String], readable: &Readable<'_>) -> Option<View> {
-        self.preview_by(worker, expand, readable, view::explain)
+    pub fn explained_preview(&self, seat: &Seat, expand: &[String], readable: &Readable<'_>) -> View {
+        self.preview_by(seat, expand, readable, view::explain)
     }
 
-    /// What a worker may read of the document; none if there is no such worker.
-    pub fn readable_by(&self, worker: &WorkerName) -> Option<Readable<'_>> {
-        self.plan.seats.get(worker).map(|seat| seat.contract.readable(self.state.root()))
+    /// What a worker may read of the document.
+    pub fn readable_by<'s>(&self, seat: &'s Seat) -> Readable<'s> {
+        seat.contract.readable(self.state.root())
     }
 
     /// Takes out of what a worker was told of a refusal, an object with `stage` and `violations`, what it may not read of
-    /// the document now.
+    /// the document now, whatever woke it.
     pub fn retell(&self, worker: &WorkerName, rejection: &mut Value) {
-        if let Some(readable) = self.readable_by(worker) {
-            retell(rejection, &readable);
+        if let Some(seat) = self.plan.seats.get(worker) {
+            retell(rejection, &self.readable_by(&seat.under_any_binding()));
         }
     }
 
     /// What an agent would be handed with such a view; none if there is no such worker.
-    pub fn previewed_values(&self, worker: &WorkerName, view: &View) -> Option<Shown> {
+    pub fn previewed_values(&self, seat: &Arc<Seat>, view: &View) -> Option<Shown> {
         let places = |texts: &[String]| texts.iter().filter_map(|text| PointerBuf::parse(text.as_str()).ok()).collect();
         let basis = Basis { state: self.state.clone(), reads: places(&view.reads), members: places(&view.members) };
-        Shown::new(Arc::clone(&self.plan), worker.clone(), Arc::new(basis), view.may_expand)
+        let shown = Shown::new(Arc::clone(&self.plan), seat.name.clone(), Arc::new(basis), view.may_expand);
+        shown.map(|shown| shown.with_seat(Arc::clone(seat)))
     }
 
     fn preview_by(
         &self,
-        worker: &WorkerName,
+        seat: &Seat,
         expand: &[String],
         readable: &Readable<'_>,
         compile: fn(&view::Inputs<'_>) -> View,
-    ) -> Option<View> {
-        let seat = self.plan.seats.get(worker)?;
-        let trigger = serde_json::json!({"kind": "preview"});
-        let feedback: Vec<_> = self.feedback_of(worker, readable).into_iter().map(|(_, shown)| shown).collect();
-        Some(compile(&view::Inputs {
+    ) -> View {
+        let trigger = Self::preview_trigger(seat);
+        let feedback: Vec<_> = self.feedback_of(seat, readable).into_iter().map(|(_, shown)| shown).collect();
+        compile(&view::Inputs {
             worker: &seat.worker,
             readable,
             fixed: &seat.fixed,
@@ -486,12 +503,15 @@ impl Board {
             may_expand: seat.worker.format.is_none(),
             commits: &self.commits,
             budget: seat.worker.view.budget,
-        }))
+        })
     }
 
-    /// The last rejections of a worker, and of others where it may write, in the order of the journal.
-    fn feedback_of(&self, worker: &WorkerName, readable: &Readable<'_>) -> Vec<(Seq, Value)> {
-        let Some(seat) = self.plan.seats.get(worker).filter(|seat| seat.is_told) else { return Vec::new() };
+    /// The last rejections of a worker under these bindings, and of others where it may write, in the order of the journal.
+    fn feedback_of(&self, seat: &Seat, readable: &Readable<'_>) -> Vec<(Seq, Value)> {
+        let worker = &seat.name;
+        if !seat.is_told {
+            return Vec::new();
+        }
         let of_others = self.feedback.iter().filter(|(other, _)| *other != worker).flat_map(|(other, recent)| {
             let told = |shown| feedback::for_other(&seat.contract, readable, other, shown);
             recent.iter().filter_map(move |(seq, shown)| Some((*seq, told(shown)?)))
@@ -499,7 +519,8 @@ impl Board {
         let mut of_others: Vec<_> = of_others.collect();
         of_others.sort_by_key(|(seq, _)| Reverse(*seq));
         of_others.truncate(OTHERS_FEEDBACK_MAX);
-        let mut own: Vec<_> = self.feedback.get(worker).into_iter().flatten().cloned().collect();
+        let own = self.feedback.get(worker).into_iter().flatten();
+        let mut own: Vec<_> = own.filter(|(_, shown)| feedback::is_under(shown, seat.bound())).cloned().collect();
         own.iter_mut().for_each(|(_, shown)| retell(shown, readable));
         let mut feedback: Vec<_> = own.into_iter().chain(of_others).collect();
         feedback.sort_by_key(|(seq, _)| *seq);

@@ -8,13 +8,15 @@ use jsonptr::PointerBuf;
 use serde_json::{Value, json};
 
 use super::{Board, object};
+use crate::bindings::Bindings;
 use crate::blueprint::Freshness;
 use crate::contract::Readable;
 use crate::digest::Digest;
 use crate::freshness::{self, Basis};
 use crate::id::{InvocationId, Seq, Timestamp, WorkerName};
-use crate::pipeline::{self, ReplyBody, Verdict};
-use crate::record::Trigger;
+use crate::pipeline::{self, Proposer, ReplyBody, Verdict};
+use crate::plan::{BOUND, Seat};
+use crate::record::{BINDINGS, Trigger};
 use crate::scheduler::{Past, Queued};
 use crate::shown::Shown;
 use crate::view::{self, Prompt, View};
@@ -51,6 +53,10 @@ pub(super) struct Compiled {
     pub(super) feedback: Vec<Seq>,
     /// The place of the event that woke the worker, if it may read it.
     pub(super) woken_at: Option<String>,
+    /// The seat, with what the trigger binds.
+    pub(super) seat: Arc<Seat>,
+    /// The trigger, as the view describes it.
+    pub(super) trigger: Value,
 }
 
 impl Board {
@@ -62,22 +68,23 @@ impl Board {
 
     /// What the next attempt of an invocation would be shown now; the board need not have it any more, or yet.
     pub(super) fn compiled(&self, queued: &Queued) -> Compiled {
-        let seat = &self.plan.seats[&queued.branch.worker];
+        let seat = self.plan.seat_of(queued).expect("a worker was invoked");
         let worker = &seat.worker;
         let budget = match self.breaker.is_reduced(&queued.branch) {
             true => (worker.view.budget / 2).max(seat.fixed.minimum()).min(worker.view.budget),
             false => worker.view.budget,
         };
         let readable = seat.contract.readable(self.state.root());
-        let feedback = self.feedback_of(&queued.branch.worker, &readable);
+        let feedback = self.feedback_of(&seat, &readable);
         let (feedback, shown): (Vec<Seq>, Vec<Value>) = feedback.into_iter().unzip();
-        let woken_at = Self::readable_place(&queued.trigger, &readable).map(str::to_owned);
+        let woken_at = self.readable_place(&queued.trigger, &readable).map(str::to_owned);
+        let trigger = self.shown_trigger(queued, &seat, &readable);
         let view = view::compile(&view::Inputs {
             worker,
             readable: &readable,
             fixed: &seat.fixed,
             state: &self.state,
-            trigger: &Self::shown_trigger(queued, &readable),
+            trigger: &trigger,
             feedback: &shown,
             expand: &queued.expansion.places,
             // Whose replies are no patches is not told how to ask.
@@ -86,23 +93,25 @@ impl Board {
             budget,
         });
         let prompt = Prompt::new(worker, &view);
-        Compiled { view, prompt, budget, feedback, woken_at }
+        let seat = Arc::clone(&seat);
+        Compiled { view, prompt, budget, feedback, woken_at, seat, trigger }
     }
 
-    /// A call of a worker: of an invocation as it was queued, or, without one, with the preview of a view. None if there is
-    /// no such worker.
-    pub fn rehearse(&self, worker: &WorkerName, queued: Option<&Queued>) -> Option<Rehearsal> {
-        let seat = self.plan.seats.get(worker)?;
+    /// A call of a worker: of an invocation as it was queued, or, without one, with the preview of a view under these
+    /// bindings. None if there is no such worker.
+    pub fn rehearse(&self, worker: &WorkerName, queued: Option<&Queued>, bindings: &Bindings) -> Option<Rehearsal> {
         let queued = queued.filter(|queued| queued.branch.worker == *worker);
-        let (view, prompt, woken_at) = match queued {
+        let (view, prompt, woken_at, seat, trigger) = match queued {
             Some(queued) => {
-                let Compiled { view, prompt, woken_at, .. } = self.compiled(queued);
-                (view, prompt, woken_at)
+                let Compiled { view, prompt, woken_at, seat, trigger, .. } = self.compiled(queued);
+                (view, prompt, woken_at, seat, trigger)
             }
             None => {
-                let view = self.preview(worker)?;
+                let seat = self.seat(worker, bindings)?;
+                let view = self.preview(&seat);
                 let prompt = Prompt::new(&seat.worker, &view);
-                (view, prompt, None)
+                let trigger = Self::preview_trigger(&seat);
+                (view, prompt, None, seat, trigger)
             }
         };
         let places = |texts: &[String]| texts.iter().filter_map(|text| PointerBuf::parse(text.as_str()).ok()).collect();
@@ -113,6 +122,8 @@ impl Board {
         let basis = Arc::new(Basis { state: self.state.clone(), reads: places(&view.reads), members });
         let expansions_left = queued.map_or(0, |queued| queued.expansion.left());
         let shown = Shown::new(Arc::clone(&self.plan), worker.clone(), basis, view.may_expand)?;
+        let version = queued.and_then(|queued| queued.trigger.version());
+        let shown = shown.with_seat(Arc::clone(&seat)).with_trigger(trigger, version);
         let shown = shown.with_question(seat.worker.clarify.is_some() && expansions_left > 0);
         let shown = shown.with_rule(queued.and_then(|queued| queued.branch.rule.clone()));
         let shown = shown.with_place(woken_at.as_deref());
@@ -137,7 +148,8 @@ impl Board {
 
     /// What the pipeline says, on this board at this time, of the reply to a call that may have been made earlier.
     pub fn judge(&self, at: Timestamp, rehearsal: &Rehearsal, reply: &ReplyBody) -> Verdict {
-        let interface = self.plan.seats.get(&rehearsal.worker).map(|seat| seat.interface).unwrap_or_default();
+        let seat = rehearsal.shown.seat();
+        let by = Proposer { worker: &rehearsal.worker, seat: Some(seat) };
         let basis = rehearsal.shown.basis();
         let context = freshness::Context {
             base: basis.state.version(),
@@ -147,16 +159,29 @@ impl Board {
             reservations: &self.reservations.at(at.max(self.last_at)),
             commits: &self.commits,
         };
-        pipeline::judge(&self.plan, &self.state, &rehearsal.worker, reply, interface, &context)
+        pipeline::judge(&self.plan, &self.state, by, reply, seat.interface, &context)
     }
 
-    /// The place of an event, if the worker that it woke may read it.
-    fn readable_place<'q>(trigger: &'q Trigger, readable: &Readable<'_>) -> Option<&'q str> {
-        trigger.place().filter(|place| PointerBuf::parse(*place).is_ok_and(|place| readable.may_read(&place)))
+    /// Returns the place of an event, if the worker may read it or, since format 12, something in it.
+    fn readable_place<'q>(&self, trigger: &'q Trigger, readable: &Readable<'_>) -> Option<&'q str> {
+        let may_name = |place: &PointerBuf| match self.format >= BINDINGS {
+            true => readable.may_ask_for(place),
+            false => readable.may_read(place),
+        };
+        trigger.place().filter(|place| PointerBuf::parse(*place).is_ok_and(|place| may_name(&place)))
+    }
+
+    /// The trigger of a view that nothing has woken a worker for.
+    pub(super) fn preview_trigger(seat: &Seat) -> Value {
+        let mut trigger = object([("kind", json!("preview"))]);
+        if !seat.bound().is_empty() {
+            trigger.insert(BOUND.to_owned(), seat.bound().to_value());
+        }
+        Value::Object(trigger)
     }
 
     /// What woke a worker, as it may be shown: no place that it may not read.
-    fn shown_trigger(queued: &Queued, readable: &Readable<'_>) -> Value {
+    fn shown_trigger(&self, queued: &Queued, seat: &Seat, readable: &Readable<'_>) -> Value {
         let mut shown = match &queued.trigger {
             Trigger::Start => object([("kind", json!("start"))]),
             Trigger::After => object([("kind", json!("after"))]),
@@ -169,7 +194,7 @@ impl Board {
             }
             Trigger::Event { op, .. } => {
                 let mut shown = object([("kind", json!("event")), ("op", json!(op))]);
-                if let Some(path) = Self::readable_place(&queued.trigger, readable) {
+                if let Some(path) = self.readable_place(&queued.trigger, readable) {
                     shown.insert("path".to_owned(), json!(path));
                 }
                 shown
@@ -183,6 +208,9 @@ impl Board {
         };
         if let Some(rule) = &queued.branch.rule {
             shown.insert("rule".to_owned(), json!(rule));
+        }
+        if !seat.bound().is_empty() {
+            shown.insert(BOUND.to_owned(), seat.bound().to_value());
         }
         if !queued.expansion.answers.is_empty() {
             shown.insert("answers".to_owned(), json!(queued.expansion.answers));

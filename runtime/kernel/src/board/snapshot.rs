@@ -417,6 +417,6 @@ fn identity(created: &Record, plans: &dyn Plans) -> Result<Identity, BoardError>
     // The blueprint and the salt are values: the chain holds what they are committed to.
     created.check_values(&hasher).map_err(|error| bad(error.to_string()))?;
     let blueprint = body.read_blueprint().map_err(bad)?;
-    let plan = plans.of(blueprint, &body.mode).map_err(bad)?;
+    let plan = plans.of_format(blueprint, &body.mode, body.format).map_err(bad)?;
     Ok(Identity { id: body.board, parent: body.parent, plan, hasher: Arc::new(hasher) })
 }

@@ -10,8 +10,8 @@ use super::{Contract, ContractError, Target, Write};
 use crate::blueprint::WriteCondition;
 use crate::expr::{Allowance, Expr, Variables};
 use crate::freshness::Targets;
-use crate::pattern::{Pattern, PatternToken};
-use crate::plan::GRANT_VARIABLES;
+use crate::pattern::{Paths, Pattern, PatternToken};
+use crate::plan::{BOUND, GRANT_VARIABLES};
 use crate::rejection::{Code, Violation};
 use crate::tree::Node;
 
@@ -55,12 +55,22 @@ pub(crate) fn beginning(of: &Pattern, path: &Pattern) -> Result<usize, String> {
 
 impl Condition {
     /// Compiles the condition of a grant on `path`, which stands at `pointer`.
-    pub(super) fn compile(written: &WriteCondition, path: &Pattern, pointer: &str) -> Result<Self, ContractError> {
+    pub(super) fn compile(
+        written: &WriteCondition,
+        path: &Pattern,
+        paths: Paths,
+        pointer: &str,
+    ) -> Result<Self, ContractError> {
         let wrong = |below: &str, message: String| ContractError { pointer: format!("{pointer}/{below}"), message };
-        let of = Pattern::parse(&written.of).map_err(|error| wrong("of", error.to_string()))?;
+        let of = paths.parse(&written.of).map_err(|error| wrong("of", error.to_string()))?;
         let depth = beginning(&of, path).map_err(|message| wrong("of", message))?;
         let expr = Expr::compile(&written.expr, GRANT_VARIABLES).map_err(|error| wrong("expr", error.message))?;
         Ok(Self { written: written.clone(), depth, expr })
+    }
+
+    /// Returns true if it looks at this variable.
+    pub(super) fn uses(&self, variable: &str) -> bool {
+        self.expr.uses(variable)
     }
 }
 
@@ -70,6 +80,9 @@ impl Contract {
         let mut variables = Variables::new();
         variables.extend(self.worker.as_ref().map(|name| ("worker", Value::from(name.as_str()).into())));
         variables.extend(document.child("request").map(|request| ("request", request.into())));
+        if !self.bound.is_empty() {
+            variables.insert(BOUND, self.bound.to_value().into());
+        }
         variables
     }
 

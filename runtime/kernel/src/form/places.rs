@@ -356,7 +356,7 @@ impl<'a> Search<'a> {
         } else {
             let literal = |token: &PatternToken| match token {
                 PatternToken::Literal(name) => Some(name.clone()),
-                PatternToken::Any | PatternToken::Append | PatternToken::Deep => None,
+                _ => None,
             };
             walk.wanted().filter_map(literal).collect()
         };

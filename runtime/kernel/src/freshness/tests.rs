@@ -47,6 +47,7 @@ fn judged(mode: Freshness, before: &State, now: &State, reads: &[&str], patch: V
     let contract = crate::contract::Contract::compile(
         &serde_json::from_value(json!({"agent": "script", "reads": ["/l", "/o", "/t"]})).expect("a worker"),
         &json!(true),
+        crate::pattern::Paths::Plain,
     );
     let pointer = |text: &&str| PointerBuf::parse(*text).expect("a pointer");
     let basis = Basis { state: before.clone(), reads: reads.iter().map(pointer).collect(), members: Vec::new() };

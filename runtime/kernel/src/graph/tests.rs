@@ -168,12 +168,12 @@ proptest! {
             let seat = Node::Worker(name.clone());
             for read in &worker.reads {
                 let place = read.path.trim_end_matches("/**");
-                let place = Node::Place(Place::named(place).expect("a pattern"));
+                let place = Node::Place(Place::named(place, Paths::Plain).expect("a pattern"));
                 prop_assert!(drawn(EdgeKind::Reads).any(|edge| edge.from == place && edge.to == seat), "{}", read.path);
                 reads.insert((place, seat.clone()));
             }
             for grant in &worker.writes {
-                let place = Node::Place(Place::named(&grant.path).expect("a pattern"));
+                let place = Node::Place(Place::named(&grant.path, Paths::Plain).expect("a pattern"));
                 let edge = drawn(EdgeKind::Writes).find(|edge| edge.from == seat && edge.to == place);
                 prop_assert!(edge.is_some_and(|edge| grant.effective_ops().iter().all(|op| edge.ops.contains(op))));
                 writes.insert((place, seat.clone()));

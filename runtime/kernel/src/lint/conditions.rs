@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::{Check, Expression, Owner, suggest};
 use crate::blueprint::Trigger;
 use crate::expr::{Look, Step, Variable, Variables};
-use crate::pattern::Pattern;
+use crate::pattern::{Paths, Pattern};
+use crate::plan::BOUND;
 use crate::source::push_token;
 
 /// What an event has for a rule that waits for a change.
@@ -22,7 +23,7 @@ impl Check<'_> {
         let mut found = Vec::new();
         for expression in &self.expressions {
             for look in expression.expr.looks().iter().filter(|look| look.is_range) {
-                let Some(place) = place(look, expression.owner) else { continue };
+                let Some(place) = place(look, expression.owner, self.paths) else { continue };
                 let Some((schema, sought, _)) = self.schema_of(&place) else { continue };
                 if !schema.may_be_array(&sought) {
                     let at = offset(expression, last_name(look));
@@ -130,12 +131,16 @@ impl Check<'_> {
             let help = suggest(name, known.iter().copied(), "`event` is null here; only a change or a signal has one.");
             return Some((name.clone(), format!("`event` has no `{name}` here"), help));
         }
+        if look.variable == BOUND {
+            let Some(Step::Member(name)) = look.steps.first() else { return None };
+            return self.unbound_member(name, owner);
+        }
         if is_null(owner, look.variable) {
             let Some(Step::Member(name)) = look.steps.first() else { return None };
             let help = "Only what a change or a signal woke has a value, and only a change has a patch.".to_owned();
             return Some((name.clone(), format!("`{}` is null here and has no `{name}`", look.variable), help));
         }
-        let place = place(look, owner)?;
+        let place = place(look, owner, self.paths)?;
         let missing = self.missing(&place)?;
         let message = format!("`{place}` is no place of the document: {}", missing.why);
         Some((missing.wrong, message, missing.help))
@@ -153,7 +158,7 @@ impl Check<'_> {
 }
 
 /// The places of the document that an expression looks at; `None` if it is another variable's, or no pattern names it.
-pub(super) fn place(look: &Look, owner: Owner<'_>) -> Option<Pattern> {
+pub(super) fn place(look: &Look, owner: Owner<'_>, paths: Paths) -> Option<Pattern> {
     let mut path = match (look.variable, owner) {
         ("state" | "before", _) => String::new(),
         ("request", _) => "/request".to_owned(),
@@ -181,7 +186,7 @@ pub(super) fn place(look: &Look, owner: Owner<'_>) -> Option<Pattern> {
             Step::Any => path.push_str("/*"),
         }
     }
-    Pattern::parse(&path).ok()
+    paths.parse(&path).ok()
 }
 
 /// Whether a variable is always null there.

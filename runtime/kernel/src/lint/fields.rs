@@ -85,7 +85,8 @@ impl Check<'_> {
         for (name, seat) in &self.seats {
             for read in &seat.reads {
                 let text = read.pattern.to_string();
-                let there = self.is_given(&read.pattern) || !read.pattern.instances_of_value(initial, 1).is_empty();
+                let pattern = read.pattern.under_any_binding();
+                let there = self.is_given(&pattern) || !pattern.instances_of_value(initial, 1).is_empty();
                 let comes = |write: &Write<'_>| {
                     self.may_create(write, &read.pattern) || read.pattern.lies_above(&write.pattern)
                 };

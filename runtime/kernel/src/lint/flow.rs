@@ -75,7 +75,7 @@ impl<'a> Check<'a> {
             if let Trigger::Event { op, path } = &rule.trigger {
                 let caused = causes.values().any(|caused| caused.contains_key(&number));
                 // What is known of files changes with every edit.
-                let is_pattern = Pattern::parse(path).is_ok_and(|place| !self.is_of_files(&place));
+                let is_pattern = self.paths.parse(path).is_ok_and(|place| !self.is_of_files(&place));
                 if is_pattern && !caused {
                     let what = op.map_or("any event".to_owned(), |op| format!("the event `{op}`"));
                     dead.insert(number, format!("no worker's grants can cause {what} at `{path}`"));
@@ -111,7 +111,7 @@ impl<'a> Check<'a> {
         let mut causes = Causes::new();
         for (number, rule) in self.blueprint.rules.iter().enumerate() {
             let Trigger::Event { op, path } = &rule.trigger else { continue };
-            let Ok(place) = Pattern::parse(path) else { continue };
+            let Ok(place) = self.paths.parse(path) else { continue };
             for (worker, write) in self.writes() {
                 let events = events(write, &place).into_iter().filter(|event| op.is_none_or(|op| op == *event));
                 for event in events {
@@ -160,7 +160,7 @@ impl<'a> Check<'a> {
     fn readable_triggers(&mut self) {
         for (number, rule) in self.blueprint.rules.iter().enumerate() {
             let Trigger::Event { path, .. } = &rule.trigger else { continue };
-            let Ok(place) = Pattern::parse(path) else { continue };
+            let Ok(place) = self.paths.parse(path) else { continue };
             let is_blind = |worker: &&WorkerName| {
                 let seen = |read: &Read| {
                     read.pattern.collides(&place) || read.pattern.lies_above(&place) || place.lies_above(&read.pattern)

@@ -16,6 +16,9 @@ impl Check<'_> {
         if self.blueprint.limits.patience.is_some() {
             found.push(("/limits/patience".to_owned(), "limits.patience"));
         }
+        for (number, _) in self.blueprint.rules.iter().enumerate().filter(|(_, rule)| !rule.bind.is_empty()) {
+            found.push((format!("/rules/{number}/bind"), "bind"));
+        }
         let never = |approval: Option<&Approval>| approval.is_some_and(|approval| approval.expires == Expiry::Never);
         for (name, worker) in &self.blueprint.workers {
             let at = |rest: &str| format!("/workers/{name}/{rest}");

@@ -2,7 +2,6 @@
 
 use super::Check;
 use crate::blueprint::{AgentKind, GrantOp};
-use crate::pattern::Pattern;
 
 /// The role that hands work over.
 const ROLE: &str = "handoff";
@@ -21,14 +20,17 @@ impl Check<'_> {
             let with = role.worker.with.as_ref();
             let tasks = with.and_then(|with| with.get("tasks")?.as_str()).unwrap_or(TASKS);
             let piece = format!("{tasks}/*");
-            let parse = |path: &str| Pattern::parse(path).ok();
+            let parse = |path: &str| self.paths.parse(path).ok();
             let Some((whole, parts)) = parse(&piece).zip(parse(&format!("{piece}/*/**"))) else { continue };
             for (name, seat) in &self.seats {
                 if seat.worker.group.as_ref().is_none_or(|group| group.as_str() != AGENTS) {
                     continue;
                 }
                 for write in &seat.writes {
-                    let is_guarded = write.grant.condition.as_ref().is_some_and(|condition| condition.of == piece);
+                    let is_guarded = write.grant.condition.as_ref().is_some_and(|condition| {
+                        let of = parse(&condition.of).map(|of| of.under_any_binding());
+                        of.as_ref() == Some(&whole)
+                    });
                     // Who adds a piece changes none that is there.
                     let changes = write.grant.ops.iter().any(|op| *op != GrantOp::Add);
                     let reaches = write.pattern.overlaps(&parts) || (changes && write.pattern.overlaps(&whole));

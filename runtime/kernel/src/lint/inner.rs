@@ -87,7 +87,7 @@ impl Check<'_> {
         let failed = inner.failed.iter().map(|failed| (format!("{at}/failed/path"), failed.path.as_str()));
         let written: Vec<(String, &str)> = written.chain(failed).collect();
         for (pointer, path) in written {
-            let is_granted = Pattern::parse(path).is_ok_and(|place| {
+            let is_granted = self.paths.parse(path).is_ok_and(|place| {
                 let seat = self.seats.get(name);
                 let mut writes = seat.into_iter().flat_map(|seat| &seat.writes);
                 let adds = |op: &GrantOp| matches!(op, GrantOp::Add | GrantOp::Replace);
@@ -127,7 +127,7 @@ impl Check<'_> {
                 self.find("undeclared_key", &pointer, message, help);
                 self.point_at_key();
             }
-            let (Ok(pattern), Ok(place)) = (Pattern::parse(from), PointerBuf::parse(from.as_str())) else {
+            let (Ok(pattern), Ok(place)) = (self.paths.parse(from), PointerBuf::parse(from.as_str())) else {
                 let help = "Write a JSON Pointer like /turn/text.";
                 self.find("bad_pattern", &pointer, format!("`{from}` is no place"), help);
                 continue;
@@ -151,7 +151,7 @@ impl Check<'_> {
                 }
             }
             let reads = self.seats.get(name).into_iter().flat_map(|seat| &seat.reads);
-            if !reads.into_iter().any(|read| read.pattern.covers(&place)) {
+            if !reads.into_iter().any(|read| read.pattern.with_literal_names().covers(&place)) {
                 let message = format!("`{name}` may not read `{from}`");
                 self.find("bad_board", &pointer, message, "Add it to `reads`.");
             }

@@ -44,7 +44,8 @@ impl Check<'_> {
         });
         let is_always = expr.references().iter().any(is_new_each_time);
         let looks = expr.looks();
-        let searched = looks.iter().filter(|look| look.is_searched).filter_map(|look| place(look, expression.owner));
+        let searched =
+            looks.iter().filter(|look| look.is_searched).filter_map(|look| place(look, expression.owner, self.paths));
         let long: BTreeSet<String> =
             searched.filter(|place| self.is_long(place, is_always)).map(|place| place.to_string()).collect();
         let through = format!("looks through the whole of {}", listed(&long, "and"));
@@ -94,7 +95,7 @@ impl Check<'_> {
         (0..).zip(each.tokens()).any(|(above, token)| match token {
             PatternToken::Literal(_) => false,
             PatternToken::Deep => true,
-            PatternToken::Any | PatternToken::Append => {
+            PatternToken::Any | PatternToken::Append | PatternToken::Bound(_) => {
                 let collection = each.prefix(above);
                 self.schema_of(&collection).is_some_and(|(schema, sought, _)| !keeps_few(schema, &sought))
                     && !self.stays_few(&collection)

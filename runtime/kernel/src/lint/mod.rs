@@ -1,11 +1,12 @@
 //! Reads a blueprint as a compiler reads source: every finding has a code, a place and a mend.
 //!
 //! [`check`] looks at the form first (the published meta-schema, `form`), then reads the typed blueprint, then checks
-//! across fields: `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `conditions`
+//! across fields: `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `bindings` (names in paths), `conditions`
 //! (what expressions look at), `workspace` (files), `inner` (boards inside boards), `flow` (what wakes what), `fields` (who writes what), `costs` and `invariants` (what makes
 //! a write slow). A blueprint without an error is one that a board can be made of. Whether the operator has the models
 //! and programs it names is not known here.
 
+mod bindings;
 mod codes;
 mod conditions;
 mod costs;
@@ -35,7 +36,8 @@ pub(crate) use inner::{BOARDS_MAX, DEPTH_MAX, too_many};
 use crate::blueprint::{Blueprint, Invariant, ReadGrant, Rule, Worker, WriteCondition, WriteGrant};
 use crate::expr::Expr;
 use crate::id::WorkerName;
-use crate::pattern::Pattern;
+use crate::pattern::{Paths, Pattern};
+use crate::record::FORMAT;
 use crate::schema::Schema;
 use crate::source::{Position, Source};
 
@@ -193,6 +195,7 @@ pub fn check_value(value: Value) -> Report {
 struct Check<'a> {
     source: &'a Source,
     blueprint: &'a Blueprint,
+    paths: Paths,
     /// `None` if it does not compile.
     schema: Option<Schema>,
     request: Option<Schema>,
@@ -251,6 +254,7 @@ impl<'a> Check<'a> {
         Self {
             source,
             blueprint,
+            paths: Paths::of(blueprint.blueprint, FORMAT),
             schema: None,
             request: None,
             regex_bytes: 0,
@@ -269,6 +273,7 @@ impl<'a> Check<'a> {
         self.inner();
         self.expressions();
         self.paths();
+        self.bindings();
         self.ranges();
         self.dependencies();
         self.one_writer();

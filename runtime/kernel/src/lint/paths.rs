@@ -7,7 +7,7 @@ use super::{Check, Read, Seat, Write, meant, suggest};
 use crate::blueprint::{Delay, GrantOp, Lasts, Rule, Run, Trigger, Unit, Worker, WriteGrant};
 use crate::contract::{Contract, beginning};
 use crate::mode::Interface;
-use crate::pattern::{Pattern, PatternToken};
+use crate::pattern::{Paths, Pattern, PatternToken};
 use crate::schema::{Location, REGEX_BYTES_MAX, Schema, regexes_too_large};
 use crate::source::child;
 use crate::view::Fixed;
@@ -39,11 +39,11 @@ impl<'a> Check<'a> {
 
     /// Reads a pattern that stands at `pointer`.
     fn pattern(&mut self, pointer: &str, path: &str) -> Option<Pattern> {
-        match Pattern::parse(path) {
+        match self.paths.parse(path) {
             Ok(pattern) => Some(pattern),
             Err(error) => {
                 let help = "A pattern is a JSON Pointer like /claims/*/status; `*` is one token, `**` any number, a last \
-                            `-` the append position.";
+                            `-` the append position, and `{name}` what a trigger binds.";
                 self.find("bad_pattern", pointer, error.to_string(), help);
                 None
             }
@@ -77,14 +77,14 @@ impl<'a> Check<'a> {
                 if let Run::Member { at, .. } = &rule.run
                     && at.starts_with('/')
                     && self.missing(&pattern).is_none()
-                    && let Ok(chosen) = Pattern::parse(&format!("{path}{at}"))
+                    && let Ok(chosen) = self.paths.parse(&format!("{path}{at}"))
                 {
                     places.push((format!("/rules/{index}/run/at"), chosen));
                 }
                 if let Some(Delay { lasts: Lasts::At(at), .. }) = &rule.delay
                     && at.starts_with('/')
                     && self.missing(&pattern).is_none()
-                    && let Ok(stands) = Pattern::parse(&format!("{path}{at}"))
+                    && let Ok(stands) = self.paths.parse(&format!("{path}{at}"))
                 {
                     places.push((format!("/rules/{index}/delay/at"), stands));
                 }
@@ -145,7 +145,7 @@ impl<'a> Check<'a> {
     /// The schema that describes the places of a pattern, the pattern below it, and where it is.
     pub(super) fn schema_of(&self, pattern: &Pattern) -> Option<(&Schema, Pattern, &'static str)> {
         match request_part(&pattern.to_string()) {
-            Some(below) => Some((self.request.as_ref()?, Pattern::parse(below).ok()?, "/request")),
+            Some(below) => Some((self.request.as_ref()?, self.paths.parse(below).ok()?, "/request")),
             None => Some((self.schema.as_ref()?, pattern.clone(), "")),
         }
     }
@@ -157,7 +157,10 @@ impl<'a> Check<'a> {
             let is_whole = !read.pattern.tokens().contains(&PatternToken::Deep);
             // A wildcard is covered by a wildcard, and by what lies above.
             let Some(place) = PointerBuf::parse(text.as_str()).ok().filter(|_| is_whole) else { continue };
-            let open = seat.reads.iter().find(|other| !other.has_condition && other.pattern.covers(&place));
+            let open = seat
+                .reads
+                .iter()
+                .find(|other| !other.has_condition && other.pattern.with_literal_names().covers(&place));
             if let Some(open) = open {
                 let message = format!(
                     "`{text}` is read under a condition, and `{}` of the same worker lets it be read without",
@@ -200,7 +203,7 @@ impl<'a> Check<'a> {
                 } else {
                     continue;
                 };
-                if is_of_what_was_made(write, other) || is_of_what_was_made(other, write) {
+                if is_of_what_was_made(write, other, self.paths) || is_of_what_was_made(other, write, self.paths) {
                     continue;
                 }
                 let message = format!(
@@ -232,7 +235,7 @@ impl<'a> Check<'a> {
         }
         let unconditional = WriteGrant { condition: None, ..write.grant.clone() };
         let alone = Worker { reads: Vec::new(), writes: vec![unconditional], ..seat.worker.clone() };
-        match Contract::compile(&alone, &self.blueprint.state.schema) {
+        match Contract::compile(&alone, &self.blueprint.state.schema, self.paths) {
             Err(error) => {
                 let below = error.pointer.strip_prefix("/writes/0").unwrap_or("/value");
                 let pointer = format!("{}{below}", write.pointer);
@@ -251,10 +254,10 @@ impl<'a> Check<'a> {
     fn budget(&mut self, name: &str, seat: &Seat<'_>) {
         let Some(schema) = &self.schema else { return };
         // What does not compile has its own finding.
-        if Contract::compile(seat.worker, &self.blueprint.state.schema).is_err() {
+        if Contract::compile(seat.worker, &self.blueprint.state.schema, self.paths).is_err() {
             return;
         }
-        let least = Fixed::of(seat.worker, schema, Interface::Patch).minimum();
+        let least = Fixed::of(seat.worker, schema, Interface::Patch, self.paths).minimum();
         let spec = &seat.worker.view;
         if least > spec.budget {
             let unit = match spec.unit {
@@ -279,8 +282,12 @@ impl<'a> Check<'a> {
         let writes = writes.map(|write| (format!("{}/path", write.pointer), &write.pattern));
         for (pointer, pattern) in reads.chain(writes) {
             for (depth, token) in pattern.tokens().iter().enumerate() {
-                let PatternToken::Literal(index) = token else { continue };
-                if !is_index(index) {
+                let is_index = match token {
+                    PatternToken::Literal(index) => is_index(index),
+                    PatternToken::Bound(_) => true,
+                    _ => false,
+                };
+                if !is_index {
                     continue;
                 }
                 let text = pattern.to_string();
@@ -288,7 +295,7 @@ impl<'a> Check<'a> {
                 if !self.is_array(&array) {
                     continue;
                 }
-                let Ok(elements) = Pattern::parse(&format!("{array}/*")) else { continue };
+                let Ok(elements) = self.paths.parse(&format!("{array}/*")) else { continue };
                 if let Some(mover) = self.moves_elements(&elements) {
                     found.push((pointer.clone(), text, array, mover));
                 }
@@ -317,9 +324,13 @@ impl<'a> Check<'a> {
 
     /// Whether the places a path pattern matches are arrays, as far as schema and initial state say.
     fn is_array(&self, path: &str) -> bool {
-        let Ok(pattern) = Pattern::parse(path) else { return false };
+        let Ok(pattern) = self.paths.parse(path) else { return false };
         let initial = &self.blueprint.state.initial;
-        let in_state = pattern.instances_of_value(initial, 1).first().and_then(|at| initial.pointer(at.as_str()));
+        let in_state = pattern
+            .under_any_binding()
+            .instances_of_value(initial, 1)
+            .first()
+            .and_then(|at| initial.pointer(at.as_str()));
         if in_state.is_some_and(Value::is_array) {
             return true;
         }
@@ -348,8 +359,8 @@ pub(super) struct Missing {
 
 /// Whether a grant only makes what another is about: its condition is of what must have been there before the patch. What was
 /// made was judged by the one, and what becomes of it later is by the other.
-fn is_of_what_was_made(makes: &Write<'_>, changes: &Write<'_>) -> bool {
-    let of = changes.grant.condition.as_ref().and_then(|condition| Pattern::parse(&condition.of).ok());
+fn is_of_what_was_made(makes: &Write<'_>, changes: &Write<'_>, paths: Paths) -> bool {
+    let of = changes.grant.condition.as_ref().and_then(|condition| paths.parse(&condition.of).ok());
     makes.grant.ops.iter().all(|op| *op == GrantOp::Add)
         && makes.pattern.lies_above(&changes.pattern)
         && of.is_some_and(|of| of.tokens().len() >= makes.pattern.tokens().len())

@@ -211,6 +211,7 @@ fn matches_by_definition(tokens: &[PatternToken], path: &[&str]) -> bool {
                 PatternToken::Literal(name) => name == token,
                 PatternToken::Append => *token == "-",
                 PatternToken::Any | PatternToken::Deep => true,
+                PatternToken::Bound(_) => false,
             };
             fits && matches_by_definition(rest, path)
         }),
@@ -281,6 +282,51 @@ fn what_two_patterns_have_in_common_is_what_enumeration_finds() {
     }
 }
 
+#[test]
+fn a_token_in_braces_is_a_name_in_a_template_only() {
+    let template = Paths::Named.parse("/notes/{note}/a{b}/{_x1}").expect("a template");
+    assert_eq!(template.names().collect::<Vec<_>>(), ["note", "_x1"]);
+    assert_eq!(template.to_string(), "/notes/{note}/a{b}/{_x1}");
+    let plain = Pattern::parse("/notes/{note}").expect("a pattern");
+    assert!(plain.matches(Pointer::parse("/notes/{note}").expect("a pointer")) && plain.names().next().is_none());
+    for text in ["/{}", "/{a-b}", "/{1}", "/{a b}", "/{-}", "/{ä}", "/{a~1b}", &format!("/{{{}}}", "n".repeat(65))] {
+        assert!(Paths::Named.parse(text).is_err(), "{text}");
+        assert!(Paths::Plain.parse(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn what_a_template_may_meet_is_what_it_meets_under_some_binding() {
+    let words = ["a", "0", "*", "**", "-", "{n}", "{m}"];
+    let read = |tokens: &Vec<&str>| {
+        Paths::Named.parse(&tokens.iter().map(|token| format!("/{token}")).collect::<String>()).ok()
+    };
+    let patterns: Vec<Pattern> = sequences(&words, 2).iter().filter_map(read).collect();
+    let paths = sequences(&["a", "0", "-", "z"], 3);
+    let bound = |pattern: &Pattern| -> Vec<Pattern> {
+        let tokens = ["a", "0", "z"];
+        let pairs = tokens.iter().flat_map(|n| tokens.iter().map(move |m| (*n, *m)));
+        pairs.map(|(n, m)| pattern.bind(|name| Some(if name == "n" { n } else { m }))).collect()
+    };
+    for one in patterns.iter().filter(|one| one.names().next().is_some()) {
+        for path in &paths {
+            let pointer = PointerBuf::from_tokens(path.iter().copied());
+            assert!(!one.matches(&pointer), "a name that is not bound matches nothing: {one} on {pointer}");
+            let is_matched = bound(one).iter().any(|one| one.matches(&pointer));
+            assert!(!is_matched || one.under_any_binding().matches(&pointer), "{one} on {pointer}");
+        }
+        for another in &patterns {
+            let others = bound(another);
+            let meets = |how: fn(&Pattern, &Pattern) -> bool| {
+                bound(one).iter().any(|one| others.iter().any(|another| how(one, another)))
+            };
+            assert!(!meets(Pattern::overlaps) || one.overlaps(another), "{one} overlaps {another}");
+            assert!(!meets(Pattern::collides) || one.collides(another), "{one} collides with {another}");
+            assert!(!meets(Pattern::lies_above) || one.lies_above(another), "{one} lies above {another}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn a_pattern_is_read_back_as_it_was_written(tokens in prop::collection::vec("[a-z~/*0-9-]{0,3}", 0..6)) {
@@ -311,6 +357,7 @@ proptest! {
                 match token {
                     PatternToken::Literal(name) => rebuilt.push_back(name.as_str()),
                     PatternToken::Append => rebuilt.push_back("-"),
+                    PatternToken::Bound(name) => prop_assert!(false, "a plain path has no name {name}"),
                     PatternToken::Any => rebuilt.push_back(captures.next().expect("one for every star")),
                     PatternToken::Deep => {
                         let deep = captures.next().expect("one for every star");

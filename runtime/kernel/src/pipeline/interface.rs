@@ -30,7 +30,7 @@ pub(super) fn whole(seat: &Seat, body: &ReplyBody, basis: &Basis) -> Result<Unwr
     let new = Value::Object(object(&text, WHOLE_BYTES_MAX)?);
     let document = basis.state.root();
     let shown = Excerpt::of(document, basis.reads.iter().map(|place| place.as_ref()));
-    let contract = seat.open.as_ref().unwrap_or(&seat.contract);
+    let contract = seat.open.as_deref().unwrap_or(&seat.contract);
     let patch = difference::from_shown(document, &shown, &new, &|place, op| contract.names(place, op))?;
     Ok(derived(patch, text))
 }

@@ -232,7 +232,7 @@ impl Body {
                 values.sort_by_key(|(name, _)| *name);
                 values
             }
-            Self::Expanded(it) => proposed(&it.patch, &it.intent, &it.expand, &it.raw, &None),
+            Self::Expanded(it) => proposed(&it.patch, &it.intent, &it.expand, &it.raw, &it.written),
             Self::Approval(it) => {
                 let clarify = it.clarify.iter().map(|clarify| ("clarify", json(clarify)));
                 clarify.chain(proposed(&it.patch, &it.intent, &it.expand, &it.raw, &it.written)).collect()

@@ -270,7 +270,7 @@ impl<'a> From<&'a PatternToken> for Wanted<'a> {
     fn from(token: &'a PatternToken) -> Self {
         match token {
             PatternToken::Literal(name) => Self::Exactly(name),
-            PatternToken::Any => Self::Any,
+            PatternToken::Any | PatternToken::Bound(_) => Self::Any,
             PatternToken::Append => Self::Append,
             PatternToken::Deep => Self::Deep,
         }

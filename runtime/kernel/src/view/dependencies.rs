@@ -25,7 +25,7 @@ pub(super) fn missing(state: &Node, reads: &[Pattern]) -> Option<String> {
                     Some(child) => node = child,
                     None => return true,
                 },
-                PatternToken::Any | PatternToken::Append | PatternToken::Deep => return node.part_count() == 0,
+                _ => return node.part_count() == 0,
             }
         }
         false

@@ -37,7 +37,7 @@ use crate::excerpt::Excerpt;
 use crate::freshness::Commits;
 use crate::id::Version;
 use crate::mode::Interface;
-use crate::pattern::Pattern;
+use crate::pattern::{Paths, Pattern};
 use crate::schema::Schema;
 use crate::state::State;
 use crate::tree::{At, Node};
@@ -109,6 +109,8 @@ pub struct View {
     pub items: Vec<Item>,
     /// A well-formed patch such as the worker may write; depends on its contract and the schema only.
     pub example: Value,
+    /// Names in the worker's paths, which its trigger binds.
+    pub names: Vec<String>,
     /// How the worker is asked, and how it is to answer.
     pub interface: Interface,
 }
@@ -152,6 +154,8 @@ fn compile_with(inputs: &Inputs<'_>, is_explained: bool) -> View {
 pub struct Fixed {
     /// See [`View::example`].
     example: Value,
+    /// See [`View::names`].
+    names: Vec<String>,
     /// What may be written, told in full.
     grants: String,
     /// The last line.
@@ -168,15 +172,24 @@ pub struct Fixed {
 
 impl Fixed {
     /// That of a worker who is asked in this way.
-    pub fn of(worker: &Worker, schema: &Schema, interface: Interface) -> Self {
-        Self::with(worker, interface, &|pattern: &Pattern| schema.fragment(pattern))
+    pub fn of(worker: &Worker, schema: &Schema, interface: Interface, paths: Paths) -> Self {
+        Self::with(worker, interface, paths, &|pattern: &Pattern| schema.fragment(pattern))
     }
 
-    fn with(worker: &Worker, interface: Interface, fragment: &dyn Fn(&Pattern) -> Option<Value>) -> Self {
+    fn with(worker: &Worker, interface: Interface, paths: Paths, fragment: &dyn Fn(&Pattern) -> Option<Value>) -> Self {
+        let fragment = &|path: &str| paths.parse(path).ok().and_then(|pattern| fragment(&pattern));
         let adds = worker.writes.iter().filter(|grant| grant.ops.contains(&GrantOp::Add));
+        let written = worker.writes.iter().map(|grant| &grant.path);
+        let templates =
+            written.chain(worker.reads.iter().map(|read| &read.path)).filter_map(|path| paths.parse(path).ok());
+        let mut names: Vec<String> =
+            templates.flat_map(|template| template.names().map(str::to_owned).collect::<Vec<_>>()).collect();
+        names.sort();
+        names.dedup();
         Self {
-            appends: adds.filter_map(|grant| Pattern::parse(&grant.path).ok()).collect(),
-            example: prompt::example(worker, fragment),
+            names,
+            appends: adds.filter_map(|grant| paths.parse(&grant.path).ok()).collect(),
+            example: prompt::example(worker, paths, fragment),
             grants: grants(worker, interface, fragment, Detail::Full),
             reminder: render::reminder(&worker.writes, interface, worker.files.is_some()),
             reminders: match format_of(worker, interface) {
@@ -215,7 +228,8 @@ impl Fixed {
         let reminders = self.reminders.iter().map(|(_, reminder)| text::chars(reminder));
         let reminder = reminders.max().unwrap_or_else(|| text::chars(&self.reminder));
         let own = text::chars(&self.grants) + reminder;
-        own + headings.iter().sum::<usize>() + render::TRIGGER_MAX
+        let bound = self.names.iter().map(|name| text::chars(name) + render::BOUND_MAX).sum::<usize>();
+        own + headings.iter().sum::<usize>() + render::TRIGGER_MAX + bound
     }
 }
 
@@ -225,12 +239,7 @@ fn format_of(worker: &Worker, interface: Interface) -> Option<Format> {
 }
 
 /// What may be written. Whose words are made patches need not know that; who chooses among others is told of them here.
-fn grants(
-    worker: &Worker,
-    interface: Interface,
-    fragment: &dyn Fn(&Pattern) -> Option<Value>,
-    detail: Detail,
-) -> String {
+fn grants(worker: &Worker, interface: Interface, fragment: &dyn Fn(&str) -> Option<Value>, detail: Detail) -> String {
     match format_of(worker, interface) {
         None | Some(Format::Control) => render::grants(worker, interface, fragment, detail),
         Some(_) => String::new(),
@@ -334,8 +343,9 @@ impl Parts<'_> {
         if self.is_explained {
             items.extend(self.not_readable());
         }
-        let (example, interface) = (self.fixed.example.clone(), self.fixed.interface);
-        View { text, reads, members, summarised, may_expand, items, example, interface }
+        let Fixed { example, names, interface, .. } = self.fixed;
+        let (example, names, interface) = (example.clone(), names.clone(), *interface);
+        View { text, reads, members, summarised, may_expand, items, example, names, interface }
     }
 
     /// The view that shows one object instead of lines: of the same places, or of fewer where the object is longer.
@@ -397,8 +407,10 @@ impl Parts<'_> {
         if self.is_explained {
             items.extend(self.not_readable());
         }
-        let (example, interface) = (self.fixed.example.clone(), self.fixed.interface);
-        View { text, reads: Vec::new(), members: Vec::new(), summarised, may_expand: false, items, example, interface }
+        let Fixed { example, names, interface, .. } = self.fixed;
+        let (example, names, interface) = (example.clone(), names.clone(), *interface);
+        let (reads, members) = (Vec::new(), Vec::new());
+        View { text, reads, members, summarised, may_expand: false, items, example, names, interface }
     }
 
     /// As much of the state as fits into `limit`; if not all does, `reserve` of it is kept free.
@@ -427,6 +439,7 @@ impl Parts<'_> {
 
     /// Whether the place may be named: the worker may read it.
     fn may_name(&self, path: &str) -> bool {
-        Pointer::parse(path).is_ok_and(|path| self.reads.iter().any(|pattern| pattern.covers(path)))
+        let may_see = |path: &Pointer| self.reads.iter().any(|read| read.covers(path) || read.reaches_below(path));
+        Pointer::parse(path).is_ok_and(may_see)
     }
 }

@@ -7,7 +7,6 @@ use serde_json::Value;
 use crate::blueprint::{Worker, WriteCondition, WriteGrant};
 use crate::contract::on_one_line;
 use crate::mode::Interface;
-use crate::pattern::Pattern;
 
 use super::text;
 
@@ -26,6 +25,8 @@ pub(super) const NOT_EVERYTHING: &str = "Only parts are shown; what is not stays
 
 /// Characters of the line about the trigger, line feed included.
 pub(super) const TRIGGER_MAX: usize = 200;
+/// Characters of what a name stands for, beside the name.
+pub(super) const BOUND_MAX: usize = 280;
 /// Characters of the reminder, line feed included.
 const REMINDER_MAX: usize = 200;
 /// Characters of one refusal.
@@ -59,7 +60,7 @@ pub(super) enum Detail {
 pub(super) fn grants(
     worker: &Worker,
     interface: Interface,
-    fragment: &dyn Fn(&Pattern) -> Option<Value>,
+    fragment: &dyn Fn(&str) -> Option<Value>,
     detail: Detail,
 ) -> String {
     let grants = &worker.writes;
@@ -84,7 +85,7 @@ pub(super) fn grants(
             out.push_str(&format!("  the value must match: {}\n", text::whole_json(value)));
         }
         if detail == Detail::Full
-            && let Some(schema) = Pattern::parse(&grant.path).ok().and_then(|pattern| fragment(&pattern))
+            && let Some(schema) = fragment(&grant.path)
         {
             out.push_str(&format!("  schema there: {}\n", text::whole_json(&schema)));
         }
@@ -98,7 +99,7 @@ pub(super) fn grants(
     out
 }
 
-/// What woke the worker, on one line of at most [`TRIGGER_MAX`] characters.
+/// What woke the worker, on one line of at most [`TRIGGER_MAX`] characters, and what names in paths stand for on another.
 pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> String {
     let field = |name: &str| trigger.get(name).and_then(Value::as_str);
     let mut line = match field("rule") {
@@ -117,7 +118,7 @@ pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> Strin
             line.push_str(&format!(", because {} {done}", text::name(path)));
         }
         (_, None) => {
-            let known = ["kind", "rule", "op", "path", "answers"];
+            let known = ["kind", "rule", "op", "path", "answers", "bound"];
             if let Some(kind) = field("kind") {
                 line.push_str(&format!(": {}", text::name(kind)));
             }
@@ -130,7 +131,15 @@ pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> Strin
             }
         }
     }
-    format!("{}.\n", text::prose(&line, TRIGGER_MAX - 2))
+    let stands = |(name, token): (&String, &Value)| {
+        let token = token.as_str().map(text::name).unwrap_or_default();
+        format!("{{{name}}} is {token}")
+    };
+    let bound: Vec<String> =
+        trigger.get("bound").and_then(Value::as_object).into_iter().flatten().map(stands).collect();
+    // What names stand for is needed to answer at all, so it is never cut off.
+    let bound = if bound.is_empty() { String::new() } else { format!("Here {}.\n", bound.join(", ")) };
+    format!("{}.\n{bound}", text::prose(&line, TRIGGER_MAX - 2))
 }
 
 /// The last line: where the worker may write, once more in few words, because small models keep best what comes last. Who

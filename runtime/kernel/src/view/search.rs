@@ -181,6 +181,8 @@ impl<'a> Search<'a> {
         let parts = match this.tokens().get(depth).filter(|_| depth < self.deep) {
             Some(PatternToken::Literal(name)) => one(name),
             Some(PatternToken::Append) => one("-"),
+            // A name that is not bound leads nowhere.
+            Some(PatternToken::Bound(_)) => return false,
             Some(PatternToken::Any | PatternToken::Deep) | None => match self.order {
                 Order::Document => Rest::Document(value.parts()),
                 Order::Latest => Rest::Latest(value.latest(floor, Ties::Last)),
@@ -198,7 +200,7 @@ impl<'a> Search<'a> {
     fn may_end_here(&self) -> bool {
         match (self.reads.patterns[self.which].tokens().last(), self.path.last()) {
             (Some(PatternToken::Literal(name)), Some(Step::Key(key))) => name == key.as_str(),
-            (Some(PatternToken::Literal(_)), None) => false,
+            (Some(PatternToken::Literal(_)), None) | (Some(PatternToken::Bound(_)), _) => false,
             _ => true,
         }
     }

@@ -63,7 +63,7 @@ fn expanded_view(
     let reads = patterns(worker);
     let limit = limit(worker, budget);
     let state = &Node::from(state);
-    let fixed = &Fixed::with(worker, Interface::Patch, &no_schema);
+    let fixed = &Fixed::with(worker, Interface::Patch, Paths::Plain, &no_schema);
     let [shown, explained] = [false, true].map(|is_explained| {
         let writer = &|_| expand.map(|_| "writer".to_owned());
         let (expand, may_expand) = (expand.unwrap_or_default(), expand.is_some());
@@ -131,7 +131,7 @@ fn a_view_says_what_may_be_written_what_there_is_and_why_it_is_shown() {
     let parts = Parts {
         worker: &worker,
         reads: &reads,
-        fixed: &Fixed::with(&worker, Interface::Patch, &fragment),
+        fixed: &Fixed::with(&worker, Interface::Patch, Paths::Plain, &fragment),
         state: &Node::from(&state),
         trigger: &trigger,
         feedback: &feedback,
@@ -184,12 +184,12 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
     });
     let worker = extractor();
     let schema = Schema::compile(&document, false).expect("the schema compiles");
-    let contract = crate::contract::Contract::compile(&worker, &document).expect("the contract compiles");
+    let contract = crate::contract::Contract::compile(&worker, &document, Paths::Plain).expect("the contract compiles");
     let hasher = Hasher::new(&Salt::ZERO);
     let full = json!({"request": {"question": "Who?"}, "sources": [{"title": "A"}], "claims": [], "notes": "secret"});
     let (full, empty) = (State::new(&full, &hasher), State::new(&json!({}), &hasher));
     let trigger = start();
-    let fixed = Fixed::of(&worker, &schema, Interface::Patch);
+    let fixed = Fixed::of(&worker, &schema, Interface::Patch, Paths::Plain);
     let with = |state: &State, budget| {
         let (readable, fixed) = (&contract.readable(state.root()), &fixed);
         let (feedback, expand, may_expand, commits) = (&[][..], &[][..], false, &Nobody);
@@ -452,13 +452,13 @@ fn the_minimum_holds_an_empty_view_with_the_longest_trigger() {
     for unit in [Unit::Chars, Unit::Tokens] {
         worker.view.unit = unit;
         let reads = patterns(&worker);
-        let chars = Fixed::with(&worker, Interface::Patch, &fragment).minimum_chars();
+        let chars = Fixed::with(&worker, Interface::Patch, Paths::Plain, &fragment).minimum_chars();
         let trigger = json!({"kind": "event", "rule": "r".repeat(500), "op": "add", "path": "/claims/0"});
         let at = |limit: usize| {
             let parts = Parts {
                 worker: &worker,
                 reads: &reads,
-                fixed: &Fixed::with(&worker, Interface::Patch, &fragment),
+                fixed: &Fixed::with(&worker, Interface::Patch, Paths::Plain, &fragment),
                 state: &Node::from(&json!({})),
                 trigger: &trigger,
                 feedback: &[],
@@ -505,7 +505,7 @@ fn the_prompt_explains_the_answer_with_a_patch_the_worker_may_write() {
     let parts = Parts {
         worker: &worker,
         reads: &reads,
-        fixed: &Fixed::with(&worker, Interface::Patch, &fragment),
+        fixed: &Fixed::with(&worker, Interface::Patch, Paths::Plain, &fragment),
         state: &Node::from(&json!({})),
         trigger: &start(),
         feedback: &[],
@@ -553,7 +553,7 @@ fn an_example_chooses_nothing() {
     });
     let of = |value: Value| {
         let worker = worker(json!({"agent": "llm", "writes": [{"path": "/a", "ops": ["add"], "value": value}]}));
-        prompt::example(&worker, &|_| Some(schema.clone()))[0]["value"].clone()
+        prompt::example(&worker, Paths::Plain, &|_| Some(schema.clone()))[0]["value"].clone()
     };
     assert_eq!(of(json!(true)), json!({"agent": "...", "kind": "...", "one": "only", "size": 1}));
     let granted = json!({"properties": {"kind": {"const": "b"}, "agent": {"enum": ["notes"]}}});
@@ -581,7 +581,7 @@ fn every_example_is_a_patch() {
             json!({"agent": "llm", "writes": [{"path": path, "ops": [op], "value": {"properties": {"s": {"const": 1}}}}]}),
         );
         for schema in &schemas {
-            let example = prompt::example(&worker, &|_| Some(schema.clone()));
+            let example = prompt::example(&worker, Paths::Plain, &|_| Some(schema.clone()));
             let ops = patch::parse(&example, &PatchLimits::default()).expect("a well-formed patch");
             assert_eq!(ops.len(), usize::from(expected.is_some()));
             if let Some((op, path)) = expected {
@@ -599,7 +599,7 @@ fn who_may_copy_is_shown_copies_of_something_of_the_right_shape() {
     let document = json!({"properties": {"lines": {"items": {"type": "string"}}}});
     let of = |target: Value| {
         let document = document.clone();
-        move |pattern: &Pattern| match pattern.to_string().as_str() {
+        move |path: &str| match path {
             "/question" => Some(json!({"type": "number"})),
             "/sources/-" => Some(target.clone()),
             _ => Some(document.clone()),
@@ -607,18 +607,22 @@ fn who_may_copy_is_shown_copies_of_something_of_the_right_shape() {
     };
     let copy = |from: &str| json!({"op": "copy", "from": from, "path": "/sources/-"});
     let same = of(document.clone());
-    assert_eq!(prompt::example(&worker, &same), json!([copy("/documents/N"), copy("/documents/M")]));
+    assert_eq!(prompt::example(&worker, Paths::Plain, &same), json!([copy("/documents/N"), copy("/documents/M")]));
     let part = of(json!({"type": "string"}));
     let expected = json!([copy("/documents/N/lines/M"), copy("/documents/K/lines/L")]);
-    assert_eq!(prompt::example(&worker, &part), expected);
+    assert_eq!(prompt::example(&worker, Paths::Plain, &part), expected);
     let none = of(json!({"type": "boolean"}));
-    assert_eq!(prompt::example(&worker, &none), json!([copy("/question")]));
+    assert_eq!(prompt::example(&worker, Paths::Plain, &none), json!([copy("/question")]));
 
     let prompt = Prompt::new(&worker, &view(&worker, &json!({}), &start(), &[], 4000));
     let members = "has \"op\", \"path\", to add or replace \"value\" and to copy \"from\", a path that you see.";
     assert!(prompt.system.contains(members), "{}", prompt.system);
     worker.reads.clear();
-    assert_eq!(prompt::example(&worker, &same)[0]["op"], "add", "nothing may be read, so nothing can be copied");
+    assert_eq!(
+        prompt::example(&worker, Paths::Plain, &same)[0]["op"],
+        "add",
+        "nothing may be read, so nothing can be copied"
+    );
 }
 
 /// An independent reading of SPEC section 3: the pattern, token by token, at the place or above it.

@@ -334,7 +334,7 @@ fn of_more_than_a_view_holds_the_newest_messages_are_shown_whole() {
             if number + 1 != held && number + 1 != messages {
                 continue;
             }
-            let view = played.board.preview(&worker.into()).expect("a worker").text;
+            let view = played.board.preview(&played.seat(worker)).text;
             let is_whole = |number: &usize| view.contains(text(*number).trim_end());
             let whole: Vec<usize> = (0..messages).filter(is_whole).collect();
             let first = (number + 1).saturating_sub(whole.len());
@@ -496,7 +496,7 @@ fn rooms_of_random_members_are_told_to_nobody_else() {
             steps += 1;
             let others = ["control", "generator", "vote", "opener", "teller"];
             for worker in GROUP.into_iter().chain(others).filter(|_| steps % 5 == 0) {
-                let view = played.board.preview(&worker.into()).expect("a worker");
+                let view = played.board.preview(&played.seat(worker));
                 hidden += is_silent(worker, &view.text, &rooms, &own);
             }
         }

@@ -2,6 +2,7 @@
 
 use crate::played::Played;
 use jsonptr::PointerBuf;
+use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{From, Input, Outcome, Proposal, ReplyBody, Verdict};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::mode::Mode;
@@ -244,7 +245,10 @@ fn a_place_that_a_worker_may_not_read_does_not_decide_what_becomes_of_its_words(
         let (worker, _, shown) = played.prompts.last().expect("somebody is asked");
         assert_eq!((worker.as_str(), shown.woken_at()), ("critic", woken_at));
         let invocation = played.board.invocation(played.calls[0].0).expect("it is under way").clone();
-        let rehearsal = played.board.rehearse(&"critic".into(), Some(&invocation)).expect("the worker is there");
+        let rehearsal = played
+            .board
+            .rehearse(&"critic".into(), Some(&invocation), &Bindings::default())
+            .expect("the worker is there");
         assert_eq!(rehearsal.shown.woken_at(), woken_at);
         assert_eq!(played.view().contains("say there what you think"), woken_at.is_some(), "{}", played.view());
     }

@@ -3,6 +3,7 @@
 mod approval;
 mod blackboard;
 mod board;
+mod bound;
 mod clarify;
 mod continued;
 mod contract_oracle;

@@ -225,12 +225,11 @@ fn the_words_of_who_passes_can_be_erased() {
 fn blueprints_and_forms_speak_of_it_only_where_it_is_allowed() {
     let played = board();
     for (worker, may_pass) in [("critic", true), ("mute", false)] {
-        let worker = worker.into();
-        let view = played.board.preview(&worker).expect("a view");
-        let shown = played.board.previewed_values(&worker, &view).expect("a seat");
+        let view = played.board.preview(&played.seat(worker));
+        let shown = played.board.previewed_values(&played.seat(worker), &view).expect("a seat");
         let form = Form::of(&shown).expect("a form").schema;
         assert_eq!(form["properties"].get("pass").is_some(), may_pass, "{form}");
-        let seat = &played.board.plan().blueprint.workers[&worker];
+        let seat = &played.board.plan().blueprint.workers[worker];
         let written = serde_json::to_value(seat).expect("JSON");
         assert_eq!(written.get("pass").is_some(), may_pass, "{written}");
         assert!(written.get("with").is_none() && written.get("format").is_none(), "{written}");

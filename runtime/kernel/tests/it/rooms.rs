@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::watched::{Watched, acts, house};
 use crate::played::Played;
+use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::border;
 use patchboard_kernel::form::Form;
@@ -86,8 +87,8 @@ proptest! {
         let ann = WorkerName::from("ann");
         let expand: Vec<String> = expand.into_iter().map(str::to_owned).collect();
         let [one, other] = [&alone, &among].map(|board| {
-            let readable = board.readable_by(&ann).expect("ann is there");
-            let view = board.explained_preview(&ann, &expand, &readable).expect("ann is there");
+            let ann = board.seat(&ann, &Bindings::default()).expect("ann is there");
+            let view = board.explained_preview(&ann, &expand, &board.readable_by(&ann));
             let shown = board.previewed_values(&ann, &view).expect("ann is there");
             (view, Form::of(&shown))
         });
@@ -259,7 +260,7 @@ fn who_is_a_member_when_it_was_asked_and_not_when_it_answers_is_told_of_neither(
     // What was told to a member is not told again to who is none any more.
     assert!(view(&played).contains("- freshness/stale_read"), "{}", view(&played));
     keep(&mut played, json!([{"op": "replace", "path": members, "value": ["cid"]}]));
-    let preview = played.board.preview(&"ann".into()).expect("ann is there");
+    let preview = played.board.preview(&played.seat("ann"));
     assert!(preview.text.contains("- freshness/stale_read"), "{}", preview.text);
     assert!(!preview.text.contains("quelm") && !preview.text.contains("QUELM"), "{}", preview.text);
     played.holds();
@@ -271,18 +272,18 @@ fn a_former_member_sees_of_the_past_what_it_may_read_now() {
         met(json!({"quelm": room(&["ann"], &["<QUELM>"]), "zundov": room(&["ann", "bob"], &["<ZUNDOV>"])}));
     let members = json!([{"op": "replace", "path": "/board/rooms/quelm/members", "value": ["bob"]}]);
     played.direct("keeper", &members.to_string());
-    let ann = WorkerName::from("ann");
+    let ann = played.seat("ann");
     let past = replay::board_at(&played.records, Version(0)).expect("the journal is enough");
-    let then = past.readable_by(&ann).expect("ann is there");
-    let now = played.board.readable_by(&ann).expect("ann is there");
-    let of = |readable| past.explained_preview(&ann, &[], &readable).expect("ann is there").text;
+    let then = past.readable_by(&ann);
+    let now = played.board.readable_by(&ann);
+    let of = |readable| past.explained_preview(&ann, &[], &readable).text;
     assert!(of(then.clone()).contains("<QUELM>"), "whoever may see all sees what she saw");
     let both = of(then.within(now.places()));
     assert!(!both.contains("quelm") && !both.contains("<QUELM>") && both.contains("<ZUNDOV>"), "{both}");
     // And bob, who is a member now, of what was said before.
-    let bob = WorkerName::from("bob");
-    let now = played.board.readable_by(&bob).expect("bob is there");
-    let both = past.readable_by(&bob).expect("bob is there").within(now.places());
+    let bob = played.seat("bob");
+    let now = played.board.readable_by(&bob);
+    let both = past.readable_by(&bob).within(now.places());
     assert_eq!(both.places().len(), 1, "{:?}", both.places());
 }
 
@@ -339,7 +340,7 @@ fn who_writes_where_it_may_not_read_is_told_what_is_wrong_with_its_own_words() {
     let view = played.view();
     assert!(view.contains("/board/rooms/quelm/messages/0 (type)") && view.contains("found 7"), "{view}");
     // Others who may write there are told nothing of a room that is none of theirs.
-    let other = played.board.preview(&"cid".into()).expect("cid is there");
+    let other = played.board.preview(&played.seat("cid"));
     assert!(!other.text.contains("quelm"), "{}", other.text);
 }
 
@@ -353,8 +354,8 @@ fn a_condition_that_cannot_be_evaluated_or_comes_too_late_does_not_hold() {
                 "workers": {"ann": {"agent": "llm", "reads": [{"path": "/rooms/*", "where": condition}]}},
             }),
         );
-        let readable = played.board.readable_by(&"ann".into()).expect("ann is there");
-        readable.places().iter().map(ToString::to_string).collect::<Vec<_>>()
+        let ann = played.seat("ann");
+        played.board.readable_by(&ann).places().iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let few =
         json!({"a": {"open": true}, "b": {"open": 1}, "c": 3, "d": {}, "e": {"open": false}, "f/~": {"open": true}});

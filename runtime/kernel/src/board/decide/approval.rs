@@ -72,8 +72,10 @@ impl Draft<'_> {
             }
             None => {
                 let board = &*self.board;
+                let seat = board.seat_of(&by);
+                let proposer = pipeline::Proposer { worker: &by.worker, seat: seat.as_deref() };
                 let verdict = self.in_context(&by, |context| {
-                    pipeline::judge_agreed(&board.plan, &board.state, &by.worker, reply, context)
+                    pipeline::judge_agreed(&board.plan, &board.state, proposer, reply, context)
                 });
                 let verdict = match verdict {
                     // Whom it needs follows from what is there now.

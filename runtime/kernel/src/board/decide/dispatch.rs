@@ -281,9 +281,8 @@ impl Draft<'_> {
         let Next { queued, attempt } = next;
         let branch = queued.branch.clone();
         let board = &*self.board;
-        let seat = &board.plan.seats[&branch.worker];
+        let Compiled { view, prompt, budget, feedback, woken_at, seat, trigger } = board.compiled(&queued);
         let worker = Arc::clone(&seat.worker);
-        let Compiled { view, prompt, budget, feedback, woken_at } = board.compiled(&queued);
         let price = admitted.as_ref().and_then(|admission| admission.price.as_ref());
         let afford = |reply: Option<u64>| {
             let tokens = match worker.agent {
@@ -351,7 +350,8 @@ impl Draft<'_> {
         let may_clarify = worker.clarify.is_some() && queued.expansion.left() > 0;
         let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
         let shown = shown.map(|shown| {
-            let shown = shown.with_question(may_clarify).with_place(woken_at.as_deref());
+            let shown = shown.with_seat(seat).with_question(may_clarify).with_place(woken_at.as_deref());
+            let shown = shown.with_trigger(trigger, queued.trigger.version());
             let shown = shown.with_rule(branch.rule.clone());
             shown.with_signal(queued.value.clone()).with_answers(queued.expansion.answers.clone())
         });

@@ -66,7 +66,7 @@ impl Draft<'_> {
             &files::Inputs {
                 plan: &self.board.plan,
                 state: &self.board.state,
-                author: invocation.zip(seat),
+                author: invocation.zip(seat.map(|seat| &**seat)),
                 writer: &writer,
                 reservations: &self.board.reservations.at(self.at),
                 at: self.at,

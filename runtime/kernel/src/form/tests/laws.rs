@@ -209,7 +209,8 @@ fn judged(scene: &Scene, reply: Value) -> Verdict {
         reservations: &Reservations::default(),
         commits: &Nobody,
     };
-    pipeline::judge(scene.shown.plan(), &basis.state, &"w".into(), &ReplyBody::Json(reply), Interface::Patch, &context)
+    let by = pipeline::Proposer { worker: &"w".into(), seat: Some(scene.shown.seat()) };
+    pipeline::judge(scene.shown.plan(), &basis.state, by, &ReplyBody::Json(reply), Interface::Patch, &context)
 }
 
 /// Values that satisfy a schema of a form, roughly; what does not is left out later.

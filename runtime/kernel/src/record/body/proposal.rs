@@ -66,8 +66,8 @@ pub struct Committed {
     /// JSON Pointers of the places that its author asked to be shown; the invocation goes on in another.
     #[serde(default, skip_serializing)]
     pub expand: Vec<String>,
-    /// The reply as it came, where the patch was made of it: by the kernel ([`crate::mode::Interface`]), then replays make
-    /// it again, or by the agent's seat ([`crate::blueprint::Format`]).
+    /// The reply as it came, where the patch was made of it: by the kernel ([`crate::mode::Interface`],
+    /// [`crate::bindings::Bindings`]), then replays make it again, or by the agent's seat ([`crate::blueprint::Format`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
     /// The reply as a model sent it, where wrapping around it was removed before it was judged.
@@ -113,6 +113,9 @@ pub struct Expanded {
     /// JSON Pointers of the places.
     #[serde(skip_serializing)]
     pub expand: Vec<String>,
+    /// The reply as it came, where the patch was made of it ([`Committed::written`]).
+    #[serde(default, skip_serializing)]
+    pub written: Option<String>,
     /// The reply as a model sent it, where wrapping around it was removed before it was judged.
     #[serde(default, skip_serializing)]
     pub raw: Option<String>,

@@ -177,7 +177,7 @@ fn over_budget_what_changed_last_comes_first() {
     let shown = Parts {
         worker: &worker,
         reads: &reads,
-        fixed: &Fixed::with(&worker, Interface::Patch, &fragment),
+        fixed: &Fixed::with(&worker, Interface::Patch, Paths::Plain, &fragment),
         state: &state,
         trigger: &trigger,
         feedback: &[],

@@ -12,7 +12,7 @@ fn asked(worker: &Worker, state: &Value, trigger: &Value, expand: &[&str], budge
     Parts {
         worker,
         reads: &patterns(worker),
-        fixed: &Fixed::with(worker, Interface::Patch, &|_| None),
+        fixed: &Fixed::with(worker, Interface::Patch, Paths::Plain, &|_| None),
         state: &Node::from(state),
         trigger,
         feedback: &[],
@@ -117,10 +117,10 @@ fn a_compiled_view_says_who_made_a_version() {
     }
     let worker = worker(json!({"agent": "llm", "reads": ["/sources"]}));
     let schema = Schema::compile(&json!({}), false).expect("a schema");
-    let contract = crate::contract::Contract::compile(&worker, &json!({})).expect("a contract");
+    let contract = crate::contract::Contract::compile(&worker, &json!({}), Paths::Plain).expect("a contract");
     let hasher = crate::digest::Hasher::new(&crate::digest::Salt::ZERO);
     let state = &State::new(&json!({"sources": sources(40)}), &hasher);
-    let (fixed, trigger) = (&Fixed::of(&worker, &schema, Interface::Patch), &start());
+    let (fixed, trigger) = (&Fixed::of(&worker, &schema, Interface::Patch, Paths::Plain), &start());
     let readable = &contract.readable(state.root());
     let (worker, feedback, expand, may_expand) = (&worker, &[][..], &[][..], false);
     let with = |commits| {

@@ -69,6 +69,9 @@ const fn change(code: &'static str, changes: &'static [(&'static str, &'static s
     Fixture { code, changes, fragments: &[] }
 }
 
+/// With what later formats have.
+const FORMAT_2: (&str, &str) = ("blueprint: 1\n", "blueprint: 2\n");
+
 /// The place behind everything.
 const END: &str = "done: {when: has(state.answer)}\n";
 
@@ -675,6 +678,30 @@ const FIXTURES: &[Fixture] = &[
             ("- {path: /claims/*/status}", "- {path: /claims/*, ops: [remove]}\n      - {path: /claims/*/status}"),
         ],
     ),
+    change(
+        "index_grant",
+        &[
+            FORMAT_2,
+            ("trigger: {op: add, path: /claims/*}", "trigger: {op: add, path: \"/claims/{claim}\"}"),
+            ("reads: [/request, /claims]", "reads: [/request, \"/claims/{claim}\"]"),
+            ("- {path: /claims/*/status}", "- {path: /claims/*, ops: [remove]}"),
+        ],
+    ),
+    change(
+        "unbound_name",
+        &[
+            FORMAT_2,
+            ("reads: [/request, /claims]", "reads: [/request, \"/claims/{claim}\"]"),
+            ("- {path: /claims/*/status}", "- {path: \"/claims/{claim}/status\"}"),
+            (
+                "invariants:\n",
+                "  - {name: again, trigger: {signal: again}, run: writer}\n  - {name: last, trigger: {idle: [again]}, run: writer}\ninvariants:\n",
+            ),
+            ("for: /claims/*,", "for: \"/claims/{claim}\","),
+            (END, "done: {when: has(state.answer)}\ncircuit: {no_ops: {limit: 2, then: {wake: writer}}}\n"),
+        ],
+    ),
+    change("literal_name", &[("reads: [/request, /claims]", "reads: [/request, \"/claims/{claim}\"]")]),
     change("budget_too_small", &[("  writer:\n", "  writer:\n    view: {budget: 20}\n")]),
     // The flow.
     change(
@@ -1145,6 +1172,42 @@ fn a_report_lists_a_bounded_number_of_findings() {
     let rules: String = (0..200).map(|n| format!("  - {{name: r{n}, trigger: manual, run: nobody}}\n")).collect();
     let text = SOUND.replace("invariants:\n", &format!("{rules}invariants:\n"));
     assert_eq!(lint::check(&Source::read("b.yaml", &text).expect("it is YAML")).findings.len(), FINDINGS_MAX);
+}
+
+#[test]
+fn what_a_trigger_binds_is_what_paths_and_conditions_use() {
+    const TRIGGER: &str = "trigger: {op: add, path: /claims/*}";
+    const BOUND: (&str, &str) = (TRIGGER, "trigger: {op: add, path: \"/claims/{claim}\"}");
+    const READS: (&str, &str) = ("reads: [/request, /claims]", "reads: [/request, \"/claims/{claim}\"]");
+    const WRITES: (&str, &str) = ("- {path: /claims/*/status}", "- {path: \"/claims/{claim}/status\"}");
+    const WHEN: &str = "when: value.text != \"\"";
+    assert_eq!(found(&[FORMAT_2, BOUND, READS, WRITES]), []);
+    assert_eq!(found(&[FORMAT_2, BOUND, READS, WRITES, (WHEN, "when: bound.claim != \"0\"")]), []);
+    let unbound = [("unbound_name", "/rules/1/trigger".to_owned())];
+    assert_eq!(found(&[FORMAT_2, READS]), unbound);
+    assert_eq!(found(&[FORMAT_2, (TRIGGER, "trigger: {op: add, path: \"/claims/{other}\"}"), WRITES]), unbound);
+    let when = [("unknown_member", "/rules/1/when".to_owned())];
+    assert_eq!(found(&[FORMAT_2, BOUND, READS, (WHEN, "when: bound.clam != \"0\"")]), when);
+    assert_eq!(found(&[FORMAT_2, (WHEN, "when: bound.claim != \"0\"")]), when);
+    // A condition of a grant needs what it looks at.
+    const LOOKS: (&str, &str) =
+        ("reads: [/request, /claims]", "reads: [/request, {path: /claims, where: bound.claim == \"0\"}]");
+    assert_eq!(found(&[FORMAT_2, BOUND, LOOKS]), []);
+    assert_eq!(found(&[FORMAT_2, LOOKS]), [("unbound_name", "/rules/1/trigger".to_owned())]);
+    // A signal binds what it carries; nothing else does.
+    const SIGNAL: (&str, &str) = (
+        "trigger: {op: add, path: /claims/*}\n    when: value.text != \"\"",
+        "trigger: {signal: look}\n    bind: {claim: /id}",
+    );
+    assert_eq!(found(&[FORMAT_2, SIGNAL, READS, WRITES]), []);
+    let in_format_1 = found(&[SIGNAL]);
+    assert_eq!(in_format_1, [("newer_format", "/rules/1/bind".to_owned())]);
+    const BIND: (&str, &str) = (WHEN, "bind: {claim: /text}");
+    assert_eq!(found(&[FORMAT_2, BIND]), [("bad_rule", "/rules/1/bind".to_owned())]);
+    const TWICE: (&str, &str) = (TRIGGER, "trigger: {op: add, path: \"/claims/{a}/{a}\"}");
+    assert_eq!(found(&[FORMAT_2, TWICE, (WHEN, "")])[0], ("bad_pattern", "/rules/1/trigger/path".to_owned()));
+    const NO_NAME: (&str, &str) = (TRIGGER, "trigger: {op: add, path: \"/claims/{a-b}\"}");
+    assert_eq!(found(&[FORMAT_2, NO_NAME]), [("bad_pattern", "/rules/1/trigger/path".to_owned())]);
 }
 
 proptest! {

@@ -32,7 +32,7 @@ fn full() -> Value {
             {"name": "r1", "trigger": {"op": "add", "path": "/a"}, "when": "true", "run": "w"},
             {"name": "r2", "trigger": "start", "run": "w", "limits": {"tokens": 9}}, {"name": "r3", "trigger": "manual", "run": "w"},
             {"name": "r4", "trigger": {"every": "* * * * *"}, "run": "w"},
-            {"name": "r5", "trigger": {"signal": "s"}, "run": "w"}, {"name": "r6", "trigger": {"after": ["r1"]}, "run": "w"},
+            {"name": "r5", "trigger": {"signal": "s"}, "run": "w", "bind": {"a": "/id"}}, {"name": "r6", "trigger": {"after": ["r1"]}, "run": "w"},
             {"name": "r7", "trigger": {"idle": ["r1"]}, "run": {"group": "g"}},
             {"name": "r8", "trigger": {"path": "/a"}, "run": {"group": "g", "at": "/x"}, "urgent": true, "delay": "5m"},
             {"name": "r9", "trigger": {"path": "/a"}, "run": "w", "delay": {"at": "/ms"}},

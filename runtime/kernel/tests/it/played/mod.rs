@@ -5,12 +5,13 @@ pub(crate) mod files;
 use std::sync::Arc;
 
 use patchboard_kernel::admission;
+use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::plan::Own;
+use patchboard_kernel::plan::{Own, Seat};
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::replay;
@@ -106,6 +107,11 @@ impl Played {
         let reply = ReplyBody::Text(text.to_owned());
         let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None, raw: None };
         self.give(Input::Propose(proposal)).outcome.expect("an outcome")
+    }
+
+    /// A worker's seat, with no name bound.
+    pub(crate) fn seat(&self, worker: &str) -> Arc<Seat> {
+        self.board.seat(&worker.into(), &Bindings::default()).expect("a worker")
     }
 
     /// The instructions of the newest call.

@@ -204,7 +204,7 @@ impl Watched {
             Act::Close { .. } | Act::Answer { .. } => {}
         }
         for agent in AGENTS {
-            let view = self.played.board.preview(&agent.into()).expect("an agent");
+            let view = self.played.board.preview(&self.played.seat(agent));
             let document = self.document();
             let (seen, refused) = parts(&view.text);
             self.is_silent(agent, &document, &seen, false);

@@ -1,0 +1,212 @@
+//! What the names in the path templates of a worker's grants stand for in one invocation.
+//!
+//! They follow from what woke it: the trigger's path template names tokens of the event's place, `bind` of a rule on a
+//! signal names values that it carried. Nothing of it is stored; the recorded trigger and the rule give the same again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jsonptr::{Pointer, PointerBuf};
+use serde_json::{Map, Value};
+
+use crate::expr::Variable;
+use crate::pattern::{Pattern, PatternToken};
+
+/// The most bytes of a token that a name is bound to.
+const TOKEN_BYTES_MAX: usize = 256;
+
+/// Names and the tokens that they stand for, as they are without escapes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Bindings(BTreeMap<String, String>);
+
+/// What a rule binds names to.
+#[derive(Clone, Debug)]
+pub enum Binds {
+    /// Tokens of the event's place: for each wildcard of the trigger's path, in order, its name, if it has one.
+    Captures(Vec<Option<String>>),
+    /// Texts or whole numbers in what the signal carried, by JSON Pointers.
+    Values(BTreeMap<String, PointerBuf>),
+}
+
+impl Binds {
+    /// What a trigger's path template binds.
+    pub(crate) fn of_template(template: &Pattern) -> Self {
+        let name = |token: &PatternToken| match token {
+            PatternToken::Bound(name) => Some(Some(name.clone())),
+            PatternToken::Any | PatternToken::Deep => Some(None),
+            PatternToken::Literal(_) | PatternToken::Append => None,
+        };
+        Self::Captures(template.tokens().iter().filter_map(name).collect())
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> BTreeSet<&str> {
+        match self {
+            Self::Captures(names) => names.iter().flatten().map(String::as_str).collect(),
+            Self::Values(names) => names.keys().map(String::as_str).collect(),
+        }
+    }
+
+    /// The bindings of an event whose place was matched with these captures.
+    ///
+    /// # Errors
+    /// The name that cannot be bound, for people.
+    pub(crate) fn of_captures(&self, captures: &[String]) -> Result<Bindings, String> {
+        let Self::Captures(names) = self else { return Ok(Bindings::default()) };
+        let named = names.iter().zip(captures).filter_map(|(name, token)| Some((name.as_deref()?, token.clone())));
+        Bindings::of(named)
+    }
+
+    /// The bindings of a signal that carried this.
+    ///
+    /// # Errors
+    /// The name that cannot be bound, for people; it says nothing of the value.
+    pub(crate) fn of_value(&self, value: &Variable<'_>) -> Result<Bindings, String> {
+        let Self::Values(names) = self else { return Ok(Bindings::default()) };
+        let found = names.iter().map(|(name, at)| {
+            let text = value.text_at(at).map(str::to_owned);
+            let token = text.or_else(|| value.count_at(at).map(|index| index.to_string()));
+            let missing =
+                || format!("the signal carries no text and no index at `{at}` that `{{{name}}}` could stand for");
+            token.map(|token| (name.as_str(), token)).ok_or_else(missing)
+        });
+        Bindings::of(found.collect::<Result<Vec<_>, _>>()?)
+    }
+}
+
+impl Bindings {
+    /// Binds names to tokens.
+    ///
+    /// # Errors
+    /// A token that no path template can name: `-`, `*`, `**`, one in braces, or one of more than 256 bytes.
+    pub fn of<'n>(names: impl IntoIterator<Item = (&'n str, String)>) -> Result<Self, String> {
+        let mut bindings = BTreeMap::new();
+        for (name, token) in names {
+            let is_sign = matches!(token.as_str(), "-" | "*" | "**") || token.starts_with('{') && token.ends_with('}');
+            if is_sign {
+                return Err(format!("`{{{name}}}` cannot stand for `{token}`, which is a sign in paths"));
+            }
+            if token.len() > TOKEN_BYTES_MAX {
+                return Err(format!("`{{{name}}}` cannot stand for a name of more than {TOKEN_BYTES_MAX} bytes"));
+            }
+            bindings.insert(name.to_owned(), token);
+        }
+        Ok(Self(bindings))
+    }
+
+    /// Returns true if nothing is bound.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What a name stands for.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// The names and what they stand for, in the order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, token)| (name.as_str(), token.as_str()))
+    }
+
+    /// Only those of these names.
+    #[must_use]
+    pub(crate) fn only(&self, names: &BTreeSet<String>) -> Self {
+        Self(self.0.iter().filter(|(name, _)| names.contains(*name)).map(|(n, t)| (n.clone(), t.clone())).collect())
+    }
+
+    /// An object of the names and what they stand for.
+    pub fn to_value(&self) -> Value {
+        let members = self.0.iter().map(|(name, token)| (name.clone(), Value::from(token.as_str())));
+        Value::Object(members.collect::<Map<_, _>>())
+    }
+
+    /// Puts what names stand for in their places in a JSON Pointer; none if it is no pointer.
+    pub fn place(&self, text: &str) -> Option<PointerBuf> {
+        let pointer = Pointer::parse(text).ok()?;
+        let token = |token: jsonptr::Token<'_>| {
+            let decoded = token.decoded().into_owned();
+            match self.named_by(&decoded) {
+                Some(bound) => bound.to_owned(),
+                None => decoded,
+            }
+        };
+        Some(PointerBuf::from_tokens(pointer.tokens().map(token).collect::<Vec<_>>()))
+    }
+
+    /// What a token in braces stands for.
+    fn named_by(&self, token: &str) -> Option<&str> {
+        self.get(token.strip_prefix('{')?.strip_suffix('}')?)
+    }
+
+    /// Puts what names stand for in their places in the operations of a patch and the places to be shown; returns true if one
+    /// of them has such a name.
+    pub(crate) fn fill(&self, patch: &mut Value, expand: &mut Vec<String>) -> bool {
+        let mut is_filled = false;
+        let mut fill = |text: &mut String| {
+            if let Some(place) = self.place(text).filter(|place| place.as_str() != text) {
+                *text = place.to_string();
+                is_filled = true;
+            }
+        };
+        expand.iter_mut().for_each(&mut fill);
+        let mut known = BTreeSet::new();
+        expand.retain(|place| known.insert(place.clone()));
+        for op in patch.as_array_mut().into_iter().flatten() {
+            for member in ["path", "from"] {
+                if let Some(Value::String(text)) = op.get_mut(member) {
+                    fill(text);
+                }
+            }
+        }
+        is_filled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn bound(pairs: &[(&str, &str)]) -> Bindings {
+        Bindings::of(pairs.iter().map(|(name, token)| (*name, (*token).to_owned()))).expect("names")
+    }
+
+    #[test]
+    fn a_reply_may_write_names_for_what_they_stand_for() {
+        let bindings = bound(&[("note", "3"), ("doc", "a/b")]);
+        let mut patch = json!([
+            {"op": "copy", "from": "/docs/{doc}/x", "path": "/notes/{note}/x"},
+            {"op": "add", "path": "/n/a{note}", "value": "/{note}"},
+            {"op": "add", "path": "/{other}", "value": 1},
+            {"op": "add", "path": "{note}", "value": 1},
+            {"op": "remove", "path": "/notes/{note}"},
+        ]);
+        let mut expand = vec!["/docs/{doc}".to_owned(), "/notes".to_owned()];
+        assert!(bindings.fill(&mut patch, &mut expand));
+        assert_eq!(
+            patch,
+            json!([
+                {"op": "copy", "from": "/docs/a~1b/x", "path": "/notes/3/x"},
+                {"op": "add", "path": "/n/a{note}", "value": "/{note}"},
+                {"op": "add", "path": "/{other}", "value": 1},
+                {"op": "add", "path": "{note}", "value": 1},
+                {"op": "remove", "path": "/notes/3"},
+            ])
+        );
+        assert_eq!(expand, ["/docs/a~1b", "/notes"]);
+        assert!(!bindings.fill(&mut patch, &mut expand), "nothing is left to put in");
+    }
+
+    #[test]
+    fn no_name_stands_for_a_sign() {
+        for token in ["-", "*", "**", "{note}", "{}"] {
+            assert!(Bindings::of([("n", token.to_owned())]).is_err(), "{token}");
+        }
+        assert!(Bindings::of([("n", "x".repeat(256))]).is_ok());
+        assert!(Bindings::of([("n", "x".repeat(257))]).is_err());
+        for token in ["", "0", "a-b", "{a", "a}", "~", "/"] {
+            assert!(Bindings::of([("n", token.to_owned())]).is_ok(), "{token}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Names in path templates: that whatever wakes a worker binds those that its paths and conditions use.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jsonptr::PointerBuf;
+
+use super::{Check, Owner, suggest};
+use crate::bindings::Binds;
+use crate::blueprint::{Action, Rule, Trigger};
+use crate::expr::Step;
+use crate::id::WorkerName;
+use crate::pattern::{Paths, is_name};
+use crate::plan::{BOUND, twice};
+use crate::source::child;
+
+impl Check<'_> {
+    /// Finds names that a worker's paths use and what wakes it does not bind, and bindings that bind nothing.
+    pub(super) fn bindings(&mut self) {
+        let blueprint = self.blueprint;
+        for (number, rule) in blueprint.rules.iter().enumerate() {
+            self.binds(rule, &format!("/rules/{number}"));
+        }
+        let needed = self.needed_names();
+        for (number, rule) in blueprint.rules.iter().enumerate() {
+            let bound = self.bound_by(rule);
+            for worker in blueprint.woken_by(&rule.run) {
+                let names = needed.get(worker).into_iter().flatten();
+                for name in names.filter(|name| !bound.contains(*name)) {
+                    let message = format!("`{worker}` needs `{{{name}}}`, and `{}` does not bind it", rule.name);
+                    let help = match &rule.trigger {
+                        Trigger::Event { .. } => format!("Name the token in the trigger's path: `/…/{{{name}}}`."),
+                        Trigger::Signal(_) | Trigger::Manual => {
+                            format!("Say where the signal carries it: `bind: {{{name}: /{name}}}`.")
+                        }
+                        _ => format!(
+                            "Such a trigger binds nothing: wake `{worker}` by a change, like `{{op: add, path: \
+                             /…/{{{name}}}}}`, or give the work to a worker whose paths have no names."
+                        ),
+                    };
+                    self.find("unbound_name", &format!("/rules/{number}/trigger"), message, help);
+                }
+            }
+        }
+        for (kind, action) in blueprint.circuit.actions() {
+            if let Action::Wake(worker) = action
+                && let Some(name) = needed.get(worker).and_then(|names| names.first())
+            {
+                let message = format!("`{worker}` needs `{{{name}}}`, and a breaker binds nothing");
+                let help = "Wake a worker whose paths have no names.";
+                self.find("unbound_name", &format!("/circuit/{kind}/then/wake"), message, help);
+            }
+        }
+        self.literal_names();
+    }
+
+    /// The names that a rule binds.
+    fn bound_by(&self, rule: &Rule) -> BTreeSet<String> {
+        let of_path = match &rule.trigger {
+            Trigger::Event { path, .. } => self.paths.parse(path).ok(),
+            _ => None,
+        };
+        let binds = of_path.map(|template| Binds::of_template(&template));
+        let names = binds.iter().flat_map(Binds::names).map(str::to_owned);
+        names.chain(rule.bind.keys().cloned()).collect()
+    }
+
+    /// The names that an invocation of each worker has to bind.
+    fn needed_names(&self) -> BTreeMap<WorkerName, BTreeSet<String>> {
+        let mut needed: BTreeMap<WorkerName, BTreeSet<String>> = BTreeMap::new();
+        for (name, seat) in &self.seats {
+            let written = seat.writes.iter().map(|write| &write.pattern);
+            let patterns = seat.reads.iter().map(|read| &read.pattern).chain(written);
+            let mut names: BTreeSet<String> = patterns.flat_map(|pattern| pattern.names().map(str::to_owned)).collect();
+            let of_worker = format!("{}/", seat.pointer);
+            for expression in self.expressions.iter().filter(|one| one.pointer.starts_with(&of_worker)) {
+                for look in expression.expr.looks().iter().filter(|look| look.variable == BOUND) {
+                    if let Some(Step::Member(member)) = look.steps.first() {
+                        names.insert(member.clone());
+                    }
+                }
+            }
+            needed.insert((*name).clone(), names);
+        }
+        needed
+    }
+
+    /// What a rule says of its bindings.
+    fn binds(&mut self, rule: &Rule, at: &str) {
+        if let Trigger::Event { path, .. } = &rule.trigger
+            && let Ok(template) = self.paths.parse(path)
+            && let Some(name) = twice(&template)
+        {
+            let message = format!("`{{{name}}}` is in `{path}` twice, and can stand for one token only");
+            self.find("bad_pattern", &format!("{at}/trigger/path"), message, "Give the second another name.");
+        }
+        if !rule.bind.is_empty() && !rule.trigger.is_signal() {
+            let help = "Name tokens in the trigger's path, like /notes/{note}, or remove it.";
+            self.find("bad_rule", &format!("{at}/bind"), "only what a signal carries is bound with `bind`", help);
+            self.point_at_key();
+        }
+        for (name, from) in &rule.bind {
+            let pointer = child(&format!("{at}/bind"), name);
+            if !is_name(name) {
+                let help = "Write at most 64 letters, digits and `_`, no digit first.";
+                self.find("bad_value", &pointer, format!("`{name}` is no name"), help);
+                self.point_at_key();
+            }
+            if PointerBuf::parse(from.as_str()).is_err() {
+                let help = "Write a JSON Pointer into what the signal carries, like /id; empty for the value itself.";
+                self.find("bad_pattern", &pointer, format!("`{from}` is no place"), help);
+            }
+        }
+    }
+
+    /// Names where nothing binds them, and in a format that reads them literally.
+    fn literal_names(&mut self) {
+        let blueprint = self.blueprint;
+        let places = blueprint.invariants.iter().enumerate();
+        let places = places.filter_map(|(at, one)| Some((format!("/invariants/{at}/for"), one.each.as_deref()?)));
+        let backlog = blueprint.backlog.iter();
+        let backlog = backlog.map(|(name, backlog)| (format!("{}/at", child("/backlog", name)), backlog.at.as_str()));
+        let places: Vec<_> = places.chain(backlog).collect();
+        for (pointer, path) in places {
+            let pattern = Paths::Named.parse(path).ok();
+            if let Some(name) = pattern.iter().flat_map(|pattern| pattern.names()).next()
+                && self.paths == Paths::Named
+            {
+                let message = format!("nothing binds `{{{name}}}` here");
+                self.find("unbound_name", &pointer, message, "Write `*`, which is any token.");
+            }
+        }
+        if self.paths == Paths::Named {
+            return;
+        }
+        let mut found = Vec::new();
+        for (at, rule) in blueprint.rules.iter().enumerate() {
+            if let Trigger::Event { path, .. } = &rule.trigger {
+                found.push((format!("/rules/{at}/trigger/path"), path.clone()));
+            }
+        }
+        for seat in self.seats.values() {
+            found.extend(seat.reads.iter().map(|read| (read.pointer.clone(), read.pattern.to_string())));
+            let writes = seat.writes.iter();
+            found.extend(writes.map(|write| (format!("{}/path", write.pointer), write.pattern.to_string())));
+        }
+        for (pointer, path) in found {
+            let template = Paths::Named.parse(&path).ok();
+            if let Some(name) = template.iter().flat_map(|template| template.names()).next() {
+                let message = format!("`{{{name}}}` is an ordinary name in blueprint format 1");
+                let help = "Write `blueprint: 2` at the top, if it is to stand for what the trigger binds.";
+                self.find("literal_name", &pointer, message, help);
+            }
+        }
+    }
+
+    /// The name that a rule's condition looks up and its trigger does not bind, and what to say of it.
+    pub(super) fn unbound_member(&self, name: &str, owner: Owner<'_>) -> Option<(String, String, String)> {
+        let Owner::Rule(rule) = owner else { return None };
+        let known = self.bound_by(rule);
+        if known.contains(name) {
+            return None;
+        }
+        let none = "Nothing is bound here: name a token of the trigger's path, like /notes/{note}.";
+        let help = suggest(name, known.iter().map(String::as_str), none);
+        Some((name.to_owned(), format!("`bound` has no `{name}` here"), help))
+    }
+}

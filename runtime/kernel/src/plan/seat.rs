@@ -1,0 +1,109 @@
+//! A worker as a board has it: the contract of all its invocations, and that of one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jsonptr::PointerBuf;
+use serde_json::Value;
+
+use super::{Plan, WakesOn, decoded};
+use crate::bindings::Bindings;
+use crate::blueprint::Worker;
+use crate::breaker::Branch;
+use crate::contract::Contract;
+use crate::expr::Variable;
+use crate::files::Access;
+use crate::id::WorkerName;
+use crate::mode::Interface;
+use crate::record::Trigger;
+use crate::scheduler::Queued;
+use crate::view::Fixed;
+
+/// A worker and its compiled contract: of all its invocations, with names that are not bound, or of one, with what they stand
+/// for.
+pub struct Seat {
+    /// Its name.
+    pub name: WorkerName,
+    /// As the blueprint and the mode of the board have it.
+    pub worker: Arc<Worker>,
+    /// What it may read and write, as it is told.
+    pub contract: Contract,
+    /// Names that an invocation binds.
+    pub(super) names: Arc<BTreeSet<String>>,
+    /// Where the mode has no write contracts: what its writes are judged by instead, which is next to nothing.
+    pub(crate) open: Option<Arc<Contract>>,
+    /// How it is asked, and how it answers.
+    pub interface: Interface,
+    /// What it may do with files; none: nothing.
+    pub files: Option<Arc<Access>>,
+    /// Whether its views show what was refused.
+    pub(crate) is_told: bool,
+    /// What all its views have in common; they measure at least [`Fixed::minimum`], and reducing goes no lower.
+    pub fixed: Arc<Fixed>,
+}
+
+impl Seat {
+    /// The names that an invocation has to bind, in its paths and in what conditions look at.
+    pub fn names(&self) -> &BTreeSet<String> {
+        &self.names
+    }
+
+    /// What names stand for in it.
+    pub const fn bound(&self) -> &Bindings {
+        self.contract.bound()
+    }
+
+    /// The seat of an invocation with these bindings, of which it keeps those that it uses.
+    pub(crate) fn bind(self: &Arc<Self>, bindings: &Bindings) -> Arc<Self> {
+        let bound = bindings.only(&self.names);
+        if bound.is_empty() { Arc::clone(self) } else { Arc::new(self.with_contract(self.contract.bind(bound))) }
+    }
+
+    /// The seat of all invocations together: it reads what one of them may read, under some binding.
+    pub(crate) fn under_any_binding(self: &Arc<Self>) -> Arc<Self> {
+        match self.names.is_empty() {
+            true => Arc::clone(self),
+            false => Arc::new(self.with_contract(self.contract.under_any_binding())),
+        }
+    }
+
+    fn with_contract(&self, contract: Contract) -> Self {
+        Self {
+            name: self.name.clone(),
+            worker: Arc::clone(&self.worker),
+            contract,
+            names: Arc::clone(&self.names),
+            open: self.open.clone(),
+            interface: self.interface,
+            files: self.files.clone(),
+            is_told: self.is_told,
+            fixed: Arc::clone(&self.fixed),
+        }
+    }
+}
+
+impl Plan {
+    /// What an invocation's trigger binds. `value` is what the signal carried, if one woke it.
+    pub(crate) fn bindings(&self, branch: &Branch, trigger: &Trigger, value: Option<&Value>) -> Bindings {
+        let rule = branch.rule.as_ref().and_then(|name| self.rules.iter().find(|rule| rule.name == *name));
+        let bound = rule.and_then(|rule| match (trigger, &rule.wakes_on, value) {
+            (Trigger::Event { path, .. }, WakesOn::Event { path: pattern, .. }, _) => {
+                let decoded = decoded(&PointerBuf::parse(path.as_str()).ok()?);
+                let tokens: Vec<&str> = decoded.iter().map(String::as_str).collect();
+                rule.binds.of_captures(&pattern.captures(&tokens)?).ok()
+            }
+            (Trigger::Signal { .. }, _, Some(value)) => rule.binds.of_value(&Variable::from(value)).ok(),
+            _ => None,
+        });
+        bound.unwrap_or_default()
+    }
+
+    /// The seat of an invocation; none if there is no such worker.
+    pub(crate) fn seat_of(&self, queued: &Queued) -> Option<Arc<Seat>> {
+        let seat = self.seats.get(&queued.branch.worker)?;
+        Some(match seat.names.is_empty() {
+            true => Arc::clone(seat),
+            false => seat.bind(&self.bindings(&queued.branch, &queued.trigger, queued.value.as_ref())),
+        })
+    }
+}

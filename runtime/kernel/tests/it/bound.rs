@@ -1,0 +1,422 @@
+//! A worker whose paths have names sees and writes what woke it, and nothing else.
+
+use std::collections::BTreeMap;
+
+use crate::played::Played;
+use patchboard_kernel::bindings::Bindings;
+use patchboard_kernel::board::{From, Input, Outcome, Proposal, ReplyBody};
+use patchboard_kernel::record::{Body, Kind};
+use patchboard_kernel::rejection::{Code, Stage};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Notes in a collection, a writer of them, and a checker of one at a time.
+fn notes(collection: Value, checker: Value) -> Value {
+    let mut seat = json!({"agent": "llm", "role": "Check it.",
+        "reads": ["/notes/{note}", "/topic"], "writes": [{"path": "/notes/{note}/status", "ops": ["replace"]}]});
+    seat.as_object_mut().expect("an object").extend(checker.as_object().expect("members").clone());
+    json!({
+        "blueprint": 2, "concurrency": 100,
+        "state": {"schema": {"properties": {
+            "topic": {"type": "string"},
+            "notes": {"type": ["array", "object"], "items": {"$ref": "#/$defs/note"}, "additionalProperties": {"$ref": "#/$defs/note"}},
+        }, "$defs": {"note": {"type": "object", "properties": {"text": {"type": "string"}, "status": {"enum": ["draft", "checked"]}}}}},
+            "initial": {"topic": "birds", "notes": collection}},
+        "workers": {"writer": {"agent": "script", "script": [[]], "writes": [{"path": "/notes/*"}, {"path": "/notes"}]}, "checker": seat},
+        "rules": [{"name": "check", "trigger": {"op": "add", "path": "/notes/{note}"}, "run": "checker"}],
+    })
+}
+
+fn note(n: usize) -> Value {
+    json!({"text": format!("text {n} of the notes"), "status": "draft"})
+}
+
+fn add(played: &mut Played, name: &str, n: usize) {
+    let reply = json!([{"op": "add", "path": format!("/notes/{name}"), "value": note(n)}]);
+    assert!(matches!(played.direct("writer", &reply.to_string()), Outcome::Committed { .. }));
+}
+
+fn check(path: &str) -> Value {
+    json!([{"op": "replace", "path": path, "value": "checked"}])
+}
+
+fn refused(outcome: Outcome) -> (Stage, Code) {
+    match outcome {
+        Outcome::Rejected { rejection, .. } => (rejection.stage, rejection.code),
+        other => panic!("it was {other:?}"),
+    }
+}
+
+#[test]
+fn an_invocation_sees_what_woke_it_and_is_told_what_the_name_stands_for() {
+    let mut played = Played::new(notes(json!([]), json!({})));
+    (0..3).for_each(|n| add(&mut played, "-", n));
+    assert_eq!(played.calls.len(), 3);
+    let systems: Vec<&str> = played.prompts.iter().map(|(_, prompt, _)| prompt.system.as_str()).collect();
+    assert!(systems.windows(2).all(|two| two[0] == two[1]), "the instructions are the same for all");
+    assert!(systems[0].contains("- What {note} stands for"), "{}", systems[0]);
+    for (n, (_, prompt, shown)) in played.prompts.iter().enumerate() {
+        let view = &prompt.user;
+        assert!(view.contains("/notes/{note}/status: replace\n"), "the contract is told as a template: {view}");
+        assert!(view.contains(&format!("Here {{note}} is {n}.\n")), "{view}");
+        for other in 0..3 {
+            assert_eq!(view.contains(&format!("text {other} of")), other == n, "{view}");
+        }
+        assert_eq!(shown.seat().bound().get("note"), Some(n.to_string().as_str()));
+    }
+    played.holds();
+}
+
+#[test]
+fn what_stands_beside_it_can_be_neither_written_nor_tested_nor_asked_for() {
+    let mut played = Played::new(notes(json!([]), json!({"limits": {"attempts": 9}})));
+    (0..3).for_each(|n| add(&mut played, "-", n));
+    for reply in [
+        check("/notes/1/status"),
+        json!([{"op": "test", "path": "/notes/1/text", "value": "x"}, {"op": "replace", "path": "/notes/0/status", "value": "checked"}]),
+        json!({"patch": [], "expand": ["/notes/2"]}),
+        json!({"patch": [], "expand": ["/notes"]}).clone(),
+        check("/notes/{other}/status"),
+    ] {
+        let is_whole = reply["expand"] == json!(["/notes"]);
+        let outcome = played.answer(reply.clone(), None);
+        match is_whole {
+            // Something in it may be read.
+            true => assert!(matches!(outcome, Outcome::Expanded { .. })),
+            false => assert_eq!(refused(outcome).0, Stage::Authorization, "{reply}"),
+        }
+        let last = played.calls.pop().expect("it is asked again");
+        played.calls.insert(0, last);
+        assert!(!played.view().contains("text 1") && !played.view().contains("text 2"), "{}", played.view());
+    }
+    assert!(matches!(played.answer(check("/notes/0/status"), None), Outcome::Committed { .. }));
+    played.holds();
+}
+
+#[test]
+fn invocations_of_one_worker_do_not_disturb_each_other() {
+    let mut played = Played::new(notes(json!([]), json!({})));
+    (0..100).for_each(|n| add(&mut played, "-", n));
+    assert_eq!(played.calls.len(), 100);
+    for n in 0..100 {
+        assert!(matches!(played.answer(check(&format!("/notes/{n}/status")), None), Outcome::Committed { .. }));
+    }
+    assert_eq!((played.count(Kind::Rejected), played.count(Kind::Invoked)), (0, 100));
+    played.holds();
+}
+
+#[test]
+fn a_reply_may_have_the_name_where_its_token_belongs_and_is_known_again_by_its_words() {
+    let mut played = Played::new(notes(json!({}), json!({})));
+    add(&mut played, "a~1b", 0);
+    add(&mut played, "c", 1);
+    let (invocation, attempt, worker) = played.calls[0].clone();
+    let words = check("/notes/{note}/status");
+    assert!(matches!(played.answer(words.clone(), None), Outcome::Committed { .. }));
+    assert_eq!(played.board.state().root().to_value()["notes"]["a/b"]["status"], "checked");
+    let Some(Body::Committed(committed)) = played.bodies().filter(|body| body.author().is_some()).last() else {
+        panic!("it was committed")
+    };
+    assert_eq!(committed.patch, check("/notes/a~1b/status"), "the journal says what was written");
+    assert_eq!(committed.written, Some(words.to_string()), "and what the agent wrote");
+    let again = Proposal {
+        from: From::Attempt { invocation, attempt },
+        worker: worker.as_str().into(),
+        reply: ReplyBody::Text(words.to_string()),
+        usage: None,
+        raw: None,
+    };
+    let outcome = played.give(Input::Propose(again.clone())).outcome;
+    assert!(matches!(outcome, Some(Outcome::Duplicate(_))), "{outcome:?}");
+    // Also by who has the records alone.
+    let mut recovered = patchboard_kernel::board::Board::recover(&played.records).expect("the journal is enough");
+    let outcome = recovered.step_ungated(patchboard_kernel::id::Timestamp(1000), Input::Propose(again)).outcome;
+    assert!(matches!(outcome, Some(Outcome::Duplicate(_))), "{outcome:?}");
+
+    // What asks for more with a name.
+    let asks = json!({"patch": [], "expand": ["/notes/{note}/text", "/notes/c/text"]});
+    let (invocation, attempt, worker) = played.calls[0].clone();
+    assert!(matches!(played.answer(asks.clone(), None), Outcome::Expanded { .. }));
+    let again = Proposal {
+        from: From::Attempt { invocation, attempt },
+        worker: worker.as_str().into(),
+        reply: ReplyBody::Json(asks),
+        usage: None,
+        raw: None,
+    };
+    let outcome = played.give(Input::Propose(again)).outcome;
+    assert!(matches!(outcome, Some(Outcome::Duplicate(_))), "{outcome:?}");
+    let expands = played.bodies().filter_map(|body| match body {
+        Body::Scheduled(scheduled) if !scheduled.expand.is_empty() => Some(scheduled.expand),
+        _ => None,
+    });
+    assert_eq!(expands.collect::<Vec<_>>(), [["/notes/c/text"]], "each place once");
+    let refused_words = check("/notes/{note}/nothing");
+    assert_eq!(refused(played.answer(refused_words, None)).1, Code::PathNotGranted);
+    played.holds();
+}
+
+#[test]
+fn a_refusal_is_told_where_it_happened_only() {
+    let mut played = Played::new(notes(json!([]), json!({"limits": {"attempts": 3}})));
+    (0..2).for_each(|n| add(&mut played, "-", n));
+    let wrong = json!([{"op": "replace", "path": "/notes/{note}/status", "value": "wrong"}]);
+    assert_eq!(refused(played.answer(wrong.clone(), None)).0, Stage::Schema);
+    assert!(played.view().contains("## Refused before\n- schema"), "{}", played.view());
+    assert!(played.view().contains("Here {note} is 0."), "{}", played.view());
+    assert_eq!(refused(played.answer(wrong, None)).0, Stage::Schema);
+    assert!(played.view().contains("Here {note} is 1."), "{}", played.view());
+    assert_eq!(played.view().matches("- schema").count(), 1, "{}", played.view());
+    // One that succeeds takes its own along, and no other's.
+    assert!(matches!(played.answer(check("/notes/0/status"), None), Outcome::Committed { .. }));
+    let broken = json!([{"op": "replace", "path": "/notes/{note}/status", "value": "worse"}]);
+    assert_eq!(refused(played.answer(broken, None)).0, Stage::Schema);
+    assert_eq!(played.view().matches("- schema").count(), 2, "{}", played.view());
+    played.holds();
+}
+
+#[test]
+fn without_an_invocation_a_name_covers_nothing() {
+    let mut played = Played::new(notes(json!({"{note}": note(0)}), json!({})));
+    for path in ["/notes/{note}/status", "/notes/0/status", "/notes/*/status"] {
+        let rejection = played.rejection("checker", check(path));
+        assert_eq!(rejection.code, Code::PathNotGranted, "{path}");
+    }
+    let unbound = played.board.seat(&"checker".into(), &Bindings::default()).expect("a worker");
+    let view = played.board.preview(&unbound);
+    assert!(!view.text.contains("text 0") && !view.text.contains("Here"), "{}", view.text);
+    add(&mut played, "n", 7);
+    let bindings = Bindings::of([("note", "n".to_owned()), ("other", "x".to_owned())]).expect("names");
+    let bound = played.board.seat(&"checker".into(), &bindings).expect("a worker");
+    let view = played.board.preview(&bound);
+    assert!(view.text.contains("text 7") && view.text.contains("Here {note} is n."), "{}", view.text);
+}
+
+#[test]
+fn names_in_braces_are_names_like_others_in_format_1() {
+    let mut blueprint = notes(json!({"{note}": note(0)}), json!({}));
+    blueprint["blueprint"] = json!(1);
+    let mut played = Played::new(blueprint);
+    add(&mut played, "other", 1);
+    assert_eq!(played.calls.len(), 0, "the trigger waits for the member `{{note}}`");
+    let reply = check("/notes/{note}/status").to_string();
+    assert!(matches!(played.direct("checker", &reply), Outcome::Committed { .. }));
+    played.holds();
+}
+
+#[test]
+fn what_cannot_be_bound_is_recorded_and_wakes_nobody() {
+    let mut played = Played::new(notes(json!({}), json!({})));
+    for name in ["*", "**", "{x}", "long"] {
+        let name = if name == "long" { "x".repeat(257) } else { name.to_owned() };
+        add(&mut played, &name, 0);
+    }
+    assert_eq!((played.calls.len(), played.count(Kind::Skipped)), (0, 4));
+    let messages = played.bodies().filter_map(|body| match body {
+        Body::Skipped(skipped) => Some(skipped.message),
+        _ => None,
+    });
+    assert!(messages.into_iter().all(|message| message.starts_with("`{note}` cannot stand for")));
+    add(&mut played, "", 0);
+    assert!(played.view().contains("Here {note} is \"\"."), "an empty name is one: {}", played.view());
+    played.holds();
+}
+
+#[test]
+fn a_signal_binds_what_it_carries() {
+    let mut blueprint = notes(json!({"a": note(0), "b": note(1)}), json!({}));
+    blueprint["rules"] = json!([
+        {"name": "look", "trigger": {"signal": "look"}, "bind": {"note": "/id"}, "run": "checker"},
+        {"name": "redo", "trigger": "manual", "bind": {"note": ""}, "run": "checker", "when": "bound.note != 'b'"},
+    ]);
+    let mut played = Played::new(blueprint);
+    let signal = |name: &str, value: Value| Input::Signal { name: name.into(), value, token: None };
+    played.give(signal("look", json!({"id": "b"})));
+    assert!(played.view().contains("text 1") && !played.view().contains("text 0"), "{}", played.view());
+    assert!(matches!(played.answer(check("/notes/{note}/status"), None), Outcome::Committed { .. }));
+    for value in [json!({}), json!({"id": null}), json!({"id": -1}), json!({"id": ["b"]}), json!("b")] {
+        played.give(signal("look", value));
+    }
+    assert_eq!((played.calls.len(), played.count(Kind::Skipped)), (0, 5));
+    played.give(signal("redo", json!("b")));
+    assert_eq!(played.calls.len(), 0, "the condition knows what is bound");
+    played.give(signal("redo", json!("a")));
+    assert!(played.view().contains("text 0"), "{}", played.view());
+    played.give(signal("look", json!({"id": 17})));
+    assert!(played.view().contains("Here {note} is 17."), "{}", played.view());
+    played.holds();
+}
+
+#[test]
+fn conditions_of_grants_know_what_is_bound() {
+    let writes = json!([{"path": "/notes/{note}/status", "ops": ["replace"],
+        "where": {"of": "/notes/{note}", "expr": "self.text != '' && bound.note == 'a'"}}]);
+    let mut played = Played::new(notes(json!({}), json!({"writes": writes, "limits": {"attempts": 1}})));
+    add(&mut played, "b", 0);
+    add(&mut played, "a", 1);
+    assert_eq!(refused(played.answer(check("/notes/b/status"), None)).1, Code::ConditionNotMet);
+    assert!(matches!(played.answer(check("/notes/a/status"), None), Outcome::Committed { .. }));
+    played.holds();
+}
+
+#[test]
+fn what_follows_and_what_is_retried_is_about_the_same() {
+    let mut blueprint = notes(json!([]), json!({"limits": {"attempts": 1}}));
+    blueprint["rules"][0]["delay"] = json!("5ms");
+    let mut played = Played::new(blueprint);
+    (0..2).for_each(|n| add(&mut played, "-", n));
+    played.now += 10;
+    played.give(Input::Tick);
+    assert_eq!(played.calls.len(), 2, "a delayed invocation keeps what it was about");
+    assert!(played.view().contains("Here {note} is 1."));
+    assert_eq!(refused(played.answer(json!("no patch"), None)).0, Stage::Syntax);
+    assert!(matches!(played.answer(json!({"expand": ["/topic"]}), None), Outcome::Expanded { .. }));
+    assert!(played.view().contains("Here {note} is 1."));
+    assert!(matches!(played.answer(check("/notes/{note}/status"), None), Outcome::Committed { .. }));
+    played.give(Input::Retry(patchboard_kernel::record::Retried::default()));
+    assert!(played.view().contains("Here {note} is 0.") && played.view().contains("text 0"), "{}", played.view());
+    assert!(matches!(played.answer(check("/notes/{note}/status"), None), Outcome::Committed { .. }));
+    played.holds();
+}
+
+/// What is put into a random collection of a random blueprint.
+#[derive(Clone, Debug)]
+struct Scene {
+    is_array: bool,
+    depth: usize,
+    elements: usize,
+    freshness: &'static str,
+    concurrency: u32,
+    order: Vec<usize>,
+}
+
+fn scene() -> impl Strategy<Value = Scene> {
+    let freshness = prop_oneof![Just("none"), Just("target"), Just("reads"), Just("members")];
+    (any::<bool>(), 1..4_usize, 1..12_usize, freshness, 1..9_u32, proptest::collection::vec(0..8_usize, 40)).prop_map(
+        |(is_array, depth, elements, freshness, concurrency, order)| Scene {
+            is_array,
+            depth,
+            elements,
+            freshness,
+            concurrency,
+            order,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever the collection is, however deep, in whatever order the answers come: no invocation of a worker that is
+    /// bound to an element is refused because of another, and each is shown its own element alone.
+    #[test]
+    fn what_is_bound_to_an_element_never_conflicts_with_itself(scene in scene()) {
+        let Scene { is_array, depth, elements, freshness, concurrency, order } = scene;
+        let above: String = (0..depth).map(|n| format!("/l{n}")).collect();
+        let mut initial = if is_array { json!([]) } else { json!({}) };
+        for n in (0..depth).rev() {
+            initial = json!({format!("l{n}"): initial});
+        }
+        let append = if is_array { format!("{above}/-") } else { format!("{above}/*") };
+        let mut played = Played::new(json!({
+            "blueprint": 2, "concurrency": concurrency, "state": {"schema": {}, "initial": initial},
+            "workers": {
+                "writer": {"agent": "script", "script": [[]], "writes": [{"path": append, "ops": ["add"]}]},
+                "mapper": {"agent": "llm", "freshness": freshness, "reads": [format!("{above}/{{it}}")],
+                    "writes": [{"path": format!("{above}/{{it}}/done"), "ops": ["add"]}]},
+            },
+            "rules": [{"name": "map", "trigger": {"op": "add", "path": format!("{above}/{{it}}")}, "run": "mapper"}],
+        }));
+        for n in 0..elements {
+            let name = if is_array { "-".to_owned() } else { format!("k{n}") };
+            let reply = json!([{"op": "add", "path": format!("{above}/{name}"), "value": {"text": format!("<{n}>")}}]);
+            let outcome = played.direct("writer", &reply.to_string());
+            let is_committed = matches!(outcome, Outcome::Committed { .. });
+            prop_assert!(is_committed);
+        }
+        let mut order = order.into_iter();
+        let mut answered = 0;
+        while !played.calls.is_empty() {
+            let place = order.next().unwrap_or_default() % played.calls.len();
+            let call = played.calls.remove(place);
+            played.calls.insert(0, call);
+            let reply = json!([{"op": "add", "path": format!("{above}/{{it}}/done"), "value": true}]);
+            let outcome = played.answer(reply, None);
+            let is_committed = matches!(outcome, Outcome::Committed { .. });
+            prop_assert!(is_committed, "{outcome:?}");
+            answered += 1;
+        }
+        prop_assert_eq!(answered, elements);
+        let mut seen = BTreeMap::new();
+        for (_, prompt, shown) in &played.prompts {
+            let it = shown.seat().bound().get("it").expect("it is bound").to_owned();
+            let of: Vec<usize> = (0..elements).filter(|n| prompt.user.contains(&format!("<{n}>"))).collect();
+            prop_assert_eq!(of.len(), 1);
+            prop_assert!(seen.insert(it, of[0]).is_none());
+        }
+        played.holds();
+    }
+}
+
+#[test]
+fn a_call_says_what_woke_it_with_as_much_of_the_value_as_its_view_shows() {
+    let triggers =
+        |played: &Played| -> Vec<Value> { played.prompts.iter().map(|(_, _, shown)| shown.trigger()).collect() };
+    let mut played = Played::new(notes(json!([]), json!({})));
+    add(&mut played, "-", 0);
+    assert_eq!(
+        triggers(&played),
+        [
+            json!({"kind": "event", "rule": "check", "op": "add", "path": "/notes/0", "bound": {"note": "0"}, "version": 1,
+            "value": note(0)})
+        ]
+    );
+
+    // Of what it may read in part it is given that part, and the place is named.
+    let reads = json!({"reads": ["/notes/*/status"], "writes": [{"path": "/notes/*/status", "ops": ["replace"]}]});
+    let mut played = Played::new(notes(json!({}), reads.clone()));
+    add(&mut played, "a", 0);
+    assert_eq!(
+        triggers(&played),
+        [json!({"kind": "event", "rule": "check", "op": "add", "path": "/notes/a", "version": 1,
+            "value": {"status": "draft"}, "partial": true})]
+    );
+    assert!(played.view().contains("You were woken by rule check, because /notes/a is new."), "{}", played.view());
+
+    // Nothing of the value where the view has no room for it, or the worker may read none of it.
+    let small = json!({"view": {"budget": 700}});
+    let mut played = Played::new(notes(json!({}), small));
+    let long = json!([{"op": "add", "path": "/notes/a", "value": {"text": "x".repeat(1000), "status": "draft"}}]);
+    played.direct("writer", &long.to_string());
+    let trigger = triggers(&played).remove(0);
+    assert_eq!((&trigger["partial"], &trigger["value"]["text"]), (&json!(true), &Value::Null), "{trigger}");
+    let mut played = Played::new(notes(json!({}), json!({"reads": ["/topic"], "writes": []})));
+    add(&mut played, "a", 0);
+    assert_eq!(triggers(&played), [json!({"kind": "event", "rule": "check", "op": "add", "version": 1})]);
+
+    // What was removed is named, and has no value.
+    let mut blueprint = notes(json!({"a": note(0)}), json!({}));
+    blueprint["rules"][0]["trigger"] = json!({"op": "remove", "path": "/notes/{note}"});
+    blueprint["workers"]["writer"]["writes"] = json!([{"path": "/notes/*", "ops": ["remove"]}]);
+    let mut played = Played::new(blueprint);
+    played.direct("writer", r#"[{"op": "remove", "path": "/notes/a"}]"#);
+    assert_eq!(
+        triggers(&played),
+        [
+            json!({"kind": "event", "rule": "check", "op": "remove", "path": "/notes/a", "bound": {"note": "a"}, "version": 1})
+        ]
+    );
+
+    // Signals bring their value.
+    let mut blueprint = notes(json!({"a": note(0)}), json!({}));
+    blueprint["rules"] =
+        json!([{"name": "look", "trigger": {"signal": "look"}, "bind": {"note": "/id"}, "run": "checker"}]);
+    let mut played = Played::new(blueprint);
+    played.give(Input::Signal { name: "look".into(), value: json!({"id": "a"}), token: None });
+    assert_eq!(
+        triggers(&played),
+        [json!({"kind": "signal", "rule": "look", "name": "look", "bound": {"note": "a"}, "value": {"id": "a"}})]
+    );
+    let rehearsal = played.board.rehearse(&"checker".into(), None, &Bindings::default()).expect("a worker");
+    assert_eq!(rehearsal.shown.trigger(), json!({"kind": "preview"}));
+}
