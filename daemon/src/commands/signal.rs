@@ -48,7 +48,7 @@ fn heard(blueprint: &Blueprint) -> BTreeSet<&str> {
     let heard = blueprint.rules.iter().filter_map(|rule| match &rule.trigger {
         Trigger::Signal(name) => Some(name.as_str()),
         Trigger::Manual => Some(rule.name.as_str()),
-        Trigger::Start | Trigger::Event { .. } | Trigger::Every(_) | Trigger::After(_) | Trigger::Idle(_) => None,
+        _ => None,
     });
     heard.collect()
 }

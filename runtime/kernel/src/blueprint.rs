@@ -108,6 +108,13 @@ pub struct Blueprint {
     pub fragments: Vec<String>,
 }
 
+impl Blueprint {
+    /// Returns true if `after` waits for the first completion of each rule only.
+    pub const fn joins_on_first(&self) -> bool {
+        self.blueprint < 2
+    }
+}
+
 impl Serialize for Blueprint {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         Self::serialize(self, serializer)

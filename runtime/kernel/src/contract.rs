@@ -280,6 +280,11 @@ impl Contract {
         self.writes.iter().map(|write| &write.pattern)
     }
 
+    /// Patterns it may write, with the operations.
+    pub(crate) fn writes(&self) -> impl Iterator<Item = (&Pattern, &[GrantOp])> {
+        self.writes.iter().map(|write| (&write.pattern, write.ops.as_slice()))
+    }
+
     /// Whether a write grant names this place, or one that it lies in; what is appended has an index.
     pub(crate) fn writes_around(&self, place: &Pointer) -> bool {
         let is_written = |place: &Pointer| {

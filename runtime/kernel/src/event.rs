@@ -1,8 +1,11 @@
 //! What a commit did, place by place: the only thing that rules see.
 
+use std::collections::BTreeSet;
+
 use jsonptr::{PointerBuf, Token};
 
-use crate::blueprint::EventOp;
+use crate::blueprint::{EventOp, GrantOp};
+use crate::pattern::Pattern;
 use crate::tree::Node;
 
 /// What one operation did to the place it names.
@@ -69,6 +72,30 @@ fn children(before: Option<&Node>, after: Option<&Node>) -> Vec<String> {
         }
     }
     names.into_iter().chain((0..length).map(|index| index.to_string())).collect()
+}
+
+/// The events that a write grant of these operations may cause at the places of another pattern. A place below the write has the
+/// events of what the write brings or takes; a place above it has none.
+pub(crate) fn caused(written: &Pattern, ops: &[GrantOp], place: &Pattern) -> impl Iterator<Item = EventOp> {
+    let (is_there, is_above) = (written.collides(place), written.lies_above(place));
+    let of_op = move |op: &GrantOp| {
+        let there: &[EventOp] = match op {
+            _ if !is_there => &[],
+            GrantOp::Add | GrantOp::Insert => &[EventOp::Add],
+            GrantOp::Replace => &[EventOp::Replace],
+            GrantOp::Remove => &[EventOp::Remove],
+            // What arrives by a move or a copy is new, or takes the place of something.
+            GrantOp::Move | GrantOp::Copy => &[EventOp::Add, EventOp::Replace],
+        };
+        let below: &[EventOp] = match op {
+            _ if !is_above => &[],
+            GrantOp::Add | GrantOp::Insert => &[EventOp::Add],
+            GrantOp::Remove => &[EventOp::Remove],
+            GrantOp::Replace | GrantOp::Move | GrantOp::Copy => EventOp::ALL,
+        };
+        there.iter().chain(below).copied()
+    };
+    ops.iter().flat_map(of_op).collect::<BTreeSet<_>>().into_iter()
 }
 
 #[cfg(test)]

@@ -319,11 +319,16 @@ impl Drawing {
                 self.awaited.insert(place.clone());
                 (vec![Node::Place(place)], Some(op.map_or("change", EventOp::as_str)))
             }
-            Trigger::After(names) | Trigger::Idle(names) => {
+            Trigger::Each(path) => {
+                let Some(place) = Place::named(path, Paths::of(blueprint.blueprint, FORMAT)) else { return };
+                self.awaited.insert(place.clone());
+                (vec![Node::Place(place)], Some("start"))
+            }
+            Trigger::After(names) | Trigger::Settled(names) | Trigger::AfterFirst(names) | Trigger::Idle(names) => {
                 let awaited = blueprint.rules.iter().filter(|other| names.contains(&other.name));
                 let workers = awaited.flat_map(|other| blueprint.woken_by(&other.run));
                 let workers = workers.cloned().map(Node::Worker).collect();
-                (workers, Some(if matches!(rule.trigger, Trigger::After(_)) { "after" } else { "idle" }))
+                (workers, Some(rule.trigger.word()))
             }
         };
         for source in sources {

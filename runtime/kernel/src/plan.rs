@@ -1,5 +1,6 @@
 //! A blueprint made ready to run: every schema, pattern, contract and expression compiled once.
 
+mod rest;
 mod seat;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +24,7 @@ use crate::record;
 use crate::schema::{REGEX_BYTES_MAX, Schema, StateSchema, regexes_too_large};
 use crate::view::Fixed;
 
+pub use rest::{Rest, RestKind};
 pub use seat::Seat;
 
 /// The variables of a rule's condition (SPEC section 6).
@@ -112,6 +114,8 @@ pub struct Chosen {
 pub enum WakesOn {
     /// The board's creation.
     Start,
+    /// The board's creation, once for each place of the initial document.
+    Each(Pattern),
     /// A signal of this name; a manual rule waits for its own name.
     Signal(String),
     /// A committed change.
@@ -123,8 +127,8 @@ pub enum WakesOn {
     },
     /// All of these rules have completed an invocation.
     After(Vec<RuleName>),
-    /// Nothing of these rules is under way any more.
-    Idle(Vec<RuleName>),
+    /// Rules that rest.
+    Rest(Rest),
     /// These times.
     Every(Box<Cron>),
 }
@@ -167,12 +171,6 @@ impl Plans for Own {
 }
 
 impl Plan {
-    /// The rules that wait until nothing of this one is under way.
-    pub fn waiting_for(&self, rule: &RuleName) -> Vec<RuleName> {
-        let waits = |other: &&Rule| matches!(&other.wakes_on, WakesOn::Idle(names) if names.contains(rule));
-        self.rules.iter().filter(waits).map(|rule| rule.name.clone()).collect()
-    }
-
     /// Whether a worker's replies are made patches before they come here, and its words are kept beside them. On a plain
     /// blackboard they are not kept: there a reply as it came is a patch without what the kernel has added. `is_asked`: who
     /// proposes unasked proposes patches.
@@ -195,6 +193,7 @@ impl Plan {
     /// As [`Plan::compile`].
     pub fn compile_for(blueprint: Arc<Blueprint>, mode: Mode, journal: u32) -> Result<Self, String> {
         let paths = Paths::of(blueprint.blueprint, journal);
+        let is_join = !blueprint.joins_on_first() && journal >= record::BINDINGS;
         let state = &blueprint.state;
         if let Some(group) = blueprint.misdefined_groups().first() {
             return Err(format!("state.schema.$defs: {} is made of the workers of the group", definition_name(group)));
@@ -296,8 +295,14 @@ impl Plan {
                     let path = paths.parse(path).map_err(|error| wrong(error.to_string()))?;
                     WakesOn::Event { op: *op, path: path.under_any_binding() }
                 }
-                Trigger::After(rules) => WakesOn::After(rules.clone()),
-                Trigger::Idle(rules) => WakesOn::Idle(rules.clone()),
+                Trigger::Each(path) => {
+                    let path = paths.parse(path).map_err(|error| wrong(error.to_string()))?;
+                    WakesOn::Each(path.under_any_binding())
+                }
+                Trigger::After(rules) if is_join => WakesOn::Rest(Rest::of(RestKind::Completed, rules.clone())),
+                Trigger::After(rules) | Trigger::AfterFirst(rules) => WakesOn::After(rules.clone()),
+                Trigger::Settled(rules) => WakesOn::Rest(Rest::of(RestKind::Settled, rules.clone())),
+                Trigger::Idle(rules) => WakesOn::Rest(Rest::of(RestKind::Each, rules.clone())),
                 Trigger::Every(pattern) => {
                     WakesOn::Every(Box::new(Cron::parse(pattern).map_err(|error| wrong(format!("every: {error}")))?))
                 }
@@ -354,7 +359,10 @@ impl Plan {
             let at = PointerBuf::parse(at).map_err(|error| format!("backlog.{name}: {error}"))?;
             backlog.insert(name.clone(), (at, *max as usize));
         }
-        Ok(Self { blueprint, mode, schema, request, signals, backlog, exempt, seats, rules, invariants, done })
+        let mut plan =
+            Self { blueprint, mode, schema, request, signals, backlog, exempt, seats, rules, invariants, done };
+        plan.find_upstream();
+        Ok(plan)
     }
 }
 
@@ -364,7 +372,7 @@ fn binds(rule: &blueprint::Rule, paths: Paths) -> Result<Binds, String> {
     if !rule.bind.is_empty() && !rule.trigger.is_signal() {
         return Err(wrong("bind: only what a signal carries can be bound so".to_owned()));
     }
-    if let Trigger::Event { path, .. } = &rule.trigger {
+    if let Some(path) = rule.trigger.template() {
         let template = paths.parse(path).map_err(|error| wrong(error.to_string()))?;
         if let Some(name) = twice(&template) {
             return Err(wrong(format!("`{{{name}}}` is in the path twice")));

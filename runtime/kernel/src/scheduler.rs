@@ -17,7 +17,7 @@ use crate::failure::FailureCode;
 use crate::freshness::Basis;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::money::Price;
-use crate::plan::{Plan, Rule, WakesOn};
+use crate::plan::{Plan, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{Attempt, FULL_RETRY, Invoked, Trigger};
 
@@ -395,6 +395,11 @@ impl Scheduler {
         awaited.iter().all(|name| self.completed.contains(name)) && !self.fired.contains(&rule.name)
     }
 
+    /// Returns true if a rule that fires once has done so.
+    pub(crate) fn has_fired(&self, rule: &RuleName) -> bool {
+        self.fired.contains(rule)
+    }
+
     /// Invocations of a worker that were ever scheduled.
     pub fn scheduled_for(&self, worker: &WorkerName) -> u32 {
         self.scheduled.get(worker).copied().unwrap_or(0)
@@ -516,13 +521,18 @@ impl Scheduler {
         self.open.values().filter(|open| open.queued.branch.worker == *worker && open.calling).count()
     }
 
-    /// The rules with an `idle` trigger of whose rules an invocation is open, or queued and admitted.
+    /// Returns the rules that wait for rest while something that they wait for is under way: open, queued or, for joins,
+    /// delayed. For a join of what completes, an invocation that waits for a stopped branch is under way, too.
     pub fn awaited(&self, plan: &Plan, admits: impl Fn(&Branch) -> bool) -> BTreeSet<RuleName> {
         let is_awaited = |rule: &&Rule| {
-            let WakesOn::Idle(names) = &rule.wakes_on else { return false };
-            let is_named = |branch: &Branch| branch.rule.as_ref().is_some_and(|rule| names.contains(rule));
-            self.open.values().any(|open| is_named(&open.queued.branch))
-                || self.queue.iter().any(|queued| is_named(&queued.branch) && admits(&queued.branch))
+            let WakesOn::Rest(rest) = &rule.wakes_on else { return false };
+            let waits = |queued: &Queued| rest.waits_for(&queued.branch);
+            self.open.values().any(|open| waits(&open.queued))
+                || self
+                    .queue
+                    .iter()
+                    .any(|queued| waits(queued) && (rest.kind == RestKind::Completed || admits(&queued.branch)))
+                || rest.kind != RestKind::Each && self.delayed.iter().any(|delayed| waits(&delayed.queued))
         };
         plan.rules.iter().filter(is_awaited).map(|rule| rule.name.clone()).collect()
     }

@@ -14,11 +14,15 @@ use crate::blueprint::{DELAY_MS_MAX, EventOp};
 use crate::event::Event;
 use crate::expr::{Allowance, Variable, Variables};
 use crate::id::{RuleName, Seq, Timestamp, Version, WorkerName};
-use crate::plan::{BOUND, Delay, Lasts, Plan, Rule, WakesOn, decoded};
+use crate::pattern::{Instance, Pattern};
+use crate::plan::{BOUND, Delay, Lasts, Plan, RestKind, Rule, WakesOn, decoded};
 use crate::planted::{self, Bug};
 use crate::record::Trigger;
 use crate::scheduler::{Queued, Scheduler};
 use crate::tree::Node;
+
+/// Places that a rule fires for at the creation of a board.
+pub(crate) const EACH_MAX: usize = 1024;
 
 /// The variable of a condition that names whom its rule would wake.
 const WORKER: &str = "worker";
@@ -51,8 +55,8 @@ pub enum Occasion<'a> {
     },
     /// A rule completed an invocation.
     Completed,
-    /// Nothing is under way any more of what these rules wait for.
-    Idle(&'a BTreeSet<RuleName>),
+    /// What these rules wait for rests.
+    Rested(&'a BTreeSet<RuleName>),
     /// These rules' schedules are due, since these times.
     Due(&'a BTreeMap<RuleName, Timestamp>),
 }
@@ -86,8 +90,10 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
     match occasion {
         Occasion::Start => {
             for rule in &plan.rules {
-                if matches!(rule.wakes_on, WakesOn::Start) {
-                    wish(rule, &Woken::by(Trigger::Start), state, None, &mut wishes);
+                match &rule.wakes_on {
+                    WakesOn::Start => wish(rule, &Woken::by(Trigger::Start), state, None, &mut wishes),
+                    WakesOn::Each(pattern) => wish_for_each(rule, pattern, state, &mut wishes),
+                    _ => {}
                 }
             }
         }
@@ -114,9 +120,11 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
                 wish(rule, &Woken::by(Trigger::After), state, None, &mut wishes);
             }
         }
-        Occasion::Idle(rested) => {
+        Occasion::Rested(rested) => {
             for rule in plan.rules.iter().filter(|rule| rested.contains(&rule.name)) {
-                wish(rule, &Woken::by(Trigger::Idle), state, None, &mut wishes);
+                let is_join = matches!(&rule.wakes_on, WakesOn::Rest(rest) if rest.kind != RestKind::Each);
+                let trigger = if is_join { Trigger::After } else { Trigger::Idle };
+                wish(rule, &Woken::by(trigger), state, None, &mut wishes);
             }
         }
         Occasion::Commit { events, patch, before, worker, version } => {
@@ -197,6 +205,22 @@ impl Wishes {
         if !self.wishes.iter().any(is_said) {
             self.wishes.push(Wish::Skip { rule: rule.name.clone(), message });
         }
+    }
+}
+
+/// Wishes of a rule for each place that a document begins with.
+fn wish_for_each(rule: &Rule, pattern: &Pattern, state: &Node, wishes: &mut Wishes) {
+    // A board with more is not made.
+    let instances = pattern.instances(state, EACH_MAX);
+    for Instance { place, part } in instances {
+        let decoded = decoded(&place);
+        let tokens: Vec<_> = decoded.iter().map(String::as_str).collect();
+        let captures = pattern.captures(&tokens).unwrap_or_default();
+        let (op, version) = (EventOp::Add, Version(0));
+        let event = json!({"op": op, "path": place.as_str(), "captures": captures, "worker": null, "version": version});
+        let bound = rule.binds.of_captures(&captures);
+        let trigger = Trigger::Event { op, path: place.to_string(), version };
+        wish(rule, &Woken { trigger, event, value: part.node.into(), bound }, state, None, wishes);
     }
 }
 
@@ -309,7 +333,9 @@ pub(crate) fn still_wants(
             let decoded = decoded(&pointer);
             let tokens: Vec<_> = decoded.iter().map(String::as_str).collect();
             let captures = match &rule.wakes_on {
-                WakesOn::Event { path, .. } => path.captures(&tokens).map(|captures| json!(captures)),
+                WakesOn::Event { path, .. } | WakesOn::Each(path) => {
+                    path.captures(&tokens).map(|captures| json!(captures))
+                }
                 _ => None,
             };
             let event = json!({"op": op, "path": path, "captures": captures, "worker": by, "version": version});

@@ -169,6 +169,8 @@ impl fmt::Display for Run {
 pub enum Trigger {
     /// The board's creation.
     Start,
+    /// The board's creation, once for each of these places that the document begins with.
+    Each(String),
     /// Somebody asks for the rule by name.
     Manual,
     /// A committed change at a place.
@@ -182,13 +184,49 @@ pub enum Trigger {
     Every(String),
     /// A signal by name.
     Signal(String),
-    /// Every named rule has completed an invocation.
+    /// The named rules and all that can still wake them rest, and none of their invocations was given up. In format 1: every
+    /// named rule has completed an invocation.
     After(Vec<RuleName>),
+    /// The named rules and all that can still wake them rest, whatever became of their invocations.
+    Settled(Vec<RuleName>),
+    /// Every named rule has completed an invocation.
+    AfterFirst(Vec<RuleName>),
     /// Nothing of the named rules is under way any more, whatever became of it.
     Idle(Vec<RuleName>),
 }
 
 impl Trigger {
+    /// The rules that it waits for.
+    pub fn awaited(&self) -> &[RuleName] {
+        match self {
+            Self::After(names) | Self::Settled(names) | Self::AfterFirst(names) | Self::Idle(names) => names,
+            _ => &[],
+        }
+    }
+
+    /// The member of a trigger that is an object.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Start | Self::Each(_) => "start",
+            Self::Manual => "manual",
+            Self::Event { .. } => "path",
+            Self::Every(_) => "every",
+            Self::Signal(_) => "signal",
+            Self::After(_) => "after",
+            Self::Settled(_) => "settled",
+            Self::AfterFirst(_) => "after_first",
+            Self::Idle(_) => "idle",
+        }
+    }
+
+    /// The path template of the places that wake it.
+    pub fn template(&self) -> Option<&str> {
+        match self {
+            Self::Event { path, .. } | Self::Each(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// Returns true for a signal by name or by hand.
     pub const fn is_signal(&self) -> bool {
         matches!(self, Self::Signal(_) | Self::Manual)
@@ -196,10 +234,7 @@ impl Trigger {
 
     /// Whether what wakes the rule comes with a value.
     pub const fn brings_a_value(&self) -> bool {
-        match self {
-            Self::Event { .. } | Self::Signal(_) | Self::Manual => true,
-            Self::Start | Self::Every(_) | Self::After(_) | Self::Idle(_) => false,
-        }
+        matches!(self, Self::Event { .. } | Self::Each(_) | Self::Signal(_) | Self::Manual)
     }
 }
 
@@ -261,10 +296,10 @@ impl Serialize for Trigger {
             }
             Self::Every(cron) => drop(map.insert("every".into(), cron.clone().into())),
             Self::Signal(name) => drop(map.insert("signal".into(), name.clone().into())),
-            Self::After(rules) | Self::Idle(rules) => {
-                let word = if matches!(self, Self::After(_)) { "after" } else { "idle" };
+            Self::Each(path) => drop(map.insert("start".into(), path.clone().into())),
+            Self::After(rules) | Self::Settled(rules) | Self::AfterFirst(rules) | Self::Idle(rules) => {
                 let names = rules.iter().map(|name| name.as_str().into()).collect();
-                map.insert(word.into(), Value::Array(names));
+                map.insert(self.word().into(), Value::Array(names));
             }
         }
         map.serialize(serializer)
@@ -278,12 +313,16 @@ impl<'de> Deserialize<'de> for Trigger {
         struct Fields {
             op: Option<EventOp>,
             path: Option<String>,
+            start: Option<String>,
             every: Option<String>,
             signal: Option<String>,
             after: Option<Vec<RuleName>>,
+            settled: Option<Vec<RuleName>>,
+            after_first: Option<Vec<RuleName>>,
             idle: Option<Vec<RuleName>>,
         }
-        const FORMS: &str = "a trigger is start, manual, {op, path}, {every}, {signal}, {after} or {idle}";
+        const FORMS: &str = "a trigger is start, manual, {op, path}, {start}, {every}, {signal}, {after}, {settled}, \
+                             {after_first} or {idle}";
         let value = Value::deserialize(deserializer)?;
         if let Some(word) = value.as_str() {
             return match word {
@@ -293,13 +332,21 @@ impl<'de> Deserialize<'de> for Trigger {
             };
         }
         let fields: Fields = serde_json::from_value(value).map_err(D::Error::custom)?;
-        let Fields { op, path, every, signal, after, idle } = fields;
-        match (path, every, signal, after, idle) {
-            (Some(path), None, None, None, None) => Ok(Self::Event { op, path }),
-            (None, Some(cron), None, None, None) if op.is_none() => Ok(Self::Every(cron)),
-            (None, None, Some(name), None, None) if op.is_none() => Ok(Self::Signal(name)),
-            (None, None, None, Some(rules), None) if op.is_none() => Ok(Self::After(rules)),
-            (None, None, None, None, Some(rules)) if op.is_none() => Ok(Self::Idle(rules)),
+        let Fields { op, path, start, every, signal, after, settled, after_first, idle } = fields;
+        let with_op = path.map(|path| Self::Event { op, path });
+        let others = [
+            start.map(Self::Each),
+            every.map(Self::Every),
+            signal.map(Self::Signal),
+            after.map(Self::After),
+            settled.map(Self::Settled),
+            after_first.map(Self::AfterFirst),
+            idle.map(Self::Idle),
+        ];
+        let is_event = with_op.is_some();
+        let mut given = with_op.into_iter().chain(others.into_iter().flatten());
+        match (given.next(), given.next()) {
+            (Some(trigger), None) if op.is_none() || is_event => Ok(trigger),
             _ => Err(D::Error::custom(FORMS)),
         }
     }

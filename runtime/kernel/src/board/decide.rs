@@ -56,7 +56,7 @@ impl Board {
 
     /// What begins with the board.
     pub(super) fn start(&mut self, at: Timestamp, step: &mut Step) {
-        let mut draft = Draft::new(at, self, step, BTreeSet::new());
+        let mut draft = Draft::new(at, self, step, self.plan.waiting_for_start());
         draft.consider_done(None);
         draft.schedule(&Occasion::Start);
         draft.go_on();

@@ -41,13 +41,15 @@ use crate::id::{BoardId, Seq, Timestamp, Version, WorkerName};
 use crate::json;
 use crate::ledger::Ledger;
 use crate::pipeline::{self, retell};
-use crate::plan::{Own, Plan, Plans, Seat};
+use crate::plan::{Own, Plan, Plans, Rule, Seat, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{Architect, Author, Body, Created, Ended, Parent, PauseCause, Raised, RaisedOfWorker, Record};
+use crate::rejection::{Code, Violation};
 use crate::scheduler::{InVain, Open, Queued, Scheduler};
 use crate::shown::Shown;
 use crate::state::State;
 use crate::view::{self, View};
+use crate::wish::EACH_MAX;
 
 pub use crate::pipeline::ReplyBody;
 pub(crate) use apply::reply_digest;
@@ -150,7 +152,8 @@ impl Board {
         }
         let hasher = Hasher::new(&salt);
         let state = State::new(&initial(&plan.blueprint, &request), &hasher);
-        let violations = pipeline::check_initial(&plan, &state);
+        let mut violations = pipeline::check_initial(&plan, &state);
+        violations.extend(plan.rules.iter().filter_map(|rule| too_many_to_begin_with(rule, &state)));
         if !violations.is_empty() {
             return Err(BoardError::BadRequest(violations));
         }
@@ -526,6 +529,15 @@ impl Board {
         feedback.sort_by_key(|(seq, _)| *seq);
         feedback
     }
+}
+
+/// Refuses a document with more places than a rule fires for when a board begins.
+fn too_many_to_begin_with(rule: &Rule, state: &State) -> Option<Violation> {
+    let WakesOn::Each(pattern) = &rule.wakes_on else { return None };
+    let is_too_many = pattern.instances(state.root(), EACH_MAX + 1).len() > EACH_MAX;
+    let message =
+        format!("the rule {} fires for at most {EACH_MAX} places of {pattern}, and there are more", rule.name);
+    is_too_many.then(|| Violation::new(Code::TooLarge, "", message))
 }
 
 /// The document a board starts from.

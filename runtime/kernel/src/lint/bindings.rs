@@ -28,7 +28,9 @@ impl Check<'_> {
                 for name in names.filter(|name| !bound.contains(*name)) {
                     let message = format!("`{worker}` needs `{{{name}}}`, and `{}` does not bind it", rule.name);
                     let help = match &rule.trigger {
-                        Trigger::Event { .. } => format!("Name the token in the trigger's path: `/…/{{{name}}}`."),
+                        Trigger::Event { .. } | Trigger::Each(_) => {
+                            format!("Name the token in the trigger's path: `/…/{{{name}}}`.")
+                        }
                         Trigger::Signal(_) | Trigger::Manual => {
                             format!("Say where the signal carries it: `bind: {{{name}: /{name}}}`.")
                         }
@@ -55,10 +57,7 @@ impl Check<'_> {
 
     /// The names that a rule binds.
     fn bound_by(&self, rule: &Rule) -> BTreeSet<String> {
-        let of_path = match &rule.trigger {
-            Trigger::Event { path, .. } => self.paths.parse(path).ok(),
-            _ => None,
-        };
+        let of_path = rule.trigger.template().and_then(|path| self.paths.parse(path).ok());
         let binds = of_path.map(|template| Binds::of_template(&template));
         let names = binds.iter().flat_map(Binds::names).map(str::to_owned);
         names.chain(rule.bind.keys().cloned()).collect()
@@ -86,12 +85,17 @@ impl Check<'_> {
 
     /// What a rule says of its bindings.
     fn binds(&mut self, rule: &Rule, at: &str) {
-        if let Trigger::Event { path, .. } = &rule.trigger
+        if let Some(path) = rule.trigger.template()
             && let Ok(template) = self.paths.parse(path)
             && let Some(name) = twice(&template)
         {
             let message = format!("`{{{name}}}` is in `{path}` twice, and can stand for one token only");
-            self.find("bad_pattern", &format!("{at}/trigger/path"), message, "Give the second another name.");
+            self.find(
+                "bad_pattern",
+                &format!("{at}/trigger/{}", rule.trigger.word()),
+                message,
+                "Give the second another name.",
+            );
         }
         if !rule.bind.is_empty() && !rule.trigger.is_signal() {
             let help = "Name tokens in the trigger's path, like /notes/{note}, or remove it.";
@@ -134,8 +138,8 @@ impl Check<'_> {
         }
         let mut found = Vec::new();
         for (at, rule) in blueprint.rules.iter().enumerate() {
-            if let Trigger::Event { path, .. } = &rule.trigger {
-                found.push((format!("/rules/{at}/trigger/path"), path.clone()));
+            if let Some(path) = rule.trigger.template() {
+                found.push((format!("/rules/{at}/trigger/{}", rule.trigger.word()), path.to_owned()));
             }
         }
         for seat in self.seats.values() {

@@ -102,6 +102,11 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("dependency_cycle", Error, "Rules that wait for each other."),
     ("no_start", Warning, "Nothing can start the board."),
     ("never_fires", Warning, "A rule that can never fire, or whose condition can never hold."),
+    (
+        "first_only",
+        Warning,
+        "A rule fires after the first of several completions of another, as `after` means in format 1.",
+    ),
     ("loop_without_progress", Warning, "Rules that may wake each other for ever by overwriting."),
     ("trigger_unreadable", Warning, "A rule wakes a worker that may not read what woke it."),
     ("idle_worker", Warning, "A worker that nothing wakes."),

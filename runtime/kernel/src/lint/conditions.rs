@@ -71,9 +71,7 @@ impl Check<'_> {
             let signal = match &rule.trigger {
                 Trigger::Manual => Some(rule.name.as_str()),
                 Trigger::Signal(name) => Some(name.as_str()),
-                Trigger::Start | Trigger::Event { .. } | Trigger::Every(_) | Trigger::After(_) | Trigger::Idle(_) => {
-                    None
-                }
+                _ => None,
             };
             known.extend(signal.map(|name| ("event", Variable::from(json!({"op": "signal", "name": name})))));
         }
@@ -121,9 +119,9 @@ impl Check<'_> {
             let Owner::Rule(rule) = owner else { return None };
             let Some(Step::Member(name)) = look.steps.first() else { return None };
             let known: &[&str] = match rule.trigger {
-                Trigger::Event { .. } => &EVENT_MEMBERS,
+                Trigger::Event { .. } | Trigger::Each(_) => &EVENT_MEMBERS,
                 Trigger::Signal(_) | Trigger::Manual | Trigger::Every(_) => &SIGNAL_MEMBERS,
-                Trigger::Start | Trigger::After(_) | Trigger::Idle(_) => &[],
+                _ => &[],
             };
             if known.contains(&name.as_str()) {
                 return None;
@@ -166,15 +164,8 @@ pub(super) fn place(look: &Look, owner: Owner<'_>, paths: Paths) -> Option<Patte
         ("self", Owner::Read(read)) => read.path.clone(),
         ("self", Owner::Write(condition)) => condition.of.clone(),
         ("value", Owner::Rule(rule)) => match &rule.trigger {
-            Trigger::Event { path, .. } => path.clone(),
-            Trigger::Start
-            | Trigger::Manual
-            | Trigger::Every(_)
-            | Trigger::Signal(_)
-            | Trigger::After(_)
-            | Trigger::Idle(_) => {
-                return None;
-            }
+            Trigger::Event { path, .. } | Trigger::Each(path) => path.clone(),
+            _ => return None,
         },
         _ => return None,
     };
@@ -193,9 +184,9 @@ pub(super) fn place(look: &Look, owner: Owner<'_>, paths: Paths) -> Option<Patte
 fn is_null(owner: Owner<'_>, variable: &str) -> bool {
     let Owner::Rule(rule) = owner else { return false };
     match rule.trigger {
-        Trigger::Start | Trigger::After(_) | Trigger::Idle(_) => matches!(variable, "event" | "value" | "patch"),
-        Trigger::Manual | Trigger::Signal(_) | Trigger::Every(_) => variable == "patch",
+        Trigger::Manual | Trigger::Signal(_) | Trigger::Every(_) | Trigger::Each(_) => variable == "patch",
         Trigger::Event { .. } => false,
+        _ => matches!(variable, "event" | "value" | "patch"),
     }
 }
 

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use super::{Check, Read, Seat, Write};
-use crate::blueprint::{Action, AgentKind, EventOp, GrantOp, Rule, Trigger};
+use super::{Check, Read, Seat};
+use crate::blueprint::{Action, AgentKind, EventOp, Rule, Trigger};
+use crate::event::caused;
 use crate::id::{RuleName, WorkerName};
-use crate::pattern::Pattern;
 use crate::source::child;
 
 /// What each worker can cause of what each rule on an event waits for, by the rule's number.
@@ -26,6 +26,7 @@ impl<'a> Check<'a> {
         self.firing(&causes);
         self.loops(&causes);
         self.readable_triggers();
+        self.first_only();
         self.idle_workers();
         if self.blueprint.done.is_none() {
             let help = "Write `done: {when: has(state.answer)}`; without it a board that has nothing left to do ends as \
@@ -42,7 +43,10 @@ impl<'a> Check<'a> {
             index.entry(&rule.name).or_insert(number);
         }
         let waits_for = |rule: &Rule| -> Vec<usize> {
-            let Trigger::After(names) = &rule.trigger else { return Vec::new() };
+            let names = match &rule.trigger {
+                Trigger::After(names) | Trigger::Settled(names) | Trigger::AfterFirst(names) => names,
+                _ => return Vec::new(),
+            };
             names.iter().filter_map(|name| index.get(name).copied()).collect()
         };
         let edges: Vec<Vec<usize>> = rules.iter().map(waits_for).collect();
@@ -51,14 +55,15 @@ impl<'a> Check<'a> {
             names.push(names[0]);
             let message = format!("these rules wait for each other, so none can fire: {}", names.join(" → "));
             let help = "Let one of them wait for something else.";
-            self.find("dependency_cycle", &format!("/rules/{}/trigger/after", cycle[0]), message, help);
+            let word = rules[cycle[0]].trigger.word();
+            self.find("dependency_cycle", &format!("/rules/{}/trigger/{word}", cycle[0]), message, help);
         }
     }
 
     fn starts(&mut self) {
-        let starts = |rule: &Rule| match rule.trigger {
-            Trigger::Start | Trigger::Manual | Trigger::Signal(_) | Trigger::Every(_) => true,
-            Trigger::Event { .. } | Trigger::After(_) | Trigger::Idle(_) => false,
+        let starts = |rule: &Rule| {
+            use Trigger::{Each, Every, Manual, Signal, Start};
+            matches!(rule.trigger, Start | Each(_) | Manual | Signal(_) | Every(_))
         };
         if !self.blueprint.rules.iter().any(starts) {
             let help = "Add a rule: `{name: begin, trigger: start, run: <worker>}`.";
@@ -90,8 +95,13 @@ impl<'a> Check<'a> {
                 }
                 let is_dead = |name: &&RuleName| dead.keys().any(|other| rules[*other].name == **name);
                 let name = match &rule.trigger {
-                    Trigger::After(names) => names.iter().find(is_dead)?,
-                    Trigger::Idle(names) if names.iter().all(|name| is_dead(&name)) => names.first()?,
+                    Trigger::After(names) if self.blueprint.joins_on_first() => names.iter().find(is_dead)?,
+                    Trigger::AfterFirst(names) => names.iter().find(is_dead)?,
+                    Trigger::After(names) | Trigger::Settled(names) | Trigger::Idle(names)
+                        if names.iter().all(|name| is_dead(&name)) =>
+                    {
+                        names.first()?
+                    }
                     _ => return None,
                 };
                 Some((number, format!("it waits for `{name}`, which never fires")))
@@ -113,7 +123,8 @@ impl<'a> Check<'a> {
             let Trigger::Event { op, path } = &rule.trigger else { continue };
             let Ok(place) = self.paths.parse(path) else { continue };
             for (worker, write) in self.writes() {
-                let events = events(write, &place).into_iter().filter(|event| op.is_none_or(|op| op == *event));
+                let events = caused(&write.pattern, &write.grant.ops, &place);
+                let events = events.filter(|event| op.is_none_or(|op| op == *event));
                 for event in events {
                     causes.entry(worker).or_default().entry(number).or_default().insert(event);
                 }
@@ -157,9 +168,35 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// Rules that wait for the first of several things that another rule does.
+    fn first_only(&mut self) {
+        if !self.blueprint.joins_on_first() {
+            return;
+        }
+        let rules = &self.blueprint.rules;
+        for (number, rule) in rules.iter().enumerate() {
+            let Trigger::After(names) = &rule.trigger else { continue };
+            let is_of_many = |other: &&Rule| {
+                let place = other.trigger.template().and_then(|path| self.paths.parse(path).ok());
+                names.contains(&other.name) && place.is_some_and(|place| !place.is_place())
+            };
+            if let Some(other) = rules.iter().find(is_of_many) {
+                let message = format!(
+                    "`{}` fires after the first completion of `{}`, which fires for every place that matches",
+                    rule.name, other.name
+                );
+                let help = format!(
+                    "Write `blueprint: 2`, where `after` waits for all of them, or `{{idle: [{}]}}`.",
+                    other.name
+                );
+                self.find("first_only", &format!("/rules/{number}/trigger/after"), message, help);
+            }
+        }
+    }
+
     fn readable_triggers(&mut self) {
         for (number, rule) in self.blueprint.rules.iter().enumerate() {
-            let Trigger::Event { path, .. } = &rule.trigger else { continue };
+            let Some(path) = rule.trigger.template() else { continue };
             let Ok(place) = self.paths.parse(path) else { continue };
             let is_blind = |worker: &&WorkerName| {
                 let seen = |read: &Read| {
@@ -172,7 +209,8 @@ impl<'a> Check<'a> {
             if let Some(worker) = self.blueprint.woken_by(&rule.run).into_iter().find(is_blind) {
                 let message = format!("`{worker}` is woken by `{path}` but may not read it");
                 let help = format!("Add `{path}` to its `reads`, or it will not see what happened.");
-                self.find("trigger_unreadable", &format!("/rules/{number}/trigger/path"), message, help);
+                let pointer = format!("/rules/{number}/trigger/{}", rule.trigger.word());
+                self.find("trigger_unreadable", &pointer, message, help);
             }
         }
     }
@@ -197,33 +235,6 @@ impl<'a> Check<'a> {
             self.point_at_key();
         }
     }
-}
-
-/// The events that a write may cause at the places a trigger waits for. Deeper places see what an ancestor's write
-/// brought (SPEC section 6); places above the write see nothing.
-fn events(write: &Write<'_>, place: &Pattern) -> BTreeSet<EventOp> {
-    let mut events = BTreeSet::new();
-    let at_place = write.pattern.collides(place);
-    let above = write.pattern.lies_above(place);
-    for op in &write.grant.ops {
-        if at_place {
-            events.extend(match op {
-                GrantOp::Add | GrantOp::Insert => [EventOp::Add].as_slice(),
-                GrantOp::Replace => &[EventOp::Replace],
-                GrantOp::Remove => &[EventOp::Remove],
-                // What arrives by a move or a copy is new, or takes the place of something.
-                GrantOp::Move | GrantOp::Copy => &[EventOp::Add, EventOp::Replace],
-            });
-        }
-        if above {
-            events.extend(match op {
-                GrantOp::Add | GrantOp::Insert => [EventOp::Add].as_slice(),
-                GrantOp::Remove => &[EventOp::Remove],
-                GrantOp::Replace | GrantOp::Move | GrantOp::Copy => EventOp::ALL,
-            });
-        }
-    }
-    events
 }
 
 /// One cycle of every strongly connected part of a graph, each from its first node on, in order of their first nodes.

@@ -1,7 +1,7 @@
 //! Members that the format of a blueprint does not have.
 
 use super::Check;
-use crate::blueprint::{Approval, Expiry};
+use crate::blueprint::{Approval, Expiry, Trigger};
 
 impl Check<'_> {
     /// Finds what later formats have added to a blueprint of format 1.
@@ -18,6 +18,15 @@ impl Check<'_> {
         }
         for (number, _) in self.blueprint.rules.iter().enumerate().filter(|(_, rule)| !rule.bind.is_empty()) {
             found.push((format!("/rules/{number}/bind"), "bind"));
+        }
+        for (number, rule) in self.blueprint.rules.iter().enumerate() {
+            let later = match &rule.trigger {
+                Trigger::Each(_) => "trigger: {start}",
+                Trigger::Settled(_) => "trigger: {settled}",
+                Trigger::AfterFirst(_) => "trigger: {after_first}",
+                _ => continue,
+            };
+            found.push((format!("/rules/{number}/trigger"), later));
         }
         let never = |approval: Option<&Approval>| approval.is_some_and(|approval| approval.expires == Expiry::Never);
         for (name, worker) in &self.blueprint.workers {

@@ -172,9 +172,9 @@ impl Check<'_> {
                         self.find("bad_schedule", &format!("{at}/trigger/every"), message, help);
                     }
                 }
-                Trigger::After(names) | Trigger::Idle(names) => {
-                    let word = if matches!(rule.trigger, Trigger::After(_)) { "after" } else { "idle" };
-                    for (number, name) in names.iter().enumerate() {
+                trigger => {
+                    let word = trigger.word();
+                    for (number, name) in trigger.awaited().iter().enumerate() {
                         if !blueprint.rules.iter().any(|rule| rule.name == *name) {
                             let known = blueprint.rules.iter().map(|rule| rule.name.as_str());
                             let help = suggest(name.as_str(), known, "Declare the rule.");
@@ -183,7 +183,6 @@ impl Check<'_> {
                         }
                     }
                 }
-                Trigger::Start | Trigger::Manual | Trigger::Event { .. } | Trigger::Signal(_) => {}
             }
         }
     }

@@ -70,8 +70,8 @@ impl<'a> Check<'a> {
             places.extend(writes.map(|write| (format!("{}/path", write.pointer), write.pattern.clone())));
         }
         for (index, rule) in blueprint.rules.iter().enumerate() {
-            if let Trigger::Event { path, .. } = &rule.trigger {
-                let pointer = format!("/rules/{index}/trigger/path");
+            if let Some(path) = rule.trigger.template() {
+                let pointer = format!("/rules/{index}/trigger/{}", rule.trigger.word());
                 let Some(pattern) = self.pattern(&pointer, path) else { continue };
                 // Where there is no such place, there is none below it either, and once is enough.
                 if let Run::Member { at, .. } = &rule.run

@@ -87,7 +87,7 @@ impl Plan {
     pub(crate) fn bindings(&self, branch: &Branch, trigger: &Trigger, value: Option<&Value>) -> Bindings {
         let rule = branch.rule.as_ref().and_then(|name| self.rules.iter().find(|rule| rule.name == *name));
         let bound = rule.and_then(|rule| match (trigger, &rule.wakes_on, value) {
-            (Trigger::Event { path, .. }, WakesOn::Event { path: pattern, .. }, _) => {
+            (Trigger::Event { path, .. }, WakesOn::Event { path: pattern, .. } | WakesOn::Each(pattern), _) => {
                 let decoded = decoded(&PointerBuf::parse(path.as_str()).ok()?);
                 let tokens: Vec<&str> = decoded.iter().map(String::as_str).collect();
                 rule.binds.of_captures(&pattern.captures(&tokens)?).ok()

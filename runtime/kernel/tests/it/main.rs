@@ -14,6 +14,7 @@ mod feedback;
 mod files;
 mod groups;
 mod idle;
+mod joins;
 mod lint;
 mod made;
 mod models;

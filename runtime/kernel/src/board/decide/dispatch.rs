@@ -16,6 +16,7 @@ use crate::id::{InvocationId, RuleName, Timestamp};
 use crate::invariant;
 use crate::json::size;
 use crate::ledger::{Shortfall, bounded};
+use crate::plan::{Rest, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger};
 use crate::scheduler::{self, Delayed, Next};
@@ -76,8 +77,7 @@ impl Draft<'_> {
             let wants = wish::still_wants(&board.plan, board.state.root(), &queued, by.as_ref(), &mut allowance);
             let message = match wants {
                 Ok(true) => {
-                    let rule = queued.branch.rule.iter();
-                    self.awaited.extend(rule.flat_map(|rule| self.board.plan.waiting_for(rule)));
+                    self.awaited.extend(self.board.plan.waiting_for(&queued.branch));
                     continue;
                 }
                 Ok(false) => "its condition does not hold any more".to_owned(),
@@ -95,14 +95,14 @@ impl Draft<'_> {
         };
         if self.board.scheduler.scheduled_for(&branch.worker) < limit {
             if due.is_none() {
-                self.awaited.extend(branch.rule.iter().flat_map(|rule| self.board.plan.waiting_for(rule)));
+                self.awaited.extend(self.board.plan.waiting_for(&branch));
             }
             self.push_scheduled(&branch, trigger, due);
             return;
         }
         // Nothing of the rule is under way on its account, and nothing else will say so.
-        if let Some(rule) = branch.rule.as_ref().filter(|rule| self.in_vain.insert((*rule).clone())) {
-            self.awaited.extend(self.board.plan.waiting_for(rule));
+        if branch.rule.as_ref().is_some_and(|rule| self.in_vain.insert(rule.clone())) {
+            self.awaited.extend(self.board.plan.waiting_for(&branch));
         }
         // A retry takes up what no invocation is left for. What the worker was scheduled for before, it still does.
         let is_kept = self.board.format >= FULL_RETRY
@@ -244,12 +244,44 @@ impl Draft<'_> {
         }
         let busy = self.board.awaited();
         let rested: BTreeSet<RuleName> = self.awaited.difference(&busy).cloned().collect();
+        let (first, later) = self.in_turn(rested);
         self.awaited = busy;
-        if rested.is_empty() {
+        self.awaited.extend(later);
+        if first.is_empty() {
             return false;
         }
-        self.schedule(&Occasion::Idle(&rested));
+        self.schedule(&Occasion::Rested(&first));
         true
+    }
+
+    /// Divides rules whose wait is over: those that may fire now, and those that wait for one of these. Leaves out joins that
+    /// have fired, or that one was given up for.
+    fn in_turn(&self, rested: BTreeSet<RuleName>) -> (BTreeSet<RuleName>, BTreeSet<RuleName>) {
+        let board = &*self.board;
+        let wait = |rule: &Rule| match &rule.wakes_on {
+            WakesOn::Rest(rest) => rested.contains(&rule.name).then(|| (rule.name.clone(), rest.clone())),
+            _ => None,
+        };
+        let may_fire = |(name, rest): &(RuleName, Rest)| match rest.kind {
+            RestKind::Each => true,
+            RestKind::Settled => !board.scheduler.has_fired(name),
+            RestKind::Completed => {
+                let is_lost = board.given_up.iter().any(|queued| rest.waits_for(&queued.branch));
+                !board.scheduler.has_fired(name) && !is_lost
+            }
+        };
+        let waits: Vec<(RuleName, Rest)> = board.plan.rules.iter().filter_map(wait).filter(may_fire).collect();
+        // A rule of the old kind waits for nothing but its own rules.
+        let is_first = |(name, rest): &&(RuleName, Rest)| {
+            rest.kind == RestKind::Each || waits.iter().all(|(other, _)| other == name || !rest.waits_for_rule(other))
+        };
+        let mut first: BTreeSet<RuleName> = waits.iter().filter(is_first).map(|(name, _)| name.clone()).collect();
+        if first.is_empty() {
+            // They wait for each other.
+            first.extend(waits.first().map(|(name, _)| name.clone()));
+        }
+        let later = waits.into_iter().map(|(name, _)| name).filter(|name| !first.contains(name)).collect();
+        (first, later)
     }
 
     /// How a board ends that nothing moves any more. One without rules is driven from outside and never stands still, and

@@ -25,7 +25,7 @@ impl Draft<'_> {
         }
         for queued in chosen {
             let Queued { invocation, branch, trigger, expansion, .. } = queued;
-            self.awaited.extend(branch.rule.iter().flat_map(|rule| self.board.plan.waiting_for(rule)));
+            self.awaited.extend(self.board.plan.waiting_for(&branch));
             self.push(Body::Scheduled(Scheduled {
                 invocation: self.board.scheduler.next_id(),
                 rule: branch.rule,

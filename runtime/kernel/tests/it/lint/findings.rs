@@ -705,6 +705,20 @@ const FIXTURES: &[Fixture] = &[
     change("budget_too_small", &[("  writer:\n", "  writer:\n    view: {budget: 20}\n")]),
     // The flow.
     change(
+        "first_only",
+        &[("invariants:\n", "  - {name: last, trigger: {after: [claim-wakes-writer]}, run: writer}\ninvariants:\n")],
+    ),
+    change(
+        "newer_format",
+        &[
+            ("trigger: {op: add, path: /claims/*}", "trigger: {start: /claims/*}"),
+            (
+                "invariants:\n",
+                "  - {name: last, trigger: {settled: [begin]}, run: writer}\n  - {name: first, trigger: {after_first: [begin]}, run: writer}\ninvariants:\n",
+            ),
+        ],
+    ),
+    change(
         "dependency_cycle",
         &[(
             "invariants:\n",
@@ -1200,6 +1214,13 @@ fn what_a_trigger_binds_is_what_paths_and_conditions_use() {
         "trigger: {signal: look}\n    bind: {claim: /id}",
     );
     assert_eq!(found(&[FORMAT_2, SIGNAL, READS, WRITES]), []);
+    // Each place that the document begins with.
+    const EACH: (&str, &str) = (TRIGGER, "trigger: {start: \"/claims/{claim}\"}");
+    assert_eq!(found(&[FORMAT_2, EACH, READS, WRITES]), []);
+    assert_eq!(
+        found(&[FORMAT_2, (TRIGGER, "trigger: {start: /nowhere/*}"), (WHEN, "")]),
+        [("unknown_path", "/rules/1/trigger/start".to_owned())]
+    );
     let in_format_1 = found(&[SIGNAL]);
     assert_eq!(in_format_1, [("newer_format", "/rules/1/bind".to_owned())]);
     const BIND: (&str, &str) = (WHEN, "bind: {claim: /text}");

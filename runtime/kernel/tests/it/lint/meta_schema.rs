@@ -33,6 +33,8 @@ fn full() -> Value {
             {"name": "r2", "trigger": "start", "run": "w", "limits": {"tokens": 9}}, {"name": "r3", "trigger": "manual", "run": "w"},
             {"name": "r4", "trigger": {"every": "* * * * *"}, "run": "w"},
             {"name": "r5", "trigger": {"signal": "s"}, "run": "w", "bind": {"a": "/id"}}, {"name": "r6", "trigger": {"after": ["r1"]}, "run": "w"},
+            {"name": "r11", "trigger": {"settled": ["r1"]}, "run": "w"}, {"name": "r12", "trigger": {"after_first": ["r1"]}, "run": "w"},
+            {"name": "r13", "trigger": {"start": "/a"}, "run": "w"},
             {"name": "r7", "trigger": {"idle": ["r1"]}, "run": {"group": "g"}},
             {"name": "r8", "trigger": {"path": "/a"}, "run": {"group": "g", "at": "/x"}, "urgent": true, "delay": "5m"},
             {"name": "r9", "trigger": {"path": "/a"}, "run": "w", "delay": {"at": "/ms"}},
@@ -197,7 +199,19 @@ fn bounded_text(pointer: &str) -> bool {
             | "promises"
     ) || matches!(
         holder,
-        "promises" | "after" | "idle" | "models" | "workers" | "view" | "edit" | "run" | "exclude" | "except_waits_of"
+        "promises"
+            | "after"
+            | "settled"
+            | "after_first"
+            | "idle"
+            | "start"
+            | "models"
+            | "workers"
+            | "view"
+            | "edit"
+            | "run"
+            | "exclude"
+            | "except_waits_of"
     )
 }
 
