@@ -1,6 +1,7 @@
 //! One integration binary: a module per promise. One binary, because each would link the whole system again.
 
 mod alfworld;
+mod authoring;
 mod codes;
 mod differential;
 mod faults;

@@ -97,7 +97,7 @@ pub fn schema(terms: &Terms, wants_input: bool) -> Value {
     let caps = &terms.caps;
     for (pointer, value) in [
         ("/required".to_owned(), required(wants_input)),
-        ("/properties/blueprint".to_owned(), json!({"const": 1})),
+        ("/properties/blueprint".to_owned(), json!({"const": 2})),
         (format!("{worker}/required"), json!(["agent", "role", "reads", "writes"])),
         (format!("{worker}/properties/reads/items"), reduced(&json!({"$ref": "#/$defs/pattern"}), &meta, 0)),
         (format!("{worker}/properties/agent"), json!({"type": "string", "enum": ["llm", "human"]})),
@@ -112,12 +112,14 @@ pub fn schema(terms: &Terms, wants_input: bool) -> Value {
             *place = value;
         }
     }
-    remove(&mut root, "/properties/rules/items/properties", &["urgent", "delay"]);
+    remove(&mut root, "/properties/rules/items/properties", &["urgent", "delay", "bind"]);
     remove(&mut root, &format!("{worker}/properties/writes/items/properties"), &["where"]);
     remove(&mut root, "/properties/limits/properties", &["edits", "patience", "state_bytes", "depth"]);
     // A schedule and a rule that is asked for by hand are nothing that a board which must come to an end waits for.
     if let Some(Value::Array(forms)) = root.pointer_mut("/properties/rules/items/properties/trigger/anyOf") {
-        forms.retain(|form| form.pointer("/properties/every").is_none());
+        let is_left_out =
+            |form: &Value| ["every", "after_first"].iter().any(|word| form["properties"].get(word).is_some());
+        forms.retain(|form| !is_left_out(form));
         if let Some(words) = forms.first_mut().filter(|form| form["enum"].is_array()) {
             *words = json!({"type": "string", "enum": ["start"]});
         }
@@ -149,7 +151,7 @@ fn reduced(schema: &Value, meta: &Value, depth: usize) -> Value {
     if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
         let name = reference.trim_start_matches("#/$defs/");
         return match name {
-            "pattern" => json!({"type": "string", "pattern": "^(/[A-Za-z0-9_*-]{1,40}){1,8}$"}),
+            "pattern" => json!({"type": "string", "pattern": "^(/([A-Za-z0-9_*-]{1,40}|[{][a-z_]{1,20}[}])){1,8}$"}),
             "duration" => json!({"type": "string", "pattern": "^[1-9][0-9]{0,2}(s|m|h)$"}),
             "name" => json!({"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"}),
             _ => reduced(&meta["$defs"][name], meta, depth + 1),

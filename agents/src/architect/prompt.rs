@@ -55,7 +55,7 @@ const FINDING_MAX: usize = 300;
 const INSTRUCTIONS: &str = r#"You are an architect. Workers (language models) will do a task together by editing one shared JSON document, the board. You write the blueprint of the board: what the document looks like, which workers there are, what each may read and write, and what wakes them. You do not do the task.
 
 Answer with the blueprint alone, one JSON object with these members in this order:
-- blueprint: 1
+- blueprint: 2
 - name: letters, digits and dashes. description: one sentence.
 - request: JSON Schema of what the user supplies. The program puts it at /request; no worker writes there, and what workers make is not in it.
 - state: {schema, initial}. schema: JSON Schema of the document, without request. initial: the document at the start, without request. initial must fit schema: lists start as [] and so have no minItems, and what a worker adds later is not in `required`.
@@ -69,10 +69,10 @@ Answer with the blueprint alone, one JSON object with these members in this orde
 - done: {when}: CEL that becomes true when the task is finished.
 
 Rules that decide whether it works:
-1. A path begins with / and names a place of state.schema, or of request below /request. `*` stands for one index or key. A last `-` stands for the end of a list.
-2. To append to the list /claims, a worker needs {path: /claims/-, ops: [add]}. To set a field of its elements, {path: /claims/*/status, ops: [replace]}. To write a member that is not there at first, {path: /answer, ops: [add]}; to overwrite one that is there, ops: [replace]. A grant covers exactly its path, nothing above or below.
-3. Triggers: start (once, at the beginning); {op: add, path: /claims/*} (an element came; never /claims/-); {op: replace, path: /claims/*/status}; {after: [rule names]} (each of these rules has finished once). One rule has the trigger start. Every worker is run by a rule.
-4. A worker reads what woke it, and all it needs for its role.
+1. A path begins with / and names a place of state.schema, or of request below /request. `*` stands for one index or key. A last `-` stands for the end of a list. `{claim}` stands for the one element that woke the worker.
+2. To append to the list /claims, a worker needs {path: /claims/-, ops: [add]}. To set a field of the element that woke it, {path: /claims/{claim}/status, ops: [replace]}. To write a member that is not there at first, {path: /answer, ops: [add]}; to overwrite one that is there, ops: [replace]. A grant covers exactly its path, nothing above or below.
+3. Triggers: start (once, at the beginning); {start: /request/documents/{document}} (at the beginning, once for each); {op: add, path: /claims/{claim}} (an element came; never /claims/-); {op: replace, path: /claims/{claim}/status}; {after: [rule names]} (once, when all that these rules do is finished). One rule has the trigger start. Every worker is run by a rule.
+4. A worker reads what woke it, and all it needs for its role. One that is woken for each element has the name of its trigger in its paths, not `*`: reads /claims/{claim}.
 5. CEL knows: state, request; in `when` also event and value (what is at the event's path); in invariants also before, and self (the value at the path) only if there is a `for`. A member that may be missing is tested first: has(state.answer) && size(state.answer.text) > 0. The length of lists and texts: size(l). Lists: l.all(x, x.done), l.exists(x, x.id == 1). Text in double quotes.
 6. `done.when` must become true by what the workers write.
 7. Two to four workers, each with one job and places of its own. Let one check what another wrote, if errors would matter.
@@ -110,6 +110,12 @@ pub fn examples() -> Vec<Value> {
         *place = json!(true);
     }
     without_descriptions(&mut value["state"]["schema"]);
+    // One invocation for each claim, about that claim alone.
+    for place in ["/workers/verifier/reads/0", "/rules/2/trigger/path"] {
+        if let Some(path) = value.pointer_mut(place).filter(|path| **path == "/claims/*") {
+            *path = json!("/claims/{claim}");
+        }
+    }
     vec![value]
 }
 

@@ -32,6 +32,11 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("no_rules", Severity::Error, "Nothing would ever wake a worker."),
     ("no_start", Severity::Error, "No rule has the trigger `start`: no worker would ever be the first."),
     ("bad_input", Severity::Error, "The board's request does not fit what the blueprint demands."),
+    (
+        "unbound_element",
+        Severity::Error,
+        "A worker is woken for each element of a collection, and its paths name any element.",
+    ),
     ("documents_unread", Severity::Error, "Documents were given, and no worker may read them."),
     ("capped", Severity::Warning, "A limit was lowered to what the operator, or the board's own limit, allows."),
 ];
@@ -98,6 +103,10 @@ pub(super) fn review(text: &str, brief: &Brief, terms: &Terms) -> Reviewed {
         findings.extend(report.findings.into_iter().filter(|finding| finding.severity == Severity::Error));
         return refused(findings);
     };
+    let unbound = unbound_elements(&blueprint, &source);
+    if !unbound.is_empty() {
+        return refused(unbound);
+    }
     let input = match fit(&blueprint, input, brief) {
         Ok(input) => input,
         Err(findings) => return refused(findings),
@@ -210,6 +219,31 @@ fn restrict(source: &Source, findings: &mut Vec<Diagnostic>) {
         let (what, help) = ("no rule begins the work", "Give the first rule `trigger: start`.");
         findings.push(Diagnostic::at(source, "no_start", "/rules", what, help));
     }
+}
+
+/// Finds rules that fire for each element of a collection and wake a worker that is shown, or may write, any of them.
+fn unbound_elements(blueprint: &Blueprint, source: &Source) -> Vec<Diagnostic> {
+    let mut findings = Vec::new();
+    for (number, rule) in blueprint.rules.iter().enumerate() {
+        let Some(path) = rule.trigger.template().filter(|path| path.ends_with("/*")) else { continue };
+        let is_of_element =
+            |grant: &str| grant == path || grant.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+        for name in blueprint.woken_by(&rule.run) {
+            let Some(worker) = blueprint.workers.get(name) else { continue };
+            let grants =
+                worker.reads.iter().map(|read| &read.path).chain(worker.writes.iter().map(|write| &write.path));
+            if let Some(grant) = grants.into_iter().find(|grant| is_of_element(grant)) {
+                let message = format!("`{name}` is woken for one of `{path}`, and `{grant}` is any of them");
+                let named = format!("{}/{{element}}", path.trim_end_matches("/*"));
+                let help = format!(
+                    "Write `{named}` in the trigger and in the paths of `{name}`, with a name for the element, in `blueprint: 2`."
+                );
+                let pointer = format!("/rules/{number}/trigger");
+                findings.push(Diagnostic::at(source, "unbound_element", &pointer, message, help));
+            }
+        }
+    }
+    findings
 }
 
 fn reads_documents(blueprint: &Blueprint) -> bool {

@@ -191,6 +191,31 @@ async fn an_architect_may_use_models_persons_and_nothing_else_of_the_machine() {
 }
 
 #[tokio::test]
+async fn a_worker_of_each_element_is_bound_to_it() {
+    let each = |format: u32, element: &str| {
+        let mut blueprint = notes();
+        blueprint["blueprint"] = json!(format);
+        let note =
+            json!({"type": "object", "properties": {"text": {"type": "string"}, "is_right": {"type": "boolean"}}});
+        blueprint["state"]["schema"]["properties"]["notes"] = json!({"type": "array", "items": note});
+        blueprint["state"]["initial"] = json!({"notes": []});
+        blueprint["workers"]["writer"]["writes"] =
+            json!([{"path": "/notes/-", "ops": ["add"]}, {"path": "/answer", "ops": ["add"]}]);
+        blueprint["workers"]["checker"] = json!({"agent": "llm", "role": "Check it.", "reads": [element],
+            "writes": [{"path": format!("{element}/is_right"), "ops": ["add"]}]});
+        blueprint["rules"] = json!([{"name": "begin", "trigger": "start", "run": "writer"},
+            {"name": "check", "trigger": {"op": "add", "path": element}, "run": "checker"}]);
+        blueprint.to_string()
+    };
+    let answers = [ok(each(2, "/notes/*")), ok(each(2, "/notes/{note}"))];
+    let (design, prompts) = ask(&brief(), &Terms::default(), &answers).await;
+    let design = design.expect("a design");
+    assert_eq!(codes(&design.rounds), [vec!["unbound_element"], vec![]]);
+    let told = &prompts[1].user;
+    assert!(told.contains("`checker` is woken for one of `/notes/*`") && told.contains("/notes/{element}"), "{told}");
+}
+
+#[tokio::test]
 async fn a_blueprint_that_nothing_begins_is_refused() {
     let terms = Terms { repairs: 0, ..Terms::default() };
     for (trigger, found) in [

@@ -37,7 +37,7 @@ async fn one_process_serves_all_calls_of_a_worker_on_a_board_and_no_other() {
     let second = numbers(&runner, COUNTER, &session("fail", 1)).await;
     assert_eq!((first[0], first[1], second[1]), (second[0], 1, 2));
     let request = json!({"protocol": 1, "board": "b", "worker": "w", "invocation": 2, "attempt": 1, "token": "w:2:1",
-        "view": "x", "shown": {"/seen": {"count": 2}}, "system": "You are a test."});
+        "view": "x", "shown": {"/seen": {"count": 2}}, "trigger": null, "system": "You are a test."});
     assert_eq!(second[2], request.to_string().len() as u64, "a session's requests are those of any program");
 
     let mut elsewhere = session("fail", 0);

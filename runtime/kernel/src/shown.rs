@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::excerpt::Excerpt;
 use crate::freshness::Basis;
-use crate::id::{RuleName, Version, WorkerName};
+use crate::id::{RuleName, WorkerName};
 use crate::plan::{Plan, Seat};
 use crate::scheduler::Answered;
 use crate::tree::Node;
@@ -27,7 +27,7 @@ pub struct Shown {
     may_clarify: bool,
     woken_by: Option<RuleName>,
     woken_at: Option<String>,
-    /// What the view says of the trigger, with the version that the event made.
+    /// The trigger, without what the view shows of its place.
     trigger: Value,
     signal: Option<Value>,
     answers: Vec<Answered>,
@@ -90,12 +90,9 @@ impl Shown {
         self.woken_at.as_deref()
     }
 
-    /// Sets the trigger as the view describes it, and the version of an event.
+    /// Sets the trigger: an object as [`Shown::trigger`] returns it, without what the view shows of its place.
     #[must_use]
-    pub(crate) fn with_trigger(self, mut trigger: Value, version: Option<Version>) -> Self {
-        if let Some(version) = version {
-            trigger["version"] = version.0.into();
-        }
+    pub(crate) fn with_trigger(self, trigger: Value) -> Self {
         Self { trigger, ..self }
     }
 
@@ -104,7 +101,7 @@ impl Shown {
     /// that is not all of it.
     pub fn trigger(&self) -> Value {
         let mut trigger = self.trigger.clone();
-        let place = self.woken_at.as_deref().and_then(|place| Pointer::parse(place).ok());
+        let place = self.trigger.get("path").and_then(Value::as_str).and_then(|place| Pointer::parse(place).ok());
         let Some(place) = place.filter(|place| self.basis.state.get(place).is_some()) else { return trigger };
         let shown = self.values().map(|(shown, _)| shown);
         let shown: Vec<&Pointer> = shown.filter(|shown| shown.starts_with(place) || place.starts_with(shown)).collect();

@@ -55,7 +55,7 @@ pub(super) struct Compiled {
     pub(super) woken_at: Option<String>,
     /// The seat, with what the trigger binds.
     pub(super) seat: Arc<Seat>,
-    /// The trigger, as the view describes it.
+    /// The trigger, as the agent gets it beside the view.
     pub(super) trigger: Value,
 }
 
@@ -79,6 +79,7 @@ impl Board {
         let (feedback, shown): (Vec<Seq>, Vec<Value>) = feedback.into_iter().unzip();
         let woken_at = self.readable_place(&queued.trigger, &readable).map(str::to_owned);
         let trigger = self.shown_trigger(queued, &seat, &readable);
+        let told = Self::told_trigger(queued, &trigger, &readable);
         let view = view::compile(&view::Inputs {
             worker,
             readable: &readable,
@@ -94,7 +95,7 @@ impl Board {
         });
         let prompt = Prompt::new(worker, &view);
         let seat = Arc::clone(&seat);
-        Compiled { view, prompt, budget, feedback, woken_at, seat, trigger }
+        Compiled { view, prompt, budget, feedback, woken_at, seat, trigger: told }
     }
 
     /// A call of a worker: of an invocation as it was queued, or, without one, with the preview of a view under these
@@ -122,8 +123,7 @@ impl Board {
         let basis = Arc::new(Basis { state: self.state.clone(), reads: places(&view.reads), members });
         let expansions_left = queued.map_or(0, |queued| queued.expansion.left());
         let shown = Shown::new(Arc::clone(&self.plan), worker.clone(), basis, view.may_expand)?;
-        let version = queued.and_then(|queued| queued.trigger.version());
-        let shown = shown.with_seat(Arc::clone(&seat)).with_trigger(trigger, version);
+        let shown = shown.with_seat(Arc::clone(&seat)).with_trigger(trigger);
         let shown = shown.with_question(seat.worker.clarify.is_some() && expansions_left > 0);
         let shown = shown.with_rule(queued.and_then(|queued| queued.branch.rule.clone()));
         let shown = shown.with_place(woken_at.as_deref());
@@ -162,13 +162,25 @@ impl Board {
         pipeline::judge(&self.plan, &self.state, by, reply, seat.interface, &context)
     }
 
-    /// Returns the place of an event, if the worker may read it or, since format 12, something in it.
+    /// Returns the place of an event as a view names it: if the worker may read it or, in blueprints of format 2, something
+    /// in it.
     fn readable_place<'q>(&self, trigger: &'q Trigger, readable: &Readable<'_>) -> Option<&'q str> {
-        let may_name = |place: &PointerBuf| match self.format >= BINDINGS {
-            true => readable.may_ask_for(place),
-            false => readable.may_read(place),
-        };
+        let names_parts = self.format >= BINDINGS && !self.plan.blueprint.joins_on_first();
+        let may_name = |place: &PointerBuf| readable.may_read(place) || names_parts && readable.may_ask_for(place);
         trigger.place().filter(|place| PointerBuf::parse(*place).is_ok_and(|place| may_name(&place)))
+    }
+
+    /// Returns the trigger as an agent gets it beside its view: with the place of an event of which it may read a part, and
+    /// the version that the event made.
+    fn told_trigger(queued: &Queued, shown: &Value, readable: &Readable<'_>) -> Value {
+        let mut told = shown.clone();
+        if let Trigger::Event { path, version, .. } = &queued.trigger {
+            told["version"] = version.0.into();
+            if PointerBuf::parse(path.as_str()).is_ok_and(|place| readable.may_ask_for(&place)) {
+                told["path"] = path.as_str().into();
+            }
+        }
+        told
     }
 
     /// The trigger of a view that nothing has woken a worker for.

@@ -383,7 +383,7 @@ impl Draft<'_> {
         let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
         let shown = shown.map(|shown| {
             let shown = shown.with_seat(seat).with_question(may_clarify).with_place(woken_at.as_deref());
-            let shown = shown.with_trigger(trigger, queued.trigger.version());
+            let shown = shown.with_trigger(trigger);
             let shown = shown.with_rule(branch.rule.clone());
             shown.with_signal(queued.value.clone()).with_answers(queued.expansion.answers.clone())
         });

@@ -54,14 +54,6 @@ pub enum Trigger {
 }
 
 impl Trigger {
-    /// The version that the event made, if it was one.
-    pub const fn version(&self) -> Option<Version> {
-        match self {
-            Self::Event { version, .. } => Some(*version),
-            _ => None,
-        }
-    }
-
     /// The place of the event, if one it was.
     pub fn place(&self) -> Option<&str> {
         match self {
