@@ -49,8 +49,8 @@ pub(crate) struct Arguments {
     /// Print the JSON Schema instead that a language model's reply to this view is held to
     #[arg(long, conflicts_with = "explain")]
     schema: bool,
-    /// What a name in the worker's paths stands for, as a trigger would bind it; may be given several times. A name without
-    /// it stands for no place
+    /// Bind a name in the worker's paths, as a trigger would; may be given several times. A path with an unbound name
+    /// covers nothing
     #[arg(long, value_name = "NAME=TOKEN", value_parser = binding)]
     bind: Vec<(String, String)>,
     /// As if the worker had asked to be shown this place (a JSON Pointer); may be given several times
@@ -63,6 +63,11 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let summary = reader.find(&arguments.board.board)?;
     let board = reader.board(&summary, arguments.at)?;
     let seat = seat(&board, &arguments.worker, &arguments.bind)?;
+    let unbound: Vec<String> =
+        seat.names().iter().filter(|name| seat.bound().get(name).is_none()).map(|name| format!("{{{name}}}")).collect();
+    if !unbound.is_empty() {
+        output.note(&format!("{} is bound by triggers; `--bind NAME=TOKEN` shows one element", unbound.join(", ")));
+    }
     let view = preview(&board, &seat, &arguments.expand, None)?;
     if arguments.schema {
         output.json(&reply_schema(&board, &seat, &view)?)?;
@@ -86,7 +91,10 @@ fn binding(text: &str) -> Result<(String, String), String> {
 /// A worker's seat with names bound.
 pub(crate) fn seat(board: &Board, worker: &str, bind: &[(String, String)]) -> Result<Arc<Seat>, Failure> {
     let refuse = |message: String| Failure::refused("bad_binding", message);
-    let bindings = Bindings::of(bind.iter().map(|(name, token)| (name.as_str(), token.clone()))).map_err(refuse)?;
+    let bindings = Bindings::of(bind.iter().map(|(name, token)| (name.as_str(), token.clone())));
+    if bindings.iter().count() < bind.len() {
+        return Err(refuse("a name is bound twice".to_owned()));
+    }
     let Some(seat) = board.seat(&worker.into(), &bindings) else {
         let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
         return Err(Failure::refused("no_such_worker", format!("the blueprint has no worker {}", one_line(worker)))
@@ -117,7 +125,11 @@ pub(crate) fn preview(
     if let Some(places) = within {
         readable = readable.within(places);
     }
-    for place in expand {
+    let expand: Vec<String> = expand
+        .iter()
+        .map(|place| seat.bound().place(place).map_or_else(|| place.clone(), |place| place.to_string()))
+        .collect();
+    for place in &expand {
         let refuse = |code, message: &str| {
             Failure::refused(code, format!("{message}: {}", one_line(place)))
                 .help("name a place as `state` shows it, like /claims/3")
@@ -134,7 +146,7 @@ pub(crate) fn preview(
             return Err(refuse("path_not_found", "there is nothing to be shown"));
         }
     }
-    Ok(board.explained_preview(seat, expand, &readable))
+    Ok(board.explained_preview(seat, &expand, &readable))
 }
 
 /// The JSON Schema that a language model's reply to a view is held to.

@@ -155,11 +155,14 @@ impl Campaign {
 
 /// Plans of few blueprints in few modes.
 #[derive(Default)]
-struct Cached(Mutex<BTreeMap<(String, u32, String), Arc<Plan>>>);
+struct Cached(Mutex<BTreeMap<PlanKey, Arc<Plan>>>);
+
+/// Name and concurrency of a blueprint, the mode, and the journal format.
+type PlanKey = (String, u32, String, u32);
 
 impl Plans for Cached {
     fn of_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
-        let key = (blueprint.name.to_string(), blueprint.concurrency, mode.to_string());
+        let key = (blueprint.name.to_string(), blueprint.concurrency, mode.to_string(), journal);
         let mut plans = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(plan) = plans.get(&key) {
             return Ok(Arc::clone(plan));

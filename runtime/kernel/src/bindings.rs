@@ -1,6 +1,6 @@
-//! What the names in the path templates of a worker's grants stand for in one invocation.
+//! Bindings of the names in path templates, for one invocation.
 //!
-//! They follow from what woke it: the trigger's path template names tokens of the event's place, `bind` of a rule on a
+//! They follow from the trigger: its path template names tokens of the event's place, `bind` of a rule on a
 //! signal names values that it carried. Nothing of it is stored; the recorded trigger and the rule give the same again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,15 +10,13 @@ use serde_json::{Map, Value};
 
 use crate::expr::Variable;
 use crate::pattern::{Pattern, PatternToken};
-
-/// The most bytes of a token that a name is bound to.
-const TOKEN_BYTES_MAX: usize = 256;
+use crate::redaction::is_mark;
 
 /// Names and the tokens that they stand for, as they are without escapes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Bindings(BTreeMap<String, String>);
 
-/// What a rule binds names to.
+/// Sources of a rule's bindings.
 #[derive(Clone, Debug)]
 pub enum Binds {
     /// Tokens of the event's place: for each wildcard of the trigger's path, in order, its name, if it has one.
@@ -28,7 +26,7 @@ pub enum Binds {
 }
 
 impl Binds {
-    /// What a trigger's path template binds.
+    /// Reads the names of a trigger's path template.
     pub(crate) fn of_template(template: &Pattern) -> Self {
         let name = |token: &PatternToken| match token {
             PatternToken::Bound(name) => Some(Some(name.clone())),
@@ -47,13 +45,9 @@ impl Binds {
     }
 
     /// The bindings of an event whose place was matched with these captures.
-    ///
-    /// # Errors
-    /// The name that cannot be bound, for people.
-    pub(crate) fn of_captures(&self, captures: &[String]) -> Result<Bindings, String> {
-        let Self::Captures(names) = self else { return Ok(Bindings::default()) };
-        let named = names.iter().zip(captures).filter_map(|(name, token)| Some((name.as_deref()?, token.clone())));
-        Bindings::of(named)
+    pub(crate) fn of_captures(&self, captures: &[String]) -> Bindings {
+        let Self::Captures(names) = self else { return Bindings::default() };
+        Bindings::of(names.iter().zip(captures).filter_map(|(name, token)| Some((name.as_deref()?, token.clone()))))
     }
 
     /// The bindings of a signal that carried this.
@@ -63,34 +57,22 @@ impl Binds {
     pub(crate) fn of_value(&self, value: &Variable<'_>) -> Result<Bindings, String> {
         let Self::Values(names) = self else { return Ok(Bindings::default()) };
         let found = names.iter().map(|(name, at)| {
-            let text = value.text_at(at).map(str::to_owned);
+            // A value that was redacted names nothing.
+            let text = value.text_at(at).filter(|text| !is_mark(text)).map(str::to_owned);
             let token = text.or_else(|| value.count_at(at).map(|index| index.to_string()));
             let missing =
                 || format!("the signal carries no text and no index at `{at}` that `{{{name}}}` could stand for");
             token.map(|token| (name.as_str(), token)).ok_or_else(missing)
         });
-        Bindings::of(found.collect::<Result<Vec<_>, _>>()?)
+        Ok(Bindings::of(found.collect::<Result<Vec<_>, _>>()?))
     }
 }
 
 impl Bindings {
-    /// Binds names to tokens.
-    ///
-    /// # Errors
-    /// A token that no path template can name: `-`, `*`, `**`, one in braces, or one of more than 256 bytes.
-    pub fn of<'n>(names: impl IntoIterator<Item = (&'n str, String)>) -> Result<Self, String> {
-        let mut bindings = BTreeMap::new();
-        for (name, token) in names {
-            let is_sign = matches!(token.as_str(), "-" | "*" | "**") || token.starts_with('{') && token.ends_with('}');
-            if is_sign {
-                return Err(format!("`{{{name}}}` cannot stand for `{token}`, which is a sign in paths"));
-            }
-            if token.len() > TOKEN_BYTES_MAX {
-                return Err(format!("`{{{name}}}` cannot stand for a name of more than {TOKEN_BYTES_MAX} bytes"));
-            }
-            bindings.insert(name.to_owned(), token);
-        }
-        Ok(Self(bindings))
+    /// Binds names to tokens, as they are without escapes. Any token can be bound: one that is a sign in patterns, like `*`, is
+    /// an ordinary name here.
+    pub fn of<'n>(names: impl IntoIterator<Item = (&'n str, String)>) -> Self {
+        Self(names.into_iter().map(|(name, token)| (name.to_owned(), token)).collect())
     }
 
     /// Returns true if nothing is bound.
@@ -98,7 +80,7 @@ impl Bindings {
         self.0.is_empty()
     }
 
-    /// What a name stands for.
+    /// Returns the token that a name is bound to.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -120,7 +102,7 @@ impl Bindings {
         Value::Object(members.collect::<Map<_, _>>())
     }
 
-    /// Puts what names stand for in their places in a JSON Pointer; none if it is no pointer.
+    /// Puts bound tokens in the places of names in a JSON Pointer; none if it is no pointer.
     pub fn place(&self, text: &str) -> Option<PointerBuf> {
         let pointer = Pointer::parse(text).ok()?;
         let token = |token: jsonptr::Token<'_>| {
@@ -133,12 +115,12 @@ impl Bindings {
         Some(PointerBuf::from_tokens(pointer.tokens().map(token).collect::<Vec<_>>()))
     }
 
-    /// What a token in braces stands for.
+    /// Returns the token that a token in braces is bound to.
     fn named_by(&self, token: &str) -> Option<&str> {
         self.get(token.strip_prefix('{')?.strip_suffix('}')?)
     }
 
-    /// Puts what names stand for in their places in the operations of a patch and the places to be shown; returns true if one
+    /// Puts bound tokens in the places of names in the operations of a patch and the places to be shown; returns true if one
     /// of them has such a name.
     pub(crate) fn fill(&self, patch: &mut Value, expand: &mut Vec<String>) -> bool {
         let mut is_filled = false;
@@ -169,7 +151,7 @@ mod tests {
     use super::*;
 
     fn bound(pairs: &[(&str, &str)]) -> Bindings {
-        Bindings::of(pairs.iter().map(|(name, token)| (*name, (*token).to_owned()))).expect("names")
+        Bindings::of(pairs.iter().map(|(name, token)| (*name, (*token).to_owned())))
     }
 
     #[test]
@@ -196,17 +178,5 @@ mod tests {
         );
         assert_eq!(expand, ["/docs/a~1b", "/notes"]);
         assert!(!bindings.fill(&mut patch, &mut expand), "nothing is left to put in");
-    }
-
-    #[test]
-    fn no_name_stands_for_a_sign() {
-        for token in ["-", "*", "**", "{note}", "{}"] {
-            assert!(Bindings::of([("n", token.to_owned())]).is_err(), "{token}");
-        }
-        assert!(Bindings::of([("n", "x".repeat(256))]).is_ok());
-        assert!(Bindings::of([("n", "x".repeat(257))]).is_err());
-        for token in ["", "0", "a-b", "{a", "a}", "~", "/"] {
-            assert!(Bindings::of([("n", token.to_owned())]).is_ok(), "{token}");
-        }
     }
 }

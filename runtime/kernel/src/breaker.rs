@@ -103,6 +103,8 @@ pub enum Heard {
     Commit(Digest),
     /// A proposal that changed nothing.
     NoOp,
+    /// A proposal of a bound invocation that changed nothing: it counts for no streak.
+    Unchanged,
     /// A reply that passed.
     Pass,
     /// A proposal that is put to a person: what comes of it is heard later.
@@ -247,6 +249,7 @@ impl Breaker {
                 track.no_ops = track.no_ops.saturating_add(1);
                 track.probe = probing.then_some(Reason::ProbeFailed);
             }
+            Heard::Unchanged => track.probe = probing.then_some(Reason::ProbeFailed),
             Heard::Pass => {
                 track.passes = track.passes.saturating_add(1);
                 track.probe = probing.then_some(Reason::ProbeFailed);

@@ -60,10 +60,14 @@ const REASONS_MAX: usize = 5;
 pub struct Contract {
     /// Whose it is, for conditions that name `worker`.
     worker: Option<WorkerName>,
-    /// What names stand for in its patterns and conditions.
+    /// Bindings of its patterns and conditions.
     bound: Bindings,
     /// Those without a condition.
     reads: Vec<Pattern>,
+    /// Read patterns with bound names, under any binding: what they match beside the bound element is hidden.
+    beside: Vec<Pattern>,
+    /// Patterns with bound names: as they are bound, and as they are written.
+    templates: Vec<(Pattern, Pattern)>,
     conditional: Vec<Conditional>,
     writes: Vec<Write>,
 }
@@ -138,6 +142,8 @@ impl Contract {
             worker: None,
             bound: Bindings::default(),
             reads: Vec::new(),
+            beside: Vec::new(),
+            templates: Vec::new(),
             conditional: Vec::new(),
             writes: Vec::new(),
         };
@@ -207,10 +213,37 @@ impl Contract {
         (names.collect(), of_reads || of_writes.into_iter().any(|condition| condition.uses(BOUND)))
     }
 
-    /// The contract of one invocation: the same with what names stand for.
+    /// The contract of one invocation: bound tokens in the places of names.
     #[must_use]
     pub(crate) fn bind(&self, bound: Bindings) -> Self {
-        self.with_patterns(|pattern| pattern.bind(|name| bound.get(name))).bound_to(bound.clone())
+        let has_names = |pattern: &&Pattern| pattern.names().next().is_some();
+        let beside = self.declared_reads().filter(has_names).map(Pattern::under_any_binding).collect();
+        let bind = |pattern: &Pattern| pattern.bind(|name| bound.get(name));
+        let written = self.writes.iter().map(|write| &write.pattern);
+        let templates = self.declared_reads().chain(written).filter(has_names);
+        let templates = templates.map(|pattern| (bind(pattern), pattern.clone())).collect();
+        Self { beside, templates, bound: bound.clone(), ..self.with_patterns(bind) }
+    }
+
+    /// Returns the pattern as it is written, if names are bound in it.
+    pub(crate) fn template<'p>(&'p self, pattern: &'p Pattern) -> &'p Pattern {
+        self.templates.iter().find(|(bound, _)| bound == pattern).map_or(pattern, |(_, template)| template)
+    }
+
+    /// Puts names in the places of the tokens that they are bound to, as far as a pattern of its own leads to the place.
+    pub(crate) fn with_names(&self, place: &Pointer) -> PointerBuf {
+        let mut tokens: Vec<String> = place.tokens().map(|token| token.decoded().into_owned()).collect();
+        let leads = |(bound, template): &&(Pattern, Pattern)| {
+            bound.covers(place) && !template.tokens().contains(&PatternToken::Deep)
+        };
+        if let Some((_, template)) = self.templates.iter().find(leads) {
+            for (token, written) in tokens.iter_mut().zip(template.tokens()) {
+                if let PatternToken::Bound(name) = written {
+                    *token = format!("{{{name}}}");
+                }
+            }
+        }
+        PointerBuf::from_tokens(tokens)
     }
 
     /// The contract of all invocations together: what it allows under any binding.
@@ -219,11 +252,7 @@ impl Contract {
         self.with_patterns(Pattern::under_any_binding)
     }
 
-    fn bound_to(self, bound: Bindings) -> Self {
-        Self { bound, ..self }
-    }
-
-    /// The same with other patterns in the places of its own.
+    /// Replaces each of its patterns.
     fn with_patterns(&self, of: impl Fn(&Pattern) -> Pattern) -> Self {
         let conditional =
             |read: &Conditional| Conditional { pattern: of(&read.pattern), condition: Arc::clone(&read.condition) };
@@ -240,14 +269,21 @@ impl Contract {
             worker: self.worker.clone(),
             bound: self.bound.clone(),
             reads: self.reads.iter().map(&of).collect(),
+            beside: self.beside.clone(),
+            templates: self.templates.clone(),
             conditional: self.conditional.iter().map(conditional).collect(),
             writes: self.writes.iter().map(write).collect(),
         }
     }
 
-    /// What names stand for in it.
+    /// Its bindings.
     pub const fn bound(&self) -> &Bindings {
         &self.bound
+    }
+
+    /// Whether something is hidden from its worker: by a condition, or beside a bound element.
+    pub(crate) const fn hides_something(&self) -> bool {
+        self.has_conditions() || !self.beside.is_empty()
     }
 
     /// Whether what it lets its worker read depends on the state.
@@ -265,14 +301,16 @@ impl Contract {
         self.declared_reads().any(|pattern| pattern.under_any_binding().covers(place))
     }
 
-    /// Whether a condition decides if the place, or something in it, may be read.
+    /// Whether a condition or a binding decides if the place, or something in it, may be read.
     fn reaches_condition(&self, place: &Pointer) -> bool {
-        self.conditional.iter().any(|read| read.pattern.covers(place) || read.pattern.reaches_below(place))
+        let reaches = |pattern: &Pattern| pattern.covers(place) || pattern.reaches_below(place);
+        self.conditional.iter().any(|read| reaches(&read.pattern)) || self.beside.iter().any(reaches)
     }
 
-    /// Whether a condition decides if the place may be read.
+    /// Whether a condition or a binding decides if the place may be read.
     fn is_conditional(&self, place: &Pointer) -> bool {
-        self.conditional.iter().any(|read| read.pattern.covers(place))
+        let is_of = |pattern: &Pattern| pattern.covers(place);
+        self.conditional.iter().any(|read| is_of(&read.pattern)) || self.beside.iter().any(is_of)
     }
 
     /// Patterns it may write.
@@ -372,7 +410,7 @@ impl Contract {
             Op::Copy { from, .. } => {
                 let mut violations = judge_read("a `copy` takes", from, asked);
                 // Whether what a condition hides would fit tells of it.
-                let may_tell = violations.is_empty() || !self.has_conditions();
+                let may_tell = violations.is_empty() || !self.hides_something();
                 let written = candidate.get(from).filter(|_| may_tell).map(Written::Found);
                 violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written, asked));
                 violations
@@ -498,6 +536,11 @@ impl Contract {
     fn path_not_granted(&self, path: &Pointer, message: String) -> Violation {
         let near = self.nearest_to(&[path.as_str()]).into_iter().take(ALLOWED_MAX);
         let near = near.map(|write| json!({"path": write.pattern.to_string(), "ops": write.ops})).collect();
+        let is_unbound = self.writes.iter().any(|write| write.pattern.names().next().is_some());
+        let message = match is_unbound {
+            true => format!("{message}; names in its paths are bound by triggers, and here nothing is bound"),
+            false => message,
+        };
         Violation::new(Code::PathNotGranted, path.as_str(), message).expecting(Value::Array(near))
     }
 

@@ -24,10 +24,11 @@ mod places;
 mod tests;
 mod value;
 
+use jsonptr::PointerBuf;
 use serde_json::{Map, Value, json};
 
 use crate::blueprint::{Freshness, GrantOp, Intent};
-use crate::contract::Granted;
+use crate::contract::{Contract, Granted};
 use crate::pattern::Pattern;
 use crate::schema::Schema;
 use crate::shown::Shown;
@@ -78,7 +79,7 @@ pub struct Form {
 
 impl Form {
     /// The form of the reply of a seat to what it was shown; none if even its shortest is too long, for a contract of
-    /// very many grants.
+    /// very many grants. Bound names stand in the places of their tokens, so that it is the same for all elements.
     ///
     /// Depends on what was shown only. What it costs is bounded by that and by the places it looks at.
     pub fn of(shown: &Shown) -> Option<Self> {
@@ -192,7 +193,8 @@ fn value_of(schema: &Schema) -> Value {
 /// The whole form.
 fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
     let limits = &shown.seat().worker.patch;
-    let mut branches = operations(branches, how);
+    let contract = &shown.seat().contract;
+    let mut branches = operations(branches, contract, how);
     let patch = match branches.len() {
         // Without `items` some decoders take no notice of `maxItems`.
         0 => json!({"type": "array", "items": {"type": "object"}, "maxItems": 0}),
@@ -209,14 +211,14 @@ fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
     required.push("patch");
     if shown.may_expand() {
         let schema = &shown.plan().schema;
-        let contract = &shown.seat().contract;
         let readable = contract.readable(shown.basis().state.root());
         // Of more places than are listed, the patterns that they are matched by.
         let reads: Vec<&Pattern> = match readable.places().len() <= how.places {
             true => readable.patterns().iter().collect(),
             false => contract.declared_reads().collect(),
         };
-        let of_read = |read: &&Pattern| expression::at_or_below(&expression::of_pattern(read, schema, None));
+        let of_read =
+            |read: &&Pattern| expression::at_or_below(&expression::of_pattern(contract.template(read), schema, None));
         let readable: Vec<String> = reads.iter().map(of_read).collect();
         let place = json!({"type": "string", "pattern": expression::any_of(&readable)});
         properties.insert("expand".into(), json!({"type": "array", "items": place, "maxItems": EXPAND_MAX}));
@@ -236,11 +238,11 @@ fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
 
 /// Each kind of operation once: grants that overlap speak of the same. Where it has to be short, operations that differ
 /// in nothing but their name share what is said of them.
-fn operations(branches: &[Branch], how: Try) -> Vec<Value> {
+fn operations(branches: &[Branch], contract: &Contract, how: Try) -> Vec<Value> {
     let shares = how.places < PLACES_MAX;
     let mut kept: Vec<(Vec<&str>, Map<String, Value>)> = Vec::new();
     for branch in branches {
-        let members = beside_op(branch, how);
+        let members = beside_op(branch, contract, how);
         let is_same = |ops: &[&str]| shares || ops.contains(&branch.op);
         match kept.iter_mut().find(|(ops, known)| *known == members && is_same(ops)) {
             Some((ops, _)) if ops.contains(&branch.op) => {}
@@ -257,11 +259,11 @@ fn operations(branches: &[Branch], how: Try) -> Vec<Value> {
 }
 
 /// What an operation has beside its name.
-fn beside_op(branch: &Branch, how: Try) -> Map<String, Value> {
+fn beside_op(branch: &Branch, contract: &Contract, how: Try) -> Map<String, Value> {
     let mut members = Map::new();
-    members.insert("path".into(), listed(&branch.path, how.places));
+    members.insert("path".into(), listed(&branch.path, contract, how.places));
     if let Some(from) = &branch.from {
-        members.insert("from".into(), listed(from, how.places));
+        members.insert("from".into(), listed(from, contract, how.places));
     }
     if let Some(value) = &branch.value {
         let value = value::finish(value, how.value).expect("a branch with a value that nothing satisfies is not kept");
@@ -271,8 +273,9 @@ fn beside_op(branch: &Branch, how: Try) -> Map<String, Value> {
 }
 
 /// The schema of a place among these.
-fn listed(places: &Places, max: usize) -> Value {
+fn listed(places: &Places, contract: &Contract, max: usize) -> Value {
     let Places { exact, free, general, .. } = places;
+    let exact: Vec<PointerBuf> = exact.iter().map(|place| contract.with_names(place)).collect();
     // One that is fixed is as short as an expression for it.
     let is_short = exact.len() <= max.max(1) && free.len() <= max;
     if places.is_listed() && is_short && free.is_empty() {
@@ -281,7 +284,7 @@ fn listed(places: &Places, max: usize) -> Value {
     let mut expressions = general.clone();
     if places.is_listed() && is_short && exact.len() <= BESIDE_FREE_MAX {
         expressions = exact.iter().map(|place| expression::literal(place.as_str())).collect();
-        expressions.extend(free.iter().map(|(object, name)| expression::members(object, name)));
+        expressions.extend(free.iter().map(|(object, name)| expression::members(&contract.with_names(object), name)));
     }
     json!({"type": "string", "pattern": expression::any_of(&expressions)})
 }

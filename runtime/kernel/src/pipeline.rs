@@ -79,7 +79,7 @@ pub struct Made {
     pub changes: Vec<Change>,
 }
 
-/// Whose reply is judged.
+/// Author of a reply.
 #[derive(Clone, Copy)]
 pub struct Proposer<'a> {
     /// Its name.
@@ -403,7 +403,7 @@ fn judge_reply(
         }
         if is_tried && let Err(mut violation) = apply(&mut candidate, op, effect, plan, limits(plan), &mut changes) {
             // What is at a place of this candidate may be elsewhere in others.
-            if authority.has_conditions() {
+            if authority.hides_something() {
                 let readable = reading.before.clone().within(reading.now(candidate.root(), allowance).places());
                 let sight = Sight { readable: &readable, was: None, written: &[] };
                 conceal::conceal_one(&mut violation, &sight);

@@ -257,6 +257,10 @@ impl Plan {
             }
             let (name, worker, fixed) = (name.clone(), Arc::new(worker), Arc::new(fixed));
             let (mut names, looks_at_bindings) = contract.bound_names();
+            let places = worker.board.iter().flat_map(|inner| inner.places());
+            for place in places.filter_map(|place| paths.parse(place).ok()) {
+                names.extend(place.names().map(str::to_owned));
+            }
             if looks_at_bindings {
                 let waking = blueprint.rules.iter().filter(|rule| blueprint.woken_by(&rule.run).contains(&&name));
                 for rule in waking {
@@ -366,7 +370,7 @@ impl Plan {
     }
 }
 
-/// What a rule binds.
+/// Compiles the bindings of a rule.
 fn binds(rule: &blueprint::Rule, paths: Paths) -> Result<Binds, String> {
     let wrong = |what: String| format!("rule {}: {what}", rule.name);
     if !rule.bind.is_empty() && !rule.trigger.is_signal() {

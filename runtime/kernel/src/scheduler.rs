@@ -261,7 +261,7 @@ pub struct Scheduler {
     attempts: BTreeMap<WorkerName, u32>,
     /// Rules that have completed an invocation.
     completed: BTreeSet<RuleName>,
-    /// `after` rules that have fired; they fire once.
+    /// `after`, `settled` and `after_first` rules that have fired; they fire once.
     fired: BTreeSet<RuleName>,
     /// The invocation that was closed because it goes on in another, until that is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -374,9 +374,15 @@ impl Scheduler {
     }
 
     /// Takes out of the queue what is not wanted any more, so that it does not count; false if it is not there.
-    pub(crate) fn withdraw(&mut self, invocation: InvocationId) -> bool {
+    pub(crate) fn withdraw(&mut self, plan: &Plan, invocation: InvocationId) -> bool {
         let place = self.queue.iter().position(|queued| queued.invocation == invocation);
         let Some(queued) = place.and_then(|place| self.queue.remove(place)) else { return false };
+        // A join whose condition did not hold fires when it comes to rest again.
+        let is_join =
+            |rule: &&Rule| queued.branch.rule.as_ref() == Some(&rule.name) && matches!(rule.wakes_on, WakesOn::Rest(_));
+        if let Some(rule) = plan.rules.iter().find(is_join) {
+            self.fired.remove(&rule.name);
+        }
         if let Some(scheduled) = self.scheduled.get_mut(&queued.branch.worker) {
             *scheduled = scheduled.saturating_sub(1);
         }
@@ -524,17 +530,25 @@ impl Scheduler {
     /// Returns the rules that wait for rest while something that they wait for is under way: open, queued or, for joins,
     /// delayed. For a join of what completes, an invocation that waits for a stopped branch is under way, too.
     pub fn awaited(&self, plan: &Plan, admits: impl Fn(&Branch) -> bool) -> BTreeSet<RuleName> {
+        let waits = |rule: &&Rule| match &rule.wakes_on {
+            WakesOn::Rest(rest) => rest.kind == RestKind::Each || !self.fired.contains(&rule.name),
+            _ => false,
+        };
+        let mut waiting = plan.rules.iter().filter(waits).peekable();
+        if waiting.peek().is_none() {
+            return BTreeSet::new();
+        }
+        let open: BTreeSet<&Branch> = self.open.values().map(|open| &open.queued.branch).collect();
+        let queued: BTreeSet<&Branch> = self.queue.iter().map(|queued| &queued.branch).collect();
+        let delayed: BTreeSet<&Branch> = self.delayed.iter().map(|delayed| &delayed.queued.branch).collect();
         let is_awaited = |rule: &&Rule| {
             let WakesOn::Rest(rest) = &rule.wakes_on else { return false };
-            let waits = |queued: &Queued| rest.waits_for(&queued.branch);
-            self.open.values().any(|open| waits(&open.queued))
-                || self
-                    .queue
-                    .iter()
-                    .any(|queued| waits(queued) && (rest.kind == RestKind::Completed || admits(&queued.branch)))
-                || rest.kind != RestKind::Each && self.delayed.iter().any(|delayed| waits(&delayed.queued))
+            let may_go = |branch: &Branch| rest.kind == RestKind::Completed || admits(branch);
+            open.iter().any(|branch| rest.waits_for(branch))
+                || queued.iter().any(|branch| rest.waits_for(branch) && may_go(branch))
+                || rest.kind != RestKind::Each && delayed.iter().any(|branch| rest.waits_for(branch))
         };
-        plan.rules.iter().filter(is_awaited).map(|rule| rule.name.clone()).collect()
+        waiting.filter(is_awaited).map(|rule| rule.name.clone()).collect()
     }
 
     /// The earliest time at which an open call times out.

@@ -105,13 +105,15 @@ impl Shown {
         let Some(place) = place.filter(|place| self.basis.state.get(place).is_some()) else { return trigger };
         let shown = self.values().map(|(shown, _)| shown);
         let shown: Vec<&Pointer> = shown.filter(|shown| shown.starts_with(place) || place.starts_with(shown)).collect();
+        if shown.iter().any(|shown| place.starts_with(shown)) {
+            trigger["value"] = self.basis.state.get(place).map_or(Value::Null, Node::to_value);
+            return trigger;
+        }
         let excerpt = Excerpt::of(self.basis.state.root(), shown.iter().copied()).to_value();
         if let Some(value) = excerpt.pointer(place.as_str()).filter(|_| !shown.is_empty()) {
             trigger["value"] = value.clone();
         }
-        if !shown.iter().any(|shown| place.starts_with(shown)) {
-            trigger["partial"] = true.into();
-        }
+        trigger["partial"] = true.into();
         trigger
     }
 

@@ -23,6 +23,8 @@ use crate::tree::Node;
 
 /// Places that a rule fires for at the creation of a board.
 pub(crate) const EACH_MAX: usize = 1024;
+/// Invocations that all such rules begin with together.
+pub(crate) const ALL_EACH_MAX: usize = 4096;
 
 /// The variable of a condition that names whom its rule would wake.
 const WORKER: &str = "worker";
@@ -142,7 +144,7 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
                         "version": version,
                     });
                     let trigger = Trigger::Event { op: event.op, path: event.path.to_string(), version: *version };
-                    let bound = rule.binds.of_captures(&captures);
+                    let bound = Ok(rule.binds.of_captures(&captures));
                     let woken = Woken { trigger, event: shown, value: event.value.into(), bound };
                     wish(rule, &woken, state, Some((before, patch)), &mut wishes);
                 }
@@ -181,8 +183,7 @@ pub fn may_wake(plan: &Plan, state: &Node, at: &Pointer, worker: &str) -> bool {
                 WakesOn::Event { path: pattern, .. } => pattern.captures(&path).unwrap_or_default(),
                 _ => Vec::new(),
             };
-            let Ok(bound) = rule.binds.of_captures(&captures) else { return false };
-            variables.insert(BOUND, bound.to_value().into());
+            variables.insert(BOUND, rule.binds.of_captures(&captures).to_value().into());
             rule.when.as_ref().is_none_or(|when| when.evaluate(&variables).unwrap_or(true))
         })
 }
@@ -218,13 +219,13 @@ fn wish_for_each(rule: &Rule, pattern: &Pattern, state: &Node, wishes: &mut Wish
         let captures = pattern.captures(&tokens).unwrap_or_default();
         let (op, version) = (EventOp::Add, Version(0));
         let event = json!({"op": op, "path": place.as_str(), "captures": captures, "worker": null, "version": version});
-        let bound = rule.binds.of_captures(&captures);
+        let bound = Ok(rule.binds.of_captures(&captures));
         let trigger = Trigger::Event { op, path: place.to_string(), version };
         wish(rule, &Woken { trigger, event, value: part.node.into(), bound }, state, None, wishes);
     }
 }
 
-/// What a rule wakes a worker for.
+/// Occasion of one rule.
 struct Woken<'a> {
     trigger: Trigger,
     /// As conditions see it.
@@ -235,7 +236,7 @@ struct Woken<'a> {
 }
 
 impl Woken<'_> {
-    /// What comes without a value.
+    /// Makes an occasion without a value.
     fn by(trigger: Trigger) -> Self {
         Self { trigger, event: Value::Null, value: Value::Null.into(), bound: Ok(Bindings::default()) }
     }
@@ -243,8 +244,11 @@ impl Woken<'_> {
 
 fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Value)>, wishes: &mut Wishes) {
     let Woken { trigger, event, value, bound } = woken;
-    let bound = match bound {
-        Ok(bound) => bound,
+    let nothing = Bindings::default();
+    let (bound, is_unbound) = match bound {
+        Ok(bound) => (bound, None),
+        // A condition that does not ask for names is asked first.
+        Err(message) if rule.when.as_ref().is_some_and(|when| !when.uses(BOUND)) => (&nothing, Some(message)),
         Err(message) => return wishes.skip(rule, message.clone()),
     };
     let whom = match &rule.chosen {
@@ -269,6 +273,9 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
         Ok(true) => {}
         Ok(false) => return,
         Err(error) => return wishes.skip(rule, error.to_string()),
+    }
+    if let Some(message) = is_unbound {
+        return wishes.skip(rule, message.clone());
     }
     let workers = match whom {
         Ok(workers) => workers,

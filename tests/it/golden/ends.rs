@@ -377,3 +377,62 @@ async fn in_mode(house: &House, mode: Mode) {
     let founding = Founding { mode, ..Founding::default() };
     house.play_as(seated(writer), blueprint, topic(), founding).await;
 }
+
+/// A document for each of which a worker is called, one refused at first, one that asks for more; a signal about one of them; a
+/// join, and what follows it.
+const ELEMENTS: &str = r#"
+blueprint: 2
+name: elements
+state:
+  schema:
+    type: object
+    properties:
+      docs: {type: object, additionalProperties: {type: object, properties: {text: {type: string}}}}
+      sums: {type: object, additionalProperties: {type: integer}}
+      looks: {type: array, items: {type: string}}
+      answer: {type: string}
+      end: {type: boolean}
+  initial: {docs: {"*": {text: one}, a: {text: two}, b/c: {text: three}}, sums: {}, looks: []}
+workers:
+  mapper:
+    agent: script
+    role: Sum up the document.
+    reads: ["/docs/{doc}"]
+    writes: [{path: "/sums/{doc}", ops: [add]}]
+    script:
+      - [{op: add, path: /sums/elsewhere, value: 1}]
+      - {patch: [], expand: ["/docs/{doc}/text"]}
+      - [{op: add, path: "/sums/{doc}", value: 7}]
+  looker:
+    agent: script
+    reads: ["/docs/{doc}"]
+    writes: [{path: /looks/-, ops: [add]}]
+    script: [[{op: add, path: /looks/-, value: looked}]]
+  reducer:
+    agent: script
+    reads: [/sums]
+    writes: [{path: /answer, ops: [add]}]
+    script: [[{op: add, path: /answer, value: "21"}]]
+  closer:
+    agent: script
+    writes: [{path: /end, ops: [add]}]
+    script: [[{op: add, path: /end, value: true}]]
+rules:
+  - {name: map, trigger: {start: "/docs/{doc}"}, run: mapper}
+  - {name: look, trigger: {signal: look}, bind: {doc: /id}, when: bound.doc != "b", run: looker}
+  - {name: close, trigger: {settled: [reduce]}, run: closer}
+  - {name: reduce, trigger: {after: [map]}, run: reducer}
+done: {when: has(state.end) && size(state.looks) > 0}
+"#;
+
+/// Workers of elements, and joins.
+pub(super) async fn elements(house: &House) {
+    let runtime = house.runtime(scripted()).await;
+    let board = runtime.create(read(ELEMENTS, &[]), Value::Null, None).await.expect("a board");
+    until(&board, |snapshot| snapshot.state.root().child("end").is_some()).await;
+    for id in ["b", "a"] {
+        board.signal("look", json!({"id": id}), None).await.expect("it is heard");
+    }
+    board.ended().await.expect("it is done");
+    runtime.shutdown().await;
+}

@@ -47,6 +47,7 @@ const PLAYED: &[(&str, Play)] = boards![
     "blackboard": shipped::blackboard,
     "by-hand": ends::by_hand,
     "clipboard": shipped::clipboard,
+    "elements": ends::elements,
     "etl": shipped::etl,
     "evidence-review": shipped::evidence_review,
     "gave-up": ends::gave_up,

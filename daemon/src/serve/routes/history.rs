@@ -15,6 +15,7 @@ use futures_util::stream;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::denials::Denials;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
+use patchboard_kernel::plan::Seat;
 use patchboard_kernel::record::{self, Ended, Kind, Record};
 use patchboard_runtime::journal::{Journal as _, JournalError};
 use patchboard_runtime::runtime::BoardHandle;
@@ -97,7 +98,7 @@ pub(crate) struct Viewed {
     at: Option<u64>,
     /// Places (JSON Pointers, separated by commas) as if the worker had asked to be shown them.
     expand: Option<String>,
-    /// What names in the worker's paths stand for: `NAME=TOKEN`, separated by commas. A name without it stands for no place.
+    /// Names in the worker's paths to bind: `NAME=TOKEN`, separated by commas. A path with an unbound name covers nothing.
     bind: Option<String>,
 }
 
@@ -121,11 +122,12 @@ pub(crate) async fn view(
         None => Err(Problem::of(Code::BadQuery, "bind is NAME=TOKEN, separated by commas")),
     });
     let bind = bind.collect::<Answered<Vec<_>>>()?;
+    let is_seat = matches!(caller.scope, Scope::Seat(..));
     let now = match (&caller.scope, viewed.at) {
         (Scope::Seat(..), Some(_)) => {
             let bind = bind.clone();
             let places = move |board: &Board| {
-                let seat = views::seat(board, name.as_str(), &bind)?;
+                let seat = seat_for(board, name.as_str(), &bind, true)?;
                 Ok(board.readable_by(&seat).places().to_vec())
             };
             Some(daemon.ask_board(&id, None, places).await?)
@@ -133,11 +135,21 @@ pub(crate) async fn view(
         _ => None,
     };
     let told = daemon.ask_board(&id, viewed.at, move |board| {
-        let seat = views::seat(board, &worker, &bind)?;
+        let seat = seat_for(board, &worker, &bind, now.is_some() || is_seat)?;
         let view = views::preview(board, &seat, &expand, now.as_deref())?;
         Ok(views::json(board, &seat, &view))
     });
     Ok(Json(told.await?))
+}
+
+/// A worker's seat with names bound. A caller who sits in the seat is shown what its calls show, and no other element.
+fn seat_for(board: &Board, worker: &str, bind: &[(String, String)], is_seat: bool) -> Result<Arc<Seat>, Failure> {
+    let seat = views::seat(board, worker, bind)?;
+    if is_seat && !bind.is_empty() && !board.is_called(&seat) {
+        let message = format!("no call of {worker} with these bindings is under way");
+        return Err(Failure::refused("bad_binding", message).help("look at a view while its call is leased"));
+    }
+    Ok(seat)
 }
 
 /// Which records.

@@ -24,6 +24,14 @@ pub struct InnerBoard {
     pub failed: Option<FailedBoard>,
 }
 
+impl InnerBoard {
+    /// Places of the outer board: of `input`, `output` and `failed`.
+    pub fn places(&self) -> impl Iterator<Item = &str> {
+        let failed = self.failed.iter().map(|failed| &failed.path);
+        self.input.values().chain(self.output.keys()).chain(failed).map(String::as_str)
+    }
+}
+
 /// What an inner board leaves behind that was not done.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

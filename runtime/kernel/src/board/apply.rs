@@ -12,7 +12,7 @@ use crate::breaker::{self, Branch, Heard};
 use crate::digest::{Digest, Hasher};
 use crate::failure::FailureCode;
 use crate::freshness::{Basis, Reservation};
-use crate::id::{InvocationId, Seq, Timestamp, Token, WorkerName};
+use crate::id::{InvocationId, RuleName, Seq, Timestamp, Token, WorkerName};
 use crate::json::size;
 use crate::ledger::{Hold, Usage};
 use crate::money::Price;
@@ -152,10 +152,16 @@ impl Board {
                 let queued = queued.map(|open| open.queued.clone());
                 let bound = self.bound(&no_op.by);
                 let branch = self.finish(&no_op.by, at, Finish::Completed)?;
-                if let Some(queued) = queued.filter(|_| self.format >= record::FULL_RETRY) {
+                let heard = match no_op.pass.is_some() {
+                    true => Heard::Pass,
+                    // Each invocation of a bound worker is about another element: in a row they are no streak.
+                    false if !bound.is_empty() => Heard::Unchanged,
+                    false => Heard::NoOp,
+                };
+                let counts = heard != Heard::Unchanged && self.format >= record::FULL_RETRY;
+                if let Some(queued) = queued.filter(|_| counts) {
                     self.note_in_vain(queued, no_op.pass.is_some());
                 }
-                let heard = if no_op.pass.is_some() { Heard::Pass } else { Heard::NoOp };
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
                 self.has_succeeded(&no_op.by, &bound);
             }
@@ -199,7 +205,7 @@ impl Board {
                 self.scheduler.rewind(&self.plan, at);
             }
             Body::Skipped(Skipped { invocation: Some(invocation), .. }) => {
-                if !self.scheduler.withdraw(*invocation) {
+                if !self.scheduler.withdraw(&self.plan, *invocation) {
                     return Err(format!("it takes back invocation {invocation}, which does not wait"));
                 }
             }
@@ -267,6 +273,9 @@ impl Board {
                 self.short = true;
                 if budget.resource == Resource::Invocations {
                     self.exhausted.insert(budget.worker.clone());
+                    if budget.invocation.is_none() {
+                        self.forget(budget.rule.clone());
+                    }
                 }
                 if let Some(invocation) = budget.invocation {
                     match budget.resource {
@@ -446,9 +455,10 @@ impl Board {
         Ok(())
     }
 
-    /// What names stand for in the seat of a proposal's author.
+    /// Returns the bindings of the invocation that a proposal answers.
     fn bound(&self, by: &Author) -> Bindings {
-        self.seat_of(by).map(|seat| seat.bound().clone()).unwrap_or_default()
+        let open = by.attempt.as_ref().and_then(|attempt| self.scheduler.open().get(&attempt.invocation));
+        open.map(|open| self.plan.bound_of(&open.queued)).unwrap_or_default()
     }
 
     /// What is kept for an author because it was refused is kept no longer.
@@ -491,7 +501,12 @@ impl Board {
         let bound = self.bound(&rejected.by);
         let branch = self.finish(&rejected.by, at, finish)?;
         let is_final = rejected.is_final;
-        let heard = if is_conflict { Heard::Conflict { is_final } } else { Heard::Rejection { is_final } };
+        // Of bound invocations only those that are given up count: each is about another element.
+        let is_tried_again = !bound.is_empty() && !is_final;
+        let heard = match is_conflict || is_tried_again {
+            true => Heard::Conflict { is_final },
+            false => Heard::Rejection { is_final },
+        };
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
         // Who edits was told at once.
         if rejected.by.edit.is_none() && self.plan.seats.contains_key(&rejected.by.worker) {
@@ -581,12 +596,20 @@ impl Board {
         }
     }
 
+    /// Notes that something of a rule was given up that is not kept.
+    fn forget(&mut self, rule: Option<RuleName>) {
+        if self.format >= record::BINDINGS {
+            self.forgotten.extend(rule);
+        }
+    }
+
     /// Keeps an invocation that was given up, so that an operator can take it up again. The oldest makes room, and one beyond
     /// its worker's limit before any other.
     fn give_up(&mut self, queued: Queued) {
         if self.given_up.len() >= GIVEN_UP_MAX {
             let oldest = self.given_up.iter().position(|queued| queued.is_beyond_limit).unwrap_or(0);
-            self.given_up.remove(oldest);
+            let removed = self.given_up.remove(oldest).filter(|queued| !queued.is_in_vain);
+            self.forget(removed.and_then(|queued| queued.branch.rule));
         }
         self.given_up.push_back(queued);
     }

@@ -37,11 +37,11 @@ use crate::contract::Readable;
 use crate::digest::{Digest, Hasher};
 use crate::files::{FILES, Tally};
 use crate::freshness::{self, Basis, Reservations};
-use crate::id::{BoardId, Seq, Timestamp, Version, WorkerName};
+use crate::id::{BoardId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::json;
 use crate::ledger::Ledger;
 use crate::pipeline::{self, retell};
-use crate::plan::{Own, Plan, Plans, Rule, Seat, WakesOn};
+use crate::plan::{Own, Plan, Plans, Seat, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{Architect, Author, Body, Created, Ended, Parent, PauseCause, Raised, RaisedOfWorker, Record};
 use crate::rejection::{Code, Violation};
@@ -49,7 +49,7 @@ use crate::scheduler::{InVain, Open, Queued, Scheduler};
 use crate::shown::Shown;
 use crate::state::State;
 use crate::view::{self, View};
-use crate::wish::EACH_MAX;
+use crate::wish::{ALL_EACH_MAX, EACH_MAX};
 
 pub use crate::pipeline::ReplyBody;
 pub(crate) use apply::reply_digest;
@@ -92,6 +92,8 @@ pub struct Board {
     raised_of_workers: BTreeMap<WorkerName, RaisedOfWorker>,
     /// Invocations that were given up, oldest first; bounded.
     given_up: VecDeque<Queued>,
+    /// Rules of which invocations were given up that are not kept any more.
+    forgotten: BTreeSet<RuleName>,
     /// Invocations of each branch that changed nothing, since its last commit or the last move of its breaker; bounded.
     in_vain: BTreeMap<Branch, InVain>,
     scheduler: Scheduler,
@@ -153,7 +155,7 @@ impl Board {
         let hasher = Hasher::new(&salt);
         let state = State::new(&initial(&plan.blueprint, &request), &hasher);
         let mut violations = pipeline::check_initial(&plan, &state);
-        violations.extend(plan.rules.iter().filter_map(|rule| too_many_to_begin_with(rule, &state)));
+        violations.extend(too_many_to_begin_with(&plan, &state));
         if !violations.is_empty() {
             return Err(BoardError::BadRequest(violations));
         }
@@ -272,6 +274,7 @@ impl Board {
             raised: Raised::default(),
             raised_of_workers: BTreeMap::new(),
             given_up: VecDeque::new(),
+            forgotten: BTreeSet::new(),
             in_vain: BTreeMap::new(),
             scheduler,
             breaker: Breaker::default(),
@@ -454,6 +457,12 @@ impl Board {
         }
     }
 
+    /// Returns true if an invocation of the seat's worker with these bindings is under way.
+    pub fn is_called(&self, seat: &Seat) -> bool {
+        let mut open = self.scheduler.open().values().filter(|open| open.queued.branch.worker == seat.name);
+        open.any(|open| self.plan.bound_of(&open.queued) == *seat.bound())
+    }
+
     /// What a worker would be shown now.
     pub fn preview(&self, seat: &Seat) -> View {
         self.preview_by(seat, &[], &self.readable_by(seat), view::compile)
@@ -531,13 +540,23 @@ impl Board {
     }
 }
 
-/// Refuses a document with more places than a rule fires for when a board begins.
-fn too_many_to_begin_with(rule: &Rule, state: &State) -> Option<Violation> {
-    let WakesOn::Each(pattern) = &rule.wakes_on else { return None };
-    let is_too_many = pattern.instances(state.root(), EACH_MAX + 1).len() > EACH_MAX;
-    let message =
-        format!("the rule {} fires for at most {EACH_MAX} places of {pattern}, and there are more", rule.name);
-    is_too_many.then(|| Violation::new(Code::TooLarge, "", message))
+/// Refuses a document with more places than rules fire for when a board begins.
+fn too_many_to_begin_with(plan: &Plan, state: &State) -> Option<Violation> {
+    let mut all = 0;
+    for rule in &plan.rules {
+        let WakesOn::Each(pattern) = &rule.wakes_on else { continue };
+        let places = pattern.instances(state.root(), EACH_MAX + 1).len();
+        all += places * if rule.chosen.is_some() { 1 } else { rule.workers.len() };
+        if places > EACH_MAX || all > ALL_EACH_MAX {
+            let message = format!(
+                "the rule {} fires for {pattern}: at most {EACH_MAX} places, and {ALL_EACH_MAX} invocations of all such \
+                 rules, and there are more",
+                rule.name
+            );
+            return Some(Violation::new(Code::TooLarge, "", message));
+        }
+    }
+    None
 }
 
 /// The document a board starts from.

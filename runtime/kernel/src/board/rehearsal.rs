@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Board, object};
 use crate::bindings::Bindings;
-use crate::blueprint::Freshness;
+use crate::blueprint::{EventOp, Freshness};
 use crate::contract::Readable;
 use crate::digest::Digest;
 use crate::freshness::{self, Basis};
@@ -94,7 +94,6 @@ impl Board {
             budget,
         });
         let prompt = Prompt::new(worker, &view);
-        let seat = Arc::clone(&seat);
         Compiled { view, prompt, budget, feedback, woken_at, seat, trigger: told }
     }
 
@@ -162,12 +161,25 @@ impl Board {
         pipeline::judge(&self.plan, &self.state, by, reply, seat.interface, &context)
     }
 
+    /// Returns true where views name a place of which a worker may read a part.
+    fn names_parts(&self) -> bool {
+        self.format >= BINDINGS && !self.plan.blueprint.joins_on_first()
+    }
+
     /// Returns the place of an event as a view names it: if the worker may read it or, in blueprints of format 2, something
     /// in it.
     fn readable_place<'q>(&self, trigger: &'q Trigger, readable: &Readable<'_>) -> Option<&'q str> {
-        let names_parts = self.format >= BINDINGS && !self.plan.blueprint.joins_on_first();
+        let names_parts = self.names_parts();
         let may_name = |place: &PointerBuf| readable.may_read(place) || names_parts && readable.may_ask_for(place);
         trigger.place().filter(|place| PointerBuf::parse(*place).is_ok_and(|place| may_name(&place)))
+    }
+
+    /// Returns false for names of an element that a condition hides from a worker that may not write there.
+    fn may_tell_bound(queued: &Queued, seat: &Seat, readable: &Readable<'_>) -> bool {
+        let writes = || seat.worker.writes.iter().any(|grant| grant.path.contains('{'));
+        let place = queued.trigger.place().and_then(|place| PointerBuf::parse(place).ok());
+        let is_seen = || place.is_none_or(|place| readable.may_ask_for(&place));
+        !seat.bound().is_empty() && (!readable.has_conditions() || writes() || is_seen())
     }
 
     /// Returns the trigger as an agent gets it beside its view: with the place of an event of which it may read a part, and
@@ -208,6 +220,11 @@ impl Board {
                 let mut shown = object([("kind", json!("event")), ("op", json!(op))]);
                 if let Some(path) = self.readable_place(&queued.trigger, readable) {
                     shown.insert("path".to_owned(), json!(path));
+                    // Said in blueprints of format 2, whose views name places in part.
+                    let is_gone = PointerBuf::parse(path).is_ok_and(|place| self.state.get(&place).is_none());
+                    if is_gone && *op != EventOp::Remove && self.names_parts() {
+                        shown.insert("gone".to_owned(), json!(true));
+                    }
                 }
                 shown
             }
@@ -221,7 +238,7 @@ impl Board {
         if let Some(rule) = &queued.branch.rule {
             shown.insert("rule".to_owned(), json!(rule));
         }
-        if !seat.bound().is_empty() {
+        if Self::may_tell_bound(queued, seat, readable) {
             shown.insert(BOUND.to_owned(), seat.bound().to_value());
         }
         if !queued.expansion.answers.is_empty() {

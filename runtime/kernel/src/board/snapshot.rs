@@ -17,7 +17,7 @@ use crate::breaker::{Branch, Breaker};
 use crate::digest::{Digest, Hasher, sha256};
 use crate::files::{FILES, Tally};
 use crate::freshness::{Basis, Reservations};
-use crate::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
+use crate::id::{BoardId, InvocationId, RuleName, Seq, Timestamp, WorkerName};
 use crate::ledger::Ledger;
 use crate::plan::{Plan, Plans};
 use crate::record::{ADMISSION, Body, Ended, Parent, PauseCause, Raised, RaisedOfWorker, Record};
@@ -95,6 +95,8 @@ struct SinceAdmission {
     raised_of_workers: BTreeMap<WorkerName, RaisedOfWorker>,
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     given_up: VecDeque<Queued>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    forgotten: BTreeSet<RuleName>,
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
     in_vain: BTreeMap<Branch, InVain>,
 }
@@ -132,6 +134,7 @@ impl Board {
             raised,
             raised_of_workers,
             given_up,
+            forgotten,
             in_vain,
             scheduler,
             breaker,
@@ -185,6 +188,7 @@ impl Board {
                 raised: *raised,
                 raised_of_workers: raised_of_workers.clone(),
                 given_up: given_up.clone(),
+                forgotten: forgotten.clone(),
                 in_vain: in_vain.clone(),
             }),
         };
@@ -315,20 +319,23 @@ impl Board {
             Ok(Body::Created(created)) => created.format,
             _ => return Err(unreadable("a journal begins with created")),
         };
-        let SinceAdmission { format, pause_cause, raised, raised_of_workers, given_up, in_vain } = match since_admission
-        {
-            Some(since) => since,
-            // What was ever scheduled may have been given up: by its last attempt, a breaker, a budget or the end.
-            None if scheduler.next_id() > InvocationId(1) => return Err(SnapshotError::TooOld("what was given up")),
-            None => SinceAdmission {
-                format: created_format,
-                pause_cause: None,
-                raised: Raised::default(),
-                raised_of_workers: BTreeMap::new(),
-                given_up: VecDeque::new(),
-                in_vain: BTreeMap::new(),
-            },
-        };
+        let SinceAdmission { format, pause_cause, raised, raised_of_workers, given_up, forgotten, in_vain } =
+            match since_admission {
+                Some(since) => since,
+                // What was ever scheduled may have been given up: by its last attempt, a breaker, a budget or the end.
+                None if scheduler.next_id() > InvocationId(1) => {
+                    return Err(SnapshotError::TooOld("what was given up"));
+                }
+                None => SinceAdmission {
+                    format: created_format,
+                    pause_cause: None,
+                    raised: Raised::default(),
+                    raised_of_workers: BTreeMap::new(),
+                    given_up: VecDeque::new(),
+                    forgotten: BTreeSet::new(),
+                    in_vain: BTreeMap::new(),
+                },
+            };
         // No board comes near: what is counted on from here does not overflow.
         let counted = [head.0.0, epoch, scheduler.next_id().0, running_ms, last_at.0.unsigned_abs(), files.floor];
         if counted.into_iter().any(|number| number > COUNTED_MAX) {
@@ -377,6 +384,7 @@ impl Board {
             raised,
             raised_of_workers,
             given_up,
+            forgotten,
             in_vain,
             scheduler,
             breaker,

@@ -134,6 +134,16 @@ impl<'a> Readable<'a> {
         self.contract.has_conditions()
     }
 
+    /// Whether bindings decide what may be read.
+    pub(crate) fn is_bound(&self) -> bool {
+        !self.contract.bound().is_empty()
+    }
+
+    /// Whether something is hidden from the worker.
+    pub(crate) const fn hides_something(&self) -> bool {
+        self.contract.hides_something()
+    }
+
     /// What covers all that may be read, and nothing else.
     pub fn patterns(&self) -> &[Pattern] {
         &self.patterns

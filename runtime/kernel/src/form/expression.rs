@@ -50,7 +50,8 @@ pub(super) fn of_pattern(pattern: &Pattern, schema: &Schema, need: Option<Need>)
             PatternToken::Append => expression.push_str("/-"),
             PatternToken::Deep if is_last && inserts => expression.push_str(&format!("(/{NAME})*/{INDEX}")),
             PatternToken::Deep => expression.push_str(&format!("(/{NAME})*")),
-            PatternToken::Any | PatternToken::Bound(_) => {
+            PatternToken::Bound(name) => expression.push_str(&literal(&format!("/{{{name}}}"))),
+            PatternToken::Any => {
                 let container = pattern.prefix(at);
                 let is_array = !schema.may_be_object(&container) && schema.may_be_array(&container);
                 expression.push('/');

@@ -108,7 +108,8 @@ pub(super) fn readable(document: &Document<'_>, fits: &dyn Fn(&Node) -> bool) ->
         shapes.into_iter().collect()
     } else {
         let reads = document.seat.contract.declared_reads();
-        let reads = reads.map(|pattern| expression::of_pattern(pattern, document.schema, None));
+        let contract = &document.seat.contract;
+        let reads = reads.map(|pattern| expression::of_pattern(contract.template(pattern), document.schema, None));
         reads.map(|read| expression::at_or_below(&read)).collect()
     };
     found

@@ -292,7 +292,7 @@ impl<'a> Document<'a> {
         let mut found = search.found;
         let mut seen = BTreeSet::new();
         found.exact.retain(|place| seen.insert(place.clone()));
-        found.general = vec![expression::of_pattern(pattern, self.schema, Some(need))];
+        found.general = vec![expression::of_pattern(self.seat.contract.template(pattern), self.schema, Some(need))];
         found
     }
 }

@@ -70,6 +70,10 @@ impl Check<'_> {
             let written = seat.writes.iter().map(|write| &write.pattern);
             let patterns = seat.reads.iter().map(|read| &read.pattern).chain(written);
             let mut names: BTreeSet<String> = patterns.flat_map(|pattern| pattern.names().map(str::to_owned)).collect();
+            let places = seat.worker.board.iter().flat_map(|inner| inner.places());
+            for place in places.filter_map(|place| self.paths.parse(place).ok()) {
+                names.extend(place.names().map(str::to_owned));
+            }
             let of_worker = format!("{}/", seat.pointer);
             for expression in self.expressions.iter().filter(|one| one.pointer.starts_with(&of_worker)) {
                 for look in expression.expr.looks().iter().filter(|look| look.variable == BOUND) {
@@ -133,9 +137,6 @@ impl Check<'_> {
                 self.find("unbound_name", &pointer, message, "Write `*`, which is any token.");
             }
         }
-        if self.paths == Paths::Named {
-            return;
-        }
         let mut found = Vec::new();
         for (at, rule) in blueprint.rules.iter().enumerate() {
             if let Some(path) = rule.trigger.template() {
@@ -146,6 +147,16 @@ impl Check<'_> {
             found.extend(seat.reads.iter().map(|read| (read.pointer.clone(), read.pattern.to_string())));
             let writes = seat.writes.iter();
             found.extend(writes.map(|write| (format!("{}/path", write.pointer), write.pattern.to_string())));
+        }
+        if self.paths == Paths::Named {
+            let is_part = |token: &str| token.contains('{') && !(token.starts_with('{') && token.ends_with('}'));
+            for (pointer, path) in found {
+                if let Some(token) = path.split('/').find(|token| is_part(token)) {
+                    let message = format!("`{token}` is an ordinary name: only a whole token in braces is bound");
+                    self.find("literal_name", &pointer, message, "Write the name alone between two slashes.");
+                }
+            }
+            return;
         }
         for (pointer, path) in found {
             let template = Paths::Named.parse(&path).ok();

@@ -96,7 +96,11 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("not_a_beginning", Error, "A write grant's condition is of a place that is no beginning of the grant's path."),
     ("index_grant", Error, "A path by index into an array whose elements may move."),
     ("unbound_name", Error, "A name in a path that what wakes the worker does not bind."),
-    ("literal_name", Warning, "A name in braces in a blueprint of format 1, which reads it as an ordinary name."),
+    (
+        "literal_name",
+        Warning,
+        "A name in braces that is read as an ordinary name: in format 1, or as a part of a token.",
+    ),
     ("budget_too_small", Error, "A view budget below what must always be shown."),
     // The flow.
     ("dependency_cycle", Error, "Rules that wait for each other."),

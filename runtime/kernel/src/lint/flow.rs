@@ -87,6 +87,14 @@ impl<'a> Check<'a> {
                 }
             }
         }
+        for (number, rule) in rules.iter().enumerate() {
+            let Trigger::Each(path) = &rule.trigger else { continue };
+            let Ok(place) = self.paths.parse(path).map(|place| place.under_any_binding()) else { continue };
+            let is_there = !place.instances_of_value(&self.blueprint.state.initial, 1).is_empty();
+            if !is_there && !self.is_given(&place) {
+                dead.insert(number, format!("the board begins with nothing at `{path}`"));
+            }
+        }
         // A rule that waits for a dead one is dead, or for nothing but dead ones; each round finds one more or is the last.
         loop {
             let more = rules.iter().enumerate().find_map(|(number, rule)| {

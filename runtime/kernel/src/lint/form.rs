@@ -27,7 +27,7 @@ struct Form {
     validator: Validator,
 }
 
-const TRIGGERS: &str = "Write start, manual, {op: add, path: /claims/*}, {signal: name}, {after: [rule, …]} or {idle: [rule, …]}; `op` may be left out.";
+const TRIGGERS: &str = "Write start, manual, {op: add, path: /claims/*} (`op` may be left out), {start: /request/documents/*}, {signal: name}, {every: cron}, {after: [rule, …]}, {settled: [rule, …]}, {after_first: [rule, …]} or {idle: [rule, …]}.";
 const DELAYS: &str =
     "Write a time like 5m, {for: 5m} or {at: /timeout_ms}; the last two may have `except_waits_of: [group, …]`.";
 

@@ -10,7 +10,7 @@ use super::paths::declares;
 use super::{Check, Diagnostic, suggest};
 use crate::blueprint::{AgentKind, Blueprint, GrantOp, InnerBoard};
 use crate::id::WorkerName;
-use crate::pattern::Pattern;
+use crate::pattern::{Paths, Pattern};
 use crate::schema::{Location, Schema};
 use crate::source::{Source, child};
 
@@ -87,12 +87,20 @@ impl Check<'_> {
         let failed = inner.failed.iter().map(|failed| (format!("{at}/failed/path"), failed.path.as_str()));
         let written: Vec<(String, &str)> = written.chain(failed).collect();
         for (pointer, path) in written {
-            let is_granted = self.paths.parse(path).is_ok_and(|place| {
-                let seat = self.seats.get(name);
-                let mut writes = seat.into_iter().flat_map(|seat| &seat.writes);
-                let adds = |op: &GrantOp| matches!(op, GrantOp::Add | GrantOp::Replace);
-                writes.any(|write| write.grant.ops.iter().any(adds) && write.pattern.overlaps(&place))
-            });
+            let seat = self.seats.get(name);
+            let adds = |op: &GrantOp| matches!(op, GrantOp::Add | GrantOp::Replace);
+            let is_granted = match (self.paths, self.paths.parse(path), PointerBuf::parse(path)) {
+                (Paths::Plain, Ok(place), _) => seat.is_some_and(|seat| {
+                    let mut writes = seat.writes.iter().filter(|write| write.grant.ops.iter().any(adds));
+                    writes.any(|write| write.pattern.overlaps(&place))
+                }),
+                // A name is that of the grant.
+                (Paths::Named, Ok(_), Ok(place)) => seat.is_some_and(|seat| {
+                    let mut writes = seat.writes.iter().filter(|write| write.grant.ops.iter().any(adds));
+                    writes.any(|write| write.pattern.with_literal_names().matches(&place))
+                }),
+                _ => false,
+            };
             if !is_granted {
                 let message = format!("`{name}` may not write `{path}`");
                 self.find("bad_board", &pointer, message, "Grant it under `writes`, or write elsewhere.");

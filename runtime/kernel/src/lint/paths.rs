@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{Check, Read, Seat, Write, meant, suggest};
 use crate::blueprint::{Delay, GrantOp, Lasts, Rule, Run, Trigger, Unit, Worker, WriteGrant};
 use crate::contract::{Contract, beginning};
+use crate::id::WorkerName;
 use crate::mode::Interface;
 use crate::pattern::{Paths, Pattern, PatternToken};
 use crate::schema::{Location, REGEX_BYTES_MAX, Schema, regexes_too_large};
@@ -296,7 +297,11 @@ impl<'a> Check<'a> {
                     continue;
                 }
                 let Ok(elements) = self.paths.parse(&format!("{array}/*")) else { continue };
-                if let Some(mover) = self.moves_elements(&elements) {
+                let replaced = match token {
+                    PatternToken::Bound(_) => self.replaces(&array),
+                    _ => None,
+                };
+                if let Some(mover) = self.moves_elements(&elements).or(replaced) {
                     found.push((pointer.clone(), text, array, mover));
                 }
             }
@@ -306,6 +311,16 @@ impl<'a> Check<'a> {
             let help = "Use `*`, or make the collection an object with ids as keys.";
             self.find("index_grant", &pointer, message, help);
         }
+    }
+
+    /// Returns the worker that may replace an array as a whole, so that its elements become others.
+    fn replaces(&self, array: &str) -> Option<String> {
+        let array = self.paths.parse(array).ok()?;
+        let replacing = |(_, write): &(&'_ WorkerName, &Write<'_>)| {
+            write.grant.ops.contains(&GrantOp::Replace)
+                && (write.pattern.overlaps(&array) || write.pattern.lies_above(&array))
+        };
+        self.writes().find(replacing).map(|(name, _)| name.to_string())
     }
 
     /// The worker, if any, that may insert or remove elements.

@@ -23,7 +23,7 @@ pub(super) struct Sight<'a> {
 /// Conceals the violations of a stage.
 pub(super) fn conceal(stage: Stage, violations: &mut Vec<Violation>, sight: &Sight<'_>) {
     violations.iter_mut().for_each(|violation| conceal_one(violation, sight));
-    if sight.readable.has_conditions() {
+    if sight.readable.hides_something() {
         for violation in violations.iter_mut() {
             let Ok(place) = PointerBuf::parse(violation.pointer.as_str()) else { continue };
             // What was not to be seen then was not seen.
@@ -68,9 +68,10 @@ pub(super) fn conceal_one(violation: &mut Violation, sight: &Sight<'_>) {
         }
         Code::InvariantViolated if !readable.may_read(&place) => violation.found = None,
         // The size of the document is also that of what is hidden in it.
-        Code::ResultTooLarge if readable.has_conditions() => violation.message = brief(violation),
+        Code::ResultTooLarge if readable.hides_something() => violation.message = brief(violation),
         // How long an array is, or what kind of thing is there, shows what is there.
-        Code::PathNotFound | Code::IndexOutOfRange if !readable.may_read(&above) => {
+        // The container that lacks the place may be that of a bound element.
+        Code::PathNotFound | Code::IndexOutOfRange if !readable.may_read(&above) || readable.is_bound() => {
             violation.found = None;
             violation.expected = None;
             violation.message = brief(violation);
@@ -129,7 +130,7 @@ fn hide(stage: Stage, violations: &mut Vec<Violation>, readable: &Readable<'_>) 
 
 /// Takes out of a refusal that was told before, an object with `stage` and `violations`, what may not be told any more.
 pub(crate) fn retell(told: &mut Value, readable: &Readable<'_>) {
-    if !readable.has_conditions() {
+    if !readable.hides_something() {
         return;
     }
     let Some(told) = told.as_object_mut() else { return };

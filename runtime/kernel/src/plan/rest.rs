@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{Plan, Rule, Seat, WakesOn};
-use crate::blueprint::Action;
+use crate::blueprint::{Action, EventOp};
 use crate::breaker::Branch;
+use crate::event::caused;
 use crate::files::FILES;
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::Pattern;
@@ -48,6 +49,11 @@ impl Rest {
         }
     }
 
+    /// Returns true if it waits for one of these rules.
+    pub(crate) fn waits_for_any(&self, rules: &BTreeSet<RuleName>) -> bool {
+        !self.rules.is_disjoint(rules)
+    }
+
     /// Returns true if it waits for what the rule does.
     pub(crate) fn waits_for_rule(&self, rule: &RuleName) -> bool {
         self.rules.contains(rule)
@@ -57,43 +63,75 @@ impl Rest {
 impl Plan {
     /// Gives joins the rules and workers that can still wake the rules they name.
     pub(super) fn find_upstream(&mut self) {
-        for at in 0..self.rules.len() {
-            let WakesOn::Rest(rest) = &self.rules[at].wakes_on else { continue };
-            if rest.kind == RestKind::Each {
-                continue;
+        let is_join = |rule: &Rule| matches!(&rule.wakes_on, WakesOn::Rest(rest) if rest.kind != RestKind::Each);
+        if !self.rules.iter().any(is_join) {
+            return;
+        }
+        let causes: Vec<Causes> = self.rules.iter().map(|rule| self.causes(rule)).collect();
+        for at in (0..self.rules.len()).filter(|at| is_join(&self.rules[*at])).collect::<Vec<_>>() {
+            // Neither the waiting rule itself nor a join that waits for it by name is a cause of what it waits for.
+            let later = self.named_after(at);
+            let mut found = BTreeSet::new();
+            let mut pending = causes[at].rules.clone();
+            while let Some(rule) = pending.pop() {
+                if !later.contains(&rule) && found.insert(rule) {
+                    pending.extend(&causes[rule].rules);
+                }
             }
-            let rest = self.upstream(&self.rules[at].name, rest);
-            self.rules[at].wakes_on = WakesOn::Rest(rest);
+            let names = found.iter().map(|rule| self.rules[*rule].name.clone()).collect();
+            let woken = found.iter().flat_map(|rule| &causes[*rule].woken_by_breakers).cloned().collect();
+            if let WakesOn::Rest(rest) = &mut self.rules[at].wakes_on {
+                (rest.rules, rest.woken_by_breakers) = (names, woken);
+            }
         }
     }
 
-    /// Follows backwards what wakes the named rules; the waiting rule itself is no cause of its own.
-    fn upstream(&self, waiting: &RuleName, rest: &Rest) -> Rest {
-        let mut found = Rest { rules: BTreeSet::new(), woken_by_breakers: BTreeSet::new(), ..rest.clone() };
-        let mut pending = rest.named.clone();
-        while let Some(name) = pending.pop() {
-            if name == *waiting || !found.rules.insert(name.clone()) {
-                continue;
-            }
-            let Some(rule) = self.rules.iter().find(|rule| rule.name == name) else { continue };
-            match &rule.wakes_on {
-                WakesOn::After(names) => pending.extend(names.iter().cloned()),
-                WakesOn::Rest(rest) => pending.extend(rest.named.iter().cloned()),
-                WakesOn::Event { .. } => {
-                    for seat in self.seats.values().filter(|seat| may_cause(seat, rule)) {
-                        let running = self.rules.iter().filter(|rule| rule.workers.contains(&seat.name));
-                        pending.extend(running.map(|rule| rule.name.clone()));
-                        let is_woken =
-                            |(_, action): (_, &Action)| matches!(action, Action::Wake(name) if *name == seat.name);
-                        if self.blueprint.circuit.actions().into_iter().any(is_woken) {
-                            found.woken_by_breakers.insert(seat.name.clone());
-                        }
-                    }
+    /// Finds the rule and those that wait for it by name, directly or through others.
+    fn named_after(&self, rule: usize) -> BTreeSet<usize> {
+        let mut later = BTreeSet::from([rule]);
+        loop {
+            let names: BTreeSet<&RuleName> = later.iter().map(|rule| &self.rules[*rule].name).collect();
+            let waits = |rule: &Rule| match &rule.wakes_on {
+                WakesOn::After(named) => named.iter().any(|name| names.contains(name)),
+                WakesOn::Rest(rest) if rest.kind != RestKind::Each => {
+                    rest.named.iter().any(|name| names.contains(name))
                 }
-                WakesOn::Start | WakesOn::Each(_) | WakesOn::Signal(_) | WakesOn::Every(_) => {}
+                _ => false,
+            };
+            let more: BTreeSet<usize> = (0..self.rules.len()).filter(|at| waits(&self.rules[*at])).collect();
+            let known = later.len();
+            later.extend(more);
+            if later.len() == known {
+                return later;
             }
         }
-        found
+    }
+
+    /// Finds what can make a rule fire: the rules it names or, for a change, those that run a worker who may cause it.
+    fn causes(&self, rule: &Rule) -> Causes {
+        let number_of = |name: &RuleName| self.rules.iter().position(|rule| rule.name == *name);
+        match &rule.wakes_on {
+            WakesOn::After(names) => {
+                Causes { rules: names.iter().filter_map(number_of).collect(), ..Causes::default() }
+            }
+            WakesOn::Rest(rest) => {
+                Causes { rules: rest.named.iter().filter_map(number_of).collect(), ..Causes::default() }
+            }
+            WakesOn::Event { op, path } => {
+                let files = Pattern::parse(&format!("/{FILES}/**"));
+                let is_of_files = files.is_ok_and(|files| files.overlaps(path));
+                let seats = self.seats.values().filter(|seat| may_cause(seat, *op, path, is_of_files));
+                let workers: BTreeSet<&WorkerName> = seats.map(|seat| &seat.name).collect();
+                let runs = |rule: &Rule| rule.workers.iter().any(|worker| workers.contains(worker));
+                let rules = self.rules.iter().enumerate().filter(|(_, rule)| runs(rule)).map(|(at, _)| at);
+                let woken = self.blueprint.circuit.actions().filter_map(|(_, action)| match action {
+                    Action::Wake(worker) if workers.contains(worker) => Some(worker.clone()),
+                    _ => None,
+                });
+                Causes { rules: rules.collect(), woken_by_breakers: woken.collect() }
+            }
+            WakesOn::Start | WakesOn::Each(_) | WakesOn::Signal(_) | WakesOn::Every(_) => Causes::default(),
+        }
     }
 
     /// Rules that wait for what the branch does to rest.
@@ -115,19 +153,19 @@ impl Plan {
     }
 }
 
-/// Returns true if the worker's writes may cause what the rule waits for.
-fn may_cause(seat: &Seat, rule: &Rule) -> bool {
-    let WakesOn::Event { op, path } = &rule.wakes_on else { return false };
-    let contract = seat.open.as_deref().unwrap_or(&seat.contract);
-    let writes = || {
-        contract
-            .writes()
-            .any(|(pattern, ops)| crate::event::caused(pattern, ops, path).any(|it| op.is_none_or(|op| op == it)))
-    };
-    let edits = || {
-        let files = Pattern::parse(&format!("/{FILES}/**")).ok();
-        seat.files.as_ref().is_some_and(|files| !files.spec().edit.is_empty())
-            && files.is_some_and(|files| files.overlaps(path))
-    };
-    writes() || edits()
+/// What can make a rule fire.
+#[derive(Default)]
+struct Causes {
+    /// Rules, by their numbers.
+    rules: Vec<usize>,
+    /// Workers that a breaker wakes.
+    woken_by_breakers: Vec<WorkerName>,
+}
+
+/// Returns true if the worker's writes, or its edits of files, may cause such a change.
+fn may_cause(seat: &Seat, op: Option<EventOp>, path: &Pattern, is_of_files: bool) -> bool {
+    // What the contract declares, also in modes that do not hold a worker to it.
+    let contract = &seat.contract;
+    let edits = is_of_files && seat.files.as_ref().is_some_and(|files| !files.spec().edit.is_empty());
+    edits || contract.writes().any(|(written, ops)| caused(written, ops, path).any(|it| op.is_none_or(|op| op == it)))
 }

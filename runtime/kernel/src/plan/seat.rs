@@ -48,7 +48,7 @@ impl Seat {
         &self.names
     }
 
-    /// What names stand for in it.
+    /// Its bindings.
     pub const fn bound(&self) -> &Bindings {
         self.contract.bound()
     }
@@ -56,28 +56,37 @@ impl Seat {
     /// The seat of an invocation with these bindings, of which it keeps those that it uses.
     pub(crate) fn bind(self: &Arc<Self>, bindings: &Bindings) -> Arc<Self> {
         let bound = bindings.only(&self.names);
-        if bound.is_empty() { Arc::clone(self) } else { Arc::new(self.with_contract(self.contract.bind(bound))) }
+        if bound.is_empty() {
+            Arc::clone(self)
+        } else {
+            Arc::new(self.with_contracts(|contract| contract.bind(bound.clone())))
+        }
     }
 
     /// The seat of all invocations together: it reads what one of them may read, under some binding.
     pub(crate) fn under_any_binding(self: &Arc<Self>) -> Arc<Self> {
         match self.names.is_empty() {
             true => Arc::clone(self),
-            false => Arc::new(self.with_contract(self.contract.under_any_binding())),
+            false => Arc::new(self.with_contracts(Contract::under_any_binding)),
         }
     }
 
-    fn with_contract(&self, contract: Contract) -> Self {
+    fn with_contracts(&self, of: impl Fn(&Contract) -> Contract) -> Self {
+        let contract = of(&self.contract);
         Self {
             name: self.name.clone(),
             worker: Arc::clone(&self.worker),
-            contract,
             names: Arc::clone(&self.names),
-            open: self.open.clone(),
+            open: self.open.as_deref().map(|open| Arc::new(of(open))),
             interface: self.interface,
             files: self.files.clone(),
             is_told: self.is_told,
-            fixed: Arc::clone(&self.fixed),
+            fixed: match self.interface {
+                Interface::Patch => Arc::clone(&self.fixed),
+                // Replies that are no patches have no names.
+                _ => Arc::new(self.fixed.with_tokens(contract.bound())),
+            },
+            contract,
         }
     }
 }
@@ -90,12 +99,20 @@ impl Plan {
             (Trigger::Event { path, .. }, WakesOn::Event { path: pattern, .. } | WakesOn::Each(pattern), _) => {
                 let decoded = decoded(&PointerBuf::parse(path.as_str()).ok()?);
                 let tokens: Vec<&str> = decoded.iter().map(String::as_str).collect();
-                rule.binds.of_captures(&pattern.captures(&tokens)?).ok()
+                Some(rule.binds.of_captures(&pattern.captures(&tokens)?))
             }
             (Trigger::Signal { .. }, _, Some(value)) => rule.binds.of_value(&Variable::from(value)).ok(),
             _ => None,
         });
         bound.unwrap_or_default()
+    }
+
+    /// Returns what an invocation's trigger binds of the names that its worker uses.
+    pub(crate) fn bound_of(&self, queued: &Queued) -> Bindings {
+        match self.seats.get(&queued.branch.worker).filter(|seat| !seat.names.is_empty()) {
+            Some(seat) => self.bindings(&queued.branch, &queued.trigger, queued.value.as_ref()).only(&seat.names),
+            None => Bindings::default(),
+        }
     }
 
     /// The seat of an invocation; none if there is no such worker.

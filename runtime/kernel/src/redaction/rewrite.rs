@@ -426,13 +426,24 @@ impl<'a> Rewriting<'a> {
         let patches = [Some(&reply), reply.get("patch"), reply.pointer("/refuse/patch")];
         let ops = patches.into_iter().flatten().filter_map(Value::as_array).flatten();
         let mut places = ops.flat_map(|op| [op.get("path"), op.get("from")]).flatten();
-        places.any(|place| place.as_str().is_some_and(|place| self.is_near(place)))
+        places.any(|place| place.as_str().is_some_and(|place| self.is_near(place) || self.may_be_near(place)))
     }
 
     /// Whether a place is one where something is erased, or above or below one.
     fn is_near(&self, place: &str) -> bool {
         let Ok(place) = PointerBuf::parse(place) else { return true };
         self.regions.iter().any(|region| place.starts_with(region) || region.starts_with(&place))
+    }
+
+    /// Returns true for a place with names that may have been bound to one where something is erased.
+    fn may_be_near(&self, place: &str) -> bool {
+        let is_name = |token: &str| token.starts_with('{') && token.ends_with('}');
+        let Ok(place) = PointerBuf::parse(place) else { return true };
+        let tokens: Vec<_> = place.tokens().map(|token| token.decoded().into_owned()).collect();
+        let meets = |region: &PointerBuf| {
+            tokens.iter().zip(region.tokens()).all(|(token, of)| is_name(token) || *token == of.decoded())
+        };
+        tokens.iter().any(|token| is_name(token)) && self.regions.iter().any(meets)
     }
 
     /// A view or a prompt goes as a whole.

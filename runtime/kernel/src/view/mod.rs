@@ -30,6 +30,7 @@ use std::borrow::Cow;
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
+use crate::bindings::Bindings;
 use crate::blueprint::{Format, GrantOp, Occasion, Unit, Worker};
 use crate::contract::Readable;
 use crate::digest::{Digest, sha256};
@@ -212,6 +213,27 @@ impl Fixed {
         self
     }
 
+    /// Puts bound tokens in the places of names.
+    pub(crate) fn with_tokens(&self, bound: &Bindings) -> Self {
+        let fill = |text: &str| {
+            bound.iter().fold(text.to_owned(), |text, (name, token)| {
+                let token = jsonptr::Token::new(token);
+                text.replace(&format!("/{{{name}}}"), &format!("/{}", token.encoded()))
+            })
+        };
+        Self {
+            example: serde_json::from_str(&fill(&self.example.to_string())).unwrap_or_else(|_| self.example.clone()),
+            names: Vec::new(),
+            grants: fill(&self.grants),
+            reminder: fill(&self.reminder),
+            reminders: self.reminders.iter().map(|(occasion, text)| (*occasion, fill(text))).collect(),
+            appends: self.appends.clone(),
+            unit: self.unit,
+            interface: self.interface,
+            beginning: self.beginning.clone(),
+        }
+    }
+
     /// The size of what must be shown whatever the state is (contract, schema fragments, empty sections), in the
     /// worker's unit; a budget below it is an error of the blueprint.
     pub fn minimum(&self) -> u32 {
@@ -313,7 +335,9 @@ impl Parts<'_> {
 
         let missing = dependencies::missing(self.state, self.reads);
         let missing = missing.filter(|line| self.has_room_for(text::chars(line), left)).unwrap_or_default();
-        let links = trigger.map(|trigger| dependencies::links(self.state, self.reads, trigger)).unwrap_or_default();
+        // Of a place that is read in part, unreadable members must not be followed.
+        let whole = trigger.filter(|trigger| self.may_read(trigger));
+        let links = whole.map(|trigger| dependencies::links(self.state, self.reads, trigger)).unwrap_or_default();
         let links_max = if links.is_empty() { 0 } else { dependencies::LINE_MAX };
         let hint = if self.may_expand { render::EXPAND_HINT } else { "" };
         let reserve = Some(text::chars(hint) + links_max).filter(|reserve| self.has_room_for(*reserve, left));
@@ -438,6 +462,10 @@ impl Parts<'_> {
     }
 
     /// Whether the place may be named: the worker may read it.
+    fn may_read(&self, path: &str) -> bool {
+        Pointer::parse(path).is_ok_and(|path| self.reads.iter().any(|read| read.covers(path)))
+    }
+
     fn may_name(&self, path: &str) -> bool {
         let may_see = |path: &Pointer| self.reads.iter().any(|read| read.covers(path) || read.reaches_below(path));
         Pointer::parse(path).is_ok_and(may_see)

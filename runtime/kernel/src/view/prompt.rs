@@ -164,8 +164,9 @@ fn instructions(worker: &Worker, view: &View) -> String {
     let names = match names.is_empty() {
         true => String::new(),
         false => format!(
-            "- What {} stands for is said under \"Why you were woken\"; a path may have either.\n",
-            names.join(" and ")
+            "- \"Why you were woken\" says what {} {} for; a path may have either.\n",
+            names.join(" and "),
+            if names.len() == 1 { "stands" } else { "stand" }
         ),
     };
     format!(

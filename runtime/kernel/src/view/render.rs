@@ -26,7 +26,9 @@ pub(super) const NOT_EVERYTHING: &str = "Only parts are shown; what is not stays
 /// Characters of the line about the trigger, line feed included.
 pub(super) const TRIGGER_MAX: usize = 200;
 /// Characters of what a name stands for, beside the name.
-pub(super) const BOUND_MAX: usize = 280;
+pub(super) const BOUND_MAX: usize = TOKEN_MAX + 16;
+/// Characters of a token that a name is bound to; a longer one is cut.
+const TOKEN_MAX: usize = 256;
 /// Characters of the reminder, line feed included.
 const REMINDER_MAX: usize = 200;
 /// Characters of one refusal.
@@ -116,6 +118,9 @@ pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> Strin
                 Some(_) | None => "changed",
             };
             line.push_str(&format!(", because {} {done}", text::name(path)));
+            if trigger.get("gone").is_some() {
+                line.push_str("; it is gone by now");
+            }
         }
         (_, None) => {
             let known = ["kind", "rule", "op", "path", "answers", "bound"];
@@ -133,7 +138,7 @@ pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> Strin
     }
     let stands = |(name, token): (&String, &Value)| {
         let token = token.as_str().map(text::name).unwrap_or_default();
-        format!("{{{name}}} is {token}")
+        format!("{{{name}}} is {}", text::prose(&token, TOKEN_MAX))
     };
     let bound: Vec<String> =
         trigger.get("bound").and_then(Value::as_object).into_iter().flatten().map(stands).collect();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::played::Played;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{From, Input, Outcome, Proposal, ReplyBody};
+use patchboard_kernel::mode::{Component, Mode};
 use patchboard_kernel::record::{Body, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use proptest::prelude::*;
@@ -54,7 +55,7 @@ fn an_invocation_sees_what_woke_it_and_is_told_what_the_name_stands_for() {
     assert_eq!(played.calls.len(), 3);
     let systems: Vec<&str> = played.prompts.iter().map(|(_, prompt, _)| prompt.system.as_str()).collect();
     assert!(systems.windows(2).all(|two| two[0] == two[1]), "the instructions are the same for all");
-    assert!(systems[0].contains("- What {note} stands for"), "{}", systems[0]);
+    assert!(systems[0].contains("says what {note} stands for;"), "{}", systems[0]);
     for (n, (_, prompt, shown)) in played.prompts.iter().enumerate() {
         let view = &prompt.user;
         assert!(view.contains("/notes/{note}/status: replace\n"), "the contract is told as a template: {view}");
@@ -186,7 +187,7 @@ fn without_an_invocation_a_name_covers_nothing() {
     let view = played.board.preview(&unbound);
     assert!(!view.text.contains("text 0") && !view.text.contains("Here"), "{}", view.text);
     add(&mut played, "n", 7);
-    let bindings = Bindings::of([("note", "n".to_owned()), ("other", "x".to_owned())]).expect("names");
+    let bindings = Bindings::of([("note", "n".to_owned()), ("other", "x".to_owned())]);
     let bound = played.board.seat(&"checker".into(), &bindings).expect("a worker");
     let view = played.board.preview(&bound);
     assert!(view.text.contains("text 7") && view.text.contains("Here {note} is n."), "{}", view.text);
@@ -205,21 +206,178 @@ fn names_in_braces_are_names_like_others_in_format_1() {
 }
 
 #[test]
-fn what_cannot_be_bound_is_recorded_and_wakes_nobody() {
-    let mut played = Played::new(notes(json!({}), json!({})));
-    for name in ["*", "**", "{x}", "long"] {
-        let name = if name == "long" { "x".repeat(257) } else { name.to_owned() };
-        add(&mut played, &name, 0);
+fn an_element_of_any_name_is_bound_as_it_is() {
+    let long = "x".repeat(2000);
+    for name in ["*", "**", "-", "{x}", "{note}", "", " ", "\"q\"", "a~1b", "\u{1f980}", &long] {
+        let mut played = Played::new(notes(json!({}), json!({})));
+        add(&mut played, name, 3);
+        add(&mut played, "other", 4);
+        let (_, prompt, shown) = &played.prompts[0];
+        let decoded = name.replace("~1", "/");
+        assert_eq!(shown.seat().bound().get("note"), Some(decoded.as_str()));
+        let view = &prompt.user;
+        assert!(view.contains("text 3") && !view.contains("text 4") && view.contains("Here {note} is "), "{view}");
+        let form = patchboard_kernel::form::Form::of(shown).expect("a form").schema.to_string();
+        assert!(form.contains("/notes/{note}/status") && !form.contains("other"), "{form}");
+        assert!(matches!(played.answer(check("/notes/{note}/status"), None), Outcome::Committed { .. }), "{name}");
+        let notes = played.board.state().root().to_value()["notes"].clone();
+        assert_eq!(
+            (&notes[decoded.as_str()]["status"], &notes["other"]["status"]),
+            (&json!("checked"), &json!("draft"))
+        );
+        played.holds();
     }
-    assert_eq!((played.calls.len(), played.count(Kind::Skipped)), (0, 4));
-    let messages = played.bodies().filter_map(|body| match body {
-        Body::Skipped(skipped) => Some(skipped.message),
-        _ => None,
-    });
-    assert!(messages.into_iter().all(|message| message.starts_with("`{note}` cannot stand for")));
-    add(&mut played, "", 0);
-    assert!(played.view().contains("Here {note} is \"\"."), "an empty name is one: {}", played.view());
+}
+
+#[test]
+fn the_form_of_a_reply_is_the_same_for_all_elements() {
+    let mut played = Played::new(notes(json!([]), json!({})));
+    (0..3).for_each(|n| add(&mut played, "-", n));
+    let forms = played.prompts.iter().map(|(_, _, shown)| patchboard_kernel::form::Form::of(shown).expect("a form"));
+    let forms: Vec<_> = forms.collect();
+    assert!(forms.windows(2).all(|two| two[0] == two[1]), "{forms:?}");
+    let schema = jsonschema::validator_for(&forms[0].schema).expect("a schema");
+    assert!(schema.is_valid(&json!({"patch": check("/notes/{note}/status")})), "{:?}", forms[0].schema);
+    assert!(!schema.is_valid(&json!({"patch": check("/notes/1/status")})));
+}
+
+#[test]
+fn workers_of_elements_that_are_right_already_stop_nothing() {
+    let mut blueprint = notes(json!([]), json!({}));
+    blueprint["rules"]
+        .as_array_mut()
+        .expect("rules")
+        .push(json!({"name": "end", "trigger": {"after": ["check"]}, "run": "last"}));
+    blueprint["workers"]["last"] = json!({"agent": "llm", "writes": [{"path": "/topic", "ops": ["replace"]}]});
+    let mut played = Played::new(blueprint.clone());
+    (0..5).for_each(|n| add(&mut played, "-", n));
+    for _ in 0..5 {
+        assert!(matches!(played.answer(json!([]), None), Outcome::NoOp { .. }));
+    }
+    assert_eq!((played.count(Kind::Breaker), played.calls.len()), (0, 1), "the join fires");
     played.holds();
+    // Each is refused once, and right at its second attempt.
+    let mut played = Played::new(blueprint);
+    (0..9).for_each(|n| add(&mut played, "-", n));
+    for _ in 0..9 {
+        assert_eq!(refused(played.answer(check("/topic"), None)).0, Stage::Authorization);
+    }
+    for _ in 0..9 {
+        assert!(matches!(played.answer(check("/notes/{note}/status"), None), Outcome::Committed { .. }));
+    }
+    assert_eq!((played.count(Kind::Breaker), played.calls.len()), (0, 1));
+    played.holds();
+}
+
+#[test]
+fn what_stands_in_unreadable_parts_of_what_woke_it_is_not_followed() {
+    let reads = json!({"reads": ["/notes/{note}/text", "/topic", "/secret/*"], "writes": []});
+    let mut blueprint = notes(json!({}), reads);
+    blueprint["state"]["initial"]["secret"] = json!({"a": 1});
+    blueprint["state"]["schema"]["$defs"]["note"]["properties"]["status"] = json!({"type": "string"});
+    let mut played = Played::new(blueprint);
+    let value = json!({"text": "t", "status": "/secret/a"});
+    played.direct("writer", &json!([{"op": "add", "path": "/notes/x", "value": value}]).to_string());
+    assert!(!played.view().contains("Named by what woke you"), "{}", played.view());
+    assert!(played.view().contains("because /notes/x is new"), "{}", played.view());
+    played.holds();
+}
+
+#[test]
+fn a_refusal_names_nothing_beside_the_element() {
+    let mut blueprint = notes(json!({"other": note(1)}), json!({"limits": {"attempts": 9}}));
+    blueprint["invariants"] = json!([{"name": "one-checked", "for": "/notes/*",
+        "expr": "self.status != 'checked' || state.topic == 'checked'"},
+        {"name": "few", "for": "/notes/*", "expr": "size(before) == 0 || !(state.notes.x.status == 'checked')"}]);
+    blueprint["invariants"].as_array_mut().expect("invariants").remove(1);
+    let mut played = Played::new(blueprint);
+    add(&mut played, "x", 3);
+    let outcome = played.answer(check("/notes/other/status"), None);
+    assert_eq!(refused(outcome).0, Stage::Authorization);
+    let gone = json!([{"op": "replace", "path": "/notes/{note}/status", "value": "checked"}]);
+    assert_eq!(refused(played.answer(gone, None)).0, Stage::Invariant);
+    assert!(!played.view().contains("/notes/other\""), "{}", played.view());
+    played.holds();
+}
+
+#[test]
+fn an_element_that_is_gone_is_said_to_be() {
+    let mut blueprint = notes(json!({}), json!({}));
+    blueprint["rules"][0]["delay"] = json!("5ms");
+    blueprint["workers"]["writer"]["writes"] = json!([{"path": "/notes/*", "ops": ["add", "remove"]}]);
+    let mut played = Played::new(blueprint);
+    add(&mut played, "a", 0);
+    played.direct("writer", r#"[{"op": "remove", "path": "/notes/a"}]"#);
+    played.now += 10;
+    played.give(Input::Tick);
+    assert!(played.view().contains("because /notes/a is new; it is gone by now."), "{}", played.view());
+    assert_eq!(played.prompts[0].2.trigger()["gone"], true);
+    let Outcome::Rejected { rejection, .. } = played.answer(check("/notes/{note}/status"), None) else {
+        panic!("there is nothing to write to")
+    };
+    assert!(!format!("{rejection:?}").contains("members"), "{rejection:?}");
+    played.holds();
+}
+
+#[test]
+fn a_condition_that_hides_an_element_hides_its_name() {
+    let reads = json!({"reads": [{"path": "/notes/{note}", "where": "self.text == 'open'"}],
+        "writes": [{"path": "/topic", "ops": ["replace"]}]});
+    let mut played = Played::new(notes(json!({}), reads));
+    add(&mut played, "secret", 0);
+    let (_, prompt, shown) = &played.prompts[0];
+    assert!(!prompt.user.contains("secret") && !shown.trigger().to_string().contains("secret"), "{}", prompt.user);
+    let open = json!([{"op": "add", "path": "/notes/public", "value": {"text": "open", "status": "draft"}}]);
+    played.direct("writer", &open.to_string());
+    assert!(played.view().contains("Here {note} is public."), "{}", played.view());
+    played.holds();
+}
+
+#[test]
+fn a_person_agrees_to_what_was_written_with_a_name() {
+    let writes = json!({"writes": [{"path": "/notes/{note}/status", "ops": ["replace"], "approval": {"by": "boss"}}]});
+    let mut blueprint = notes(json!([]), writes);
+    blueprint["workers"]["boss"] = json!({"agent": "human"});
+    let mut played = Played::new(blueprint);
+    (0..2).for_each(|n| add(&mut played, "-", n));
+    let Outcome::AwaitingApproval { seq, .. } = played.answer(check("/notes/{note}/status"), None) else {
+        panic!("a person is asked")
+    };
+    let pending = played.board.pending()[&seq].clone();
+    assert_eq!(pending.patch, check("/notes/0/status"));
+    let answer =
+        Input::Answer { of: seq, by: "boss".into(), digest: pending.digest, agrees: true, reason: None, text: None };
+    let outcome = played.give(answer).outcome;
+    assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
+    played.holds();
+}
+
+#[test]
+fn a_board_of_any_mode_plays_bound_workers() {
+    let reply = json!([{"op": "test", "path": "/notes/0/text", "value": note(0)["text"]},
+        {"op": "replace", "path": "/notes/{note}/status", "value": "checked"}]);
+    let mut played = Played::in_mode(Mode::without([Component::Contracts]), notes(json!([]), json!({})));
+    add(&mut played, "-", 0);
+    assert!(matches!(played.answer(reply, None), Outcome::Committed { .. }), "it reads its element");
+    played.holds();
+    // Where replies are no patches, there is no name in what is said.
+    for (mode, words) in [
+        (Mode::Structured {}, json!({"/notes/0/status": "checked"}).to_string()),
+        (Mode::Plain {}, "It is right.\nset /notes/0/status: \"checked\"".to_owned()),
+    ] {
+        let mut played = Played::in_mode(mode, notes(json!([]), json!({})));
+        add(&mut played, "-", 0);
+        let (_, prompt, _) = &played.prompts[0];
+        assert!(
+            !prompt.system.contains("{note}") && !prompt.user.contains("/{note}"),
+            "{}{}",
+            prompt.system,
+            prompt.user
+        );
+        assert!(prompt.user.contains("/notes/0/status"), "{}", prompt.user);
+        assert!(matches!(played.says(&words), Outcome::Committed { .. }));
+        played.holds();
+    }
 }
 
 #[test]
@@ -419,4 +577,70 @@ fn a_call_says_what_woke_it_with_as_much_of_the_value_as_its_view_shows() {
     );
     let rehearsal = played.board.rehearse(&"checker".into(), None, &Bindings::default()).expect("a worker");
     assert_eq!(rehearsal.shown.trigger(), json!({"kind": "preview"}));
+}
+
+#[test]
+fn a_board_that_was_restored_goes_on_as_the_one_that_was_stored() {
+    let mut blueprint = notes(json!([]), json!({}));
+    blueprint["workers"]["last"] = json!({"agent": "llm", "writes": [{"path": "/topic", "ops": ["replace"]}]});
+    let join = json!({"name": "end", "trigger": {"settled": ["check"]}, "run": "last"});
+    blueprint["rules"].as_array_mut().expect("rules").push(join);
+    let mut played = Played::new(blueprint);
+    (0..3).for_each(|n| add(&mut played, "-", n));
+    let wrong = json!([{"op": "replace", "path": "/notes/{note}/status", "value": "wrong"}]);
+    assert_eq!(refused(played.answer(wrong, None)).0, Stage::Schema);
+    let mut restored = crate::snapshot::restored(&played.board, &played.records);
+    let calls = played.calls.clone();
+    for (nth, (invocation, attempt, worker)) in calls.into_iter().enumerate() {
+        let path = format!("/notes/{{note}}/{}", if nth == 0 { "nothing" } else { "status" });
+        let proposal = Proposal {
+            from: From::Attempt { invocation, attempt },
+            worker: worker.as_str().into(),
+            reply: ReplyBody::Text(check(&path).to_string()),
+            usage: None,
+            raw: None,
+        };
+        played.calls.remove(0);
+        let step = played.give(Input::Propose(proposal.clone()));
+        let now = patchboard_kernel::id::Timestamp(played.now);
+        let again = restored.step_ungated(now, Input::Propose(proposal));
+        assert_eq!((&step.records, &step.outcome), (&again.records, &again.outcome));
+    }
+    assert_eq!(restored.snapshot_digest(), played.board.snapshot_digest());
+    played.holds();
+}
+
+#[test]
+fn a_border_needs_the_names_of_its_places_bound() {
+    let inner = json!({"blueprint": 1, "name": "inner", "done": {"when": "has(state.verdict)"},
+        "request": {"type": "object", "properties": {"note": {}}, "additionalProperties": false},
+        "state": {"schema": {"properties": {"request": true, "verdict": {"type": "string"}}}},
+        "workers": {"w": {"agent": "script", "script": [[]], "writes": [{"path": "/verdict"}]}},
+        "rules": [{"name": "go", "trigger": "start", "run": "w"}]});
+    let outer = |writes: &str, output: &str, trigger: Value| {
+        let mut blueprint = notes(
+            json!({"a": note(0)}),
+            json!({"agent": "board", "reads": ["/notes"],
+            "writes": [{"path": writes, "ops": ["add", "replace"]}],
+            "board": {"of": "inner", "input": {"note": "/notes/{note}"}, "output": {output: "/verdict"}}}),
+        );
+        blueprint["name"] = json!("outer");
+        blueprint["boards"] = json!({"inner": inner});
+        blueprint["rules"][0]["trigger"] = trigger;
+        blueprint["workers"].as_object_mut().expect("workers").remove("writer");
+        blueprint["done"] = json!({"when": "false || state.topic == ''"});
+        let report = patchboard_kernel::lint::check_value(blueprint);
+        let errors =
+            report.findings.into_iter().filter(|finding| finding.severity == patchboard_kernel::lint::Severity::Error);
+        errors.map(|finding| finding.code).collect::<Vec<_>>()
+    };
+    let each = || json!({"start": "/notes/{note}"});
+    assert_eq!(outer("/notes/{note}/text", "/notes/{note}/text", each()), Vec::<&str>::new());
+    assert_eq!(outer("/notes/{note}/text", "/notes/{note}/text", json!("start")), ["unbound_name"]);
+    for output in ["/notes/{nope}/text", "/notes/a/text", "/notes/*/text"] {
+        let found = outer("/notes/{note}/text", output, each());
+        assert!(found.contains(&"bad_board"), "{output}: {found:?}");
+    }
+    // A grant of any element takes the name as well.
+    assert_eq!(outer("/notes/*/text", "/notes/{note}/text", each()), Vec::<&str>::new());
 }

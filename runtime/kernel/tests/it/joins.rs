@@ -395,3 +395,103 @@ proptest! {
         played.holds();
     }
 }
+
+/// Workers with these writes, and rules.
+fn scene(writes: &[(&str, &[&str])], rules: Value) -> Value {
+    let worker = |paths: &[&str]| {
+        let writes: Vec<Value> = paths.iter().map(|path| json!({"path": path, "ops": ["add"]})).collect();
+        json!({"agent": "llm", "writes": writes, "limits": {"attempts": 1}})
+    };
+    let workers: serde_json::Map<String, Value> =
+        writes.iter().map(|(name, paths)| ((*name).to_owned(), worker(paths))).collect();
+    let initial = json!({"tasks": [], "results": [], "xs": [], "ys": []});
+    json!({"blueprint": 2, "concurrency": 100, "state": {"schema": {}, "initial": initial}, "workers": workers, "rules": rules})
+}
+
+#[test]
+fn a_join_goes_after_those_it_names_in_whatever_order_they_are_written() {
+    // The lead splits and reports: by its contract, the report could bring more work.
+    let rules = json!([
+        {"name": "split", "trigger": "start", "run": "lead"},
+        {"name": "work", "trigger": {"op": "add", "path": "/tasks/*"}, "run": "worker"},
+        {"name": "report", "trigger": {"after": ["review"]}, "run": "lead"},
+        {"name": "review", "trigger": {"after": ["work"]}, "run": "reviewer"},
+    ]);
+    let writes: [(&str, &[&str]); 3] =
+        [("lead", &["/tasks/-", "/report"]), ("worker", &["/results/-"]), ("reviewer", &["/review"])];
+    for mode in [Mode::default(), Mode::without([patchboard_kernel::mode::Component::Contracts])] {
+        let mut played = Played::in_mode(mode, scene(&writes, rules.clone()));
+        let add = |path: &str| json!([{"op": "add", "path": path, "value": 1}]);
+        for (worker, reply) in [
+            ("lead", add("/tasks/-")),
+            ("worker", add("/results/-")),
+            ("reviewer", add("/review")),
+            ("lead", add("/report")),
+        ] {
+            assert_eq!(called(&played), [worker]);
+            assert!(matches!(played.answer(reply, None), Outcome::Committed { .. }));
+        }
+        assert_eq!((called(&played), joins(&played)), (vec![], 2));
+        played.holds();
+    }
+}
+
+#[test]
+fn of_joins_that_wait_for_each_other_one_goes_first_and_none_that_only_waits_for_them() {
+    let rules = json!([
+        {"name": "pub", "trigger": {"after": ["a", "b"]}, "run": "p"},
+        {"name": "ea", "trigger": {"op": "add", "path": "/xs/*"}, "run": "e"},
+        {"name": "eb", "trigger": {"op": "add", "path": "/ys/*"}, "run": "e"},
+        {"name": "begin", "trigger": "start", "run": "e"},
+        {"name": "a", "trigger": {"after": ["ea", "begin"]}, "run": "wa"},
+        {"name": "b", "trigger": {"after": ["eb", "begin"]}, "run": "wb"},
+    ]);
+    let writes: [(&str, &[&str]); 4] = [("e", &["/tasks/-"]), ("wa", &["/ys/-"]), ("wb", &["/xs/-"]), ("p", &["/end"])];
+    let mut played = Played::new(scene(&writes, rules));
+    for worker in ["e", "wa", "wb", "p"] {
+        assert_eq!(called(&played), [worker]);
+        played.answer(json!([]), None);
+    }
+    played.holds();
+}
+
+#[test]
+fn after_does_not_fire_where_more_was_given_up_than_a_board_keeps() {
+    let mut blueprint = pipeline(json!({"after": ["map"]}), json!({"limits": {"invocations": 1, "attempts": 1}}));
+    blueprint["workers"]["splitter"]["patch"] = json!({"max_ops": 2000, "max_bytes": 1_000_000});
+    blueprint["limits"] = json!({"commits": 9000});
+    let mut played = Played::new(blueprint);
+    played.answer(docs(1100), None);
+    played.answer(sum(), None);
+    assert_eq!((called(&played), joins(&played)), (vec![], 0));
+    played.give(Input::Retry(Retried { worker: Some("mapper".into()), ..Retried::default() }));
+    while !played.calls.is_empty() {
+        assert!(matches!(played.answer(sum(), None), Outcome::Committed { .. }));
+    }
+    assert!(played.board.given_up().is_empty(), "all that is known was done");
+    assert_eq!(joins(&played), 0);
+    // Neither does a board that was restored from a snapshot.
+    played.holds();
+}
+
+#[test]
+fn a_delayed_join_that_is_skipped_fires_when_it_comes_to_rest_again() {
+    let mut blueprint = pipeline(json!({"after": ["map"]}), json!({}));
+    blueprint["rules"][2]["delay"] = json!("1s");
+    blueprint["rules"][2]["when"] = json!("size(state.docs) != 2");
+    let mut played = Played::new(blueprint);
+    played.answer(docs(1), None);
+    played.answer(sum(), None);
+    // Meanwhile another comes, and is done: the condition does not hold when the delay is over.
+    played.direct("splitter", &docs(1).to_string());
+    played.answer(sum(), None);
+    played.now += 1000;
+    played.give(Input::Tick);
+    assert_eq!((called(&played), played.count(Kind::Skipped)), (vec![], 1));
+    played.direct("splitter", &docs(1).to_string());
+    played.answer(sum(), None);
+    played.now += 1000;
+    played.give(Input::Tick);
+    assert_eq!(called(&played), ["reducer"]);
+    played.holds();
+}

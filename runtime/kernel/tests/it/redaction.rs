@@ -401,3 +401,35 @@ fn all_edits_of_a_file_are_erased_by_its_place() {
     assert!(!text(&records).contains("correct horse") && !text(&records).contains("a reason"), "{}", text(&records));
     sound(&records);
 }
+
+#[test]
+fn a_reply_with_a_name_in_its_path_is_about_what_the_name_was_bound_to() {
+    let mut played = Played::new(json!({
+        "blueprint": 2, "state": {"schema": {}, "initial": {"notes": {}}},
+        "workers": {
+            "writer": {"agent": "script", "script": [[]], "writes": [{"path": "/notes/*", "ops": ["add", "remove"]}]},
+            "checker": {"agent": "llm", "reads": ["/notes/{note}"], "writes": [{"path": "/notes/{note}/text"}]},
+        },
+        "rules": [{"name": "check", "trigger": {"op": "add", "path": "/notes/{note}"}, "run": "checker"}],
+    }));
+    let add = json!([{"op": "add", "path": "/notes/a", "value": {"text": SECRET}}]);
+    played.direct("writer", &add.to_string());
+    // Another version of it, refused for another operation.
+    let other = "Ada L., thirty-six";
+    let reply =
+        json!([{"op": "add", "path": "/notes/{note}/text", "value": other}, {"op": "add", "path": "/x", "value": 1}]);
+    assert!(matches!(played.answer(reply, None), Outcome::Rejected { .. }));
+    let (invocation, attempt, worker) = played.calls[0].clone();
+    let done = json!([{"op": "add", "path": "/notes/{note}/text", "value": "fine"}]);
+    assert!(matches!(played.answer(done, None), Outcome::Committed { .. }));
+    let late = json!([{"op": "add", "path": "/notes/{note}/text", "value": other}]);
+    let from = From::Attempt { invocation, attempt };
+    let reply = ReplyBody::Text(late.to_string());
+    let proposal = Proposal { from, worker: worker.as_str().into(), reply, usage: None, raw: None };
+    played.give(Input::Propose(proposal));
+    played.direct("writer", r#"[{"op": "remove", "path": "/notes/a"}]"#);
+    let records = erased(&played, &places(&["/notes/a/text"]));
+    let text = text(&records);
+    assert!(!text.contains(SECRET) && !text.contains(other), "{text}");
+    sound(&records);
+}

@@ -19,7 +19,7 @@ use crate::ledger::{Shortfall, bounded};
 use crate::plan::{Rest, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger};
-use crate::scheduler::{self, Delayed, Next};
+use crate::scheduler::{self, Delayed, Next, Queued};
 use crate::shown::Shown;
 use crate::tree::{At, Node, Since};
 use crate::view;
@@ -258,27 +258,34 @@ impl Draft<'_> {
     /// have fired, or that one was given up for.
     fn in_turn(&self, rested: BTreeSet<RuleName>) -> (BTreeSet<RuleName>, BTreeSet<RuleName>) {
         let board = &*self.board;
-        let wait = |rule: &Rule| match &rule.wakes_on {
-            WakesOn::Rest(rest) => rested.contains(&rule.name).then(|| (rule.name.clone(), rest.clone())),
+        let rest_of = |rule: &'_ Rule| match &rule.wakes_on {
+            WakesOn::Rest(rest) if rested.contains(&rule.name) => Some(rest.clone()),
             _ => None,
         };
         let may_fire = |(name, rest): &(RuleName, Rest)| match rest.kind {
             RestKind::Each => true,
             RestKind::Settled => !board.scheduler.has_fired(name),
             RestKind::Completed => {
-                let is_lost = board.given_up.iter().any(|queued| rest.waits_for(&queued.branch));
-                !board.scheduler.has_fired(name) && !is_lost
+                // An invocation that changed nothing has completed, whatever its breaker did.
+                let is_lost = |queued: &Queued| !queued.is_in_vain && rest.waits_for(&queued.branch);
+                let is_complete = !board.given_up.iter().any(is_lost) && !rest.waits_for_any(&board.forgotten);
+                !board.scheduler.has_fired(name) && is_complete
             }
         };
-        let waits: Vec<(RuleName, Rest)> = board.plan.rules.iter().filter_map(wait).filter(may_fire).collect();
-        // A rule of the old kind waits for nothing but its own rules.
+        let rules = board.plan.rules.iter().filter_map(|rule| Some((rule.name.clone(), rest_of(rule)?)));
+        let waits: Vec<(RuleName, Rest)> = rules.filter(may_fire).collect();
+        // `idle` waits for nothing but the rules it names.
         let is_first = |(name, rest): &&(RuleName, Rest)| {
             rest.kind == RestKind::Each || waits.iter().all(|(other, _)| other == name || !rest.waits_for_rule(other))
         };
         let mut first: BTreeSet<RuleName> = waits.iter().filter(is_first).map(|(name, _)| name.clone()).collect();
         if first.is_empty() {
-            // They wait for each other.
-            first.extend(waits.first().map(|(name, _)| name.clone()));
+            // Of rules that wait for each other one goes first, but none that waits for the others only.
+            let is_mutual = |(name, rest): &&(RuleName, Rest)| {
+                let mut before = waits.iter().filter(|(other, _)| other != name && rest.waits_for_rule(other));
+                before.all(|(_, other)| other.waits_for_rule(name))
+            };
+            first.extend(waits.iter().find(is_mutual).or(waits.first()).map(|(name, _)| name.clone()));
         }
         let later = waits.into_iter().map(|(name, _)| name).filter(|name| !first.contains(name)).collect();
         (first, later)

@@ -1216,7 +1216,11 @@ fn what_a_trigger_binds_is_what_paths_and_conditions_use() {
     assert_eq!(found(&[FORMAT_2, SIGNAL, READS, WRITES]), []);
     // Each place that the document begins with.
     const EACH: (&str, &str) = (TRIGGER, "trigger: {start: \"/claims/{claim}\"}");
-    assert_eq!(found(&[FORMAT_2, EACH, READS, WRITES]), []);
+    const GIVEN: (&str, &str) = ("initial: {claims: []}", "initial: {claims: [{text: a}]}");
+    assert_eq!(found(&[FORMAT_2, EACH, READS, WRITES, GIVEN]), []);
+    assert_eq!(found(&[FORMAT_2, EACH, READS, WRITES]), [("never_fires", "/rules/1/trigger".to_owned())]);
+    const PART: (&str, &str) = ("reads: [/request, /claims]", "reads: [/request, /claims, \"/claims/x{claim}\"]");
+    assert!(found(&[FORMAT_2, PART]).contains(&("literal_name", "/workers/writer/reads/2".to_owned())));
     assert_eq!(
         found(&[FORMAT_2, (TRIGGER, "trigger: {start: /nowhere/*}"), (WHEN, "")]),
         [("unknown_path", "/rules/1/trigger/start".to_owned())]

@@ -1,0 +1,44 @@
+//! What a board costs for each of its elements: the README's blueprint, and the same where every worker is shown all elements.
+
+use std::process::ExitCode;
+
+use patchboard_tests::elements::{play, readme, unbound};
+use patchboard_tests::measure::{Goal, Row, run};
+
+/// Elements of a board.
+const SIZES: [usize; 5] = [5, 10, 20, 40, 100];
+/// How much dearer an element may be on a larger board.
+const GOAL: f64 = 1.1;
+
+fn main() -> ExitCode {
+    run("elements", |bench| {
+        let few = play(&readme(), SIZES[0]);
+        for elements in SIZES {
+            let size = format!("{elements} elements");
+            if !bench.wants("bound", &size) {
+                continue;
+            }
+            let cost = play(&readme(), elements);
+            let ratio = cost.per_element() / few.per_element();
+            bench.add(
+                Row::number("bound", &size, "tokens of prompts for each element", cost.per_element(), "tokens")
+                    .ratio(ratio, "for each of 5")
+                    .goal(Goal::at_most(GOAL, ratio, "×")),
+            );
+            let told =
+                format!("{} of {elements} checked, {} calls, {} refusals", cost.checked, cost.calls, cost.rejected);
+            eprintln!("bound, {size}: {told}");
+            // Each refusal is asked again: more than this takes long and says no more.
+            if elements <= 40 {
+                let all = play(&unbound(), elements);
+                let told =
+                    format!("{} of {elements} checked, {} calls, {} refusals", all.checked, all.calls, all.rejected);
+                eprintln!("all shown, {size}: {told}");
+                bench.add(
+                    Row::number("all shown", &size, "tokens of prompts for each element", all.per_element(), "tokens")
+                        .ratio(all.per_element() / cost.per_element(), "bound"),
+                );
+            }
+        }
+    })
+}

@@ -1,0 +1,128 @@
+//! Plays a board whose language models are a function of this program, so that what a blueprint costs can be counted.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use patchboard_kernel::admission;
+use patchboard_kernel::blueprint::{AgentKind, Blueprint};
+use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Proposal, ReplyBody, Step};
+use patchboard_kernel::digest::Salt;
+use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, WorkerName};
+use patchboard_kernel::mode::Mode;
+use patchboard_kernel::plan::Own;
+use patchboard_kernel::record::{Kind, Record};
+use patchboard_kernel::shown::Shown;
+use patchboard_kernel::view::Prompt;
+use serde_json::Value;
+
+/// The most calls that are answered.
+const CALLS_MAX: usize = 10_000;
+
+/// A call of a language model.
+pub struct Asked {
+    /// The worker.
+    pub worker: WorkerName,
+    /// The prompt.
+    pub prompt: Arc<Prompt>,
+    /// The values in its view.
+    pub shown: Arc<Shown>,
+}
+
+/// A board that was played until nothing of it was under way.
+pub struct Played {
+    /// As it is then.
+    pub board: Board,
+    /// All its records.
+    pub records: Vec<Record>,
+    /// Calls of language models, in the order of their answers.
+    pub asked: Vec<Asked>,
+    /// The most records of one step.
+    pub longest_step: usize,
+}
+
+struct Call {
+    invocation: InvocationId,
+    attempt: u32,
+    occurrence: u32,
+    asked: Asked,
+}
+
+impl Played {
+    /// Plays a board; `brain` answers for every language model, `script`s for themselves. The oldest call is answered first.
+    ///
+    /// # Panics
+    /// If the board is refused, asks for 10,000 answers, or has workers of another kind.
+    pub fn of(blueprint: Blueprint, request: Value, mut brain: impl FnMut(&Asked) -> Value) -> Self {
+        let genesis = Genesis {
+            board: BoardId::from("played"),
+            blueprint,
+            mode: Mode::default(),
+            architect: None,
+            parent: None,
+            request,
+            salt: Salt::ZERO,
+            at: Timestamp(0),
+        };
+        let (board, step) = Board::create(genesis, &Own).expect("a board");
+        let (mut played, mut calls) =
+            (Self { board, records: Vec::new(), asked: Vec::new(), longest_step: 0 }, VecDeque::new());
+        played.keep(step, 0, &mut calls);
+        for now in 1.. {
+            let Some(Call { invocation, attempt, occurrence, asked }) = calls.pop_front() else { break };
+            assert!(now < CALLS_MAX, "the board asks without an end");
+            let seat = &asked.shown.seat().worker;
+            let reply = match seat.agent {
+                AgentKind::Script => seat.script[seat.script.len().min(occurrence as usize + 1) - 1].clone(),
+                AgentKind::Llm => brain(&asked),
+                ref other => panic!("{other} workers are not played"),
+            };
+            let from = From::Attempt { invocation, attempt };
+            let reply = ReplyBody::Text(reply.to_string());
+            let proposal = Proposal { from, worker: asked.worker.clone(), reply, usage: None, raw: None };
+            if seat.agent == AgentKind::Llm {
+                played.asked.push(asked);
+            }
+            let at = i64::try_from(now).unwrap_or(i64::MAX);
+            let step = played.board.step(Timestamp(at), Input::Propose(proposal));
+            played.keep(step, at, &mut calls);
+        }
+        played
+    }
+
+    fn keep(&mut self, mut step: Step, at: i64, calls: &mut VecDeque<Call>) {
+        self.board.admit(Timestamp(at), &mut step, &mut admission::open);
+        self.longest_step = self.longest_step.max(step.records.len());
+        self.records.extend(step.records);
+        for effect in step.effects {
+            if let Effect::Call { invocation, attempt, occurrence, worker, prompt, shown, .. } = effect {
+                let asked = Asked { worker, prompt, shown };
+                calls.push_back(Call { invocation, attempt, occurrence, asked });
+            }
+        }
+    }
+
+    /// The document.
+    pub fn state(&self) -> Value {
+        self.board.state().root().to_value()
+    }
+
+    /// How many records there are of a kind.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.records.iter().filter(|record| record.kind == kind).count()
+    }
+
+    /// Tokens of all prompts, estimated at four characters.
+    pub fn prompt_tokens(&self) -> u64 {
+        self.asked.iter().map(|asked| asked.prompt.estimated_tokens()).sum()
+    }
+}
+
+/// The blueprint of a text.
+///
+/// # Panics
+/// If it is refused.
+pub fn blueprint(name: &str, text: &str) -> Blueprint {
+    let source = patchboard_kernel::source::Source::read(name, text).expect("YAML");
+    let report = patchboard_kernel::lint::check(&source);
+    report.blueprint.unwrap_or_else(|| panic!("{name}: {:#?}", report.findings))
+}

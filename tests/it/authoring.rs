@@ -1,0 +1,165 @@
+//! What people wrote first, and what it must come to: the cases of `cases/authoring`.
+
+use std::fs;
+
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::lint;
+use patchboard_kernel::record::{Kind, Trigger};
+use patchboard_kernel::source::Source;
+use patchboard_tests::brain::{Asked, Played, blueprint};
+use patchboard_tests::{elements, shared};
+use serde_json::{Value, json};
+
+/// The most records that one input may lead to on a board of few workers.
+const STEP_RECORDS_MAX: usize = 100;
+
+fn case(name: &str) -> Option<String> {
+    let path = shared::find(&format!("cases/authoring/{name}"))?;
+    Some(fs::read_to_string(path).expect("a file"))
+}
+
+fn value(name: &str) -> Option<Value> {
+    Some(serde_json::from_str(&case(name)?).expect("JSON"))
+}
+
+/// Codes and places of what `check` finds.
+fn findings(text: &str) -> Vec<(&'static str, String)> {
+    let source = Source::read("case", text).expect("YAML");
+    lint::check(&source).findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect()
+}
+
+#[test]
+fn the_readmes_blueprint_costs_as_much_for_each_element_however_many_there_are() {
+    let text = elements::readme();
+    assert_eq!(findings(&text), []);
+    let few = elements::play(&text, 5);
+    for elements in [5, 10, 20, 40, 100] {
+        let cost = elements::play(&text, elements);
+        assert_eq!((cost.checked, cost.calls, cost.rejected), (elements, elements + 1, 0), "{cost:?}");
+        let ratio = cost.per_element() / few.per_element();
+        assert!((0.9..1.1).contains(&ratio), "{cost:?} beside {few:?}");
+    }
+}
+
+#[test]
+fn elements_that_are_shown_to_all_get_in_each_others_way() {
+    let Some(text) = case("n10.yaml") else { return };
+    assert!(findings(&text).iter().all(|(code, _)| *code != "unbound_name"));
+    let cost = elements::play(&text, 10);
+    assert!(cost.checked < 10 && cost.rejected > 10, "the case is what it was: {cost:?}");
+    let bound = text
+        .replace("blueprint: 1", "blueprint: 2")
+        .replace("reads: [/notes/*]", "reads: [\"/notes/{note}\"]")
+        .replace("path: /notes/*/status", "path: \"/notes/{note}/status\"")
+        .replace("path: /notes/*}", "path: \"/notes/{note}\"}");
+    let cost = elements::play(&bound, 10);
+    assert_eq!((cost.checked, cost.calls, cost.rejected), (10, 11, 0), "{cost:?}");
+}
+
+/// Five facts, a check of each, and a report: as the case's own model answers.
+fn reporter(asked: &Asked) -> Value {
+    match asked.worker.as_str() {
+        "researcher" => (1..=5)
+            .map(|n| {
+                let fact = json!({"text": format!("fact {n}"), "source": format!("d{n}"), "status": "draft"});
+                json!({"op": "add", "path": "/facts/-", "value": fact})
+            })
+            .collect(),
+        "checker" => {
+            let place = asked.shown.trigger()["path"].as_str().unwrap_or_default().to_owned();
+            json!([{"op": "replace", "path": format!("{place}/status"), "value": "checked"}])
+        }
+        _ => {
+            let report = json!({"title": "t", "summary": "s", "recommendation": "yes"});
+            json!([{"op": "add", "path": "/report", "value": report}])
+        }
+    }
+}
+
+#[test]
+fn a_report_is_written_from_all_facts_or_check_warns() {
+    let (Some(text), Some(request)) = (case("report.yaml"), value("docs.json")) else { return };
+    let unchecked = |played: &Played| {
+        let facts = played.state()["facts"].as_array().cloned().unwrap_or_default();
+        facts.iter().filter(|fact| fact["status"] == "draft").count()
+    };
+    assert!(findings(&text).contains(&("first_only", "/rules/2/trigger/after".to_owned())));
+    let played = Played::of(blueprint("report.yaml", &text), request.clone(), reporter);
+    assert!(unchecked(&played) > 0, "the case is what it was");
+    let text = text
+        .replace("blueprint: 1", "blueprint: 2")
+        .replace("[/request/documents, /facts/*]", "[/request/documents, /facts/*]\n    freshness: target");
+    assert!(findings(&text).iter().all(|(code, _)| *code != "first_only"));
+    let played = Played::of(blueprint("report.yaml", &text), request, reporter);
+    assert_eq!((unchecked(&played), played.asked.len()), (0, 7));
+    assert!(played.state()["report"].is_object());
+}
+
+#[test]
+fn each_mapper_sees_its_document_and_pays_for_no_other() {
+    let (Some(text), Some(request)) = (case("mapreduce_big.yaml"), value("mrbig.json")) else { return };
+    let count = request["documents"].as_array().map_or(0, Vec::len);
+    let answer = |asked: &Asked| {
+        let doc = asked.shown.trigger()["path"].as_str().and_then(|path| path.rsplit('/').next()?.parse::<u64>().ok());
+        match asked.worker.as_str() {
+            "mapper" => json!([{"op": "add", "path": "/summaries/-", "value": {"doc": doc, "text": "a summary"}}]),
+            _ => json!([{"op": "add", "path": "/answer", "value": "an answer"}]),
+        }
+    };
+    let play = |text: &str| Played::of(blueprint("mapreduce", text), request.clone(), answer);
+    let before = play(&text);
+    let bound = text
+        .replace("blueprint: 1", "blueprint: 2")
+        .replace("/docs/*]", "\"/docs/{doc}\"]")
+        .replace("path: /docs/*}", "path: \"/docs/{doc}\"}")
+        .replace("{idle: [map]}", "{after: [map]}");
+    assert_eq!(findings(&bound), []);
+    let played = play(&bound);
+    assert_eq!(played.asked.len(), count + 1);
+    assert_eq!(played.state()["summaries"].as_array().map(Vec::len), Some(count));
+    let names: Vec<&str> =
+        request["documents"].as_array().into_iter().flatten().filter_map(|it| it["name"].as_str()).collect();
+    for asked in played.asked.iter().filter(|asked| asked.worker.as_str() == "mapper") {
+        let seen = names.iter().filter(|name| asked.prompt.user.contains(&format!("\"{name}\""))).count();
+        assert_eq!(seen, 1, "{}", asked.prompt.user);
+    }
+    let (before, after) = (before.prompt_tokens(), played.prompt_tokens());
+    assert!(before > 50_000 && after * 4 <= before, "{after} tokens beside {before}");
+}
+
+#[test]
+fn a_place_that_may_be_read_in_part_is_named() {
+    let Some(text) = case("trig.yaml") else { return };
+    let text = text.replace("blueprint: 1", "blueprint: 2");
+    let played = Played::of(blueprint("trig.yaml", &text), Value::Null, |asked| {
+        let trigger = asked.shown.trigger();
+        let place = trigger["path"].as_str().unwrap_or_default();
+        assert!(asked.prompt.user.contains(&format!("because {place} is new")), "{}", asked.prompt.user);
+        assert_eq!((&trigger["partial"], trigger["value"]["t"].is_string()), (&json!(true), true), "{trigger}");
+        json!([{"op": "add", "path": format!("{place}/r"), "value": "done"}])
+    });
+    assert_eq!(played.asked.len(), 2);
+}
+
+#[test]
+fn a_rule_that_waits_for_itself_makes_few_records_in_a_step() {
+    let (Some(keepgoing), Some(idle_self)) = (case("keepgoing.yaml"), case("idle_self.json")) else { return };
+    for format in ["1", "2"] {
+        for text in [&keepgoing, &idle_self] {
+            let text = text.replace("blueprint: 1", &format!("blueprint: {format}"));
+            let text = text.replace("\"blueprint\": 1", &format!("\"blueprint\": {format}"));
+            let made: Blueprint = blueprint("case", &text);
+            let mut value = serde_json::to_value(made).expect("a blueprint");
+            for worker in value["workers"].as_object_mut().into_iter().flatten().map(|(_, worker)| worker) {
+                worker["limits"]["invocations"] = json!(1_000_000);
+            }
+            let made = serde_json::from_value(value).expect("a blueprint");
+            let played = Played::of(made, json!({}), |_| json!([]));
+            assert!(played.longest_step <= STEP_RECORDS_MAX, "{} records in a step", played.longest_step);
+            let idle = |record: &patchboard_kernel::record::Record| matches!(record.body(), Ok(patchboard_kernel::record::Body::Scheduled(of)) if of.trigger == Trigger::Idle);
+            assert!(played.records.iter().filter(|record| idle(record)).count() < 100);
+            assert!(played.board.ended().is_some(), "it comes to an end");
+            assert_eq!(played.count(Kind::Late), 0);
+        }
+    }
+}
