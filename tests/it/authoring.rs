@@ -128,6 +128,36 @@ fn each_mapper_sees_its_document_and_pays_for_no_other() {
 }
 
 #[test]
+fn check_finds_what_would_go_wrong() {
+    for (name, expected) in [
+        (
+            "typo.yaml",
+            vec![
+                ("unknown_keyword", "/state/schema/properties/title/maxLenght"),
+                ("unknown_keyword", "/state/schema/properties/tags/item"),
+                ("unknown_keyword", "/state/schema/properties/who/propertes"),
+                ("unknown_keyword", "/state/schema/properties/kind/nullable"),
+                ("unknown_keyword", "/state/schema/properties/kind/enums"),
+            ],
+        ),
+        ("script_lint.yaml", vec![("script_refused", "/workers/s/script/0/0/path")]),
+        ("reqw.yaml", vec![("writes_request", "/workers/w/writes/1/path"), ("wide_grant", "/workers/w/writes/2/path")]),
+        ("report.yaml", vec![("first_only", "/rules/2/trigger/after")]),
+        ("typos/path_typo.yaml", vec![("undeclared_name", "/workers/checker/writes/0/path")]),
+        ("typos/cel_typo.yaml", vec![("unknown_member", "/done/when")]),
+        ("typos/trig_dash.yaml", vec![("never_fires", "/rules/1/trigger")]),
+        ("typos/trig_dash_closed.yaml", vec![("never_fires", "/rules/1/trigger")]),
+        ("growth.yaml", vec![]),
+    ] {
+        let Some(text) = case(name) else { return };
+        let found = findings(&text.replace("COMMITS", "50"));
+        for (code, pointer) in expected {
+            assert!(found.contains(&(code, pointer.to_owned())), "{name}: {code} at {pointer} is not in {found:?}");
+        }
+    }
+}
+
+#[test]
 fn a_place_that_may_be_read_in_part_is_named() {
     let Some(text) = case("trig.yaml") else { return };
     let text = text.replace("blueprint: 1", "blueprint: 2");

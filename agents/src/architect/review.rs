@@ -99,13 +99,17 @@ pub(super) fn review(text: &str, brief: &Brief, terms: &Terms) -> Reviewed {
     let mut findings = Vec::new();
     restrict(&source, &mut findings);
     let report = lint::check(&source);
+    let found = report.findings.clone();
     let Some(blueprint) = report.blueprint.filter(|_| findings.is_empty()) else {
         findings.extend(report.findings.into_iter().filter(|finding| finding.severity == Severity::Error));
         return refused(findings);
     };
-    let unbound = unbound_elements(&blueprint, &source);
-    if !unbound.is_empty() {
-        return refused(unbound);
+    let mut refusals = unbound_elements(&blueprint, &source);
+    // A warning to people: they may know that it is meant.
+    let wide = found.into_iter().filter(|finding| finding.code == "wide_grant");
+    refusals.extend(wide.map(|finding| Diagnostic { severity: Severity::Error, ..finding }));
+    if !refusals.is_empty() {
+        return refused(refusals);
     }
     let input = match fit(&blueprint, input, brief) {
         Ok(input) => input,

@@ -216,6 +216,13 @@ async fn a_worker_of_each_element_is_bound_to_it() {
 }
 
 #[tokio::test]
+async fn a_grant_on_everything_is_not_for_architects() {
+    let wide = with("/workers/writer/writes/0/path", json!("/**"));
+    let (design, _) = ask(&brief(), &Terms::default(), &[ok(wide), ok(notes().to_string())]).await;
+    assert_eq!(codes(&design.expect("a design").rounds), [vec!["wide_grant"], vec![]]);
+}
+
+#[tokio::test]
 async fn a_blueprint_that_nothing_begins_is_refused() {
     let terms = Terms { repairs: 0, ..Terms::default() };
     for (trigger, found) in [

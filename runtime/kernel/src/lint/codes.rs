@@ -76,6 +76,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("bad_condition", Error, "A CEL expression that cannot be used."),
     ("not_boolean", Error, "A CEL expression that is neither true nor false."),
     ("unknown_member", Warning, "An expression looks at a place that can never be there."),
+    ("unknown_keyword", Warning, "A JSON Schema has a keyword that no draft knows, or requires a misspelt name."),
     ("costly_schema", Warning, "Every write below a place makes validation go through a collection without a bound."),
     ("costly_shift", Warning, "A grant lets elements come or go in the middle of an array without a bound."),
     (
@@ -93,6 +94,14 @@ pub const CODES: &[(&str, Severity, &str)] = &[
         Error,
         "Two write grants of one worker that meet, one of them with a `value` schema; a grant under a condition on what another lets it read or write without.",
     ),
+    (
+        "undeclared_name",
+        Warning,
+        "A path has a name that `properties` does not declare, in an object that takes others.",
+    ),
+    ("wide_grant", Warning, "A write grant on every place."),
+    ("writes_request", Warning, "A write grant that reaches what the user asked for."),
+    ("script_refused", Warning, "A script answers with an operation that none of its worker's grants matches."),
     ("not_a_beginning", Error, "A write grant's condition is of a place that is no beginning of the grant's path."),
     ("index_grant", Error, "A path by index into an array whose elements may move."),
     ("unbound_name", Error, "A name in a path that what wakes the worker does not bind."),

@@ -139,6 +139,11 @@ impl Check<'_> {
             return Some((name.clone(), format!("`{}` is null here and has no `{name}`", look.variable), help));
         }
         let place = place(look, owner, self.paths)?;
+        if let Some((holder, wrong, known)) = self.undeclared(&place) {
+            let message = format!("`{place}`: `properties` of {holder} has no `{wrong}`");
+            let help = suggest(&wrong, known.iter().map(String::as_str), "Declare it.");
+            return Some((wrong, message, help));
+        }
         let missing = self.missing(&place)?;
         let message = format!("`{place}` is no place of the document: {}", missing.why);
         Some((missing.wrong, message, missing.help))

@@ -13,6 +13,7 @@ use super::{Check, Read, Seat};
 use crate::blueprint::{Action, AgentKind, EventOp, Rule, Trigger};
 use crate::event::caused;
 use crate::id::{RuleName, WorkerName};
+use crate::pattern::{Pattern, PatternToken};
 use crate::source::child;
 
 /// What each worker can cause of what each rule on an event waits for, by the rule's number.
@@ -78,6 +79,12 @@ impl<'a> Check<'a> {
         let mut dead: BTreeMap<usize, String> = BTreeMap::new();
         for (number, rule) in rules.iter().enumerate() {
             if let Trigger::Event { op, path } = &rule.trigger {
+                let appends = |place: Pattern| place.tokens().last() == Some(&PatternToken::Append);
+                if self.paths.parse(path).is_ok_and(appends) {
+                    let elements = path.trim_end_matches('-');
+                    dead.insert(number, format!("what is appended has an index: write `{elements}*`"));
+                    continue;
+                }
                 let caused = causes.values().any(|caused| caused.contains_key(&number));
                 // What is known of files changes with every edit.
                 let is_pattern = self.paths.parse(path).is_ok_and(|place| !self.is_of_files(&place));

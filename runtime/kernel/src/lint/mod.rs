@@ -2,7 +2,7 @@
 //!
 //! [`check`] looks at the form first (the published meta-schema, `form`), then reads the typed blueprint, then checks
 //! across fields: `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `bindings` (names in paths), `conditions`
-//! (what expressions look at), `workspace` (files), `inner` (boards inside boards), `flow` (what wakes what), `fields` (who writes what), `costs` and `invariants` (what makes
+//! (what expressions look at), `keywords` (of schemas), `grants` (their width, replies of scripts), `workspace` (files), `inner` (boards inside boards), `flow` (what wakes what), `fields` (who writes what), `costs` and `invariants` (what makes
 //! a write slow). A blueprint without an error is one that a board can be made of. Whether the operator has the models
 //! and programs it names is not known here.
 
@@ -15,9 +15,11 @@ mod fields;
 mod flow;
 mod form;
 mod format;
+mod grants;
 mod handoff;
 mod inner;
 mod invariants;
+mod keywords;
 mod names;
 mod paths;
 mod replies;
@@ -280,6 +282,8 @@ impl<'a> Check<'a> {
         self.format();
         // A misspelt name makes other things look unused or unwritten, so warnings wait until the errors are mended.
         if !self.findings.iter().any(|finding| finding.severity == Severity::Error) {
+            self.keywords();
+            self.widths();
             self.conditions();
             self.flow();
             self.workflow();

@@ -114,7 +114,44 @@ impl<'a> Check<'a> {
         }
         for (pointer, pattern) in places {
             self.place(&pointer, &pattern);
+            if let Some((holder, wrong, known)) = self.undeclared(&pattern) {
+                let message = format!("`{pattern}`: `properties` of {holder} has no `{wrong}`");
+                let help = suggest(&wrong, known.iter().map(String::as_str), "Declare it.");
+                self.find("undeclared_name", &pointer, message, help);
+            }
         }
+    }
+
+    /// Finds the first token of a pattern that `properties` does not declare, in an object that takes other names as well:
+    /// the holder, the token, and the names that are declared.
+    pub(super) fn undeclared(&self, pattern: &Pattern) -> Option<(String, String, Vec<String>)> {
+        let (schema, sought, base) = self.schema_of(pattern)?;
+        for (depth, token) in sought.tokens().iter().enumerate() {
+            let PatternToken::Literal(name) = token else { continue };
+            let holder = sought.prefix(depth);
+            let fragment = schema.fragment(&holder)?;
+            let says = |keyword: &str| fragment.get(keyword).is_some_and(|value| *value != Value::Bool(true));
+            let properties = fragment.get("properties").and_then(Value::as_object)?;
+            let is_open =
+                ["additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf"];
+            if is_open.into_iter().any(says) || properties.is_empty() || name.starts_with('$') {
+                return None;
+            }
+            let is_own = holder.tokens().is_empty() && base.is_empty() && matches!(name.as_str(), "request" | "files");
+            if is_own {
+                return None;
+            }
+            if !properties.contains_key(name) {
+                // A request may have more than is said of it; of a name nearly like a declared one that is less likely.
+                if !base.is_empty() && meant(name, properties.keys().map(String::as_str)).is_none() {
+                    return None;
+                }
+                let holder =
+                    if depth == 0 && base.is_empty() { "the document".to_owned() } else { format!("`{base}{holder}`") };
+                return Some((holder, name.clone(), properties.keys().cloned().collect()));
+            }
+        }
+        None
     }
 
     fn place(&mut self, pointer: &str, pattern: &Pattern) {

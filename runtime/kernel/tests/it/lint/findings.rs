@@ -702,6 +702,34 @@ const FIXTURES: &[Fixture] = &[
         ],
     ),
     change("literal_name", &[("reads: [/request, /claims]", "reads: [/request, \"/claims/{claim}\"]")]),
+    change(
+        "unknown_keyword",
+        &[
+            ("answer: {type: string}", "answer: {type: string, maxLenght: 3, nullable: true, x-note: fine}"),
+            ("required: [text]", "required: [text, staus]"),
+            ("required: [question], properties", "required: [question], propertes: {}, properties"),
+        ],
+    ),
+    change(
+        "undeclared_name",
+        &[
+            ("    additionalProperties: false\n    properties:\n      request", "    properties:\n      request"),
+            ("- {path: /answer, ops: [add]}", "- {path: /anwser, ops: [add]}"),
+            (END, "done: {when: has(state.anwser)}\n"),
+        ],
+    ),
+    change("wide_grant", &[("- {path: /answer, ops: [add]}", "- {path: /**, ops: [add]}")]),
+    change(
+        "writes_request",
+        &[("- {path: /answer, ops: [add]}", "- {path: /answer, ops: [add]}\n      - {path: /request/question}")],
+    ),
+    change(
+        "script_refused",
+        &[(
+            "  writer:\n    agent: llm\n",
+            "  writer:\n    agent: script\n    script:\n      - [{op: add, path: /answer, value: a}]\n      - {patch: [{op: test, path: /x}, {op: replace, path: /claims/0/status, value: draft}, {op: add, path: /answers, value: b}]}\n",
+        )],
+    ),
     change("budget_too_small", &[("  writer:\n", "  writer:\n    view: {budget: 20}\n")]),
     // The flow.
     change(

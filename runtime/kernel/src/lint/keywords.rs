@@ -1,0 +1,162 @@
+//! Keywords of JSON Schemas that no draft knows, and names that a schema requires and does not declare.
+
+use serde_json::{Map, Value};
+
+use super::{Check, meant};
+use crate::source::child;
+
+/// The shortest name that is taken for a misspelt one.
+const NAME_MIN: usize = 4;
+/// The most schemas that are looked at in one document.
+const SCHEMAS_MAX: usize = 4096;
+
+/// Keywords of drafts 6 to 2020-12.
+const KEYWORDS: [&str; 62] = [
+    "$anchor",
+    "$comment",
+    "$defs",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$id",
+    "$recursiveAnchor",
+    "$recursiveRef",
+    "$ref",
+    "$schema",
+    "$vocabulary",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "contains",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "default",
+    "definitions",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "deprecated",
+    "description",
+    "else",
+    "enum",
+    "examples",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "if",
+    "items",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "not",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "propertyNames",
+    "readOnly",
+    "required",
+    "then",
+    "title",
+    "type",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+    "writeOnly",
+];
+
+/// Keywords whose values are schemas by name.
+const BY_NAME: [&str; 6] =
+    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
+
+/// Keywords whose values are data.
+const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
+
+impl Check<'_> {
+    /// Warns of keywords that nobody knows, in the schemas of the document, the request, signals and grants.
+    pub(super) fn keywords(&mut self) {
+        let blueprint = self.blueprint;
+        let mut schemas =
+            vec![("/state/schema".to_owned(), &blueprint.state.schema), ("/request".to_owned(), &blueprint.request)];
+        schemas.extend(blueprint.signals.iter().map(|(name, schema)| (child("/signals", name), schema)));
+        for (name, worker) in &blueprint.workers {
+            let grants = worker.writes.iter().enumerate();
+            let values = grants.filter_map(|(at, grant)| Some((at, grant.value.as_ref()?)));
+            let at = child("/workers", name.as_str());
+            schemas.extend(values.map(|(nth, value)| (format!("{at}/writes/{nth}/value"), value)));
+        }
+        for (pointer, schema) in schemas {
+            self.keywords_of(&pointer, schema);
+        }
+    }
+
+    fn keywords_of(&mut self, pointer: &str, schema: &Value) {
+        let mut pending = vec![(pointer.to_owned(), schema)];
+        let mut looked_at = 0;
+        while let Some((pointer, schema)) = pending.pop() {
+            looked_at += 1;
+            if looked_at > SCHEMAS_MAX {
+                return;
+            }
+            let Some(members) = schema.as_object() else { continue };
+            for (keyword, value) in members {
+                let at = child(&pointer, keyword);
+                if !KEYWORDS.contains(&keyword.as_str()) && !keyword.starts_with("x-") {
+                    self.unknown_keyword(&at, keyword);
+                    continue;
+                }
+                match value {
+                    _ if DATA.contains(&keyword.as_str()) => {}
+                    Value::Object(named) if BY_NAME.contains(&keyword.as_str()) => {
+                        pending.extend(named.iter().map(|(name, schema)| (child(&at, name), schema)));
+                    }
+                    Value::Object(_) => pending.push((at, value)),
+                    Value::Array(schemas) => {
+                        pending.extend(schemas.iter().enumerate().map(|(nth, schema)| (format!("{at}/{nth}"), schema)));
+                    }
+                    _ => {}
+                }
+            }
+            self.undeclared_names(&pointer, members);
+        }
+    }
+
+    fn unknown_keyword(&mut self, pointer: &str, keyword: &str) {
+        let help = match meant(keyword, KEYWORDS) {
+            _ if keyword == "nullable" => {
+                "Write `type: [string, \"null\"]`, or `anyOf` with `{type: \"null\"}`.".to_owned()
+            }
+            Some(meant) => format!("Did you mean `{meant}`?"),
+            None => "Remove it, or begin it with `x-` if another program reads it.".to_owned(),
+        };
+        self.find("unknown_keyword", pointer, format!("JSON Schema has no keyword `{keyword}`"), help);
+        self.point_at_key();
+    }
+
+    /// Names that are required and misspelt: there is a property of nearly that name.
+    fn undeclared_names(&mut self, pointer: &str, schema: &Map<String, Value>) {
+        let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        for (nth, name) in required.enumerate() {
+            // Of short names another is always near.
+            let is_unknown = |name: &&str| name.len() >= NAME_MIN && !properties.contains_key(*name);
+            let Some(name) = name.as_str().filter(is_unknown) else { continue };
+            if let Some(meant) = meant(name, properties.keys().map(String::as_str)) {
+                let message = format!("`{name}` is required, and `properties` has no such name");
+                let help = format!("Did you mean `{meant}`?");
+                self.find("unknown_keyword", &format!("{pointer}/required/{nth}"), message, help);
+            }
+        }
+    }
+}
