@@ -8,7 +8,7 @@ use crate::brain::{Asked, Played, blueprint};
 
 const README: &str = include_str!("../README.md");
 
-/// What a board over some elements came to.
+/// Outcome of a board over some elements.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
     /// Elements.
@@ -41,7 +41,7 @@ pub fn readme() -> String {
     code.expect("a blueprint").to_owned()
 }
 
-/// The same as it was before triggers bound names: each checker is shown all notes.
+/// The blueprint of the README without bound names: each checker is shown all notes.
 pub fn unbound() -> String {
     readme().replace("blueprint: 2", "blueprint: 1").replace("/notes/{note}", "/notes/*")
 }

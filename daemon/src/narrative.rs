@@ -258,7 +258,7 @@ pub(crate) fn cause(rule: Option<&RuleName>, trigger: &Trigger) -> String {
         Trigger::Start => "the board began".to_owned(),
         Trigger::Event { op, path, version } => format!("{op} {} in version {version}", short(path, SHOWN)),
         Trigger::Signal { name: signal, seq } => format!("signal {} (seq {seq})", name(signal)),
-        Trigger::After => "the rules it waited for rest".to_owned(),
+        Trigger::After => "the rules it waited for have completed or rest".to_owned(),
         Trigger::Idle => "nothing of the rules it waited for is under way".to_owned(),
         Trigger::Every { due } => format!("its schedule, due {}", moment(*due)),
         Trigger::Breaker { rule, worker, reason: why } => {

@@ -1,4 +1,4 @@
-//! What a board costs for each of its elements: the README's blueprint, and the same where every worker is shown all elements.
+//! Cost of a board for each of its elements: the README's blueprint, and the same where every worker is shown all elements.
 
 use std::process::ExitCode;
 

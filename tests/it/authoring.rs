@@ -1,4 +1,4 @@
-//! What people wrote first, and what it must come to: the cases of `cases/authoring`.
+//! First blueprints of newcomers, and their right outcomes: the cases of `cases/authoring`.
 
 use std::fs;
 

@@ -3,7 +3,7 @@
 //! Owns the restrictions of SPEC section 11 for blueprints that a model wrote ([`CODES`]), the caps, and the fit of the
 //! board's request. An answer is hostile until it has passed: its size is bounded before anything reads it.
 
-use patchboard_kernel::blueprint::{AgentKind, Blueprint, Duration};
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, Duration, EventOp, Trigger};
 use patchboard_kernel::board::{Board, BoardError, Genesis};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::Timestamp;
@@ -229,7 +229,10 @@ fn restrict(source: &Source, findings: &mut Vec<Diagnostic>) {
 fn unbound_elements(blueprint: &Blueprint, source: &Source) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     for (number, rule) in blueprint.rules.iter().enumerate() {
-        let Some(path) = rule.trigger.template().filter(|path| path.ends_with("/*")) else { continue };
+        // Of what was removed nothing is left to be bound to.
+        let is_removal = matches!(rule.trigger, Trigger::Event { op: Some(EventOp::Remove), .. });
+        let path = rule.trigger.template().filter(|path| path.ends_with("/*") && !is_removal);
+        let Some(path) = path else { continue };
         let is_of_element =
             |grant: &str| grant == path || grant.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
         for name in blueprint.woken_by(&rule.run) {
@@ -238,9 +241,10 @@ fn unbound_elements(blueprint: &Blueprint, source: &Source) -> Vec<Diagnostic> {
                 worker.reads.iter().map(|read| &read.path).chain(worker.writes.iter().map(|write| &write.path));
             if let Some(grant) = grants.into_iter().find(|grant| is_of_element(grant)) {
                 let message = format!("`{name}` is woken for one of `{path}`, and `{grant}` is any of them");
-                let named = format!("{}/{{element}}", path.trim_end_matches("/*"));
+                let all = path.trim_end_matches("/*");
+                let named = format!("{all}/{{element}}");
                 let help = format!(
-                    "Write `{named}` in the trigger and in the paths of `{name}`, with a name for the element, in `blueprint: 2`."
+                    "Write `{named}` in the trigger and in the paths of `{name}`, with a name for the element, in `blueprint: 2`; or read `{all}` if it needs all of them."
                 );
                 let pointer = format!("/rules/{number}/trigger");
                 findings.push(Diagnostic::at(source, "unbound_element", &pointer, message, help));

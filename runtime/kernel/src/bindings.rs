@@ -12,6 +12,11 @@ use crate::expr::Variable;
 use crate::pattern::{Pattern, PatternToken};
 use crate::redaction::is_mark;
 
+/// Tokens of a JSON Pointer in which names are filled.
+const POINTER_TOKENS_MAX: usize = 64;
+/// Bytes of a token that a signal brings.
+const SIGNAL_TOKEN_MAX: usize = 4096;
+
 /// Names and the tokens that they stand for, as they are without escapes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Bindings(BTreeMap<String, String>);
@@ -60,8 +65,10 @@ impl Binds {
             // A value that was redacted names nothing.
             let text = value.text_at(at).filter(|text| !is_mark(text)).map(str::to_owned);
             let token = text.or_else(|| value.count_at(at).map(|index| index.to_string()));
+            // `-` would be a place to append at.
+            let token = token.filter(|token| token.len() <= SIGNAL_TOKEN_MAX && token != "-");
             let missing =
-                || format!("the signal carries no text and no index at `{at}` that `{{{name}}}` could stand for");
+                || format!("the signal carries no name and no index at `{at}` that `{{{name}}}` could stand for");
             token.map(|token| (name.as_str(), token)).ok_or_else(missing)
         });
         Ok(Bindings::of(found.collect::<Result<Vec<_>, _>>()?))
@@ -125,7 +132,10 @@ impl Bindings {
     pub(crate) fn fill(&self, patch: &mut Value, expand: &mut Vec<String>) -> bool {
         let mut is_filled = false;
         let mut fill = |text: &mut String| {
-            if let Some(place) = self.place(text).filter(|place| place.as_str() != text) {
+            // A longer one is no place that a grant can name.
+            let is_short = text.bytes().filter(|byte| *byte == b'/').count() <= POINTER_TOKENS_MAX;
+            let place = is_short.then(|| self.place(text)).flatten();
+            if let Some(place) = place.filter(|place| place.as_str() != text) {
                 *text = place.to_string();
                 is_filled = true;
             }

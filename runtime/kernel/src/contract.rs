@@ -64,7 +64,7 @@ pub struct Contract {
     bound: Bindings,
     /// Those without a condition.
     reads: Vec<Pattern>,
-    /// Read patterns with bound names, under any binding: what they match beside the bound element is hidden.
+    /// Read patterns with names, under any binding: what they match beside the bound element is hidden.
     beside: Vec<Pattern>,
     /// Patterns with bound names: as they are bound, and as they are written.
     templates: Vec<(Pattern, Pattern)>,
@@ -190,6 +190,8 @@ impl Contract {
                 fragment: OnceLock::new(),
             });
         }
+        let with_names = contract.declared_reads().filter(|pattern| pattern.names().next().is_some());
+        contract.beside = with_names.map(Pattern::under_any_binding).collect();
         Ok(contract)
     }
 
@@ -217,17 +219,21 @@ impl Contract {
     #[must_use]
     pub(crate) fn bind(&self, bound: Bindings) -> Self {
         let has_names = |pattern: &&Pattern| pattern.names().next().is_some();
-        let beside = self.declared_reads().filter(has_names).map(Pattern::under_any_binding).collect();
         let bind = |pattern: &Pattern| pattern.bind(|name| bound.get(name));
         let written = self.writes.iter().map(|write| &write.pattern);
         let templates = self.declared_reads().chain(written).filter(has_names);
         let templates = templates.map(|pattern| (bind(pattern), pattern.clone())).collect();
-        Self { beside, templates, bound: bound.clone(), ..self.with_patterns(bind) }
+        Self { templates, bound: bound.clone(), ..self.with_patterns(bind) }
     }
 
     /// Returns the pattern as it is written, if names are bound in it.
     pub(crate) fn template<'p>(&'p self, pattern: &'p Pattern) -> &'p Pattern {
         self.templates.iter().find(|(bound, _)| bound == pattern).map_or(pattern, |(_, template)| template)
+    }
+
+    /// Returns true for a pattern in which names are bound.
+    fn is_template(&self, pattern: &Pattern) -> bool {
+        self.templates.iter().any(|(bound, _)| bound == pattern)
     }
 
     /// Puts names in the places of the tokens that they are bound to, as far as a pattern of its own leads to the place.
@@ -236,7 +242,8 @@ impl Contract {
         let leads = |(bound, template): &&(Pattern, Pattern)| {
             bound.covers(place) && !template.tokens().contains(&PatternToken::Deep)
         };
-        if let Some((_, template)) = self.templates.iter().find(leads) {
+        let longest = self.templates.iter().filter(leads).max_by_key(|(_, template)| template.tokens().len());
+        if let Some((_, template)) = longest {
             for (token, written) in tokens.iter_mut().zip(template.tokens()) {
                 if let PatternToken::Bound(name) = written {
                     *token = format!("{{{name}}}");
@@ -276,12 +283,12 @@ impl Contract {
         }
     }
 
-    /// Its bindings.
+    /// Returns the bindings.
     pub const fn bound(&self) -> &Bindings {
         &self.bound
     }
 
-    /// Whether something is hidden from its worker: by a condition, or beside a bound element.
+    /// Returns true if a condition or a binding hides places from the worker.
     pub(crate) const fn hides_something(&self) -> bool {
         self.has_conditions() || !self.beside.is_empty()
     }

@@ -3,7 +3,7 @@
 //! Owns matching by tokens, never by string prefix, and what two patterns have in common. Does not know schemas
 //! ([`crate::schema`]) or grants ([`crate::contract`]).
 //!
-//! A template is bound before it is used: [`Pattern::bind`] puts literal tokens in the places of names. A name that is not
+//! A template is bound before it is used: `Pattern::bind` puts literal tokens in the places of names. A name that is not
 //! bound matches no place. What two patterns have in common counts every token that a name may be bound to.
 //!
 //! A token that is `*`, `**` or `-` as a whole is always the sign, never the name of a member: no pattern can name a

@@ -282,6 +282,10 @@ fn read(
                 && seat.bound().fill(&mut reply.patch, &mut reply.expand)
             {
                 reply.written = Some(body.text());
+                if json::size(&reply.patch) > 2 * u64::from(patch_limits.max_bytes) {
+                    let message = "the patch is too large with the tokens that its names are bound to";
+                    return Err(vec![Violation::new(Code::TooLarge, "", message)]);
+                }
             }
             match worker.and_then(|worker| worker.format) {
                 Some(format) => in_form(read, format),

@@ -135,7 +135,8 @@ pub(crate) async fn view(
         _ => None,
     };
     let told = daemon.ask_board(&id, viewed.at, move |board| {
-        let seat = seat_for(board, &worker, &bind, now.is_some() || is_seat)?;
+        // Of an older version the newest was asked already.
+        let seat = seat_for(board, &worker, &bind, is_seat && now.is_none())?;
         let view = views::preview(board, &seat, &expand, now.as_deref())?;
         Ok(views::json(board, &seat, &view))
     });

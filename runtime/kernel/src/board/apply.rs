@@ -449,7 +449,11 @@ impl Board {
         let finish = if committed.expand.is_empty() { Finish::Completed } else { Finish::Continued(None) };
         let bound = self.bound(&committed.by);
         let branch = self.finish(&committed.by, at, finish)?;
-        let heard = if is_idle { Heard::NoOp } else { Heard::Commit(written.unwrap_or(committed.state)) };
+        let heard = match is_idle {
+            true if bound.is_empty() => Heard::NoOp,
+            true => Heard::Unchanged,
+            false => Heard::Commit(written.unwrap_or(committed.state)),
+        };
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
         self.has_succeeded(&committed.by, &bound);
         Ok(())
@@ -596,7 +600,7 @@ impl Board {
         }
     }
 
-    /// Notes that something of a rule was given up that is not kept.
+    /// Notes a rule of which an invocation was given up that is not kept.
     fn forget(&mut self, rule: Option<RuleName>) {
         if self.format >= record::BINDINGS {
             self.forgotten.extend(rule);

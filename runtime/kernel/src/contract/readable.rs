@@ -134,12 +134,12 @@ impl<'a> Readable<'a> {
         self.contract.has_conditions()
     }
 
-    /// Whether bindings decide what may be read.
-    pub(crate) fn is_bound(&self) -> bool {
-        !self.contract.bound().is_empty()
+    /// Returns true if the worker may read the place whatever its names are bound to.
+    pub(crate) fn may_always_read(&self, place: &Pointer) -> bool {
+        self.patterns.iter().any(|pattern| pattern.covers(place) && !self.contract.is_template(pattern))
     }
 
-    /// Whether something is hidden from the worker.
+    /// Returns true if a condition or a binding hides places from the worker.
     pub(crate) const fn hides_something(&self) -> bool {
         self.contract.hides_something()
     }

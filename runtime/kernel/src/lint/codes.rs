@@ -75,7 +75,11 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("invalid_initial_state", Error, "The initial state breaks its own schema, an invariant, or a limit."),
     ("bad_condition", Error, "A CEL expression that cannot be used."),
     ("not_boolean", Error, "A CEL expression that is neither true nor false."),
-    ("unknown_member", Warning, "An expression looks at a place that can never be there."),
+    (
+        "unknown_member",
+        Warning,
+        "An expression looks at a place that can never be there, or at a name that `properties` does not declare.",
+    ),
     ("unknown_keyword", Warning, "A JSON Schema has a keyword that no draft knows, or requires a misspelt name."),
     ("costly_schema", Warning, "Every write below a place makes validation go through a collection without a bound."),
     ("costly_shift", Warning, "A grant lets elements come or go in the middle of an array without a bound."),

@@ -1,4 +1,4 @@
-//! Grants that are wider than anybody means, and fixed replies that a worker's own grants refuse.
+//! Grants on everything or on the request, and fixed replies that no grant of their worker matches.
 
 use jsonptr::PointerBuf;
 use serde_json::Value;
@@ -16,7 +16,8 @@ impl Check<'_> {
             for write in &seat.writes {
                 let pointer = format!("{}/path", write.pointer);
                 let (path, tokens) = (&write.grant.path, write.pattern.tokens());
-                if tokens.first() == Some(&PatternToken::Deep) {
+                let is_any = |token: &PatternToken| matches!(token, PatternToken::Deep | PatternToken::Any);
+                if tokens.contains(&PatternToken::Deep) && tokens.iter().all(is_any) {
                     let message = format!("`{name}` may write everywhere: `{path}`");
                     let help = "Name the places that it is to write.";
                     found.push(("wide_grant", pointer, message, help.to_owned()));
@@ -60,7 +61,7 @@ impl Check<'_> {
                 let appends = place.split_back().filter(|(_, last)| is_index(&last.decoded()));
                 let appends = appends.map(|(array, _)| array.with_trailing_token("-"));
                 let allows = |write: &super::Write<'_>| {
-                    let pattern = write.pattern.with_literal_names();
+                    let pattern = write.pattern.under_any_binding();
                     pattern.matches(&place) || appends.as_ref().is_some_and(|append| pattern.matches(append))
                 };
                 if !seat.writes.iter().any(allows) {

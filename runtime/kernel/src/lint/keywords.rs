@@ -81,10 +81,24 @@ const BY_NAME: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
 /// Keywords whose values are data.
-const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
+const DATA: [&str; 6] = ["$vocabulary", "const", "default", "dependentRequired", "enum", "examples"];
+
+/// Keywords beside which, or below which, other schemas may declare a name.
+const ELSEWHERE: [&str; 10] = [
+    "$ref",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "dependentSchemas",
+    "else",
+    "if",
+    "oneOf",
+    "patternProperties",
+    "then",
+];
 
 impl Check<'_> {
-    /// Warns of keywords that nobody knows, in the schemas of the document, the request, signals and grants.
+    /// Warns of keywords that no draft knows, in the schemas of the document, the request, signals and grants.
     pub(super) fn keywords(&mut self) {
         let blueprint = self.blueprint;
         let mut schemas =
@@ -112,8 +126,10 @@ impl Check<'_> {
             let Some(members) = schema.as_object() else { continue };
             for (keyword, value) in members {
                 let at = child(&pointer, keyword);
-                if !KEYWORDS.contains(&keyword.as_str()) && !keyword.starts_with("x-") {
-                    self.unknown_keyword(&at, keyword);
+                if !KEYWORDS.contains(&keyword.as_str()) {
+                    if !keyword.starts_with("x-") {
+                        self.unknown_keyword(&at, keyword);
+                    }
                     continue;
                 }
                 match value {
@@ -147,12 +163,19 @@ impl Check<'_> {
     /// Names that are required and misspelt: there is a property of nearly that name.
     fn undeclared_names(&mut self, pointer: &str, schema: &Map<String, Value>) {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-        for (nth, name) in required.enumerate() {
+        let is_of_many = pointer.split('/').any(|token| ELSEWHERE.contains(&token));
+        let has_others = ELSEWHERE.iter().any(|keyword| schema.get(*keyword).is_some_and(|value| !value.is_boolean()));
+        if is_of_many || has_others {
+            return;
+        }
+        let required = schema.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let is_required = |name: &str| required.iter().any(|other| other == name);
+        for (nth, name) in required.iter().enumerate() {
             // Of short names another is always near.
             let is_unknown = |name: &&str| name.len() >= NAME_MIN && !properties.contains_key(*name);
             let Some(name) = name.as_str().filter(is_unknown) else { continue };
-            if let Some(meant) = meant(name, properties.keys().map(String::as_str)) {
+            let meant = meant(name, properties.keys().map(String::as_str));
+            if let Some(meant) = meant.filter(|meant| !is_required(meant)) {
                 let message = format!("`{name}` is required, and `properties` has no such name");
                 let help = format!("Did you mean `{meant}`?");
                 self.find("unknown_keyword", &format!("{pointer}/required/{nth}"), message, help);

@@ -130,11 +130,33 @@ impl<'a> Check<'a> {
             let PatternToken::Literal(name) = token else { continue };
             let holder = sought.prefix(depth);
             let fragment = schema.fragment(&holder)?;
-            let says = |keyword: &str| fragment.get(keyword).is_some_and(|value| *value != Value::Bool(true));
             let properties = fragment.get("properties").and_then(Value::as_object)?;
-            let is_open =
-                ["additionalProperties", "patternProperties", "unevaluatedProperties", "allOf", "anyOf", "oneOf"];
-            if is_open.into_iter().any(says) || properties.is_empty() || name.starts_with('$') {
+            // Other schemas may declare the name, or all names.
+            const ELSEWHERE: [&str; 14] = [
+                "$dynamicRef",
+                "$ref",
+                "additionalProperties",
+                "allOf",
+                "anyOf",
+                "dependencies",
+                "dependentSchemas",
+                "else",
+                "if",
+                "oneOf",
+                "patternProperties",
+                "propertyNames",
+                "then",
+                "unevaluatedProperties",
+            ];
+            let is_open = ELSEWHERE.into_iter().any(|keyword| fragment.get(keyword).is_some());
+            if is_open || properties.is_empty() || name.starts_with('$') {
+                return None;
+            }
+            let is_required =
+                fragment["required"].as_array().is_some_and(|names| names.iter().any(|other| other == name));
+            let place = sought.prefix(depth + 1).under_any_binding();
+            let is_there = base.is_empty() && !place.instances_of_value(&self.blueprint.state.initial, 1).is_empty();
+            if is_required || is_there {
                 return None;
             }
             let is_own = holder.tokens().is_empty() && base.is_empty() && matches!(name.as_str(), "request" | "files");
@@ -338,14 +360,21 @@ impl<'a> Check<'a> {
                     PatternToken::Bound(_) => self.replaces(&array),
                     _ => None,
                 };
-                if let Some(mover) = self.moves_elements(&elements).or(replaced) {
-                    found.push((pointer.clone(), text, array, mover));
+                let is_bound = matches!(token, PatternToken::Bound(_));
+                let moved = self.moves_elements(&elements).map(|mover| (mover, "move"));
+                if let Some((mover, how)) = moved.or(replaced.map(|mover| (mover, "replace"))) {
+                    found.push((pointer.clone(), text, array, mover, how, is_bound));
                 }
             }
         }
-        for (pointer, text, array, mover) in found {
-            let message = format!("`{text}` counts on the place of an element of `{array}`, which `{mover}` may move");
-            let help = "Use `*`, or make the collection an object with ids as keys.";
+        for (pointer, text, array, mover, how, is_bound) in found {
+            let message = format!("`{text}` counts on the place of an element of `{array}`, which `{mover}` may {how}");
+            let help = match is_bound {
+                true => format!(
+                    "Make the collection an object with ids as keys, or let `{mover}` only append: `{array}/-`."
+                ),
+                false => "Use `*`, or make the collection an object with ids as keys.".to_owned(),
+            };
             self.find("index_grant", &pointer, message, help);
         }
     }

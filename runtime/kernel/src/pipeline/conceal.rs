@@ -70,8 +70,8 @@ pub(super) fn conceal_one(violation: &mut Violation, sight: &Sight<'_>) {
         // The size of the document is also that of what is hidden in it.
         Code::ResultTooLarge if readable.hides_something() => violation.message = brief(violation),
         // How long an array is, or what kind of thing is there, shows what is there.
-        // The container that lacks the place may be that of a bound element.
-        Code::PathNotFound | Code::IndexOutOfRange if !readable.may_read(&above) || readable.is_bound() => {
+        // Of a bound element the container that lacks it may not be read.
+        Code::PathNotFound | Code::IndexOutOfRange if !readable.may_always_read(&above) => {
             violation.found = None;
             violation.expected = None;
             violation.message = brief(violation);

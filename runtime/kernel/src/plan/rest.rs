@@ -153,7 +153,7 @@ impl Plan {
     }
 }
 
-/// What can make a rule fire.
+/// Causes of a rule.
 #[derive(Default)]
 struct Causes {
     /// Rules, by their numbers.

@@ -216,10 +216,21 @@ impl Fixed {
     /// Puts bound tokens in the places of names.
     pub(crate) fn with_tokens(&self, bound: &Bindings) -> Self {
         let fill = |text: &str| {
-            bound.iter().fold(text.to_owned(), |text, (name, token)| {
-                let token = jsonptr::Token::new(token);
-                text.replace(&format!("/{{{name}}}"), &format!("/{}", token.encoded()))
-            })
+            let mut filled = String::with_capacity(text.len());
+            let mut rest = text;
+            while let Some(at) = rest.find("/{") {
+                let (before, from) = rest.split_at(at + 1);
+                filled.push_str(before);
+                let end = from.find('}').map_or(0, |end| end + 1);
+                match bound.get(from.get(1..end.saturating_sub(1)).unwrap_or_default()) {
+                    Some(token) => {
+                        filled.push_str(&text::name(&jsonptr::Token::new(token).encoded().replace(['\n', '\r'], " ")));
+                        rest = &from[end..];
+                    }
+                    None => rest = from,
+                }
+            }
+            filled + rest
         };
         Self {
             example: serde_json::from_str(&fill(&self.example.to_string())).unwrap_or_else(|_| self.example.clone()),
@@ -461,11 +472,12 @@ impl Parts<'_> {
         budget::choose(self.state, self.reads, limit, bounds, &wanted)
     }
 
-    /// Whether the place may be named: the worker may read it.
+    /// Returns true if the worker may read the whole place.
     fn may_read(&self, path: &str) -> bool {
         Pointer::parse(path).is_ok_and(|path| self.reads.iter().any(|read| read.covers(path)))
     }
 
+    /// Returns true if the place may be named: the worker may read it, or something in it.
     fn may_name(&self, path: &str) -> bool {
         let may_see = |path: &Pointer| self.reads.iter().any(|read| read.covers(path) || read.reaches_below(path));
         Pointer::parse(path).is_ok_and(may_see)

@@ -269,7 +269,15 @@ impl Draft<'_> {
                 // An invocation that changed nothing has completed, whatever its breaker did.
                 let is_lost = |queued: &Queued| !queued.is_in_vain && rest.waits_for(&queued.branch);
                 let is_complete = !board.given_up.iter().any(is_lost) && !rest.waits_for_any(&board.forgotten);
-                !board.scheduler.has_fired(name) && is_complete
+                // A join that has not fired has something to do yet.
+                let is_join = |rule: &&Rule| match &rule.wakes_on {
+                    WakesOn::After(_) => true,
+                    WakesOn::Rest(rest) => rest.kind != RestKind::Each,
+                    _ => false,
+                };
+                let mut named = board.plan.rules.iter().filter(|rule| rest.named.contains(&rule.name)).filter(is_join);
+                let has_all = named.all(|rule| board.scheduler.has_fired(&rule.name));
+                !board.scheduler.has_fired(name) && is_complete && has_all
             }
         };
         let rules = board.plan.rules.iter().filter_map(|rule| Some((rule.name.clone(), rest_of(rule)?)));
