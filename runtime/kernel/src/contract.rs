@@ -303,18 +303,18 @@ impl Contract {
         self.reads.iter().chain(self.conditional.iter().map(|read| &read.pattern))
     }
 
-    /// Whether there are a state and bindings with which it lets its worker read this place.
+    /// Returns true if its worker may read this place with some state and some bindings.
     pub(crate) fn could_read(&self, place: &Pointer) -> bool {
         self.declared_reads().any(|pattern| pattern.under_any_binding().covers(place))
     }
 
-    /// Whether a condition or a binding decides if the place, or something in it, may be read.
+    /// Returns true if a condition or a binding decides about reads of the place, or of a part of it.
     fn reaches_condition(&self, place: &Pointer) -> bool {
         let reaches = |pattern: &Pattern| pattern.covers(place) || pattern.reaches_below(place);
         self.conditional.iter().any(|read| reaches(&read.pattern)) || self.beside.iter().any(reaches)
     }
 
-    /// Whether a condition or a binding decides if the place may be read.
+    /// Returns true if a condition or a binding decides about reads of the place.
     fn is_conditional(&self, place: &Pointer) -> bool {
         let is_of = |pattern: &Pattern| pattern.covers(place);
         self.conditional.iter().any(|read| is_of(&read.pattern)) || self.beside.iter().any(is_of)

@@ -84,7 +84,7 @@ pub(crate) fn caused(written: &Pattern, ops: &[GrantOp], place: &Pattern) -> imp
             GrantOp::Add | GrantOp::Insert => &[EventOp::Add],
             GrantOp::Replace => &[EventOp::Replace],
             GrantOp::Remove => &[EventOp::Remove],
-            // What arrives by a move or a copy is new, or takes the place of something.
+            // A value that a move or a copy brings is new, or replaces another.
             GrantOp::Move | GrantOp::Copy => &[EventOp::Add, EventOp::Replace],
         };
         let below: &[EventOp] = match op {

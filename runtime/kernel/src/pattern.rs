@@ -30,7 +30,7 @@ const BYTES_MAX: usize = 2048;
 /// The most bytes of a name in a template.
 const NAME_BYTES_MAX: usize = 64;
 
-/// How paths of a blueprint are read.
+/// Grammar of a blueprint's paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Paths {
     /// `{name}` is a literal token.

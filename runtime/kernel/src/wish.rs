@@ -57,7 +57,7 @@ pub enum Occasion<'a> {
     },
     /// A rule completed an invocation.
     Completed,
-    /// What these rules wait for rests.
+    /// The waits of these rules are over.
     Rested(&'a BTreeSet<RuleName>),
     /// These rules' schedules are due, since these times.
     Due(&'a BTreeMap<RuleName, Timestamp>),
@@ -231,7 +231,7 @@ struct Woken<'a> {
     /// As conditions see it.
     event: Value,
     value: Variable<'a>,
-    /// What the rule binds, or why it cannot.
+    /// Bindings of the rule, or the reason why it has none.
     bound: Result<Bindings, String>,
 }
 

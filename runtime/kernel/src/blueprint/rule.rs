@@ -232,7 +232,7 @@ impl Trigger {
         matches!(self, Self::Signal(_) | Self::Manual)
     }
 
-    /// Whether what wakes the rule comes with a value.
+    /// Returns true if an occasion of the rule brings a value.
     pub const fn brings_a_value(&self) -> bool {
         matches!(self, Self::Event { .. } | Self::Each(_) | Self::Signal(_) | Self::Manual)
     }

@@ -64,7 +64,7 @@ use tokens::Tokens;
 
 /// How many rejections a worker's view shows.
 const FEEDBACK_MAX: usize = 3;
-/// How many rejections a board keeps of one worker, under all bindings.
+/// Maximum number of rejections that a board keeps of one worker, under all bindings.
 const FEEDBACK_OF_ALL_MAX: usize = 64;
 /// How many of them may be rejections of other workers' proposals, beside those.
 const OTHERS_FEEDBACK_MAX: usize = 2;
@@ -463,7 +463,7 @@ impl Board {
         open.any(|open| self.plan.bound_of(&open.queued) == *seat.bound())
     }
 
-    /// What a worker would be shown now.
+    /// Compiles the view of a worker on the present document.
     pub fn preview(&self, seat: &Seat) -> View {
         self.preview_by(seat, &[], &self.readable_by(seat), view::compile)
     }
@@ -474,7 +474,7 @@ impl Board {
         self.preview_by(seat, expand, readable, view::explain)
     }
 
-    /// What a worker may read of the document.
+    /// Returns the places of the document that a worker may read.
     pub fn readable_by<'s>(&self, seat: &'s Seat) -> Readable<'s> {
         seat.contract.readable(self.state.root())
     }

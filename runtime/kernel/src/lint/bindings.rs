@@ -87,7 +87,7 @@ impl Check<'_> {
         needed
     }
 
-    /// What a rule says of its bindings.
+    /// Finds faults in the bindings of a rule.
     fn binds(&mut self, rule: &Rule, at: &str) {
         if let Some(path) = rule.trigger.template()
             && let Ok(template) = self.paths.parse(path)

@@ -171,7 +171,7 @@ impl Check<'_> {
         let required = schema.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let is_required = |name: &str| required.iter().any(|other| other == name);
         for (nth, name) in required.iter().enumerate() {
-            // Of short names another is always near.
+            // A short name is always near to another.
             let is_unknown = |name: &&str| name.len() >= NAME_MIN && !properties.contains_key(*name);
             let Some(name) = name.as_str().filter(is_unknown) else { continue };
             let meant = meant(name, properties.keys().map(String::as_str));

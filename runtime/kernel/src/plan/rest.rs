@@ -13,7 +13,7 @@ use crate::pattern::Pattern;
 /// A wait for branches to rest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rest {
-    /// When the rule fires.
+    /// Condition on which the rule fires.
     pub kind: RestKind,
     /// Rules that the blueprint names.
     pub named: Vec<RuleName>,
@@ -23,7 +23,7 @@ pub struct Rest {
     woken_by_breakers: BTreeSet<WorkerName>,
 }
 
-/// When a rule fires that waits for rest.
+/// Condition on which a rule fires that waits for rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RestKind {
     /// Each time that the named rules rest, however their invocations ended. What waits for a stopped branch rests.
@@ -164,7 +164,7 @@ struct Causes {
 
 /// Returns true if the worker's writes, or its edits of files, may cause such a change.
 fn may_cause(seat: &Seat, op: Option<EventOp>, path: &Pattern, is_of_files: bool) -> bool {
-    // What the contract declares, also in modes that do not hold a worker to it.
+    // The declared contract counts, also in modes that do not hold a worker to it.
     let contract = &seat.contract;
     let edits = is_of_files && seat.files.as_ref().is_some_and(|files| !files.spec().edit.is_empty());
     edits || contract.writes().any(|(written, ops)| caused(written, ops, path).any(|it| op.is_none_or(|op| op == it)))

@@ -26,19 +26,19 @@ pub struct Seat {
     pub name: WorkerName,
     /// As the blueprint and the mode of the board have it.
     pub worker: Arc<Worker>,
-    /// What it may read and write, as it is told.
+    /// Its read and write grants, as its views name them.
     pub contract: Contract,
     /// Names that an invocation binds.
     pub(super) names: Arc<BTreeSet<String>>,
-    /// Where the mode has no write contracts: what its writes are judged by instead, which is next to nothing.
+    /// Contract that judges its writes in modes without write contracts: it allows nearly all.
     pub(crate) open: Option<Arc<Contract>>,
-    /// How it is asked, and how it answers.
+    /// Form of its calls and replies.
     pub interface: Interface,
-    /// What it may do with files; none: nothing.
+    /// Its access to files, if it has any.
     pub files: Option<Arc<Access>>,
-    /// Whether its views show what was refused.
+    /// True if its views show refusals.
     pub(crate) is_told: bool,
-    /// What all its views have in common; they measure at least [`Fixed::minimum`], and reducing goes no lower.
+    /// The part that all its views have in common; their size is at least [`Fixed::minimum`], also when reduced.
     pub fixed: Arc<Fixed>,
 }
 
@@ -92,7 +92,7 @@ impl Seat {
 }
 
 impl Plan {
-    /// What an invocation's trigger binds. `value` is what the signal carried, if one woke it.
+    /// Returns the bindings of an invocation. `value` is the value of the signal, if one woke it.
     pub(crate) fn bindings(&self, branch: &Branch, trigger: &Trigger, value: Option<&Value>) -> Bindings {
         let rule = branch.rule.as_ref().and_then(|name| self.rules.iter().find(|rule| rule.name == *name));
         let bound = rule.and_then(|rule| match (trigger, &rule.wakes_on, value) {
