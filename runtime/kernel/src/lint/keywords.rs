@@ -84,7 +84,7 @@ const BY_NAME: [&str; 6] =
 const DATA: [&str; 6] = ["$vocabulary", "const", "default", "dependentRequired", "enum", "examples"];
 
 /// Keywords beside which, or below which, other schemas may declare a name.
-const ELSEWHERE: [&str; 10] = [
+pub(super) const ELSEWHERE: [&str; 10] = [
     "$ref",
     "additionalProperties",
     "allOf",

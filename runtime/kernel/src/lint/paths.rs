@@ -3,6 +3,7 @@
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
+use super::keywords::ELSEWHERE;
 use super::{Check, Read, Seat, Write, meant, suggest};
 use crate::blueprint::{Delay, GrantOp, Lasts, Rule, Run, Trigger, Unit, Worker, WriteGrant};
 use crate::contract::{Contract, beginning};
@@ -132,23 +133,8 @@ impl<'a> Check<'a> {
             let fragment = schema.fragment(&holder)?;
             let properties = fragment.get("properties").and_then(Value::as_object)?;
             // Other schemas may declare the name, or all names.
-            const ELSEWHERE: [&str; 14] = [
-                "$dynamicRef",
-                "$ref",
-                "additionalProperties",
-                "allOf",
-                "anyOf",
-                "dependencies",
-                "dependentSchemas",
-                "else",
-                "if",
-                "oneOf",
-                "patternProperties",
-                "propertyNames",
-                "then",
-                "unevaluatedProperties",
-            ];
-            let is_open = ELSEWHERE.into_iter().any(|keyword| fragment.get(keyword).is_some());
+            const OPEN: [&str; 4] = ["$dynamicRef", "dependencies", "propertyNames", "unevaluatedProperties"];
+            let is_open = ELSEWHERE.into_iter().chain(OPEN).any(|keyword| fragment.get(keyword).is_some());
             if is_open || properties.is_empty() || name.starts_with('$') {
                 return None;
             }
