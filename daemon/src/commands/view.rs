@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
 }
 
 /// Reads `NAME=TOKEN`.
-fn binding(text: &str) -> Result<(String, String), String> {
+pub(crate) fn binding(text: &str) -> Result<(String, String), String> {
     let (name, token) = text.split_once('=').ok_or("write NAME=TOKEN, like note=3")?;
     Ok((name.to_owned(), token.to_owned()))
 }

@@ -117,9 +117,8 @@ pub(crate) async fn view(
     let (id, name) = (BoardId::from(board), WorkerName::from(worker.as_str()));
     caller.needs(&Need::SeeSeat(id.clone(), name.clone()))?;
     let expand: Vec<String> = viewed.expand.iter().flat_map(|places| places.split(',')).map(str::to_owned).collect();
-    let bind = viewed.bind.iter().flat_map(|names| names.split(',')).map(|text| match text.split_once('=') {
-        Some((name, token)) => Ok((name.to_owned(), token.to_owned())),
-        None => Err(Problem::of(Code::BadQuery, "bind is NAME=TOKEN, separated by commas")),
+    let bind = viewed.bind.iter().flat_map(|names| names.split(',')).map(|text| {
+        views::binding(text).map_err(|_| Problem::of(Code::BadQuery, "bind is NAME=TOKEN, separated by commas"))
     });
     let bind = bind.collect::<Answered<Vec<_>>>()?;
     let is_seat = matches!(caller.scope, Scope::Seat(..));
