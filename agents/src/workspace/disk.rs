@@ -19,7 +19,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::FilePath;
@@ -122,6 +123,20 @@ enum Ask {
     Nothing,
 }
 
+/// Locks a file. Waits a little for a lock that is held: a process that this one starts has copies of its descriptors until it
+/// runs its program, and so holds locks that are released here.
+fn lock_exclusively(lock: impl AsFd) -> Result<(), Errno> {
+    const TRIES: u32 = 50;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 1..TRIES {
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
+}
+
 impl Disk {
     /// Opens a directory as a workspace.
     ///
@@ -138,7 +153,7 @@ impl Disk {
         let root = rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| bad(error.into()))?;
         let device = device(&root).map_err(|error| bad(error.into()))?;
         let (private, lock) = private(&root).map_err(bad)?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        match lock_exclusively(&lock) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(DiskError::Locked { path: shown }),
             Err(error) => return Err(bad(error.into())),
