@@ -355,6 +355,13 @@ impl Config {
     pub fn model(&self, name: Option<&str>) -> Option<&Model> {
         self.models.get(name.unwrap_or(DEFAULT_MODEL)).or(self.any_model.as_ref())
     }
+
+    /// Returns the smallest context, in tokens, of the model of this name and its fallbacks.
+    pub fn context(&self, name: Option<&str>) -> Option<u32> {
+        let model = self.model(name)?;
+        let fallbacks = model.fallback.iter().filter_map(|other| self.models.get(other));
+        fallbacks.chain([model]).map(|model| model.context).min()
+    }
 }
 
 /// The operator's names of the models that may serve a seat, whatever is drawn; none: none is named, so [`DEFAULT_MODEL`]
@@ -494,6 +501,16 @@ mod tests {
             let error = with(lines).expect_err(lines);
             assert!(error.contains(words), "{lines}: {error}");
         }
+    }
+
+    #[test]
+    fn the_smallest_context_of_a_model_and_its_fallbacks_bounds_what_it_is_asked() {
+        let text = "[models.default]\nurl = \"http://h/v1\"\nmodel = \"a\"\ncontext = 128000\nfallback = [\"b\", \"c\"]\n\
+                    [models.b]\nurl = \"http://h/v1\"\nmodel = \"b\"\ncontext = 8192\n\
+                    [models.c]\nurl = \"http://h/v1\"\nmodel = \"c\"\n";
+        let config = Config::parse(text, "p").expect("a good file");
+        let contexts = [None, Some("b"), Some("c"), Some("d")].map(|name| config.context(name));
+        assert_eq!(contexts, [Some(8192), Some(8192), Some(32_768), None]);
     }
 
     #[test]

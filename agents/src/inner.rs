@@ -356,6 +356,10 @@ impl Agent for Inner {
         self.others.held_back(board)
     }
 
+    fn context(&self, model: Option<&str>) -> Option<u32> {
+        self.others.context(model)
+    }
+
     fn started(&self, runtime: &WeakRuntime) {
         // One runtime is served; a second one's boards have no boards inside.
         drop(self.runtime.set(runtime.clone()));

@@ -397,6 +397,10 @@ impl Agent for Seats {
         self.gate.held(board).map(|held| held.outage.reason)
     }
 
+    fn context(&self, model: Option<&str>) -> Option<u32> {
+        self.config.context(model)
+    }
+
     fn ended(&self, board: &BoardId) {
         self.runner.ended(board);
         self.workspaces.ended(board);

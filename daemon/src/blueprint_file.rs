@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::lint::{self, Diagnostic, FINDINGS_MAX, OpaquePlace, Report, Severity};
 use patchboard_kernel::source::{self, Source};
+use patchboard_runtime::runtime::RuntimeError;
 use serde_json::Value;
 
 use crate::department_tests;
 use crate::diagnostics;
+use crate::drive;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -33,6 +35,8 @@ pub(crate) struct Reading {
     name: String,
     /// What the file and its fragments hold; the file itself under the empty name.
     texts: BTreeMap<String, String>,
+    /// Where its values are in them; none if it could not be read.
+    source: Option<Source>,
     /// What the lint made of it.
     pub(crate) report: Report,
     /// How many tests of departments were run.
@@ -66,7 +70,7 @@ pub(crate) fn read_or_find(path: &Path) -> Reading {
                 help: UNREADABLE_HELP.to_owned(),
             };
             let report = refused(vec![finding]);
-            Reading { name, texts: BTreeMap::new(), report, tests: 0 }
+            Reading { name, texts: BTreeMap::new(), source: None, report, tests: 0 }
         }
     }
 }
@@ -74,14 +78,16 @@ pub(crate) fn read_or_find(path: &Path) -> Reading {
 fn read_text(path: &Path, name: String, text: String) -> Reading {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut texts = BTreeMap::from([(String::new(), text.clone())]);
-    let report = match Source::read(&name, &text) {
-        Err(finding) => refused(vec![finding]),
+    let read = Source::read(&name, &text).map_err(|finding| vec![finding]);
+    let read = read.and_then(|source| source::resolve(source, &mut Below { directory, texts: &mut texts }));
+    let (source, report) = match read {
+        Err(findings) => (None, refused(findings)),
         Ok(source) => {
-            let resolved = source::resolve(source, &mut Below { directory, texts: &mut texts });
-            resolved.map_or_else(refused, |source| lint::check(&source))
+            let report = lint::check(&source);
+            (Some(source), report)
         }
     };
-    Reading { name, texts, report, tests: 0 }
+    Reading { name, texts, source, report, tests: 0 }
 }
 
 /// The files below a blueprint's directory, whose texts are kept.
@@ -157,6 +163,25 @@ impl Reading {
         }
         self.report.findings.truncate(FINDINGS_MAX);
         self
+    }
+
+    /// Adds findings on a board that is begun with this request: what its workers may read and their views have no room for.
+    /// `context` returns the tokens that prompt and reply of a model may have together.
+    ///
+    /// # Errors
+    /// The request makes no board.
+    pub(crate) fn begun(
+        mut self,
+        request: &Value,
+        context: &dyn Fn(Option<&str>) -> Option<u32>,
+    ) -> Result<Self, Failure> {
+        let (Some(blueprint), Some(source)) = (&self.report.blueprint, &self.source) else { return Ok(self) };
+        let mut blueprint = blueprint.clone();
+        blueprint.fit_views(context);
+        let found = lint::check_beginning(source, blueprint, request.clone());
+        self.report.findings.extend(found.map_err(|error| drive::failure(RuntimeError::Board(error)))?);
+        self.report.findings.truncate(FINDINGS_MAX);
+        Ok(self)
     }
 
     /// How many findings are this bad.

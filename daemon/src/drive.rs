@@ -381,6 +381,7 @@ impl CameTo<'_> {
             "calls": self.totals.calls,
             "rejected": self.totals.rejected,
             "failed": self.totals.failed,
+            "unshown": self.totals.hiding.0,
             "head": {"seq": self.head.seq, "hash": self.head.hash},
             "state": self.state.root(),
         })

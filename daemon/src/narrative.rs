@@ -3,6 +3,7 @@
 //! Everything that models, documents or users wrote is cut short and cannot act on a terminal.
 
 mod editing;
+mod hiding;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,8 @@ use crate::output::{clean, one_line, short};
 use crate::reader::moment;
 
 pub(crate) use editing::Editing;
+pub(crate) use hiding::Hiding;
+pub(crate) use patchboard_kernel::view::grouped;
 
 /// How many characters of a foreign text are shown.
 const SHOWN: usize = 100;
@@ -294,19 +297,6 @@ pub(crate) fn operation(op: &Value) -> String {
 /// `1,234 tokens`, with a sign where the figures are estimates.
 pub(crate) fn tokens(usage: Usage) -> String {
     format!("{}{} tokens", if usage.estimated { "~" } else { "" }, grouped(usage.total()))
-}
-
-/// A number with its thousands apart.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }
 
 fn cost(by: &Author) -> String {

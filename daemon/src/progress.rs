@@ -15,7 +15,7 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Body, Kind, Record};
 use serde_json::{Value, json};
 
-use crate::narrative::{self, grouped};
+use crate::narrative::{self, Hiding, grouped};
 use crate::outages::News;
 use crate::output::{Output, short};
 
@@ -39,6 +39,8 @@ pub(crate) struct Totals {
     pub(crate) usage: Usage,
     /// Calls that were made.
     pub(crate) calls: u64,
+    /// What views had no room for.
+    pub(crate) hiding: Hiding,
 }
 
 impl Totals {
@@ -57,12 +59,13 @@ impl Totals {
     pub(crate) fn of(records: &[Record]) -> Self {
         let mut totals = Self::default();
         for body in records.iter().filter_map(|record| record.body().ok()) {
-            totals.count(&body);
+            drop(totals.count(&body));
         }
         totals
     }
 
-    fn count(&mut self, body: &Body) {
+    /// Adds a record. Returns sentences about what its view has no room for, once for each worker.
+    fn count(&mut self, body: &Body) -> Vec<String> {
         match body {
             Body::Invoked(_) => self.calls += 1,
             Body::Continued(continued) => {
@@ -107,6 +110,7 @@ impl Totals {
             | Body::Ended(_) => {}
         }
         self.spend(body.author().and_then(|by| by.usage));
+        self.hiding.note(body)
     }
 
     fn spend(&mut self, usage: Option<Usage>) {
@@ -156,10 +160,13 @@ impl Progress {
     pub(crate) fn record(&mut self, record: &Record) {
         self.last = Some(record.seq);
         let Ok(body) = record.body() else { return };
-        self.totals.count(&body);
+        let hidden = self.totals.count(&body);
         self.follow_work(&body);
         if self.told_after.is_none_or(|after| record.seq > after) && is_told(body.kind()) {
             self.say(&format!("{} {}", mark(body.kind()), narrative::of(&body)));
+            for sentence in hidden {
+                self.say(&format!("{} {sentence}", "not shown".yellow()));
+            }
         }
         if let Some(bar) = &self.bar {
             bar.set_message(self.status());

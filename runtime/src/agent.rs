@@ -161,6 +161,13 @@ pub trait Agent: Send + Sync + 'static {
         None
     }
 
+    /// Returns the tokens that prompt and reply may have together at the operator's model of this name, or at the default
+    /// one, and at each of its fallbacks. None if nobody knows.
+    fn context(&self, model: Option<&str>) -> Option<u32> {
+        let _ = model;
+        None
+    }
+
     /// Told once, before any call, who runs the boards.
     fn started(&self, runtime: &WeakRuntime) {
         let _ = runtime;

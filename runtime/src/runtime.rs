@@ -312,12 +312,13 @@ impl Runtime {
     /// As [`Runtime::create`].
     pub async fn create_with(
         &self,
-        blueprint: Blueprint,
+        mut blueprint: Blueprint,
         request: Value,
         founding: Founding,
     ) -> Result<BoardHandle, RuntimeError> {
         let Founding { id, salt, mode, designed, parent } = founding;
         let options = &self.running.context.options;
+        blueprint.fit_views(&|model| options.agent.context(model));
         let id = id.unwrap_or_else(|| options.ids.board());
         let salt = salt.unwrap_or_else(|| options.ids.salt());
         let (at, began) = (options.clock.now(), Instant::now());

@@ -12,6 +12,7 @@ use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Ended, PauseCause, Record};
 use patchboard_kernel::scheduler::ProviderWait;
 use patchboard_kernel::state::State;
+use patchboard_kernel::view::Shortage;
 
 use crate::journal::Head;
 
@@ -56,6 +57,8 @@ pub struct Snapshot {
     pub attempts: Arc<[(InvocationId, u32)]>,
     /// Proposals that wait for persons, by the record that put them.
     pub pending: Arc<BTreeMap<Seq, Pending>>,
+    /// First views, by worker, that had no room for all that the worker may read.
+    pub shortages: Arc<BTreeMap<WorkerName, Shortage>>,
     /// Whether nothing but persons is waited for.
     pub waits_for_persons: bool,
     /// Invocations waiting.
@@ -110,6 +113,7 @@ impl Snapshot {
             calling: board.scheduler().open().values().filter(|open| open.calling).count(),
             attempts: board.scheduler().open().iter().map(|(invocation, open)| (*invocation, open.attempt)).collect(),
             pending: Arc::clone(board.pending()),
+            shortages: Arc::clone(board.shortages()),
             waits_for_persons: board.waits_for_persons(),
             queued: board.scheduler().queue().len(),
             tokens: board.ledger().board().committed(),

@@ -76,7 +76,7 @@ Rules that decide whether it works:
 5. CEL knows: state, request; in `when` also event and value (what is at the event's path); in invariants also before, and self (the value at the path) only if there is a `for`. A member that may be missing is tested first: has(state.answer) && size(state.answer.text) > 0. The length of lists and texts: size(l). Lists: l.all(x, x.done), l.exists(x, x.id == 1). Text in double quotes.
 6. `done.when` must become true by what the workers write.
 7. Two to four workers, each with one job and places of its own. Let one check what another wrote, if errors would matter.
-8. view: {budget: N} is the characters that a worker is shown, 4000 unless said; more if it reads long texts, at most 14000.
+8. view: {budget: N} is the most characters that a worker is shown. Leave it out: it follows from the model.
 9. limits of the board: {commits, tokens, wall: "30m"}; leave them out unless the request asks for them. Nothing is unlimited.
 10. No programs, scripts, models or files: only what is named above."#;
 

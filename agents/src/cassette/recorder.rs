@@ -122,6 +122,10 @@ impl Agent for Recorder {
         self.agent.held_back(board)
     }
 
+    fn context(&self, model: Option<&str>) -> Option<u32> {
+        self.agent.context(model)
+    }
+
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         Box::pin(async move {
             let key = self.tape().occurrences.of(call);

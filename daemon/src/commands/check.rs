@@ -8,11 +8,13 @@ use patchboard_agents::config::Config;
 use patchboard_kernel::lint::{CODES, Severity};
 use serde_json::{Value, json};
 
+use super::run::json_argument;
 use crate::blueprint_file::{self, plural};
 use crate::codes;
 use crate::diagnostics::word;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
+use crate::seating::config_file;
 use crate::tables;
 
 /// Check blueprints: every finding with its line, a stable code and how to mend it
@@ -43,6 +45,7 @@ Examples:
   patchboard check --costs blueprints/evidence-review.yaml
   patchboard check blueprints/clipboard.yaml                 with the tests of its departments
   patchboard check --whole blueprints/clipboard.yaml | jq '{blueprint: ., request: {}}' > board.json
+  patchboard check review.yaml --request @request.json       with what views have no room for at the beginning
   patchboard check --explain overlapping_grants
   patchboard check --output json review.yaml | jq '.findings[].code'")]
 pub(crate) struct Arguments {
@@ -55,6 +58,9 @@ pub(crate) struct Arguments {
     /// List the opaque places: where a write validates more than it touches, and why
     #[arg(long, conflicts_with_all = ["explain", "codes"])]
     costs: bool,
+    /// Begin a board with this request, in memory, and find what its workers may read and their views have no room for
+    #[arg(long, short, value_name = "JSON|@FILE", conflicts_with_all = ["explain", "codes", "whole"])]
+    request: Option<String>,
     /// Print the blueprint as JSON with all its files in it, as a daemon takes it; findings go to stderr
     #[arg(long, conflicts_with_all = ["explain", "codes", "costs"])]
     whole: bool,
@@ -68,9 +74,11 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
     if let Some(file) = config {
-        Config::read(file).map_err(|error| Failure::refused("bad_config", error))?;
         tables::check(file)?;
     }
+    let models = if arguments.request.is_some() { config_file(config) } else { config };
+    let models = models.map(Config::read).transpose().map_err(|error| Failure::refused("bad_config", error))?;
+    let request = arguments.request.as_deref().map(json_argument).transpose()?;
     if let Some(code) = &arguments.explain {
         return explain(code, output);
     }
@@ -83,7 +91,10 @@ pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) 
     let (mut findings, mut costs) = (Vec::new(), Vec::new());
     let (mut errors, mut warnings, mut tests) = (0, 0, 0);
     for path in &arguments.blueprints {
-        let reading = blueprint_file::read_or_find(path).tested();
+        let mut reading = blueprint_file::read_or_find(path).tested();
+        if let Some(request) = &request {
+            reading = reading.begun(request, &|model| models.as_ref().and_then(|models| models.context(model)))?;
+        }
         tests += reading.tests;
         errors += reading.count(Severity::Error);
         warnings += reading.count(Severity::Warning);

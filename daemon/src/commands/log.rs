@@ -12,7 +12,7 @@ use patchboard_runtime::journal::Journal as _;
 
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::narrative;
+use crate::narrative::{self, Hiding};
 use crate::output::Output;
 use crate::reader::{Reader, moment, storage};
 
@@ -56,6 +56,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let board = reader.find(&arguments.board.board)?;
     let mut after = None;
     let mut has_ended = false;
+    let mut hiding = Hiding::default();
     loop {
         let records = reader.journal.records(&board.id, after, PAGE).map_err(storage)?;
         for record in &records {
@@ -66,6 +67,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             };
             if wanted(arguments, record.kind) {
                 show(record, output)?;
+                show_hidden(record, &mut hiding, output)?;
             }
         }
         after = records.last().map(|record| record.seq).or(after);
@@ -81,6 +83,15 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
 fn wanted(arguments: &Arguments, kind: Kind) -> bool {
     let all = !arguments.rejected && arguments.kind.is_empty();
     all || (arguments.rejected && kind == Kind::Rejected) || arguments.kind.iter().any(|name| name == kind.as_str())
+}
+
+/// Shows what the view of a call had no room for, once for each worker.
+fn show_hidden(record: &Record, hiding: &mut Hiding, output: Output) -> Result<(), Failure> {
+    let body = record.body().ok().filter(|_| record.kind == Kind::Invoked && !output.is_json());
+    for sentence in body.map(|body| hiding.note(&body)).unwrap_or_default() {
+        output.line(&format!("{:>30} {sentence}", "not shown".yellow()))?;
+    }
+    Ok(())
 }
 
 fn show(record: &Record, output: Output) -> Result<(), Failure> {

@@ -204,7 +204,7 @@ async fn daemon(data: &Path, config: &Config, settings: &Settings, token: &str) 
 async fn board(daemon: &Arc<Daemon>, place: &Place, blueprint: &Blueprint) -> Result<BoardId, Failure> {
     let boards = daemon.boards().map_err(told)?;
     for summary in boards.iter().rev().filter(|board| matches!(board.ended, None | Some(End::Quiescent))) {
-        let is_ours = daemon.blueprint(&summary.id).await.is_ok_and(|known| *known == *blueprint);
+        let is_ours = daemon.blueprint(&summary.id).await.is_ok_and(|known| blueprint.is_that_of(&known));
         if is_ours {
             opened(daemon, place, &summary.id).await?;
             return Ok(summary.id.clone());

@@ -110,6 +110,74 @@ fn opaque_places_are_listed_with_what_bounds_them_and_who_writes_there() {
     assert!(costs[0]["writers"].as_array().is_some_and(|writers| !writers.is_empty()), "{costs}");
 }
 
+/// A worker that reads documents through a small view.
+const READER: &str = "blueprint: 2
+name: reading
+request: {type: object, properties: {documents: {type: array, items: {type: string}}}}
+state:
+  schema: {type: object, properties: {request: {}, answer: {type: string}}, additionalProperties: false}
+workers:
+  researcher:
+    agent: script
+    reads: [/request/documents]
+    writes: [{path: /answer, ops: [add]}]
+    view: {budget: 1500}
+    script: [[{op: add, path: /answer, value: ok}]]
+rules:
+  - {name: begin, trigger: start, run: researcher}
+done: {when: has(state.answer)}
+";
+
+#[test]
+fn what_a_view_has_no_room_for_is_found_before_and_said_by_a_run_and_its_log() {
+    let sandbox = Sandbox::new();
+    sandbox.write("reading.yaml", READER);
+    let documents = vec!["word ".repeat(560); 5];
+    sandbox.write("request.json", serde_json::json!({"documents": documents}).to_string());
+    let sentence = "researcher sees 0 of 5 parts of /request/documents: all need up to 14,016 characters beside the rest, \
+                    view.budget is 1,500";
+    let found = sandbox.run(&["check", "reading.yaml", "--request", "@request.json"]).exits(0);
+    let line = 1 + READER.lines().position(|line| line.contains("budget")).expect("a line sets the budget");
+    for part in ["warning[view_shortage]: ", sentence, &format!("--> reading.yaml:{line}:")] {
+        assert!(found.stdout.contains(part), "{part:?} is not in:\n{}", found.stdout);
+    }
+    sandbox.run(&["check", "reading.yaml", "--request", "@request.json", "--deny-warnings"]).exits(2);
+
+    let ran = sandbox.run(&["run", "reading.yaml", "--request", "@request.json"]).exits(0);
+    assert_eq!(ran.stderr.matches(sentence).count(), 1, "{}", ran.stderr);
+    let logged = sandbox.run(&["log", "last"]).exits(0);
+    assert_eq!(logged.stdout.matches(sentence).count(), 1, "{}", logged.stdout);
+    let ran = sandbox.run(&["run", "reading.yaml", "--request", "@request.json", "--output", "json"]).exits(0).json();
+    assert_eq!(ran["unshown"]["researcher"]["places"][0]["of"], 5, "{ran}");
+
+    // A budget that nobody sets follows from the model, and fits ordinary documents.
+    sandbox.write("reading.yaml", READER.replace("    view: {budget: 1500}\n", ""));
+    let found = sandbox.run(&["check", "reading.yaml", "--request", "@request.json"]).exits(0);
+    assert_eq!(found.stdout, "1 blueprint: 0 errors, 0 warnings: ok\n");
+    let ran = sandbox.run(&["run", "reading.yaml", "--request", "@request.json"]).exits(0);
+    assert!(!ran.stderr.contains("not shown"), "{}", ran.stderr);
+    // Of a model with a small context it does not.
+    let model = "[models.default]\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\ncontext = 4096\n";
+    sandbox.write("small.toml", model);
+    sandbox.write(
+        "reading.yaml",
+        READER
+            .replace("    view: {budget: 1500}\n", "")
+            .replace("agent: script", "agent: llm")
+            .replace("    script: [[{op: add, path: /answer, value: ok}]]\n", ""),
+    );
+    let small = ["check", "reading.yaml", "--request", "@request.json", "--config", "small.toml"];
+    let found = sandbox.run(&small).exits(0);
+    assert!(
+        found.stdout.contains("view.budget is 4,608") && found.stdout.contains("larger context"),
+        "{}",
+        found.stdout
+    );
+    // What is no request of this blueprint is refused as `run` refuses it.
+    let refused = sandbox.run(&["check", "reading.yaml", "--request", "{\"documents\": 3}"]).exits(2);
+    assert!(refused.stderr.contains("/documents: must be of type array"), "{}", refused.stderr);
+}
+
 #[test]
 fn a_text_that_is_no_blueprint_and_a_file_that_is_not_there_are_findings() {
     let sandbox = Sandbox::new();

@@ -121,17 +121,17 @@ impl Mode {
         let is_copy = |op: &GrantOp| matches!(op, GrantOp::Copy | GrantOp::Move);
         let could_copy = worker.writes.iter().any(|grant| grant.ops.iter().any(is_copy));
         // Who cannot copy any more has to write out at most what a patch could have named.
-        let copied = if could_copy { in_chars(&worker) } else { 0 };
+        let copied = if could_copy { worker.view_chars() } else { 0 };
         if !self.has(Component::Slicing) {
             worker.reads = vec!["/*".into()];
-            worker.view.budget = UNSLICED_CHARS;
+            worker.view.budget = Some(UNSLICED_CHARS);
             worker.view.unit = Unit::Chars;
         }
         if self.is_baseline() {
             worker.freshness = Freshness::None;
         }
         if interface != Interface::Patch {
-            let chars = if interface == Interface::Whole { in_chars(&worker) } else { copied };
+            let chars = if interface == Interface::Whole { worker.view_chars() } else { copied };
             let more = (chars / CHARS_PER_TOKEN).min(MORE_TOKENS_MAX);
             worker.limits.reply_tokens = worker.limits.reply_tokens.saturating_add(more);
             for grant in &mut worker.writes {
@@ -142,14 +142,6 @@ impl Mode {
             worker.writes.iter_mut().for_each(|grant| grant.approval = None);
         }
         worker
-    }
-}
-
-/// The budget of a worker's view, in characters.
-const fn in_chars(worker: &Worker) -> u32 {
-    match worker.view.unit {
-        Unit::Chars => worker.view.budget,
-        Unit::Tokens => worker.view.budget.saturating_mul(4),
     }
 }
 

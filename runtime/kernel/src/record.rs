@@ -20,7 +20,7 @@ use crate::id::{Seq, Timestamp};
 pub use body::*;
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 12;
+pub const FORMAT: u32 = 13;
 
 /// The first format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
 pub(crate) const ADMISSION: u32 = 10;
@@ -30,6 +30,9 @@ pub(crate) const FULL_RETRY: u32 = 11;
 
 /// The first format in which triggers bind names in paths of blueprints of format 2.
 pub(crate) const BINDINGS: u32 = 12;
+
+/// The first format in which calls name what their views have no room for.
+pub(crate) const UNSHOWN: u32 = 13;
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";

@@ -68,6 +68,7 @@ impl Writer {
             budget: 4000,
             unit: Unit::Chars,
             tokenizer: None,
+            unshown: Vec::new(),
             compiler: 1,
             feedback: Vec::new(),
             view: sha256(view.as_bytes()),

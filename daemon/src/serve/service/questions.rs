@@ -8,7 +8,7 @@ use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::{Body, Created};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::runtime::RuntimeError;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Daemon, no_such_board};
 use crate::failure::Failure;
@@ -34,7 +34,8 @@ impl Daemon {
         request: &Value,
     ) -> Answered<()> {
         let created = self.created(board).await?;
-        if json!(blueprint) == created.blueprint && *request == created.request {
+        let is_same = created.read_blueprint().is_ok_and(|made| blueprint.is_that_of(&made));
+        if is_same && *request == created.request {
             return Ok(());
         }
         Err(RuntimeError::TokenConflict(board.clone()).into())

@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{Duration, Expiry, FileAccess, Format, InnerBoard, ReadGrant};
+use super::{Duration, Expiry, FileAccess, Format, InnerBoard, ReadGrant, ViewSpec};
 use crate::id::{GroupName, WorkerName};
 use crate::money::Money;
 use crate::rejection::coded;
@@ -250,32 +250,6 @@ pub struct Approval {
     /// How long the question stands.
     #[serde(default = "default_expiry")]
     pub expires: Expiry,
-}
-
-/// How much of the state a worker is shown.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ViewSpec {
-    /// The most the view may measure, in `unit`.
-    pub budget: u32,
-    /// What the budget counts.
-    pub unit: Unit,
-}
-
-impl Default for ViewSpec {
-    fn default() -> Self {
-        Self { budget: 4000, unit: Unit::Chars }
-    }
-}
-
-coded! {
-    /// What a view's budget counts.
-    Unit {
-        /// Unicode scalar values.
-        Chars = "chars",
-        /// Tokens of the worker's model, estimated at four characters each.
-        Tokens = "tokens",
-    }
 }
 
 /// Limits of one worker.

@@ -24,6 +24,7 @@ use crate::record::{
 };
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{Answered, Expansion, Open, ProviderWait, Queued};
+use crate::view::Shortage;
 
 /// Invocations that were given up that a board keeps; the oldest go first.
 const GIVEN_UP_MAX: usize = 1024;
@@ -138,6 +139,11 @@ impl Board {
                 let tokens = (invoked.reserved, admitted.and_then(|admission| admission.reply_tokens));
                 self.ledger.reserve(&branch, hold(&self.plan, &branch.worker, tokens, price));
                 self.breaker.dispatched(&branch, invoked.invocation);
+                if !self.shortages.contains_key(&invoked.worker)
+                    && let Some(shortage) = Shortage::of(invoked)
+                {
+                    Arc::make_mut(&mut self.shortages).insert(invoked.worker.clone(), shortage);
+                }
             }
             Body::Deferred(deferred) => self.apply_deferral(at, deferred)?,
             Body::Continued(continued) => self.apply_continuation(at, continued)?,

@@ -48,7 +48,7 @@ use crate::rejection::{Code, Violation};
 use crate::scheduler::{InVain, Open, Queued, Scheduler};
 use crate::shown::Shown;
 use crate::state::State;
-use crate::view::{self, View};
+use crate::view::{self, Shortage, View};
 use crate::wish::{ALL_EACH_MAX, EACH_MAX};
 
 pub use crate::pipeline::ReplyBody;
@@ -94,6 +94,8 @@ pub struct Board {
     given_up: VecDeque<Queued>,
     /// Rules of which invocations were given up that are not kept any more.
     forgotten: BTreeSet<RuleName>,
+    /// First view of each worker that had no room for all that the worker may read.
+    shortages: Arc<BTreeMap<WorkerName, Shortage>>,
     /// Invocations of each branch that changed nothing, since its last commit or the last move of its breaker; bounded.
     in_vain: BTreeMap<Branch, InVain>,
     scheduler: Scheduler,
@@ -144,7 +146,8 @@ impl Board {
         genesis: Genesis,
         plans: &dyn Plans,
     ) -> Result<(Self, Step), BoardError> {
-        let Genesis { board, blueprint, mode, architect, parent, mut request, salt, at } = genesis;
+        let Genesis { board, mut blueprint, mode, architect, parent, mut request, salt, at } = genesis;
+        blueprint.fit_views(&|_| None);
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
         let plan = plans.of_format(blueprint, &mode, format).map_err(BoardError::BadBlueprint)?;
@@ -275,6 +278,7 @@ impl Board {
             raised_of_workers: BTreeMap::new(),
             given_up: VecDeque::new(),
             forgotten: BTreeSet::new(),
+            shortages: Arc::default(),
             in_vain: BTreeMap::new(),
             scheduler,
             breaker: Breaker::default(),
@@ -424,6 +428,11 @@ impl Board {
         &self.pending
     }
 
+    /// Returns, by worker, the first view that had no room for all that the worker may read.
+    pub const fn shortages(&self) -> &Arc<BTreeMap<WorkerName, Shortage>> {
+        &self.shortages
+    }
+
     /// Whether it waits for nothing but persons.
     pub fn waits_for_persons(&self) -> bool {
         self.ended.is_none()
@@ -466,6 +475,23 @@ impl Board {
     /// Compiles the view of a worker on the present document.
     pub fn preview(&self, seat: &Seat) -> View {
         self.preview_by(seat, &[], &self.readable_by(seat), view::compile)
+    }
+
+    /// Returns, by worker, what its views have no room for now: of its first queued invocation where that is so, else of
+    /// its view without an invocation.
+    pub fn present_shortages(&self) -> BTreeMap<WorkerName, Shortage> {
+        let queued = self.scheduler.queue().iter().map(|queued| {
+            let view = self.compiled(queued).view;
+            (&queued.branch.worker, view.unshown)
+        });
+        let unbound = self.plan.seats.iter().map(|(worker, seat)| (worker, self.preview(seat).unshown));
+        let mut shortages = BTreeMap::new();
+        for (worker, places) in queued.chain(unbound).filter(|(_, places)| !places.is_empty()) {
+            let seat = &self.plan.seats[worker].worker;
+            let (budget, unit) = (seat.view_budget(), seat.view.unit);
+            shortages.entry(worker.clone()).or_insert(Shortage { invocation: None, budget, unit, places });
+        }
+        shortages
     }
 
     /// The same of what is `readable`, if the worker had asked to be shown these places (JSON Pointers), with what is not
@@ -514,7 +540,7 @@ impl Board {
             expand,
             may_expand: seat.worker.format.is_none(),
             commits: &self.commits,
-            budget: seat.worker.view.budget,
+            budget: seat.worker.view_budget(),
         })
     }
 

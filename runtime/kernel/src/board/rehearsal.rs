@@ -16,7 +16,7 @@ use crate::freshness::{self, Basis};
 use crate::id::{InvocationId, Seq, Timestamp, WorkerName};
 use crate::pipeline::{self, Proposer, ReplyBody, Verdict};
 use crate::plan::{BOUND, Seat};
-use crate::record::{BINDINGS, Trigger};
+use crate::record::{BINDINGS, Trigger, UNSHOWN};
 use crate::scheduler::{Past, Queued};
 use crate::shown::Shown;
 use crate::view::{self, Prompt, View};
@@ -70,29 +70,34 @@ impl Board {
     pub(super) fn compiled(&self, queued: &Queued) -> Compiled {
         let seat = self.plan.seat_of(queued).expect("a worker was invoked");
         let worker = &seat.worker;
-        let budget = match self.breaker.is_reduced(&queued.branch) {
-            true => (worker.view.budget / 2).max(seat.fixed.minimum()).min(worker.view.budget),
-            false => worker.view.budget,
-        };
         let readable = seat.contract.readable(self.state.root());
         let feedback = self.feedback_of(&seat, &readable);
         let (feedback, shown): (Vec<Seq>, Vec<Value>) = feedback.into_iter().unzip();
         let woken_at = self.readable_place(&queued.trigger, &readable).map(str::to_owned);
         let trigger = self.shown_trigger(queued, &seat, &readable);
         let told = Self::told_trigger(queued, &trigger, &readable);
-        let view = view::compile(&view::Inputs {
-            worker,
-            readable: &readable,
-            fixed: &seat.fixed,
-            state: &self.state,
-            trigger: &trigger,
-            feedback: &shown,
-            expand: &queued.expansion.places,
-            // Whose replies are no patches is not told how to ask.
-            may_expand: queued.expansion.left() > 0 && worker.format.is_none(),
-            commits: &self.commits,
-            budget,
-        });
+        let within = |budget| {
+            view::compile(&view::Inputs {
+                worker,
+                readable: &readable,
+                fixed: &seat.fixed,
+                state: &self.state,
+                trigger: &trigger,
+                feedback: &shown,
+                expand: &queued.expansion.places,
+                // Whose replies are no patches is not told how to ask.
+                may_expand: queued.expansion.left() > 0 && worker.format.is_none(),
+                commits: &self.commits,
+                budget,
+            })
+        };
+        let mut budget = worker.view_budget();
+        if self.breaker.is_reduced(&queued.branch) {
+            // Since budgets follow from contexts, half of one may be more than all there is to show.
+            let whole = if self.format >= UNSHOWN { within(budget).size(worker.view.unit).min(budget) } else { budget };
+            budget = (whole / 2).max(seat.fixed.minimum()).min(budget);
+        }
+        let view = within(budget);
         let prompt = Prompt::new(worker, &view);
         Compiled { view, prompt, budget, feedback, woken_at, seat, trigger: told }
     }

@@ -25,6 +25,7 @@ use crate::scheduler::{InVain, Queued, Scheduler};
 use crate::snapshot::{LAYOUT, Part, SnapshotError, optional, pairs};
 use crate::state::State;
 use crate::tree::{At, Edit, Mark, Node, Reader, Writer};
+use crate::view::Shortage;
 
 /// Bytes of what a board holds beside its documents that are read whatever is stored.
 const REST_BYTES_MIN: u64 = 16 << 20;
@@ -97,6 +98,8 @@ struct SinceAdmission {
     given_up: VecDeque<Queued>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     forgotten: BTreeSet<RuleName>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    shortages: BTreeMap<WorkerName, Shortage>,
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
     in_vain: BTreeMap<Branch, InVain>,
 }
@@ -135,6 +138,7 @@ impl Board {
             raised_of_workers,
             given_up,
             forgotten,
+            shortages,
             in_vain,
             scheduler,
             breaker,
@@ -189,6 +193,7 @@ impl Board {
                 raised_of_workers: raised_of_workers.clone(),
                 given_up: given_up.clone(),
                 forgotten: forgotten.clone(),
+                shortages: BTreeMap::clone(shortages),
                 in_vain: in_vain.clone(),
             }),
         };
@@ -319,7 +324,7 @@ impl Board {
             Ok(Body::Created(created)) => created.format,
             _ => return Err(unreadable("a journal begins with created")),
         };
-        let SinceAdmission { format, pause_cause, raised, raised_of_workers, given_up, forgotten, in_vain } =
+        let SinceAdmission { format, pause_cause, raised, raised_of_workers, given_up, forgotten, shortages, in_vain } =
             match since_admission {
                 Some(since) => since,
                 // What was ever scheduled may have been given up: by its last attempt, a breaker, a budget or the end.
@@ -333,6 +338,7 @@ impl Board {
                     raised_of_workers: BTreeMap::new(),
                     given_up: VecDeque::new(),
                     forgotten: BTreeSet::new(),
+                    shortages: BTreeMap::new(),
                     in_vain: BTreeMap::new(),
                 },
             };
@@ -385,6 +391,7 @@ impl Board {
             raised_of_workers,
             given_up,
             forgotten,
+            shortages: Arc::new(shortages),
             in_vain,
             scheduler,
             breaker,

@@ -115,6 +115,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
         "A name in braces that is read as an ordinary name: in format 1, or as a part of a token.",
     ),
     ("budget_too_small", Error, "A view budget below what must always be shown."),
+    ("view_shortage", Warning, "A worker may read more of a request than its view has room for (`check --request`)."),
     // The flow.
     ("dependency_cycle", Error, "Rules that wait for each other."),
     ("no_start", Warning, "Nothing can start the board."),

@@ -6,6 +6,7 @@
 //! a write slow). A blueprint without an error is one that a board can be made of. Whether the operator has the models
 //! and programs it names is not known here.
 
+mod beginning;
 mod bindings;
 mod codes;
 mod conditions;
@@ -30,6 +31,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+pub use beginning::check_beginning;
 pub use codes::CODES;
 pub use costs::OpaquePlace;
 pub(crate) use form::{check_department, check_workflow};

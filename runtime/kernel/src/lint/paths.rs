@@ -304,15 +304,14 @@ impl<'a> Check<'a> {
             return;
         }
         let least = Fixed::of(seat.worker, schema, Interface::Patch, self.paths).minimum();
-        let spec = &seat.worker.view;
-        if least > spec.budget {
-            let unit = match spec.unit {
+        let budget = seat.worker.view_budget();
+        if least > budget {
+            let unit = match seat.worker.view.unit {
                 Unit::Chars => "characters",
                 Unit::Tokens => "tokens",
             };
             let message = format!(
-                "the view of `{name}` must show its contract and schema, {least} {unit}, but its budget is {}",
-                spec.budget
+                "the view of `{name}` must show its contract and schema, {least} {unit}, but its budget is {budget}"
             );
             let given = format!("{}/view/budget", seat.pointer);
             let pointer = if self.source.value().pointer(&given).is_some() { given } else { seat.pointer.clone() };

@@ -223,7 +223,8 @@ impl Body {
             Self::Scheduled(it) => places(&it.expand).into_iter().chain([("trigger", json(&it.trigger))]).collect(),
             Self::Invoked(it) => {
                 let members = (!it.members.is_empty()).then(|| ("members", json(&it.members)));
-                members.into_iter().chain([("reads", json(&it.reads))]).collect()
+                let unshown = (!it.unshown.is_empty()).then(|| ("unshown", json(&it.unshown)));
+                members.into_iter().chain([("reads", json(&it.reads))]).chain(unshown).collect()
             }
             Self::Committed(it) => proposed(&it.patch, &it.intent, &it.expand, &it.raw, &it.written),
             Self::NoOp(it) => {

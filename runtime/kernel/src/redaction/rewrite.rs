@@ -590,6 +590,9 @@ impl<'a> Rewriting<'a> {
                 pointers.iter_mut().for_each(|pointer| self.rename(pointer));
             }
         }
+        if let Some(Value::Array(unshown)) = values.get_mut("unshown") {
+            unshown.iter_mut().filter_map(|one| one.get_mut("at")).for_each(|place| self.rename(place));
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use super::layout::{Kind, Layout};
 use super::search::{CONTAINERS_MAX, Reads};
 use super::summarised::{SUMMARISED_MAX, Summarised};
 use super::summary::Tally;
+use super::unshown::Unshown;
 use super::{summary, text, whole};
 use crate::pattern::Pattern;
 use crate::tree::{At, Node};
@@ -72,6 +73,8 @@ pub(super) struct Shown {
     pub(super) members: Vec<String>,
     /// Readable values of which nothing is shown, the highest such.
     pub(super) summarised: Summarised,
+    /// See [`View::unshown`](super::View::unshown).
+    pub(super) unshown: Vec<Unshown>,
     /// Why, if somebody asked.
     pub(super) items: Vec<Item>,
     /// Whether everything is shown that may be read.
@@ -98,7 +101,15 @@ impl Shown {
         members.retain(|place| !is_read(place));
         members.sort_unstable();
         members.dedup();
-        Self { text, reads, members, summarised: Summarised::default(), items: Vec::new(), is_everything: true }
+        Self {
+            text,
+            reads,
+            members,
+            summarised: Summarised::default(),
+            unshown: Vec::new(),
+            items: Vec::new(),
+            is_everything: true,
+        }
     }
 }
 

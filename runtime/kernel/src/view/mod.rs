@@ -23,6 +23,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod text;
+mod unshown;
 mod whole;
 
 use std::borrow::Cow;
@@ -48,6 +49,7 @@ pub use explained::{Fate, Item, Why};
 pub use prompt::{Prompt, PromptParts};
 use render::Detail;
 pub use summarised::Summarised;
+pub use unshown::{Shortage, Unshown, grouped};
 
 /// The number of this view compiler; part of the journal, because another compiler makes other bytes.
 pub const COMPILER: u32 = 4;
@@ -104,6 +106,8 @@ pub struct View {
     /// Places of which no more than a summary is shown; nothing at or below them is in `reads`. Some 256 of them, and none
     /// unless [`explain`] was asked: whether a readable place was shown wholly is for `reads` to say.
     pub summarised: Summarised,
+    /// Readable collections and texts that are not shown wholly: the 8 largest.
+    pub unshown: Vec<Unshown>,
     /// Whether it says that more can be asked for.
     pub may_expand: bool,
     /// Why it shows what it shows, in the order of the document; empty unless [`explain`] was asked.
@@ -120,6 +124,11 @@ impl View {
     /// SHA-256 of the text.
     pub fn hash(&self) -> Digest {
         sha256(self.text.as_bytes())
+    }
+
+    /// Returns the size of the text in this unit.
+    pub fn size(&self, unit: Unit) -> u32 {
+        in_unit(unit, text::chars(&self.text))
     }
 }
 
@@ -248,12 +257,7 @@ impl Fixed {
     /// The size of what must be shown whatever the state is (contract, schema fragments, empty sections), in the
     /// worker's unit; a budget below it is an error of the blueprint.
     pub fn minimum(&self) -> u32 {
-        let chars = self.minimum_chars();
-        let size = match self.unit {
-            Unit::Chars => chars,
-            Unit::Tokens => chars.div_ceil(CHARS_PER_TOKEN),
-        };
-        u32::try_from(size).unwrap_or(u32::MAX)
+        in_unit(self.unit, self.minimum_chars())
     }
 
     fn minimum_chars(&self) -> usize {
@@ -277,6 +281,15 @@ fn grants(worker: &Worker, interface: Interface, fragment: &dyn Fn(&str) -> Opti
         None | Some(Format::Control) => render::grants(worker, interface, fragment, detail),
         Some(_) => String::new(),
     }
+}
+
+/// Returns a number of characters in this unit.
+fn in_unit(unit: Unit, chars: usize) -> u32 {
+    let size = match unit {
+        Unit::Chars => chars,
+        Unit::Tokens => chars.div_ceil(CHARS_PER_TOKEN),
+    };
+    u32::try_from(size).unwrap_or(u32::MAX)
 }
 
 /// A budget in characters.
@@ -374,13 +387,13 @@ impl Parts<'_> {
     }
 
     fn view(&self, text: String, shown: Shown, may_expand: bool) -> View {
-        let Shown { reads, members, summarised, mut items, .. } = shown;
+        let Shown { reads, members, summarised, unshown, mut items, .. } = shown;
         if self.is_explained {
             items.extend(self.not_readable());
         }
         let Fixed { example, names, interface, .. } = self.fixed;
         let (example, names, interface) = (example.clone(), names.clone(), *interface);
-        View { text, reads, members, summarised, may_expand, items, example, names, interface }
+        View { text, reads, members, summarised, unshown, may_expand, items, example, names, interface }
     }
 
     /// The view that shows one object instead of lines: of the same places, or of fewer where the object is longer.
@@ -438,14 +451,14 @@ impl Parts<'_> {
         let mut text = [render::WOKEN_HEADING, woken].concat();
         text.insert_str(0, &self.grants(Detail::Bare));
         text::cut(&mut text, self.limit);
-        let Shown { summarised, mut items, .. } = self.choose(0, 0, None, &[]);
+        let Shown { summarised, unshown, mut items, .. } = self.choose(0, 0, None, &[]);
         if self.is_explained {
             items.extend(self.not_readable());
         }
         let Fixed { example, names, interface, .. } = self.fixed;
         let (example, names, interface) = (example.clone(), names.clone(), *interface);
         let (reads, members) = (Vec::new(), Vec::new());
-        View { text, reads, members, summarised, may_expand: false, items, example, names, interface }
+        View { text, reads, members, summarised, unshown, may_expand: false, items, example, names, interface }
     }
 
     /// As much of the state as fits into `limit`; if not all does, `reserve` of it is kept free.

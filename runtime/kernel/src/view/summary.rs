@@ -85,6 +85,14 @@ impl<'a> Tally<'a> {
         &self.found
     }
 
+    /// Returns the bytes of the places that were counted, as JSON.
+    pub(super) fn bytes(&self) -> u64 {
+        match &self.members {
+            Some(members) => members.container.bytes(),
+            None => self.found.iter().map(|found| found.value.bytes()).sum(),
+        }
+    }
+
     /// Whether too much was looked at before all was counted.
     pub(super) fn is_worn_out(&self) -> bool {
         self.end == End::WornOut

@@ -29,6 +29,7 @@ mod requests;
 mod retry;
 mod rooms;
 mod schedule;
+mod shortage;
 mod snapshot;
 mod storm;
 mod workflow;

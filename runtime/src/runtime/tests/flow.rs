@@ -38,7 +38,9 @@ async fn an_agent_is_told_all_about_the_call() {
         assert_eq!(call.token.as_str(), format!("{}:1", call.invocation));
         assert_eq!((&call.board, call.model.as_deref()), (board.id(), Some("local")));
         assert_eq!(call.timeout, Duration::from_secs(60));
-        assert_eq!(*call.seat(), blueprint.workers["walker"]);
+        let mut seat = blueprint.workers["walker"].clone();
+        seat.view.budget = Some(seat.view_budget());
+        assert_eq!(*call.seat(), seat, "with the budget of its view");
         let view = sqlite(dir.path()).blob(call.view_hash).expect("read");
         assert!(view.is_some_and(|view| call.prompt.user.contains(&view)), "the view is stored and in the prompt");
     }

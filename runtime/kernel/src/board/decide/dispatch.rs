@@ -18,7 +18,9 @@ use crate::json::size;
 use crate::ledger::{Shortfall, bounded};
 use crate::plan::{Rest, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
-use crate::record::{Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger};
+use crate::record::{
+    Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger, UNSHOWN,
+};
 use crate::scheduler::{self, Delayed, Next, Queued};
 use crate::shown::Shown;
 use crate::tree::{At, Node, Since};
@@ -387,6 +389,11 @@ impl Draft<'_> {
                 Freshness::None | Freshness::Target | Freshness::Reads => Vec::new(),
             },
             admitted: admitted.clone(),
+            // What a breaker's smaller budget has no room for is left out on purpose.
+            unshown: match board.format >= UNSHOWN && budget == worker.view_budget() {
+                true => view.unshown.clone(),
+                false => Vec::new(),
+            },
         };
         self.step.blobs.push(Blob { hash: invoked.view, text: view.text.into() });
         self.step.blobs.push(Blob { hash: invoked.prompt, text: stored.into() });

@@ -10,6 +10,7 @@ use crate::deferral::DeferralReason;
 use crate::digest::Digest;
 use crate::failure::FailureCode;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
+use crate::view::Unshown;
 
 /// Why an invocation is wanted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -136,6 +137,9 @@ pub struct Invoked {
     /// freshness is `members`.
     #[serde(default, skip_serializing)]
     pub members: Vec<String>,
+    /// Readable collections and texts that the view had no room for (since format 13).
+    #[serde(default, skip_serializing)]
+    pub unshown: Vec<Unshown>,
 }
 
 /// The provider did not take an attempt's request. The invocation waits, and is invoked again later; the attempt is not

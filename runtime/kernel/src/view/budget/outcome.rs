@@ -5,6 +5,7 @@ use super::super::layout::Kind;
 use super::super::summarised::Summarised;
 use super::super::summary::{self, Hidden, Tally};
 use super::super::text;
+use super::super::unshown::{self, Unshown};
 use super::{Choice, Paid, Shown};
 use crate::tree::Node;
 
@@ -27,7 +28,31 @@ impl Choice<'_, '_> {
         }
         out.reads.sort_unstable();
         let shown = Shown::new(out.text, out.reads, out.members, out.containers);
-        Shown { summarised: out.summarised, items: out.items, is_everything: false, ..shown }
+        let mut unshown = Vec::new();
+        tops.into_iter().for_each(|top| self.note_unshown(top, &marks, &mut unshown));
+        let unshown = unshown::largest(unshown);
+        Shown { summarised: out.summarised, unshown, items: out.items, is_everything: false, ..shown }
+    }
+
+    /// Notes the collections and texts at or below a node that are not shown wholly.
+    fn note_unshown(&self, node: usize, marks: &Marks, unshown: &mut Vec<Unshown>) {
+        if marks.whole[node] {
+            return;
+        }
+        let this = &self.layout.nodes[node];
+        let is_split = this.kind == Kind::Object && !self.layout.is_collection(node);
+        if is_split && this.value.is_some_and(|value| value.part_count() == this.children.len()) {
+            return this.children.values().for_each(|child| self.note_unshown(*child, marks, unshown));
+        }
+        let shown = this.children.values().filter(|child| marks.whole[**child]).count();
+        let tally = self.tallies.get(node);
+        let (of, bytes) = match (this.value, tally) {
+            (Some(value), _) if this.kind == Kind::Line => (1, value.bytes()),
+            (Some(value), _) => (value.part_count(), value.bytes()),
+            (None, Some(tally)) => (tally.count().unwrap_or(tally.counted().len()), tally.bytes()),
+            (None, None) => return,
+        };
+        unshown.push(Unshown { at: self.layout.label(node), shown, of: of.max(shown), bytes });
     }
 
     fn finish_node(&self, node: usize, is_top: bool, marks: &Marks, out: &mut Out) {

@@ -63,10 +63,12 @@ struct Fixture {
     changes: &'static [(&'static str, &'static str)],
     /// Fragments by name; they are only resolved if there are any.
     fragments: &'static [(&'static str, &'static str)],
+    /// The request of a board that is begun, if one is.
+    request: Option<&'static str>,
 }
 
 const fn change(code: &'static str, changes: &'static [(&'static str, &'static str)]) -> Fixture {
-    Fixture { code, changes, fragments: &[] }
+    Fixture { code, changes, fragments: &[], request: None }
 }
 
 /// With what later formats have.
@@ -102,6 +104,20 @@ rules:
   - {name: begin, trigger: start, run: finder}
 "#;
 
+/// A request that small views have no room for.
+const LONG_REQUEST: &str = concat!(
+    "{\"question\": \"",
+    "Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? ",
+    "Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? ",
+    "Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? ",
+    "Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? ",
+    "Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? ",
+    "Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? ",
+    "Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? ",
+    "Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? Why? ",
+    "\"}"
+);
+
 /// A worker that is a board.
 const IS_INSIDE: (&str, &str) = (
     "  extractor:\n    agent: llm",
@@ -125,7 +141,7 @@ const HAS_WORKFLOW: (&str, &str) = (END, "done: {when: has(state.answer)}\nworkf
 
 /// A finding about a workflow in a file.
 const fn flow(code: &'static str, fragments: &'static [(&'static str, &'static str)]) -> Fixture {
-    Fixture { code, changes: &[HAS_WORKFLOW], fragments }
+    Fixture { code, changes: &[HAS_WORKFLOW], fragments, request: None }
 }
 
 /// A department that fits [`SOUND`], but for what its results are.
@@ -220,21 +236,25 @@ const FIXTURES: &[Fixture] = &[
         code: "fragment_unreadable",
         changes: &[(END, "use: [missing.yaml]\n")],
         fragments: &[("other.yaml", "")],
+        request: None,
     },
     Fixture {
         code: "bad_fragment",
         changes: &[(END, "use: [f.yaml]\n")],
         fragments: &[("f.yaml", "limits: {commits: 1}\n")],
+        request: None,
     },
     Fixture {
         code: "fragment_clash",
         changes: &[(END, "use: [f.yaml]\n")],
         fragments: &[("f.yaml", "workers:\n  writer: {agent: llm}\n")],
+        request: None,
     },
     Fixture {
         code: "fragment_cycle",
         changes: &[(END, "use: [f.yaml]\n")],
         fragments: &[("f.yaml", "use: [f.yaml]\n")],
+        request: None,
     },
     Fixture {
         code: "fragment_limit",
@@ -250,47 +270,56 @@ const FIXTURES: &[Fixture] = &[
             ("h", "use: [i]"),
             ("i", "rules: []"),
         ],
+        request: None,
     },
-    Fixture { code: "fragment_unreadable", changes: &[HAS_DEPARTMENTS], fragments: &[("f.yaml", "")] },
+    Fixture { code: "fragment_unreadable", changes: &[HAS_DEPARTMENTS], fragments: &[("f.yaml", "")], request: None },
     Fixture {
         code: "fragment_unreadable",
         changes: &[HAS_DEPARTMENTS],
         fragments: &[("departments/notes/readme.md", "")],
+        request: None,
     },
     Fixture {
         code: "fragment_clash",
         changes: &[HAS_DEPARTMENTS, ("  extractor:\n", "  notes: {agent: human}\n  extractor:\n")],
         fragments: &[("departments/notes/department.yaml", DEPARTMENT)],
+        request: None,
     },
     Fixture {
         code: "unmet_need",
         changes: &[HAS_DEPARTMENTS],
         fragments: &[("departments/notes/department.yaml", NEEDY)],
+        request: None,
     },
     Fixture {
         code: "unmet_need",
         changes: &[HAS_DEPARTMENTS],
         fragments: &[("departments/notes/department.yaml", MAPPED)],
+        request: None,
     },
     Fixture {
         code: "mismatched_type",
         changes: &[HAS_DEPARTMENTS],
         fragments: &[("departments/notes/department.yaml", COUNTING)],
+        request: None,
     },
     Fixture {
         code: "bad_department",
         changes: &[HAS_DEPARTMENTS],
         fragments: &[("departments/lists/department.yaml", DEPARTMENT)],
+        request: None,
     },
     Fixture {
         code: "bad_department",
         changes: &[HAS_DEPARTMENTS],
         fragments: &[("departments/notes/department.yaml", UNFIT)],
+        request: None,
     },
     Fixture {
         code: "unknown_field",
         changes: &[HAS_DEPARTMENTS],
         fragments: &[("departments/notes/department.yaml", MISSPELT)],
+        request: None,
     },
     // What stands in the blueprint is found there: the place that is promised, and where results go.
     Fixture {
@@ -300,6 +329,7 @@ const FIXTURES: &[Fixture] = &[
             "done: {when: has(state.answer)}\ndepartments:\n  from: departments\n  promises: {text: /question}\n  into: /results/-\n  group: departments\n",
         )],
         fragments: &[("departments/notes/department.yaml", DEPARTMENT)],
+        request: None,
     },
     change("unresolved_fragment", &[HAS_DEPARTMENTS]),
     change("unresolved_fragment", &[HAS_WORKFLOW]),
@@ -351,6 +381,7 @@ const FIXTURES: &[Fixture] = &[
             ("      answer: {type: string}", "      answer: {type: string}\n      workflow: {type: object}"),
         ],
         fragments: &[("flow.yaml", "nodes:\n  writer: {}\n")],
+        request: None,
     },
     // What stands in the blueprint itself is found there.
     Fixture {
@@ -360,6 +391,7 @@ const FIXTURES: &[Fixture] = &[
             "done: {when: has(state.answer)}\nworkflow:\n  nodes:\n    writer: {dependencies: [extractor]}\n    extractor: {dependencies: [writer]}\n",
         )],
         fragments: &[("f.yaml", "")],
+        request: None,
     },
     change("unresolved_fragment", &[(END, "done: {when: has(state.answer)}\nuse: [f.yaml]\n")]),
     // A finding inside a fragment names its file.
@@ -367,6 +399,7 @@ const FIXTURES: &[Fixture] = &[
         code: "undeclared_worker",
         changes: &[(END, "done: {when: has(state.answer)}\nuse: [f.yaml]\n")],
         fragments: &[("f.yaml", "rules:\n  - {name: again, trigger: manual, run: righter}\n")],
+        request: None,
     },
     // The form.
     change("unknown_field", &[("    reads: [/request, /claims]", "    read: [/request, /claims]")]),
@@ -398,6 +431,7 @@ const FIXTURES: &[Fixture] = &[
             HAS_INSIDE,
         ],
         fragments: &[("inside.yaml", INSIDE)],
+        request: None,
     },
     Fixture {
         code: "bad_value",
@@ -408,6 +442,7 @@ const FIXTURES: &[Fixture] = &[
             HAS_INSIDE,
         ],
         fragments: &[("inside.yaml", INSIDE)],
+        request: None,
     },
     change("unavailable_agent", &[(EXTRACTOR, "  extractor:\n    agent: builtin:voting")]),
     change("bad_value", &[("  writer:\n", "  writer:\n    limits: {timeout: 5 parsecs}\n")]),
@@ -731,6 +766,10 @@ const FIXTURES: &[Fixture] = &[
         )],
     ),
     change("budget_too_small", &[("  writer:\n", "  writer:\n    view: {budget: 20}\n")]),
+    Fixture {
+        request: Some(LONG_REQUEST),
+        ..change("view_shortage", &[("  writer:\n", "  writer:\n    view: {budget: 900}\n")])
+    },
     // The flow.
     change(
         "first_only",
@@ -871,6 +910,7 @@ const FIXTURES: &[Fixture] = &[
             HAS_INSIDE,
         ],
         fragments: &[("inside.yaml", INSIDE)],
+        request: None,
     },
     Fixture {
         code: "bad_board",
@@ -882,8 +922,14 @@ const FIXTURES: &[Fixture] = &[
             HAS_INSIDE,
         ],
         fragments: &[("inside.yaml", INSIDE)],
+        request: None,
     },
-    Fixture { code: "bad_board", changes: &[IS_INSIDE, HAS_INSIDE], fragments: &[("inside.yaml", ENDLESS)] },
+    Fixture {
+        code: "bad_board",
+        changes: &[IS_INSIDE, HAS_INSIDE],
+        fragments: &[("inside.yaml", ENDLESS)],
+        request: None,
+    },
     Fixture {
         code: "undeclared_key",
         changes: &[
@@ -894,8 +940,9 @@ const FIXTURES: &[Fixture] = &[
             HAS_INSIDE,
         ],
         fragments: &[("inside.yaml", INSIDE)],
+        request: None,
     },
-    Fixture { code: "unused_board", changes: &[HAS_INSIDE], fragments: &[("inside.yaml", INSIDE)] },
+    Fixture { code: "unused_board", changes: &[HAS_INSIDE], fragments: &[("inside.yaml", INSIDE)], request: None },
     change("default_model", &[(END, "done: {when: has(state.answer)}\nmodels: {large: x}\n")]),
     change(
         "unused_model",
@@ -937,9 +984,17 @@ impl Fixture {
             let texts: BTreeMap<&str, &str> = self.fragments.iter().copied().collect();
             source::resolve(source, &mut Texts(&texts))
         });
-        match source {
-            Ok(source) => lint::check(&source).findings,
-            Err(findings) => findings,
+        let source = match source {
+            Ok(source) => source,
+            Err(findings) => return findings,
+        };
+        let report = lint::check(&source);
+        match (self.request, report.blueprint) {
+            (Some(request), Some(blueprint)) => {
+                let request = serde_json::from_str(request).expect("it is JSON");
+                lint::check_beginning(&source, blueprint, request).expect("it makes a board")
+            }
+            _ => report.findings,
         }
     }
 }
@@ -1029,7 +1084,7 @@ fn findings_read_like_a_compilers() {
 
 /// The codes that a changed blueprint has, with what they are about.
 fn found(changes: &'static [(&'static str, &'static str)]) -> Vec<(&'static str, String)> {
-    let findings = Fixture { code: "none", changes, fragments: &[] }.findings();
+    let findings = Fixture { code: "none", changes, fragments: &[], request: None }.findings();
     findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect()
 }
 

@@ -1,0 +1,132 @@
+//! How much of the state a worker is shown.
+//!
+//! Owns the budget of a view whose author sets none: it follows from the context of the worker's model when a board is
+//! made, and is recorded with the blueprint.
+
+use serde::{Deserialize, Serialize};
+
+use super::{AgentKind, Blueprint, Worker};
+use crate::rejection::coded;
+
+/// Context, in tokens, of a model that nobody describes.
+pub const CONTEXT_DEFAULT: u32 = 32_768;
+
+/// Smallest and largest size, in characters, of a view whose author sets none. Each view is stored in the journal.
+const DEFAULT_CHARS: std::ops::RangeInclusive<u32> = 2_000..=200_000;
+
+/// Characters that a token is taken for. It has more in most texts, so that instructions and forms fit beside the view.
+const CHARS_PER_TOKEN: u32 = 2;
+
+/// How much of the state a worker is shown.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ViewSpec {
+    /// Maximum size of the view, in `unit`. Where absent, the context of the worker's model decides when the board is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<u32>,
+    /// What the budget counts.
+    pub unit: Unit,
+}
+
+impl Default for ViewSpec {
+    fn default() -> Self {
+        Self { budget: None, unit: Unit::Chars }
+    }
+}
+
+coded! {
+    /// What a view's budget counts.
+    Unit {
+        /// Unicode scalar values.
+        Chars = "chars",
+        /// Tokens of the worker's model, estimated at four characters each.
+        Tokens = "tokens",
+    }
+}
+
+impl Worker {
+    /// Returns the maximum size of the worker's view, in its unit.
+    pub fn view_budget(&self) -> u32 {
+        self.view.budget.unwrap_or_else(|| self.budget_within(CONTEXT_DEFAULT))
+    }
+
+    /// Returns the maximum size of the worker's view, in characters.
+    pub fn view_chars(&self) -> u32 {
+        match self.view.unit {
+            Unit::Chars => self.view_budget(),
+            Unit::Tokens => self.view_budget().saturating_mul(4),
+        }
+    }
+
+    /// Returns the size of a view for a model with this context: three quarters of what a reply leaves of it.
+    fn budget_within(&self, context: u32) -> u32 {
+        let left = context.saturating_sub(self.limits.reply_tokens);
+        let chars = (left / 4 * 3).saturating_mul(CHARS_PER_TOKEN);
+        let chars = chars.clamp(*DEFAULT_CHARS.start(), *DEFAULT_CHARS.end());
+        match self.view.unit {
+            Unit::Chars => chars,
+            Unit::Tokens => chars / 4,
+        }
+    }
+}
+
+impl Blueprint {
+    /// Sets the view budgets that no author set, also those of boards inside. `context` returns the tokens that prompt and
+    /// reply of the operator's model of this name may have together.
+    pub fn fit_views(&mut self, context: &dyn Fn(Option<&str>) -> Option<u32>) {
+        let absent = self.workers.iter().filter(|(_, worker)| worker.view.budget.is_none());
+        let fitted = absent.map(|(name, worker)| {
+            let tokens = if worker.agent == AgentKind::Llm { context(self.model_of(name)) } else { None };
+            (name.clone(), worker.budget_within(tokens.unwrap_or(CONTEXT_DEFAULT)))
+        });
+        for (name, budget) in fitted.collect::<Vec<_>>() {
+            if let Some(worker) = self.workers.get_mut(&name) {
+                worker.view.budget = Some(budget);
+            }
+        }
+        self.boards.values_mut().for_each(|board| board.fit_views(context));
+    }
+
+    /// Returns true if a board's blueprint is this one, whatever the contexts of models were when the board was made.
+    pub fn is_that_of(&self, made: &Self) -> bool {
+        let mut blueprint = self.clone();
+        blueprint.fit_views_as(made);
+        blueprint == *made
+    }
+
+    /// Sets the view budgets that no author set as in a board's blueprint.
+    fn fit_views_as(&mut self, made: &Self) {
+        for (name, worker) in self.workers.iter_mut().filter(|(_, worker)| worker.view.budget.is_none()) {
+            worker.view.budget = made.workers.get(name).and_then(|worker| worker.view.budget);
+        }
+        for (name, board) in &mut self.boards {
+            if let Some(made) = made.boards.get(name) {
+                board.fit_views_as(made);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn worker(view: serde_json::Value) -> Worker {
+        serde_json::from_value(json!({"agent": "llm", "view": view, "limits": {"reply_tokens": 1000}}))
+            .expect("a worker")
+    }
+
+    #[test]
+    fn a_budget_follows_from_the_context() {
+        let chars = |context: u32| worker(json!({})).budget_within(context);
+        assert_eq!(chars(4_096), 4_644);
+        assert_eq!(chars(32_768), 47_652);
+        assert_eq!(chars(128_000), 190_500);
+        assert_eq!([chars(0), chars(1_000), chars(u32::MAX)], [2_000, 2_000, 200_000]);
+        assert_eq!(worker(json!({"unit": "tokens"})).budget_within(32_768), 47_652 / 4);
+        let set = worker(json!({"budget": 70}));
+        assert_eq!((set.view_budget(), worker(json!({})).view_budget()), (70, 47_652));
+    }
+}

@@ -1,0 +1,93 @@
+//! What of the readable places a view has no room for.
+
+use serde::{Deserialize, Serialize};
+
+use crate::blueprint::Unit;
+use crate::id::InvocationId;
+use crate::record::Invoked;
+
+/// Maximum number of collections and texts that are named.
+pub(super) const UNSHOWN_MAX: usize = 8;
+
+/// A collection, a text or a pattern that may be read and is not shown wholly.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unshown {
+    /// JSON Pointer; of a pattern with wildcards, its text.
+    pub at: String,
+    /// Number of parts that are shown wholly.
+    pub shown: usize,
+    /// Number of parts there are, 1 for a text; of a pattern, at least so many.
+    pub of: usize,
+    /// Bytes of it all, as JSON.
+    pub bytes: u64,
+}
+
+/// Keeps the largest, in the order given.
+pub(super) fn largest(mut all: Vec<Unshown>) -> Vec<Unshown> {
+    if all.len() > UNSHOWN_MAX {
+        let mut sizes: Vec<u64> = all.iter().map(|one| one.bytes).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let least = sizes[UNSHOWN_MAX - 1];
+        all.retain(|one| one.bytes >= least);
+        all.truncate(UNSHOWN_MAX);
+    }
+    all
+}
+
+/// A view whose budget had no room for everything that its worker may read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shortage {
+    /// The invocation; absent for a preview.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invocation: Option<InvocationId>,
+    /// The budget, in `unit`.
+    pub budget: u32,
+    /// What the budget counts.
+    pub unit: Unit,
+    /// What was not shown wholly.
+    pub places: Vec<Unshown>,
+}
+
+impl Shortage {
+    /// Returns that of a call; none if its view shows everything.
+    pub fn of(invoked: &Invoked) -> Option<Self> {
+        let Invoked { invocation, budget, unit, unshown, .. } = invoked;
+        let (budget, unit, places) = (*budget, *unit, unshown.clone());
+        (!places.is_empty()).then_some(Self { invocation: Some(*invocation), budget, unit, places })
+    }
+
+    /// Returns a sentence about each place: `reader sees 0 of 5 parts of /documents: …`.
+    pub fn sentences(&self, worker: &str) -> impl Iterator<Item = String> {
+        let unit = match self.unit {
+            Unit::Chars => "",
+            Unit::Tokens => " tokens",
+        };
+        self.places.iter().map(move |Unshown { at, shown, of, bytes }| {
+            let what = match of {
+                1 => format!("{worker} does not see all of {at}: it needs"),
+                _ => format!(
+                    "{worker} sees {} of {} parts of {at}: all need",
+                    grouped(*shown as u64),
+                    grouped(*of as u64)
+                ),
+            };
+            let budget = grouped(u64::from(self.budget));
+            format!("{what} up to {} characters beside the rest, view.budget is {budget}{unit}", grouped(*bytes))
+        })
+    }
+}
+
+/// Writes a number with commas between thousands.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
