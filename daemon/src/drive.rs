@@ -453,7 +453,7 @@ pub(crate) fn question_text(seq: Seq, question: &Pending, state: &State) -> Stri
             indented(&one_line(&clarify.question), seq)
         );
     }
-    let shown = question.expand.iter().map(|place| one_line(place)).collect::<Vec<_>>().join(", ");
+    let shown = question.expand.iter().map(|place| one_line(&place.to_string())).collect::<Vec<_>>().join(", ");
     let shown = if shown.is_empty() { shown } else { format!("\n  and asks to be shown: {shown}") };
     let now: Vec<String> =
         there_now(&question.patch, state).map(|(place, value)| format!("  now {place}: {value}")).collect();

@@ -229,8 +229,8 @@ pub(crate) fn of(body: &Body) -> String {
 }
 
 /// Places, as many as fit.
-fn listed(places: &[String]) -> String {
-    let places: Vec<String> = places.iter().map(|place| name(place)).collect();
+pub(crate) fn listed(places: &[impl ToString]) -> String {
+    let places: Vec<String> = places.iter().map(|place| name(&place.to_string())).collect();
     short(&places.join(", "), SHOWN)
 }
 

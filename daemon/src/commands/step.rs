@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use patchboard_agents::blackboard;
+use patchboard_kernel::asked::Asked;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{Board, Rehearsal};
@@ -311,8 +312,8 @@ struct Stepped {
 
 /// The same, by kind.
 enum Came {
-    Committed { patch: Value, expand: Vec<String>, changes: Vec<Change>, asks: Option<WorkerName> },
-    NoOp { patch: Value, expand: Vec<String>, question: Option<String>, pass: Option<String> },
+    Committed { patch: Value, expand: Vec<Asked>, changes: Vec<Change>, asks: Option<WorkerName> },
+    NoOp { patch: Value, expand: Vec<Asked>, question: Option<String>, pass: Option<String> },
     Rejected(Rejection),
     Failed(agent::Failure),
 }
@@ -419,9 +420,9 @@ impl Stepped {
         let cost = self.reply.as_ref().and_then(|reply| reply.usage).map(narrative::tokens);
         let cost = cost.map(|cost| format!("; {cost}, not charged to the board")).unwrap_or_default();
         lines.push(format!("view {}: {view}{cost}", rehearsal.hash));
-        let expanding = |expand: &[String]| match expand {
+        let expanding = |expand: &[Asked]| match expand {
             [] => String::new(),
-            places => format!(", and asks to be shown {}", short(&places.join(", "), SHOWN)),
+            places => format!(", and asks to be shown {}", narrative::listed(places)),
         };
         match &self.outcome {
             Came::Committed { patch, expand, changes, asks } => {
@@ -498,7 +499,7 @@ impl Recorded {
         if !matches!(record.erasure(), Ok(None)) {
             return recorded;
         }
-        let is_patch = |patch: &Value, expand: &[String]| match &now.outcome {
+        let is_patch = |patch: &Value, expand: &[Asked]| match &now.outcome {
             Came::Committed { patch: ours, expand: asked, .. } | Came::NoOp { patch: ours, expand: asked, .. } => {
                 ours == patch && asked == expand
             }

@@ -1,13 +1,16 @@
 //! `patchboard view`: what a worker would be shown.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
 use jsonptr::PointerBuf;
 use patchboard_agents::llm::schema::{self, Level};
+use patchboard_kernel::asked::Asked;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::Board;
+use patchboard_kernel::pipeline::nothing_to_show;
 use patchboard_kernel::plan::Seat;
 use patchboard_kernel::view::{Item, View};
 use serde_json::{Value, json};
@@ -30,6 +33,7 @@ Examples:
   patchboard view last extractor
   patchboard view last extractor --explain
   patchboard view last extractor --expand /sources/3
+  patchboard view last extractor --expand '{\"at\": \"/sources\", \"from\": 20}'
   patchboard view last checker --bind note=3
   patchboard view last extractor --schema | jq .
   patchboard view last extractor --at 3 --output json | jq .reads
@@ -53,9 +57,10 @@ pub(crate) struct Arguments {
     /// covers nothing
     #[arg(long, value_name = "NAME=TOKEN", value_parser = binding)]
     bind: Vec<(String, String)>,
-    /// As if the worker had asked to be shown this place (a JSON Pointer); may be given several times
-    #[arg(long, value_name = "PLACE")]
-    expand: Vec<String>,
+    /// As if the worker had asked to be shown this place (a JSON Pointer), or what comes from a part of it on
+    /// ({"at": PLACE, "from": name, index or number of characters}); may be given several times
+    #[arg(long, value_name = "PLACE", value_parser = place_asked_for)]
+    expand: Vec<Value>,
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
@@ -88,6 +93,15 @@ pub(crate) fn binding(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), token.to_owned()))
 }
 
+/// Reads a place that is asked for: a JSON Pointer, or an object as JSON.
+pub(crate) fn place_asked_for(text: &str) -> Result<Value, String> {
+    if text.starts_with('{') {
+        serde_json::from_str(text).map_err(|error| format!("this is no JSON: {error}"))
+    } else {
+        Ok(text.into())
+    }
+}
+
 /// A worker's seat with names bound.
 pub(crate) fn seat(board: &Board, worker: &str, bind: &[(String, String)]) -> Result<Arc<Seat>, Failure> {
     let refuse = |message: String| Failure::refused("bad_binding", message);
@@ -118,35 +132,38 @@ pub(crate) fn seat(board: &Board, worker: &str, bind: &[(String, String)]) -> Re
 pub(crate) fn preview(
     board: &Board,
     seat: &Seat,
-    expand: &[String],
+    expand: &[Value],
     within: Option<&[PointerBuf]>,
 ) -> Result<View, Failure> {
     let mut readable = board.readable_by(seat);
     if let Some(places) = within {
         readable = readable.within(places);
     }
-    let expand: Vec<String> = expand
-        .iter()
-        .map(|place| seat.bound().place(place).map_or_else(|| place.clone(), |place| place.to_string()))
-        .collect();
-    for place in &expand {
+    let mut asked_for = Vec::with_capacity(expand.len());
+    for place in expand {
         let refuse = |code, message: &str| {
-            Failure::refused(code, format!("{message}: {}", one_line(place)))
+            let place = place.as_str().map_or_else(|| Cow::Owned(place.to_string()), Cow::Borrowed);
+            Failure::refused(code, format!("{message}: {}", one_line(&place)))
                 .help("name a place as `state` shows it, like /claims/3")
                 .detail("pointer", json!(place))
         };
-        let Ok(pointer) = PointerBuf::parse(place.as_str()) else {
-            return Err(refuse("bad_pointer", "this is no JSON Pointer"));
+        let asked = Asked::read(place).filter(|asked| seat.has_ranges || asked.start().is_none());
+        let Some(mut asked) = asked else {
+            return Err(refuse("bad_pointer", "this is no JSON Pointer, and no {\"at\": \"/claims\", \"from\": 3}"));
         };
+        if let Some(bound) = seat.bound().place(asked.at()) {
+            *asked.at_mut() = bound.to_string();
+        }
         // Before it is looked whether there is such a place, which may be more than the worker is to know.
-        if !readable.may_ask_for(&pointer) {
+        if !asked.place().is_some_and(|place| readable.may_ask_for(&place)) {
             return Err(refuse("path_not_granted", "what is asked for must be what the worker may read"));
         }
-        if board.state().root().get(&pointer).is_none() {
-            return Err(refuse("path_not_found", "there is nothing to be shown"));
+        if let Some(violation) = nothing_to_show(board.state(), &readable, &asked) {
+            return Err(refuse("path_not_found", &violation.message));
         }
+        asked_for.push(asked);
     }
-    Ok(board.explained_preview(seat, &expand, &readable))
+    Ok(board.explained_preview(seat, &asked_for, &readable))
 }
 
 /// The JSON Schema that a language model's reply to a view is held to.

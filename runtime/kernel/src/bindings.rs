@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value};
 
+use crate::asked::Asked;
 use crate::expr::Variable;
 use crate::pattern::{Pattern, PatternToken};
 use crate::redaction::is_mark;
@@ -129,7 +130,7 @@ impl Bindings {
 
     /// Puts bound tokens in the places of names in the operations of a patch and the places to be shown; returns true if one
     /// of them has such a name.
-    pub(crate) fn fill(&self, patch: &mut Value, expand: &mut Vec<String>) -> bool {
+    pub(crate) fn fill(&self, patch: &mut Value, expand: &mut Vec<Asked>) -> bool {
         let mut is_filled = false;
         let mut fill = |text: &mut String| {
             // A longer one is no place that a grant can name.
@@ -140,9 +141,9 @@ impl Bindings {
                 is_filled = true;
             }
         };
-        expand.iter_mut().for_each(&mut fill);
+        expand.iter_mut().map(Asked::at_mut).for_each(&mut fill);
         let mut known = BTreeSet::new();
-        expand.retain(|place| known.insert(place.clone()));
+        expand.retain(|asked| known.insert(asked.clone()));
         for op in patch.as_array_mut().into_iter().flatten() {
             for member in ["path", "from"] {
                 if let Some(Value::String(text)) = op.get_mut(member) {
@@ -174,7 +175,7 @@ mod tests {
             {"op": "add", "path": "{note}", "value": 1},
             {"op": "remove", "path": "/notes/{note}"},
         ]);
-        let mut expand = vec!["/docs/{doc}".to_owned(), "/notes".to_owned()];
+        let mut expand = vec![Asked::from("/docs/{doc}"), "/notes".into()];
         assert!(bindings.fill(&mut patch, &mut expand));
         assert_eq!(
             patch,
@@ -186,7 +187,7 @@ mod tests {
                 {"op": "remove", "path": "/notes/3"},
             ])
         );
-        assert_eq!(expand, ["/docs/a~1b", "/notes"]);
+        assert_eq!(expand, [Asked::from("/docs/a~1b"), "/notes".into()]);
         assert!(!bindings.fill(&mut patch, &mut expand), "nothing is left to put in");
     }
 }

@@ -221,6 +221,15 @@ fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
             |read: &&Pattern| expression::at_or_below(&expression::of_pattern(contract.template(read), schema, None));
         let readable: Vec<String> = reads.iter().map(of_read).collect();
         let place = json!({"type": "string", "pattern": expression::any_of(&readable)});
+        let place = match shown.seat().has_ranges {
+            true => json!({"anyOf": [place, {
+                "type": "object",
+                "properties": {"at": place, "from": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}},
+                "required": ["at", "from"],
+                "additionalProperties": false,
+            }]}),
+            false => place,
+        };
         properties.insert("expand".into(), json!({"type": "array", "items": place, "maxItems": EXPAND_MAX}));
     }
     if shown.may_clarify() {

@@ -27,6 +27,7 @@
 //! * [`shown`], [`form`]: what an agent may look at beside the text of its view, and the JSON Schema of its reply.
 
 pub mod admission;
+pub mod asked;
 pub mod bindings;
 pub mod blueprint;
 pub mod board;

@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
+use crate::asked::{Asked, Start};
 use crate::blueprint::{Approval, Format, Freshness};
 use crate::contract::{Meets, Readable, Reading};
 use crate::event::Change;
@@ -31,13 +32,13 @@ use crate::patch::{self, Op};
 use crate::plan::{Plan, Seat};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::state::{Applied, Candidate, Effect, ResultLimits, State};
-use crate::tree::Since;
+use crate::tree::{Node, Since};
 
 use conceal::Sight;
 pub(crate) use conceal::retell;
 pub(crate) use interface::MESSAGES;
-use reply::Unwrapped;
 pub use reply::{Clarify, Reply, ReplyBody};
+use reply::{May, Unwrapped};
 pub(crate) use reply::{fingerprint, passed};
 
 /// What the pipeline says of a proposal.
@@ -276,7 +277,9 @@ fn read(
         (Interface::Message, Some(seat), _) => interface::message(seat, worker, state.root(), body),
         (Interface::Patch, _, _) | (_, None, _) | (Interface::Whole, _, None) => {
             let worker = seat.map(|seat| &seat.worker);
-            let mut read = reply::read(body, patch_limits, worker.is_some_and(|worker| worker.pass));
+            let may_pass = worker.is_some_and(|worker| worker.pass);
+            let may = May { pass: may_pass, ask_for_parts: seat.is_some_and(|seat| seat.has_ranges) };
+            let mut read = reply::read(body, patch_limits, may);
             if let (Ok(Unwrapped { reply, .. }), Some(seat)) = (&mut read, seat)
                 && takes_names(seat)
                 && seat.bound().fill(&mut reply.patch, &mut reply.expand)
@@ -426,10 +429,7 @@ fn judge_reply(
     if !unauthorized.is_empty() {
         return Err(refuse(Stage::Authorization, unauthorized));
     }
-    let missing = |place: &&String| PointerBuf::parse(place.as_str()).is_ok_and(|place| state.get(&place).is_none());
-    inapplicable.extend(reply.expand.iter().filter(missing).map(|place| {
-        Violation::new(Code::PathNotFound, place, "there is nothing to be shown; name a place, like /claims/3")
-    }));
+    inapplicable.extend(reply.expand.iter().filter_map(|asked| nothing_to_show(state, &reading.before, asked)));
     let least = if is_agreed { Freshness::Reads } else { Freshness::None };
     let own = seat.worker.freshness;
     let (mode, wants_seen) = (own.max(least), own != Freshness::None);
@@ -515,7 +515,7 @@ fn demand(approval: &mut Option<Approval>, demanded: &Approval, op: &Op<'_>) -> 
 }
 
 /// Judges a request to be shown something: its author must be able to read the place, or something in it.
-fn judge_expansion(seat: &Seat, readable: &Readable<'_>, expand: &[String], context: &Context<'_>) -> Vec<Violation> {
+fn judge_expansion(seat: &Seat, readable: &Readable<'_>, expand: &[Asked], context: &Context<'_>) -> Vec<Violation> {
     if !expand.is_empty() && context.expansions_left == 0 {
         let message = match context.invocation {
             Some(_) => "what was asked for has been shown as often as it may; answer with what you have seen",
@@ -523,13 +523,29 @@ fn judge_expansion(seat: &Seat, readable: &Readable<'_>, expand: &[String], cont
         };
         return vec![Violation::new(Code::ExpansionLimit, "/expand", message)];
     }
-    let is_readable =
-        |place: &&String| PointerBuf::parse(place.as_str()).is_ok_and(|place| readable.may_ask_for(&place));
-    let refuse = |place: &String| {
+    let is_readable = |asked: &&Asked| asked.place().is_some_and(|place| readable.may_ask_for(&place));
+    let refuse = |asked: &Asked| {
         let message = "what is asked for must be what the worker may read";
-        Violation::new(Code::PathNotGranted, place, message).expecting(seat.contract.told_reads())
+        Violation::new(Code::PathNotGranted, asked.at(), message).expecting(seat.contract.told_reads())
     };
-    expand.iter().filter(|place| !is_readable(place)).map(refuse).collect()
+    expand.iter().filter(|asked| !is_readable(asked)).map(refuse).collect()
+}
+
+/// Refuses to show what is not there. Where only parts may be read, it does not say how many there are.
+pub fn nothing_to_show(state: &State, readable: &Readable<'_>, asked: &Asked) -> Option<Violation> {
+    let place = asked.place()?;
+    let Some(value) = state.get(&place) else {
+        let message = "there is nothing to be shown; name a place, like /claims/3";
+        return Some(Violation::new(Code::PathNotFound, asked.at(), message));
+    };
+    let Start::Number(from) = asked.start()? else { return None };
+    let (count, parts) = match value {
+        Node::Array(elements) => (elements.len(), "elements"),
+        value => (value.as_str()?.chars().count(), "characters"),
+    };
+    let is_beyond = usize::try_from(*from).map_or(true, |from| from >= count);
+    let message = format!("there is nothing from there on: it has {count} {parts}");
+    (is_beyond && readable.may_read(&place)).then(|| Violation::new(Code::PathNotFound, asked.at(), message))
 }
 
 /// Judges a question to a person: there must be one whom its author may ask.

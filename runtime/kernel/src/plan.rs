@@ -267,8 +267,8 @@ impl Plan {
                     names.extend(binds(rule, paths)?.names().into_iter().map(str::to_owned));
                 }
             }
-            let names = Arc::new(names);
-            let seat = Seat { name, worker, contract, names, open, interface, files, is_told, fixed };
+            let (names, has_ranges) = (Arc::new(names), journal >= record::RANGES);
+            let seat = Seat { name, worker, contract, names, open, interface, files, is_told, has_ranges, fixed };
             seats.insert(seat.name.clone(), Arc::new(seat));
         }
         let mut rules = Vec::with_capacity(blueprint.rules.len());

@@ -34,6 +34,9 @@ pub(crate) const BINDINGS: u32 = 12;
 /// The first format in which calls name what their views have no room for.
 pub(crate) const UNSHOWN: u32 = 13;
 
+/// The first format in which a worker may ask for a part of a place, and in which asking for what has no room is not counted.
+pub(crate) const RANGES: u32 = 13;
+
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";
 

@@ -101,7 +101,7 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
         let is_erased = erased.is_some_and(|(from, to)| (from..=to).contains(&next.seq));
         let foreign = match is_erased {
             true => slice::from_ref(next),
-            false => foreign_batch(&records[replayed..])?,
+            false => foreign_batch(&records[replayed..], view::compiler_of(board.format()))?,
         };
         if foreign.is_empty() {
             let input = input(next, &snapshots, &board)?;
@@ -265,7 +265,7 @@ impl Snapshots {
 /// version can derive it.
 ///
 /// Where the step ends is not recorded, and need not be: records that are folded together are then simply not derived.
-fn foreign_batch(records: &[Record]) -> Result<&[Record], Difference> {
+fn foreign_batch(records: &[Record], compiler: u32) -> Result<&[Record], Difference> {
     let mut foreign = 0;
     for (index, record) in records.iter().enumerate() {
         if index > 0 && begins(records, index) {
@@ -273,7 +273,7 @@ fn foreign_batch(records: &[Record]) -> Result<&[Record], Difference> {
         }
         if record.kind == Kind::Invoked {
             let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
-            if matches!(body, Body::Invoked(invoked) if invoked.compiler != view::COMPILER) {
+            if matches!(body, Body::Invoked(invoked) if invoked.compiler != compiler) {
                 foreign = index + 1;
             }
         }

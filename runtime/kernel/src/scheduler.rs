@@ -10,6 +10,7 @@ use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::asked::Asked;
 use crate::breaker::Branch;
 use crate::deferral::DeferralReason;
 use crate::digest::Digest;
@@ -19,7 +20,7 @@ use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::money::Price;
 use crate::plan::{Plan, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
-use crate::record::{Attempt, FULL_RETRY, Invoked, Trigger};
+use crate::record::{Attempt, FULL_RETRY, Invoked, RANGES, Trigger};
 
 /// An invocation that waits for its turn.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -91,8 +92,17 @@ impl Delayed {
 pub struct Expansion {
     /// How often.
     pub rounds: u32,
-    /// JSON Pointers, each once, those of the last time first.
-    pub places: Vec<String>,
+    /// What was asked for, each once, that of the last time first.
+    pub places: Vec<Asked>,
+    /// How much of it was asked for the last time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub newest: usize,
+    /// Earlier times whose views showed nothing of what was asked for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unspent: usize,
+    /// Whether the last time is one of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unspent: bool,
     /// What persons were asked, and said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Answered>,
@@ -119,17 +129,35 @@ impl Expansion {
         self.rounds == 0
     }
 
-    /// How often more can be asked for.
-    pub const fn left(&self) -> u32 {
-        Self::ROUNDS_MAX.saturating_sub(self.rounds)
+    /// Returns how often more can be asked for. Times whose views showed nothing of it are not counted, up to a limit.
+    pub fn left(&self) -> u32 {
+        let unspent = self.unspent + usize::from(self.is_unspent);
+        let unspent = u32::try_from(unspent).unwrap_or(Self::ROUNDS_MAX).min(Self::ROUNDS_MAX);
+        (Self::ROUNDS_MAX + unspent).saturating_sub(self.rounds)
     }
 
-    /// The same after these places were asked for, too.
+    /// Returns all that was asked for once this is, too.
     #[must_use]
-    pub fn and(&self, places: &[String]) -> Vec<String> {
+    pub fn and(&self, places: &[Asked]) -> Vec<Asked> {
         let old = self.places.iter().filter(|place| !places.contains(place));
         places.iter().chain(old).cloned().collect()
     }
+
+    /// Returns that of the invocation that goes on with all this, in a journal of this format.
+    pub(crate) fn followed_by(self, places: Vec<Asked>, format: u32) -> Self {
+        let is_old = |newest: &usize| {
+            let (new, old) = places.split_at(*newest);
+            old.iter().eq(self.places.iter().filter(|place| !new.contains(place)))
+        };
+        let newest = if format >= RANGES { (0..places.len()).find(is_old).unwrap_or(places.len()) } else { 0 };
+        let (rounds, unspent) = (self.rounds.saturating_add(1), self.unspent + usize::from(self.is_unspent));
+        Self { rounds, places, newest, unspent, is_unspent: false, answers: self.answers }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// An invocation under way.
@@ -622,6 +650,8 @@ impl Scheduler {
         if queued.branch.worker != invoked.worker {
             return None;
         }
+        let mut queued = queued;
+        queued.expansion.is_unspent = invoked.is_unspent;
         let attempts = self.attempts.entry(invoked.worker.clone()).or_default();
         *attempts = attempts.saturating_add(1);
         let open = Open {

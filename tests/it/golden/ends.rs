@@ -218,7 +218,7 @@ pub(super) async fn by_hand(house: &House) {
     let text = json!({"op": "add", "path": "/texts/long", "value": "word ".repeat(400)});
     says((invocation, attempt), json!([text, {"op": "add", "path": "/items/-", "value": {"count": 2}}])).await;
     let second = called().await;
-    says(second, json!({"patch": [], "expand": ["/texts/long"]})).await;
+    says(second, json!({"patch": [], "expand": [{"at": "/texts/long", "from": 1500}, "/texts/long"]})).await;
     let third = called().await;
     says(third, json!([{"op": "add", "path": "/items/-", "value": {"text": "without a count"}}])).await;
     says(third, json!([{"op": "add", "path": "/items/-", "value": {"text": "too late"}}])).await;

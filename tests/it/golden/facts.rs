@@ -132,8 +132,9 @@ fn replayed(first: &Record, records: &[Record], folded: &Board) -> Result<Replay
     }
     let replayed = replay::replay(records, None).map_err(|difference| format!("replay: {difference}"))?;
     same_board("the replay", &replayed.board, folded)?;
+    let compiler = view::compiler_of(folded.format());
     let is_foreign = |record: &&Record| match record.body() {
-        Ok(Body::Invoked(invoked)) => invoked.compiler != view::COMPILER,
+        Ok(Body::Invoked(invoked)) => invoked.compiler != compiler,
         _ => false,
     };
     let foreign = records.iter().filter(|record| record.kind == Kind::Invoked).filter(is_foreign).count() as u64;

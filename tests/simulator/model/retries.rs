@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use patchboard_kernel::asked::Asked;
 use patchboard_kernel::id::InvocationId;
 use patchboard_kernel::record::{Retried, Scheduled, Trigger};
 
@@ -26,7 +27,7 @@ pub(super) struct Retries {
 struct Known {
     branch: Branch,
     trigger: Trigger,
-    expand: Vec<String>,
+    expand: Vec<Asked>,
 }
 
 impl Retries {

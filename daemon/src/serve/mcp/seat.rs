@@ -8,6 +8,7 @@ use jsonptr::Pointer;
 use patchboard_agents::lease::Lease;
 use patchboard_agents::llm::schema::{self, Level};
 use patchboard_agents::workspace::session::{Asked, Told};
+use patchboard_kernel::asked;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, WorkspaceSpec};
 use patchboard_kernel::board::{Board, From, Outcome, Proposal, ReplyBody};
 use patchboard_kernel::files::EditAttempt;
@@ -127,7 +128,7 @@ pub(crate) struct ProposePatch {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Expand {
-    paths: Vec<String>,
+    paths: Vec<asked::Asked>,
     lease: Option<String>,
 }
 
@@ -251,7 +252,9 @@ impl Seat {
         if wanted.paths.is_empty() {
             return Err(Problem::of(Code::BadBody, "paths names at least one place"));
         }
-        let Some(lease) = &wanted.lease else { return self.preview(wanted.paths).await };
+        let Some(lease) = &wanted.lease else {
+            return self.preview(wanted.paths.iter().map(|asked| json!(asked)).collect()).await;
+        };
         let reply = json!({"expand": wanted.paths});
         let outcome = leases::put(&self.daemon, &self.board, &self.worker, lease, reply, None).await?;
         let is_expanded = matches!(outcome, Outcome::Expanded { .. });
@@ -378,7 +381,7 @@ impl Seat {
         Ok(Some(renewed.unwrap_or(lease)))
     }
 
-    async fn preview(&self, expand: Vec<String>) -> Answered<Value> {
+    async fn preview(&self, expand: Vec<Value>) -> Answered<Value> {
         let worker = self.worker.clone();
         self.ask(move |board| {
             let seat = views::seat(board, worker.as_str(), &[])?;

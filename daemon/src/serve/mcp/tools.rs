@@ -94,8 +94,11 @@ fn all() -> Vec<Tool> {
             json!({
                 "type": "object",
                 "properties": {
-                    "paths": {"type": "array", "items": {"type": "string"}, "minItems": 1,
-                        "description": "JSON Pointers of places that you may read, like /claims/3."},
+                    "paths": {"type": "array", "minItems": 1,
+                        "items": {"anyOf": [{"type": "string"}, {"type": "object", "required": ["at", "from"], "additionalProperties": false,
+                            "properties": {"at": {"type": "string"}, "from": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}}}]},
+                        "description": "JSON Pointers of places that you may read, like /claims/3; of something long, what comes from a \
+                            part of it on: {\"at\": \"/claims\", \"from\": 20} (a name, an index or a number of characters)."},
                     "lease": {"type": "string", "description": "The `lease` of the view that you answer, if it has one."}
                 },
                 "required": ["paths"],

@@ -96,7 +96,8 @@ pub(crate) async fn state(
 pub(crate) struct Viewed {
     /// The version; the newest if absent.
     at: Option<u64>,
-    /// Places (JSON Pointers, separated by commas) as if the worker had asked to be shown them.
+    /// Places as if the worker had asked to be shown them: JSON Pointers, separated by commas, or an array as JSON of
+    /// these and of `{"at": place, "from": name, index or number of characters}`.
     expand: Option<String>,
     /// Names in the worker's paths to bind: `NAME=TOKEN`, separated by commas. A path with an unbound name covers nothing.
     bind: Option<String>,
@@ -116,7 +117,7 @@ pub(crate) async fn view(
 ) -> Answered<Json<Value>> {
     let (id, name) = (BoardId::from(board), WorkerName::from(worker.as_str()));
     caller.needs(&Need::SeeSeat(id.clone(), name.clone()))?;
-    let expand: Vec<String> = viewed.expand.iter().flat_map(|places| places.split(',')).map(str::to_owned).collect();
+    let expand = viewed.expand.as_deref().map_or(Ok(Vec::new()), places_asked_for)?;
     let bind = viewed.bind.iter().flat_map(|names| names.split(',')).map(|text| {
         views::binding(text).map_err(|_| Problem::of(Code::BadQuery, "bind is NAME=TOKEN, separated by commas"))
     });
@@ -140,6 +141,16 @@ pub(crate) async fn view(
         Ok(views::json(board, &seat, &view))
     });
     Ok(Json(told.await?))
+}
+
+/// Reads places that are asked for.
+fn places_asked_for(text: &str) -> Answered<Vec<Value>> {
+    if text.starts_with('[') {
+        let refuse = |_| Problem::of(Code::BadQuery, "expand is no JSON array, and no places separated by commas");
+        serde_json::from_str(text).map_err(refuse)
+    } else {
+        Ok(text.split(',').map(Value::from).collect())
+    }
 }
 
 /// A worker's seat with names bound. A caller who sits in the seat is shown what its calls show, and no other element.

@@ -7,6 +7,7 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::{Board, FEEDBACK_MAX, FEEDBACK_OF_ALL_MAX, Pending, ReplyBody, Verdict, feedback};
+use crate::asked::Asked;
 use crate::bindings::Bindings;
 use crate::breaker::{self, Branch, Heard};
 use crate::digest::{Digest, Hasher};
@@ -121,9 +122,7 @@ impl Board {
                     Some(follows) => {
                         let before = self.scheduler.take_continued(follows);
                         let before = before.ok_or_else(|| format!("invocation {follows} asked for nothing"))?;
-                        let rounds = before.expansion.rounds.saturating_add(1);
-                        let Expansion { answers, .. } = before.expansion;
-                        let expansion = Expansion { rounds, places: scheduled.expand.clone(), answers };
+                        let expansion = before.expansion.clone().followed_by(scheduled.expand.clone(), self.format);
                         Queued { invocation, cause: seq, expansion, ..before }
                     }
                 };
@@ -564,7 +563,7 @@ impl Board {
     }
 
     /// What a repetition of a proposal is known by: its patch, or the reply that the patch was made of.
-    fn fingerprint(&self, patch: &Value, intent: Option<&str>, expand: &[String], written: Option<&String>) -> Digest {
+    fn fingerprint(&self, patch: &Value, intent: Option<&str>, expand: &[Asked], written: Option<&String>) -> Digest {
         fingerprint(&self.hasher, patch, intent, expand, written)
     }
 
@@ -649,7 +648,7 @@ impl Board {
 /// What a repetition of a proposal or a request is known by, as its record says it; none of other records.
 pub(crate) fn reply_digest(hasher: &Hasher, body: &Body) -> Option<Digest> {
     let text = |text: &String| ReplyBody::Text(text.clone()).digest(hasher);
-    let proposed = |patch, intent: &Option<String>, expand: &[String], written: &Option<String>| {
+    let proposed = |patch, intent: &Option<String>, expand: &[Asked], written: &Option<String>| {
         fingerprint(hasher, patch, intent.as_deref(), expand, written.as_ref())
     };
     match body {
@@ -668,7 +667,7 @@ fn fingerprint(
     hasher: &Hasher,
     patch: &Value,
     intent: Option<&str>,
-    expand: &[String],
+    expand: &[Asked],
     written: Option<&String>,
 ) -> Digest {
     match written {

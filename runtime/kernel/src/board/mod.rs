@@ -30,6 +30,7 @@ use std::sync::Arc;
 use jsonptr::PointerBuf;
 use serde_json::{Map, Value};
 
+use crate::asked::Asked;
 use crate::bindings::Bindings;
 use crate::blueprint::Blueprint;
 use crate::breaker::{Branch, Breaker};
@@ -496,7 +497,7 @@ impl Board {
 
     /// The same of what is `readable`, if the worker had asked to be shown these places (JSON Pointers), with what is not
     /// shown, and why: for people who want to know.
-    pub fn explained_preview(&self, seat: &Seat, expand: &[String], readable: &Readable<'_>) -> View {
+    pub fn explained_preview(&self, seat: &Seat, expand: &[Asked], readable: &Readable<'_>) -> View {
         self.preview_by(seat, expand, readable, view::explain)
     }
 
@@ -524,7 +525,7 @@ impl Board {
     fn preview_by(
         &self,
         seat: &Seat,
-        expand: &[String],
+        expand: &[Asked],
         readable: &Readable<'_>,
         compile: fn(&view::Inputs<'_>) -> View,
     ) -> View {
@@ -538,7 +539,9 @@ impl Board {
             trigger: &trigger,
             feedback: &feedback,
             expand,
+            newest: 0,
             may_expand: seat.worker.format.is_none(),
+            has_ranges: seat.has_ranges,
             commits: &self.commits,
             budget: seat.worker.view_budget(),
         })

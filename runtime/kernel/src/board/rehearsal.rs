@@ -17,7 +17,7 @@ use crate::id::{InvocationId, Seq, Timestamp, WorkerName};
 use crate::pipeline::{self, Proposer, ReplyBody, Verdict};
 use crate::plan::{BOUND, Seat};
 use crate::record::{BINDINGS, Trigger, UNSHOWN};
-use crate::scheduler::{Past, Queued};
+use crate::scheduler::{Expansion, Past, Queued};
 use crate::shown::Shown;
 use crate::view::{self, Prompt, View};
 
@@ -57,6 +57,8 @@ pub(super) struct Compiled {
     pub(super) seat: Arc<Seat>,
     /// The trigger, as the agent gets it beside the view.
     pub(super) trigger: Value,
+    /// How often the worker may still ask to be shown more.
+    pub(super) expansions_left: u32,
 }
 
 impl Board {
@@ -76,7 +78,12 @@ impl Board {
         let woken_at = self.readable_place(&queued.trigger, &readable).map(str::to_owned);
         let trigger = self.shown_trigger(queued, &seat, &readable);
         let told = Self::told_trigger(queued, &trigger, &readable);
-        let within = |budget| {
+        let Expansion { newest, places, .. } = &queued.expansion;
+        let expansion = Expansion { is_unspent: false, ..queued.expansion.clone() };
+        let (left, after) = (expansion.left(), Expansion { is_unspent: true, ..expansion });
+        // Whose replies are no patches is not told how to ask.
+        let may_ask = |left: u32| left > 0 && worker.format.is_none();
+        let within = |budget, may_expand| {
             view::compile(&view::Inputs {
                 worker,
                 readable: &readable,
@@ -84,9 +91,10 @@ impl Board {
                 state: &self.state,
                 trigger: &trigger,
                 feedback: &shown,
-                expand: &queued.expansion.places,
-                // Whose replies are no patches is not told how to ask.
-                may_expand: queued.expansion.left() > 0 && worker.format.is_none(),
+                expand: places,
+                newest: *newest,
+                may_expand,
+                has_ranges: seat.has_ranges,
                 commits: &self.commits,
                 budget,
             })
@@ -94,29 +102,38 @@ impl Board {
         let mut budget = worker.view_budget();
         if self.breaker.is_reduced(&queued.branch) {
             // Since budgets follow from contexts, half of one may be more than all there is to show.
-            let whole = if self.format >= UNSHOWN { within(budget).size(worker.view.unit).min(budget) } else { budget };
+            let whole = if self.format >= UNSHOWN {
+                within(budget, may_ask(left)).size(worker.view.unit).min(budget)
+            } else {
+                budget
+            };
             budget = (whole / 2).max(seat.fixed.minimum()).min(budget);
         }
-        let view = within(budget);
+        let mut view = within(budget, may_ask(left));
+        // What has no room is not counted: it can be asked for otherwise.
+        if !view.finds_room && left == 0 && after.left() > 0 {
+            view = within(budget, may_ask(1));
+        }
         let prompt = Prompt::new(worker, &view);
-        Compiled { view, prompt, budget, feedback, woken_at, seat, trigger: told }
+        let expansions_left = if view.finds_room { left } else { after.left() };
+        Compiled { view, prompt, budget, feedback, woken_at, seat, trigger: told, expansions_left }
     }
 
     /// A call of a worker: of an invocation as it was queued, or, without one, with the preview of a view under these
     /// bindings. None if there is no such worker.
     pub fn rehearse(&self, worker: &WorkerName, queued: Option<&Queued>, bindings: &Bindings) -> Option<Rehearsal> {
         let queued = queued.filter(|queued| queued.branch.worker == *worker);
-        let (view, prompt, woken_at, seat, trigger) = match queued {
+        let (view, prompt, woken_at, seat, trigger, expansions_left) = match queued {
             Some(queued) => {
-                let Compiled { view, prompt, woken_at, seat, trigger, .. } = self.compiled(queued);
-                (view, prompt, woken_at, seat, trigger)
+                let Compiled { view, prompt, woken_at, seat, trigger, expansions_left, .. } = self.compiled(queued);
+                (view, prompt, woken_at, seat, trigger, expansions_left)
             }
             None => {
                 let seat = self.seat(worker, bindings)?;
                 let view = self.preview(&seat);
                 let prompt = Prompt::new(&seat.worker, &view);
                 let trigger = Self::preview_trigger(&seat);
-                (view, prompt, None, seat, trigger)
+                (view, prompt, None, seat, trigger, 0)
             }
         };
         let places = |texts: &[String]| texts.iter().filter_map(|text| PointerBuf::parse(text.as_str()).ok()).collect();
@@ -125,7 +142,6 @@ impl Board {
             Freshness::None | Freshness::Target | Freshness::Reads => Vec::new(),
         };
         let basis = Arc::new(Basis { state: self.state.clone(), reads: places(&view.reads), members });
-        let expansions_left = queued.map_or(0, |queued| queued.expansion.left());
         let shown = Shown::new(Arc::clone(&self.plan), worker.clone(), basis, view.may_expand)?;
         let shown = shown.with_seat(Arc::clone(&seat)).with_trigger(trigger);
         let shown = shown.with_question(seat.worker.clarify.is_some() && expansions_left > 0);

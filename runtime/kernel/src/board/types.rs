@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::admission::{Admission, Waiting};
+use crate::asked::Asked;
 use crate::blueprint::Blueprint;
 use crate::digest::{Digest, Salt};
 use crate::failure::FailureCode;
@@ -320,8 +321,8 @@ pub struct Pending {
     pub patch: Value,
     /// What its author said it is for.
     pub intent: Option<String>,
-    /// JSON Pointers of the places that its author asked to be shown.
-    pub expand: Vec<String>,
+    /// What its author asked to be shown.
+    pub expand: Vec<Asked>,
     /// The reply as it came, where the patch was made of it ([`crate::mode::Interface`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,

@@ -51,7 +51,9 @@ impl Scene {
             trigger: &json!({"kind": "start", "rule": "begin"}),
             feedback: &[],
             expand: &[],
+            newest: 0,
             may_expand: true,
+            has_ranges: true,
             commits: &Nobody,
             budget,
         });
@@ -232,7 +234,13 @@ fn an_intent_and_places_to_expand_are_asked_for_where_they_may_be_given() {
     let form = Scene::new(&schema, &state(40), &worker, 1000).form().schema;
     assert_eq!(form["required"], json!(["intent", "patch"]));
     assert_eq!(form["properties"]["patch"]["maxItems"], 3);
-    let expand = &form["properties"]["expand"]["items"]["pattern"];
+    let [place, part] =
+        form["properties"]["expand"]["items"]["anyOf"].as_array().expect("a place or a part of it").as_slice()
+    else {
+        panic!("two forms")
+    };
+    assert_eq!((&part["properties"]["at"], &part["required"]), (place, &json!(["at", "from"])));
+    let expand = &place["pattern"];
     assert!(expand.as_str().is_some_and(|pattern| pattern.starts_with("^/list/(0|[1-9]")), "{expand}");
     let all = Scene::new(&schema, &state(2), &worker, 1000).form().schema;
     assert_eq!(all["properties"]["expand"], Value::Null, "everything is shown");

@@ -6,6 +6,7 @@ use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::asked::Asked;
 use crate::blueprint::{Intent, PatchLimits};
 use crate::digest::{Digest, Hasher, sha256};
 use crate::json::{self, Limits};
@@ -52,8 +53,8 @@ pub struct Reply {
     pub patch: Value,
     /// What its author says it is for.
     pub intent: Option<String>,
-    /// JSON Pointers of places that its author asks to be shown, each once, in the order of asking.
-    pub expand: Vec<String>,
+    /// What its author asks to be shown, each once, in the order of asking.
+    pub expand: Vec<Asked>,
     /// The reply as it came, if the patch was made of it ([`crate::mode::Interface`], [`crate::blueprint::Format`]).
     pub written: Option<String>,
     /// What its author asks a person.
@@ -98,7 +99,7 @@ impl ReplyBody {
             Self::Json(value) => Some(value.clone()),
             Self::Text(text) | Self::Made { of: text, .. } => json::parse(text.as_bytes(), limits(u32::MAX)).ok(),
         };
-        match value.map(|value| unwrap(value, true)) {
+        match value.map(|value| unwrap(value, May { pass: true, ask_for_parts: true })) {
             Some(Ok(Unwrapped { reply, .. })) => reply.fingerprint(hasher),
             Some(Err(_)) | None => sha256(self.text().as_bytes()),
         }
@@ -106,7 +107,7 @@ impl ReplyBody {
 }
 
 /// The fingerprint of a reply that is a proposal; see [`ReplyBody::digest`].
-pub(crate) fn fingerprint(hasher: &Hasher, patch: &Value, intent: Option<&str>, expand: &[String]) -> Digest {
+pub(crate) fn fingerprint(hasher: &Hasher, patch: &Value, intent: Option<&str>, expand: &[Asked]) -> Digest {
     let intent = intent.unwrap_or_default();
     match expand {
         [] => hasher.commitment(0, intent, patch),
@@ -178,11 +179,20 @@ pub(crate) fn passed(hasher: &Hasher, intent: Option<&str>, pass: &str) -> Diges
     hasher.commitment(0, intent.unwrap_or_default(), &json!({"pass": pass}))
 }
 
-/// Reads a reply, but not the patch in it; its numbers come out in their one form. `may_pass`: whether its author may pass.
+/// What the author of a reply may do beside proposing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct May {
+    /// Pass.
+    pub(super) pass: bool,
+    /// Ask to be shown parts of places.
+    pub(super) ask_for_parts: bool,
+}
+
+/// Reads a reply, but not the patch in it; its numbers come out in their one form.
 ///
 /// # Errors
 /// Violations of the `syntax` stage.
-pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits, may_pass: bool) -> Result<Unwrapped, Vec<Violation>> {
+pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits, may: May) -> Result<Unwrapped, Vec<Violation>> {
     let value = match body {
         ReplyBody::Text(text) | ReplyBody::Made { reply: text, .. } => {
             json::parse(text.as_bytes(), limits(patch_limits.max_bytes)).map_err(|refusal| {
@@ -196,14 +206,14 @@ pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits, may_pass: bool)
             let bytes = value.to_string().len();
             if bytes > patch_limits.max_bytes as usize || json::depth(value) > DEPTH_MAX {
                 // Both forms of a reply get the same answer, so that a replay from its text gives it again.
-                return read(&ReplyBody::Text(value.to_string()), patch_limits, may_pass);
+                return read(&ReplyBody::Text(value.to_string()), patch_limits, may);
             }
             let mut value = value.clone();
             json::normalise(&mut value);
             value
         }
     };
-    let unwrapped = unwrap(value, may_pass)?;
+    let unwrapped = unwrap(value, may)?;
     let reply = &unwrapped.reply;
     // A replay has the proposal in its one form only, which numbers can make longer than the text was; 1e15 by four.
     let is_short = matches!(body, ReplyBody::Text(text) if text.len() <= patch_limits.max_bytes as usize / 8);
@@ -249,7 +259,7 @@ impl Unwrapped {
     }
 }
 
-fn unwrap(value: Value, may_pass: bool) -> Result<Unwrapped, Vec<Violation>> {
+fn unwrap(value: Value, may: May) -> Result<Unwrapped, Vec<Violation>> {
     let not_a_patch = |pointer: &str, message: String| vec![Violation::new(Code::NotAPatch, pointer, message)];
     let mut envelope = match value {
         Value::Object(envelope) => envelope,
@@ -265,7 +275,7 @@ fn unwrap(value: Value, may_pass: bool) -> Result<Unwrapped, Vec<Violation>> {
         Some(question) => Some(clarify(question)?),
     };
     // Of who may not pass it is a member like any other that there is none of.
-    let pass = match may_pass.then(|| envelope.remove("pass")).flatten() {
+    let pass = match may.pass.then(|| envelope.remove("pass")).flatten() {
         None | Some(Value::Null) => None,
         Some(words) => Some(pass(words)?),
     };
@@ -285,12 +295,12 @@ fn unwrap(value: Value, may_pass: bool) -> Result<Unwrapped, Vec<Violation>> {
     if let Some(other) = envelope.keys().next() {
         let pointer = PointerBuf::from_tokens([other.as_str()]).to_string();
         let members =
-            if may_pass { "patch, intent, expand, clarify and pass" } else { "patch, intent, expand and clarify" };
+            if may.pass { "patch, intent, expand, clarify and pass" } else { "patch, intent, expand and clarify" };
         return Err(not_a_patch(&pointer, format!("a reply may hold {members}, not {other}")));
     }
     let (patch, lifted, asked) = lift(patch);
     let named = expand.into_iter().enumerate().map(|(index, place)| (format!("/expand/{index}"), place));
-    let expand = places(named.chain(asked))?;
+    let expand = places(named.chain(asked), may.ask_for_parts)?;
     let proposes = patch.as_array().is_none_or(|ops| !ops.is_empty());
     if pass.is_some() && (proposes || !expand.is_empty() || clarify.is_some()) {
         let message = "a reply that passes proposes nothing and asks for nothing: leave patch, expand and clarify empty, or \
@@ -355,16 +365,19 @@ fn lift(patch: Value) -> (Value, Vec<usize>, Vec<(String, Value)>) {
 }
 
 /// Reads places, each with where it stands in the reply.
-fn places(asked: impl Iterator<Item = (String, Value)>) -> Result<Vec<String>, Vec<Violation>> {
+fn places(asked: impl Iterator<Item = (String, Value)>, with_parts: bool) -> Result<Vec<Asked>, Vec<Violation>> {
     let (mut places, mut seen, mut violations) = (Vec::new(), BTreeSet::new(), Vec::new());
-    for (at, place) in asked {
-        match place {
-            Value::String(place) if PointerBuf::parse(place.as_str()).is_ok() => {
-                places.extend(seen.insert(place.clone()).then_some(place));
-            }
-            other => {
-                let message = "a place is a JSON Pointer, like /claims/3";
-                violations.push(Violation::new(Code::BadPointer, at, message).finding(shorten(&other)));
+    for (at, value) in asked {
+        match Asked::read(&value).filter(|asked| with_parts || asked.start().is_none()) {
+            Some(place) => places.extend(seen.insert(place.clone()).then_some(place)),
+            None => {
+                let message = match with_parts {
+                    true => {
+                        "a place is a JSON Pointer, like /claims/3; from a part of it on, {\"at\": \"/claims\", \"from\": 3}"
+                    }
+                    false => "a place is a JSON Pointer, like /claims/3",
+                };
+                violations.push(Violation::new(Code::BadPointer, at, message).finding(shorten(&value)));
             }
         }
     }

@@ -38,6 +38,8 @@ pub struct Seat {
     pub files: Option<Arc<Access>>,
     /// True if its views show refusals.
     pub(crate) is_told: bool,
+    /// True if it may ask to be shown parts of places (in journals since format 13).
+    pub has_ranges: bool,
     /// The part that all its views have in common; their size is at least [`Fixed::minimum`], also when reduced.
     pub fixed: Arc<Fixed>,
 }
@@ -81,6 +83,7 @@ impl Seat {
             interface: self.interface,
             files: self.files.clone(),
             is_told: self.is_told,
+            has_ranges: self.has_ranges,
             fixed: match self.interface {
                 Interface::Patch => Arc::clone(&self.fixed),
                 // Replies that are no patches have no names.

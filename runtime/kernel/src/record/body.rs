@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::asked::Asked;
 use crate::rejection::coded;
 
 pub use board::*;
@@ -205,9 +206,9 @@ impl Body {
             Cow::Owned(serde_json::to_value(value).expect("values have string keys and finite numbers"))
         }
         let borrowed = |value| Cow::Borrowed(value);
-        let places = |expand: &[String]| (!expand.is_empty()).then(|| ("expand", json(expand)));
+        let places = |expand: &[Asked]| (!expand.is_empty()).then(|| ("expand", json(expand)));
         let text = |name, text: &Option<String>| text.as_ref().map(|text| (name, json(text)));
-        let proposed = |patch, intent, expand: &[String], raw, written| {
+        let proposed = |patch, intent, expand: &[Asked], raw, written| {
             let words = text("raw", raw).into_iter().chain(text("written", written));
             let values = places(expand).into_iter().chain(text("intent", intent));
             values.chain([("patch", Cow::Borrowed(patch))]).chain(words).collect::<Vec<_>>()

@@ -585,13 +585,19 @@ impl<'a> Rewriting<'a> {
 
     /// Lists of places.
     fn pointers(&self, values: &mut Map<String, Value>) {
-        for field in ["expand", "reads", "members", "places", "targets"] {
-            if let Some(Value::Array(pointers)) = values.get_mut(field) {
-                pointers.iter_mut().for_each(|pointer| self.rename(pointer));
+        for field in ["expand", "reads", "members", "places", "targets", "unshown"] {
+            let pointers = values.get_mut(field).and_then(Value::as_array_mut);
+            for pointer in pointers.into_iter().flatten() {
+                if let Some(Value::String(name)) = pointer.get_mut("from")
+                    && self.names.contains(name)
+                {
+                    *name = mark_name(self.hasher, name);
+                }
+                match pointer.get_mut("at") {
+                    Some(place) => self.rename(place),
+                    None => self.rename(pointer),
+                }
             }
-        }
-        if let Some(Value::Array(unshown)) = values.get_mut("unshown") {
-            unshown.iter_mut().filter_map(|one| one.get_mut("at")).for_each(|place| self.rename(place));
         }
     }
 }

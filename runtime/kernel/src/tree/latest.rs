@@ -228,6 +228,22 @@ impl Node {
         }
     }
 
+    /// Returns its elements from an index on, or its members from a name on, in the order of the document; nothing for a
+    /// scalar.
+    pub fn parts_from<'a>(
+        &'a self,
+        index: usize,
+        name: &'a str,
+    ) -> Box<dyn Iterator<Item = (Step<'a>, &'a Self)> + 'a> {
+        match self {
+            Self::Array(array) => {
+                Box::new((index..array.len()).map_while(|at| Some((Step::Index(at), array.get(at)?))))
+            }
+            Self::Object(object) => Box::new(object.iter_from(name).map(|(key, node)| (Step::Key(key), node))),
+            _ => Box::new(std::iter::empty()),
+        }
+    }
+
     /// Its elements or members in the order of the document, of which only the first few are asked for; nothing for a
     /// scalar.
     pub fn first_parts(&self) -> impl Iterator<Item = (Step<'_>, &Self)> {

@@ -82,6 +82,12 @@ impl Object {
         Members::of(self.root())
     }
 
+    /// Returns those from a key on, whether or not it is one of them. Looks at all parts of a large object.
+    pub fn iter_from<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a Key, &'a Node)> {
+        let mut members = Members::starting_at(self.root(), key);
+        std::iter::from_fn(move || members.next())
+    }
+
     /// The version by which a member last came or went.
     pub fn members_changed(&self) -> At {
         match &self.0 {

@@ -178,6 +178,13 @@ fn parts(tree: &Node, value: &Value) {
                 parts(object.get(key).expect("a member"), member);
             }
             assert!(object.get("no such").is_none());
+            for from in members.keys().map(String::as_str).chain(["", "m", "~"]) {
+                let rest = members.keys().filter(|key| key.as_str() >= from);
+                assert!(
+                    object.iter_from(from).map(|(key, _)| key.as_str()).eq(rest.map(String::as_str)),
+                    "from {from:?}"
+                );
+            }
         }
         _ => assert_eq!(*tree, *value),
     }

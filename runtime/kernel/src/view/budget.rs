@@ -1,15 +1,14 @@
 //! Chooses what is shown when not everything fits.
 //!
 //! Owns the arithmetic over the characters of lines: a line is taken if it fits together with the lines about what it is
-//! part of. `order` says what is tried, and in which order; `outcome` what comes of it, and why. Nothing is looked at that could
+//! part of. `asked` says what comes before all else, `order` what is tried, and in which order; `outcome` what comes of it, and why. Nothing is looked at that could
 //! not be shown but for the bounds in [`Bounds`], so the cost is the budget's and not the state's.
 
+mod asked;
 mod order;
 mod outcome;
 
 use std::ops::Range;
-
-use jsonptr::PointerBuf;
 
 use super::explained::{Item, Why};
 use super::layout::{Kind, Layout};
@@ -20,6 +19,7 @@ use super::unshown::Unshown;
 use super::{summary, text, whole};
 use crate::pattern::Pattern;
 use crate::tree::{At, Node};
+pub(super) use asked::First;
 
 /// Room for lines that is set aside at first; more is asked for when it is needed.
 const LINES_BYTES: usize = 1 << 13;
@@ -27,15 +27,19 @@ const LINES_BYTES: usize = 1 << 13;
 const MORE_MAX: usize = 40;
 /// The fewest characters of a text whose beginning is shown.
 const BEGINNING_MIN: usize = 80;
-/// Characters that say that it is a beginning.
+/// Characters that say which part of the text it is.
 const BEGINNING_WORDS_MAX: usize = 80;
 
 /// What is wanted of a choice, beside the state and what may be read of it.
 pub(super) struct Wanted<'a> {
     /// Says of a pointer whether the worker may append to the array there.
     pub(super) appendable: &'a dyn Fn(&str) -> bool,
-    /// Places that come before all others, with the reason, most wanted first.
-    pub(super) first: &'a [(PointerBuf, Why)],
+    /// Places that come before all others, most wanted first.
+    pub(super) first: &'a [First<'a>],
+    /// Number of those that were asked for last.
+    pub(super) newest: usize,
+    /// See [`Inputs::has_ranges`](super::Inputs::has_ranges).
+    pub(super) has_ranges: bool,
     /// Characters to keep free if not everything fits.
     pub(super) reserve: usize,
     /// Who made a version, as it may be told; nobody is named without.
@@ -79,6 +83,8 @@ pub(super) struct Shown {
     pub(super) items: Vec<Item>,
     /// Whether everything is shown that may be read.
     pub(super) is_everything: bool,
+    /// Whether something is shown of what was asked for last.
+    pub(super) finds_room: bool,
 }
 
 impl Shown {
@@ -109,6 +115,7 @@ impl Shown {
             unshown: Vec::new(),
             items: Vec::new(),
             is_everything: true,
+            finds_room: true,
         }
     }
 }
@@ -136,23 +143,18 @@ pub(super) fn choose(state: &Node, reads: &[Pattern], limit: usize, bounds: Boun
         why: Vec::new(),
         because: Why::Brief,
         may_begin: false,
+        begins_at: 0,
+        pages: Vec::new(),
         lines: String::with_capacity(limit.min(LINES_BYTES)),
         label: String::new(),
         tallies,
     };
     choice.lay_out_places();
+    if wanted.has_ranges {
+        choice.lay_out_pages();
+    }
     choice.reserve_summaries();
-    for (place, why) in wanted.first {
-        choice.because = *why;
-        choice.take_at(place);
-    }
-    // What was asked for and does not fit is begun, with what room the others left.
-    choice.may_begin = true;
-    for (place, why) in wanted.first.iter().filter(|(_, why)| *why == Why::Asked) {
-        choice.because = *why;
-        choice.take_at(place);
-    }
-    choice.may_begin = false;
+    choice.take_first();
     choice.take_by_rank();
     choice.finish()
 }
@@ -163,7 +165,7 @@ enum Paid {
     Summary(usize),
     /// The value itself: where its line is in [`Choice::lines`].
     Value(Range<usize>),
-    /// The beginning of a text: where its line is.
+    /// A part of a text: where its line is.
     Beginning(Range<usize>),
 }
 
@@ -181,8 +183,12 @@ struct Choice<'a, 'b> {
     why: Vec<Option<Why>>,
     /// Why what is tried is tried.
     because: Why,
-    /// Whether the beginning of a text will do.
+    /// Whether a part of a text will do.
     may_begin: bool,
+    /// Number of characters before that part.
+    begins_at: usize,
+    /// Collections that were asked for.
+    pages: Vec<asked::Page<'a>>,
     /// The lines taken, in the order in which they were.
     lines: String,
     /// The label that was asked for last.
@@ -238,7 +244,7 @@ impl<'a> Choice<'a, '_> {
         match (self.layout.nodes[node].kind, self.layout.nodes[node].value) {
             // And a line feed.
             (Kind::Line, Some(value)) => text::chars(&summary::of_line(&self.label, value)) + 1 + self.writer_max(),
-            _ => name + summary::CHARS_MAX + self.writer_max(),
+            _ => name + summary::WORDS_MAX + self.names_max(node) + self.writer_max(),
         }
     }
 
@@ -318,10 +324,16 @@ impl<'a> Choice<'a, '_> {
         if room < BEGINNING_MIN {
             return None;
         }
-        let (beginning, count) = text::beginning(text, room);
+        let (at, _) = text.char_indices().nth(self.begins_at)?;
+        let (part, count) = text::beginning(&text[at..], room);
+        let (first, last) = (self.begins_at + 1, self.begins_at + count);
+        let which = match self.wanted.has_ranges {
+            true => format!("characters {first} to {last} of {}", text::chars(text)),
+            false => format!("its first {count} characters, there are more"),
+        };
         let start = self.lines.len();
         text::push_name(&mut self.lines, &self.label);
-        self.lines.push_str(&format!(": {beginning} (its first {count} characters, there are more)\n"));
+        self.lines.push_str(&format!(": {part} ({which})\n"));
         Some((start..self.lines.len(), text::chars(&self.lines[start..])))
     }
 

@@ -31,6 +31,7 @@ use std::borrow::Cow;
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
+use crate::asked::Asked;
 use crate::bindings::Bindings;
 use crate::blueprint::{Format, GrantOp, Occasion, Unit, Worker};
 use crate::contract::Readable;
@@ -40,11 +41,12 @@ use crate::freshness::Commits;
 use crate::id::Version;
 use crate::mode::Interface;
 use crate::pattern::{Paths, Pattern};
+use crate::record::RANGES;
 use crate::schema::Schema;
 use crate::state::State;
 use crate::tree::{At, Node};
 
-use budget::{Bounds, Shown, Wanted};
+use budget::{Bounds, First, Shown, Wanted};
 pub use explained::{Fate, Item, Why};
 pub use prompt::{Prompt, PromptParts};
 use render::Detail;
@@ -52,7 +54,13 @@ pub use summarised::Summarised;
 pub use unshown::{Shortage, Unshown, grouped};
 
 /// The number of this view compiler; part of the journal, because another compiler makes other bytes.
-pub const COMPILER: u32 = 4;
+pub const COMPILER: u32 = 5;
+
+/// Returns the number of the compiler that makes the views of boards with a journal of this format: those of earlier formats
+/// have the views that they had.
+pub const fn compiler_of(format: u32) -> u32 {
+    if format >= RANGES { COMPILER } else { 4 }
+}
 
 /// How tokens are counted where a budget is one of tokens: estimated, at four characters each.
 pub const TOKENIZER: &str = "chars/4";
@@ -80,10 +88,14 @@ pub struct Inputs<'a> {
     pub trigger: &'a Value,
     /// Recent rejections of this worker, and of others where it writes, oldest first.
     pub feedback: &'a [Value],
-    /// JSON Pointers of places that the worker has asked to be shown, for this trigger.
-    pub expand: &'a [String],
+    /// What the worker has asked to be shown, for this trigger.
+    pub expand: &'a [Asked],
+    /// How many of these it asked for last.
+    pub newest: usize,
     /// Whether it may ask for more.
     pub may_expand: bool,
+    /// Whether it may ask for parts (since journal format 13). Otherwise views are those of compiler 4.
+    pub has_ranges: bool,
     /// Who made which version.
     pub commits: &'a dyn Commits,
     /// The budget in force, in the worker's unit.
@@ -108,6 +120,8 @@ pub struct View {
     pub summarised: Summarised,
     /// Readable collections and texts that are not shown wholly: the 8 largest.
     pub unshown: Vec<Unshown>,
+    /// Whether something is shown of what was asked for last.
+    pub finds_room: bool,
     /// Whether it says that more can be asked for.
     pub may_expand: bool,
     /// Why it shows what it shows, in the order of the document; empty unless [`explain`] was asked.
@@ -152,7 +166,9 @@ fn compile_with(inputs: &Inputs<'_>, is_explained: bool) -> View {
         trigger: inputs.trigger,
         feedback: inputs.feedback,
         expand: inputs.expand,
+        newest: inputs.newest,
         may_expand: inputs.may_expand,
+        has_ranges: inputs.has_ranges,
         writer: &writer,
         limit: limit(inputs.worker, inputs.budget),
         is_explained,
@@ -312,8 +328,10 @@ struct Parts<'a> {
     state: &'a Node,
     trigger: &'a Value,
     feedback: &'a [Value],
-    expand: &'a [String],
+    expand: &'a [Asked],
+    newest: usize,
     may_expand: bool,
+    has_ranges: bool,
     /// Who made a version.
     writer: &'a dyn Fn(At) -> Option<String>,
     limit: usize,
@@ -339,7 +357,7 @@ impl Parts<'_> {
             return self.nothing_fits(&woken);
         };
         let left = self.limit - text::chars(&grants) - fixed;
-        let feedback = render::feedback(self.feedback, left / FEEDBACK_SHARE);
+        let feedback = render::feedback(self.feedback, self.has_ranges, left / FEEDBACK_SHARE);
         let answers = render::answers(self.trigger, (left - text::chars(&feedback)) / ANSWERS_SHARE);
         let feedback = feedback + &answers;
         let left = left - text::chars(&feedback) + text::chars(NOTHING);
@@ -363,8 +381,13 @@ impl Parts<'_> {
         let whole = trigger.filter(|trigger| self.may_read(trigger));
         let links = whole.map(|trigger| dependencies::links(self.state, self.reads, trigger)).unwrap_or_default();
         let links_max = if links.is_empty() { 0 } else { dependencies::LINE_MAX };
-        let hint = if self.may_expand { render::EXPAND_HINT } else { "" };
-        let reserve = Some(text::chars(hint) + links_max).filter(|reserve| self.has_room_for(*reserve, left));
+        let hints = match (self.may_expand, self.has_ranges) {
+            (false, _) => &[""],
+            (true, false) => &[render::EXPAND_HINT],
+            (true, true) => render::RANGE_HINTS,
+        };
+        let hint = hints.iter().find(|hint| self.has_room_for(text::chars(hint) + links_max, left));
+        let reserve = hint.map(|hint| text::chars(hint) + links_max);
 
         let mut shown = self.choose(left - text::chars(&missing), reserve.unwrap_or(0), trigger, &links);
         if shown.text.is_empty() {
@@ -372,11 +395,12 @@ impl Parts<'_> {
         } else {
             shown.text.push_str(&missing);
         }
-        let is_invited = !shown.is_everything && reserve.is_some() && self.may_expand;
-        if !shown.is_everything && reserve.is_some() {
+        let hint = hint.filter(|_| !shown.is_everything);
+        if let Some(hint) = hint {
             shown.text.push_str(&dependencies::unresolved(&links, &shown.reads));
             shown.text.push_str(hint);
         }
+        let is_invited = hint.is_some() && self.may_expand;
         let text = [&grants, render::SEE_HEADING, &shown.text, &feedback, render::WOKEN_HEADING, &woken].concat();
         self.view(text, shown, is_invited)
     }
@@ -387,13 +411,13 @@ impl Parts<'_> {
     }
 
     fn view(&self, text: String, shown: Shown, may_expand: bool) -> View {
-        let Shown { reads, members, summarised, unshown, mut items, .. } = shown;
+        let Shown { reads, members, summarised, unshown, mut items, finds_room, .. } = shown;
         if self.is_explained {
             items.extend(self.not_readable());
         }
         let Fixed { example, names, interface, .. } = self.fixed;
         let (example, names, interface) = (example.clone(), names.clone(), *interface);
-        View { text, reads, members, summarised, unshown, may_expand, items, example, names, interface }
+        View { text, reads, members, summarised, unshown, finds_room, may_expand, items, example, names, interface }
     }
 
     /// The view that shows one object instead of lines: of the same places, or of fewer where the object is longer.
@@ -458,7 +482,8 @@ impl Parts<'_> {
         let Fixed { example, names, interface, .. } = self.fixed;
         let (example, names, interface) = (example.clone(), names.clone(), *interface);
         let (reads, members) = (Vec::new(), Vec::new());
-        View { text, reads, members, summarised, unshown, may_expand: false, items, example, names, interface }
+        let (finds_room, may_expand) = (self.newest == 0, false);
+        View { text, reads, members, summarised, unshown, finds_room, may_expand, items, example, names, interface }
     }
 
     /// As much of the state as fits into `limit`; if not all does, `reserve` of it is kept free.
@@ -476,12 +501,16 @@ impl Parts<'_> {
             bounds.summarised = 0;
         }
         let parsed = |place: &str| PointerBuf::parse(place).ok();
-        let asked = self.expand.iter().filter_map(|place| Some((parsed(place)?, Why::Asked)));
-        let woken = trigger.and_then(parsed).map(|place| (place, Why::Trigger));
-        let named = links.iter().map(|place| (place.clone(), Why::Named));
-        let first: Vec<(PointerBuf, Why)> = asked.chain(woken).chain(named).collect();
-        let writer = Some(self.writer);
-        let wanted = Wanted { appendable: &may_append, first: &first, reserve, writer };
+        let asked = self
+            .expand
+            .iter()
+            .filter_map(|asked| Some(First { place: asked.place()?, why: Why::Asked, from: asked.start() }));
+        let woken = trigger.and_then(parsed).map(|place| First { place, why: Why::Trigger, from: None });
+        let named = links.iter().map(|place| First { place: place.clone(), why: Why::Named, from: None });
+        let first: Vec<First<'_>> = asked.chain(woken).chain(named).collect();
+        let (writer, newest) = (Some(self.writer), self.newest.min(self.expand.len()));
+        let has_ranges = self.has_ranges;
+        let wanted = Wanted { appendable: &may_append, first: &first, newest, has_ranges, reserve, writer };
         budget::choose(self.state, self.reads, limit, bounds, &wanted)
     }
 

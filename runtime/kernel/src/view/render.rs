@@ -20,6 +20,14 @@ pub(super) const WOKEN_HEADING: &str = "## Why you were woken\n";
 pub(super) const EXPAND_HINT: &str =
     "To be shown what is not, answer {\"patch\": [], \"expand\": [\"/its/path\"]}; you are then asked again.\n";
 
+/// The same with parts, the longest first.
+pub(super) const RANGE_HINTS: &[&str] = &[
+    "To be shown what is not, answer {\"patch\": [], \"expand\": [\"/its/path\"]}; of something long, in place of its path, \
+     {\"at\": \"/its/path\", \"from\": FIRST}, where FIRST is a name, an index or a number of characters. You are then asked \
+     again.\n",
+    EXPAND_HINT,
+];
+
 /// What an object lacks.
 pub(super) const NOT_EVERYTHING: &str = "Only parts are shown; what is not stays as it is.\n";
 
@@ -181,11 +189,15 @@ pub(super) fn reminder(grants: &[WriteGrant], interface: Interface, has_tools: b
     if grants.is_empty() || text::chars(&line) > REMINDER_MAX { format!("{when} {short}.\n") } else { line }
 }
 
-/// The refusals that fit into `limit` characters, heading included: the newest are kept, the oldest comes first.
-pub(super) fn feedback(refusals: &[Value], limit: usize) -> String {
-    newest(REFUSED_HEADING, refusals.iter(), limit, |entry, left| {
+/// The refusals that fit into `limit` characters, heading included: the newest are kept, the oldest comes first. Equal ones
+/// are told `once`, where the newest of them stands, or as often as they are.
+pub(super) fn feedback(refusals: &[Value], once: bool, limit: usize) -> String {
+    let is_last = |(index, refusal): &(usize, &Value)| !once || !refusals[index + 1..].contains(refusal);
+    let told = refusals.iter().enumerate().filter(is_last).map(|(_, refusal)| refusal);
+    newest(REFUSED_HEADING, told.collect::<Vec<_>>().into_iter(), limit, |entry, left| {
+        let times = if once { refusals.iter().filter(|refusal| *refusal == entry).count() } else { 1 };
         // Under a tight budget at least what it was refused for.
-        [REFUSAL_MAX, SHORT_REFUSAL_MAX, left].map(|max| refusal(entry, max)).to_vec()
+        [REFUSAL_MAX, SHORT_REFUSAL_MAX, left].map(|max| refusal(entry, times, max)).to_vec()
     })
 }
 
@@ -230,7 +242,7 @@ fn answer(answer: &Value, limit: usize) -> String {
 }
 
 /// One refusal: a line that names stage and code, then lines of violations and of what is allowed, while they fit.
-fn refusal(refusal: &Value, limit: usize) -> String {
+fn refusal(refusal: &Value, times: usize, limit: usize) -> String {
     let field = |name: &str| refusal.get(name).and_then(Value::as_str).map(text::name);
     let name = match (field("stage"), field("code")) {
         (Some(stage), Some(code)) => format!("{stage}/{code}"),
@@ -240,6 +252,9 @@ fn refusal(refusal: &Value, limit: usize) -> String {
     let mut out = format!("- {}", text::prose(&name, 80));
     if let Some(by) = refusal.get("by").and_then(Value::as_str) {
         out.push_str(&format!(" of {}", text::prose(&text::name(by), 40)));
+    }
+    if times > 1 {
+        out.push_str(&format!(", {times} times"));
     }
     if let Some(message) = refusal.get("message").and_then(Value::as_str) {
         out.push_str(&format!(": {}", text::prose(message, 100)));

@@ -11,19 +11,17 @@ use super::summarised::Summarised;
 use super::text;
 
 /// Characters of a list of what is not shown.
-const HIDDEN_MAX: usize = 120;
+pub(super) const HIDDEN_MAX: usize = 120;
 /// Room that a list keeps for the count of the rest.
 const COUNT_MAX: usize = 30;
 /// Characters between two names of a list.
 const SEPARATOR_CHARS: usize = 2;
 /// Characters of the fixed words of a line about a collection.
-const WORDS_MAX: usize = 80;
-/// Characters of a line about a collection, its name aside.
-pub(super) const CHARS_MAX: usize = WORDS_MAX + HIDDEN_MAX;
+pub(super) const WORDS_MAX: usize = 80;
 /// Characters that say who wrote something.
 pub(super) const WRITER_MAX: usize = 50;
 /// Characters of an identifier beside an index.
-const ID_MAX: usize = 20;
+pub(super) const ID_MAX: usize = 20;
 /// No list holds more names.
 const NAMES_MAX: usize = HIDDEN_MAX / 4;
 /// How many places of a pattern are counted one by one.

@@ -57,7 +57,7 @@ fn expanded_view(
     state: &Value,
     trigger: &Value,
     feedback: &[Value],
-    expand: Option<&[String]>,
+    expand: Option<&[Asked]>,
     budget: u32,
 ) -> View {
     let reads = patterns(worker);
@@ -75,7 +75,9 @@ fn expanded_view(
             trigger,
             feedback,
             expand,
+            newest: 0,
             may_expand,
+            has_ranges: true,
             writer,
             limit,
             is_explained,
@@ -136,7 +138,9 @@ fn a_view_says_what_may_be_written_what_there_is_and_why_it_is_shown() {
         trigger: &trigger,
         feedback: &feedback,
         expand: &[],
+        newest: 0,
         may_expand: false,
+        has_ranges: true,
         writer: &|_| None,
         limit: 4000,
         is_explained: true,
@@ -195,7 +199,20 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
         let (feedback, expand, may_expand, commits) = (&[][..], &[][..], false, &Nobody);
         let trigger = &trigger;
         let worker = &worker;
-        compile(&Inputs { worker, readable, fixed, state, trigger, feedback, expand, may_expand, commits, budget })
+        compile(&Inputs {
+            worker,
+            readable,
+            fixed,
+            state,
+            trigger,
+            feedback,
+            expand,
+            newest: 0,
+            may_expand,
+            has_ranges: true,
+            commits,
+            budget,
+        })
     };
     let shown = with(&full, 4000);
     let grants = section(&shown.text, render::WRITE_HEADING);
@@ -463,7 +480,9 @@ fn the_minimum_holds_an_empty_view_with_the_longest_trigger() {
                 trigger: &trigger,
                 feedback: &[],
                 expand: &[],
+                newest: 0,
                 may_expand: false,
+                has_ranges: true,
                 writer: &|_| None,
                 limit,
                 is_explained: true,
@@ -510,7 +529,9 @@ fn the_prompt_explains_the_answer_with_a_patch_the_worker_may_write() {
         trigger: &start(),
         feedback: &[],
         expand: &[],
+        newest: 0,
         may_expand: false,
+        has_ranges: true,
         writer: &|_| None,
         limit: 4000,
         is_explained: true,
@@ -698,7 +719,7 @@ proptest! {
         path in prop_oneof![Just("/a"), Just("/a/0"), Just("/b/c"), Just("/c/1/a")],
         expand in prop::option::of(prop::collection::vec(prop::sample::select(vec!["/a", "/b", "/b/c/0", "/c/1", ""]), 0..4)),
     ) {
-        let expand: Option<Vec<String>> = expand.map(|places| places.iter().map(|place| (*place).to_owned()).collect());
+        let expand: Option<Vec<Asked>> = expand.map(|places| places.into_iter().map(Asked::from).collect());
         let worker = worker(json!({
             "agent": "llm", "reads": reads, "view": {"unit": unit},
             "writes": [{"path": "/a/-", "value": {"type": "string"}}, {"path": "/b/*/c"}],

@@ -151,7 +151,7 @@ fn a_reply_may_have_the_name_where_its_token_belongs_and_is_known_again_by_its_w
         Body::Scheduled(scheduled) if !scheduled.expand.is_empty() => Some(scheduled.expand),
         _ => None,
     });
-    assert_eq!(expands.collect::<Vec<_>>(), [["/notes/c/text"]], "each place once");
+    assert_eq!(expands.collect::<Vec<_>>(), [["/notes/c/text".into()]], "each place once");
     let refused_words = check("/notes/{note}/nothing");
     assert_eq!(refused(played.answer(refused_words, None)).1, Code::PathNotGranted);
     played.holds();

@@ -6,6 +6,7 @@ use patchboard_kernel::breaker::Position;
 use patchboard_kernel::id::InvocationId;
 use patchboard_kernel::record::{Body, Cause, End, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// Forty sources of which the reader's view holds a few, and an end after the reader's rule.
@@ -47,7 +48,7 @@ fn what_was_asked_for_is_shown_in_the_next_view_and_the_rule_is_not_complete_bef
     assert!(!played.view().contains("<3>") && played.view().contains("\"expand\": ["), "{}", played.view());
     assert!(matches!(played.answer(ask(&["/sources/3", "/long"]), None), Outcome::Expanded { .. }));
     assert!(played.view().contains("/sources/3: ") && played.view().contains("<3>"), "{}", played.view());
-    assert!(played.view().contains(" (its first ") && played.view().chars().count() <= 1200, "{}", played.view());
+    assert!(played.view().contains(" (characters 1 to ") && played.view().chars().count() <= 1200, "{}", played.view());
 
     // A patch may come with it; what was asked for before stays.
     let with_patch = json!({"patch": note(), "intent": "more", "expand": ["/sources/7"]});
@@ -85,6 +86,103 @@ fn an_operation_on_expand_means_the_same_and_the_others_keep_their_numbers() {
 }
 
 #[test]
+fn parts_are_asked_for_and_the_record_has_what_was_asked() {
+    let mut played = library(json!({}));
+    let part = json!({"at": "/sources", "from": 10});
+    let asked = json!({"expand": [part, {"at": "/long", "from": 4000}]});
+    assert!(matches!(played.answer(asked, None), Outcome::Expanded { .. }));
+    assert!(played.view().contains("<10>") && played.view().contains("(characters 4001 to "), "{}", played.view());
+    // The parts that are asked for last come first.
+    assert!(matches!(
+        played.answer(json!({"expand": [{"at": "/sources", "from": "20"}]}), None),
+        Outcome::Expanded { .. }
+    ));
+    assert!(played.view().contains("<20>"), "{}", played.view());
+    let expands = played.bodies().filter_map(|body| match body {
+        Body::Scheduled(scheduled) => Some(json!(scheduled.expand)),
+        _ => None,
+    });
+    let last = expands.last().expect("scheduled");
+    assert_eq!(last[0], json!({"at": "/sources", "from": "20"}));
+    assert_eq!(last[1], part);
+    played.holds();
+}
+
+#[test]
+fn asking_for_what_has_no_room_is_not_counted() {
+    // What must be shown leaves no room for a text.
+    let mut played = library(json!({"view": {"budget": 300}}));
+    let part = |from: usize| json!({"expand": [{"at": "/long", "from": from}]});
+    let times = (0..9).take_while(|from| matches!(played.answer(part(*from), None), Outcome::Expanded { .. })).count();
+    assert_eq!(times, 6, "three times, and three that found no room: {}", played.view());
+    let unspent = played.bodies().filter(|body| matches!(body, Body::Invoked(invoked) if invoked.is_unspent)).count();
+    assert!(unspent >= 6, "{unspent}");
+    played.holds();
+
+    // Who asks for the same once more has been told that there is no room.
+    let mut played = library(json!({"view": {"budget": 300}}));
+    let times = (0..9).take_while(|_| matches!(played.answer(ask(&["/long"]), None), Outcome::Expanded { .. })).count();
+    assert_eq!(times, 4);
+    played.holds();
+}
+
+/// Returns the names on the line about a collection that follow what it counts.
+fn named(view: &str, collection: &str) -> String {
+    let line = view.lines().find(|line| line.starts_with(&format!("{collection}: ")) && line.contains("not shown: "));
+    line.map(|line| line.split_once("not shown: ").expect("it is there").1.to_owned()).unwrap_or_default()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
+
+    /// Whatever a summary leaves out, its identifiers are reached by asking from the last that was named.
+    #[test]
+    fn every_identifier_of_a_summary_is_reached(
+        ids in prop::collection::btree_set("[a-z][a-z0-9]{2,9}", 20..120_usize),
+        size in 100..400_usize,
+        is_array in any::<bool>(),
+        pattern in any::<bool>(),
+    ) {
+        let value = |id: &String| json!({"id": id, "text": "x".repeat(size)});
+        let things = match is_array {
+            true => json!(ids.iter().map(value).collect::<Vec<_>>()),
+            false => json!(ids.iter().map(|id| (id.clone(), value(id))).collect::<serde_json::Map<_, _>>()),
+        };
+        // So much that three lists have room for all names.
+        let chars = ids.iter().map(|id| id.len() + 8).sum::<usize>();
+        let budget = 900 + chars * 4 / 2;
+        let reads = if pattern { "/things/*" } else { "/things" };
+        let mut played = Played::new(json!({
+            "state": {"schema": {"type": "object"}, "initial": {"things": things}},
+            "workers": {"reader": {"agent": "llm", "reads": [reads], "view": {"budget": budget},
+                "writes": [{"path": "/note", "ops": ["add"]}]}},
+            "rules": [{"name": "begin", "trigger": "start", "run": "reader"}],
+        }));
+        let mut seen = played.view().to_owned();
+        let mut from = None;
+        for _ in 0..3 {
+            let place = match &from {
+                None => json!("/things"),
+                Some(from) => json!({"at": "/things", "from": from}),
+            };
+            let outcome = played.answer(json!({"expand": [place]}), None);
+            prop_assert!(matches!(outcome, Outcome::Expanded { .. }), "{outcome:?}");
+            seen += played.view();
+            let list = named(played.view(), reads);
+            let is_named = |id: &&String| list.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == id.as_str());
+            from = ids.iter().rev().find(is_named).cloned();
+            if from.is_none() || !list.contains(" and more") {
+                break;
+            }
+        }
+        let words: std::collections::BTreeSet<&str> = seen.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+        let missing: Vec<_> = ids.iter().filter(|id| !words.contains(id.as_str())).collect();
+        prop_assert!(missing.is_empty(), "{missing:?} are in none of the views, the last of which is\n{}", played.view());
+        played.holds();
+    }
+}
+
+#[test]
 fn there_is_an_end_to_asking() {
     let mut played = library(json!({"limits": {"attempts": 2}}));
     for place in ["/sources/1", "/sources/2", "/sources/3"] {
@@ -105,6 +203,10 @@ fn only_what_is_there_and_may_be_read_can_be_asked_for() {
         (ask(&["/sources/40"]), Stage::Application, Code::PathNotFound),
         (ask(&["sources/1"]), Stage::Syntax, Code::BadPointer),
         (json!({"expand": [3]}), Stage::Syntax, Code::BadPointer),
+        (json!({"expand": [{"at": "/sources"}]}), Stage::Syntax, Code::BadPointer),
+        (json!({"expand": [{"at": "/sources", "from": -1}]}), Stage::Syntax, Code::BadPointer),
+        (json!({"expand": [{"at": "/secret", "from": 0}]}), Stage::Authorization, Code::PathNotGranted),
+        (json!({"expand": [{"at": "/long", "from": 5000}]}), Stage::Application, Code::PathNotFound),
         (json!({"expand": "/sources/1"}), Stage::Syntax, Code::NotAPatch),
         (json!({"expand": []}), Stage::Syntax, Code::NotAPatch),
         (json!({"expand": many}), Stage::Syntax, Code::TooLarge),

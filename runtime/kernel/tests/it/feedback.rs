@@ -65,7 +65,8 @@ fn of_many_refusals_the_last_of_others_and_of_its_own_are_told() {
     }
     let lines = told(&mut played, "two");
     let of = |end: &str| lines.iter().filter(|line| line.starts_with("- ") && line.ends_with(end)).count();
-    assert_eq!((of(" of one"), of("schema_violation")), (2, 3), "{lines:#?}");
+    // Of others it sees no values, so that two of theirs are equal.
+    assert_eq!((of(" of one, 2 times"), of("schema_violation")), (1, 3), "{lines:#?}");
     played.holds();
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::watched::{Watched, acts, house};
 use crate::played::Played;
+use patchboard_kernel::asked::Asked;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::border;
@@ -68,6 +69,20 @@ fn joined(one: &Value, other: &Value) -> Value {
     Value::Object(all)
 }
 
+/// What may be asked for, whatever there is.
+fn places() -> Vec<Value> {
+    let from = |from: Value| json!({"at": "/board/rooms", "from": from});
+    vec![
+        json!("/board"),
+        json!("/board/rooms"),
+        json!("/board/rooms/m1/messages/0"),
+        from(json!("m")),
+        from(json!("m2")),
+        from(json!(1)),
+        json!({"at": "/board/rooms/m1/messages", "from": 1}),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
@@ -77,7 +92,7 @@ proptest! {
         own in rooms(&["m1", "m2", "m3"], &["bob"]),
         others in rooms(&["a", "m1x", "m20", "z", "~0/-", "*"], &["bob", "cid", "dot"]),
         budget in prop::sample::select(&[150_u32, 400, 600, 900, 1500, 100_000][..]),
-        expand in prop::sample::subsequence(vec!["/board", "/board/rooms", "/board/rooms/m1/messages/0"], 0..=3),
+        expand in prop::sample::subsequence(places(), 0..=places().len()),
     ) {
         let mut own = own;
         for room in own.as_object_mut().expect("rooms").values_mut() {
@@ -85,7 +100,7 @@ proptest! {
         }
         let (alone, among) = (board(budget, &own), board(budget, &joined(&own, &others)));
         let ann = WorkerName::from("ann");
-        let expand: Vec<String> = expand.into_iter().map(str::to_owned).collect();
+        let expand: Vec<Asked> = expand.iter().map(|place| Asked::read(place).expect("a place")).collect();
         let [one, other] = [&alone, &among].map(|board| {
             let ann = board.seat(&ann, &Bindings::default()).expect("ann is there");
             let view = board.explained_preview(&ann, &expand, &board.readable_by(&ann));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Draft;
 use crate::admission::Admission;
+use crate::asked::Asked;
 use crate::blueprint::{Action, AgentKind, Freshness, Unit};
 use crate::board::apply::{KEPT_VALUE_MAX, hold};
 use crate::board::rehearsal::Compiled;
@@ -139,7 +140,7 @@ impl Draft<'_> {
     }
 
     /// Queues what an invocation goes on in, with what it asked to be shown.
-    pub(super) fn go_on_with(&mut self, asked: Option<scheduler::Queued>, expand: &[String]) {
+    pub(super) fn go_on_with(&mut self, asked: Option<scheduler::Queued>, expand: &[Asked]) {
         let Some(asked) = asked.filter(|_| self.may_queue()) else { return };
         let scheduler::Queued { invocation: follows, branch: Branch { rule, worker }, trigger, expansion, .. } = asked;
         let (invocation, expand) = (self.board.scheduler.next_id(), expansion.and(expand));
@@ -330,7 +331,8 @@ impl Draft<'_> {
         let Next { queued, attempt } = next;
         let branch = queued.branch.clone();
         let board = &*self.board;
-        let Compiled { view, prompt, budget, feedback, woken_at, seat, trigger } = board.compiled(&queued);
+        let Compiled { view, prompt, budget, feedback, woken_at, seat, trigger, expansions_left } =
+            board.compiled(&queued);
         let worker = Arc::clone(&seat.worker);
         let price = admitted.as_ref().and_then(|admission| admission.price.as_ref());
         let afford = |reply: Option<u64>| {
@@ -377,7 +379,7 @@ impl Draft<'_> {
             budget,
             unit: worker.view.unit,
             tokenizer: (worker.view.unit == Unit::Tokens).then(|| view::TOKENIZER.to_owned()),
-            compiler: view::COMPILER,
+            compiler: view::compiler_of(board.format),
             feedback,
             view: view.hash(),
             prompt: sha256(stored.as_bytes()),
@@ -389,6 +391,7 @@ impl Draft<'_> {
                 Freshness::None | Freshness::Target | Freshness::Reads => Vec::new(),
             },
             admitted: admitted.clone(),
+            is_unspent: !view.finds_room,
             // What a breaker's smaller budget has no room for is left out on purpose.
             unshown: match board.format >= UNSHOWN && budget == worker.view_budget() {
                 true => view.unshown.clone(),
@@ -401,7 +404,7 @@ impl Draft<'_> {
         self.push(Body::Invoked(invoked));
         let open = &self.board.scheduler.open()[&queued.invocation];
         let (basis, past) = (Arc::clone(&open.basis), Box::new(open.past.clone()));
-        let may_clarify = worker.clarify.is_some() && queued.expansion.left() > 0;
+        let may_clarify = worker.clarify.is_some() && expansions_left > 0;
         let shown = Shown::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
         let shown = shown.map(|shown| {
             let shown = shown.with_seat(seat).with_question(may_clarify).with_place(woken_at.as_deref());

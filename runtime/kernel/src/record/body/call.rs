@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Author;
 use crate::admission::Admission;
+use crate::asked::Asked;
 use crate::blueprint::{EventOp, Unit};
 use crate::breaker;
 use crate::deferral::DeferralReason;
@@ -87,9 +88,9 @@ pub struct Scheduled {
     /// When it goes into the queue, if its rule still wants it then; none: at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
-    /// JSON Pointers of the places that the invocations it follows asked to be shown.
+    /// What the invocations it follows asked to be shown.
     #[serde(default, skip_serializing)]
-    pub expand: Vec<String>,
+    pub expand: Vec<Asked>,
 }
 
 /// An attempt is about to be made; everything its view depended on.
@@ -137,6 +138,9 @@ pub struct Invoked {
     /// freshness is `members`.
     #[serde(default, skip_serializing)]
     pub members: Vec<String>,
+    /// Whether the view shows nothing of what the worker asked for last, which is then not counted (since format 13).
+    #[serde(rename = "unspent", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unspent: bool,
     /// Readable collections and texts that the view had no room for (since format 13).
     #[serde(default, skip_serializing)]
     pub unshown: Vec<Unshown>,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Attempt;
+use crate::asked::Asked;
 use crate::digest::Digest;
 use crate::id::{InvocationId, Seq, Timestamp, Token, Version, WorkerName};
 use crate::ledger::Usage;
@@ -63,9 +64,9 @@ pub struct Committed {
     /// What its author said it is for.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
-    /// JSON Pointers of the places that its author asked to be shown; the invocation goes on in another.
+    /// What its author asked to be shown; the invocation goes on in another.
     #[serde(default, skip_serializing)]
-    pub expand: Vec<String>,
+    pub expand: Vec<Asked>,
     /// The reply as it came, where the patch was made of it: by the kernel ([`crate::mode::Interface`],
     /// [`crate::bindings::Bindings`]), then replays make it again, or by the agent's seat ([`crate::blueprint::Format`]).
     #[serde(default, skip_serializing)]
@@ -110,9 +111,9 @@ pub struct Expanded {
     /// What its author said.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
-    /// JSON Pointers of the places.
+    /// What is asked for.
     #[serde(skip_serializing)]
-    pub expand: Vec<String>,
+    pub expand: Vec<Asked>,
     /// The reply as it came, where the patch was made of it ([`Committed::written`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
@@ -195,9 +196,9 @@ pub struct Approval {
     /// What its author said it is for.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
-    /// JSON Pointers of the places that its author asked to be shown.
+    /// What its author asked to be shown.
     #[serde(default, skip_serializing)]
-    pub expand: Vec<String>,
+    pub expand: Vec<Asked>,
     /// The reply as it came, where the patch was made of it ([`Committed::written`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,

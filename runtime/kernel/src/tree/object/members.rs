@@ -15,6 +15,8 @@ pub struct Members<'a> {
     /// What is left of each part of a larger one, the part with the first key on top.
     parts: BinaryHeap<Reverse<Part<'a>>>,
     left: usize,
+    /// Keys before this one are passed over.
+    from: &'a str,
 }
 
 #[derive(Clone, Debug)]
@@ -52,11 +54,16 @@ impl Ord for Part<'_> {
 impl<'a> Members<'a> {
     /// Those of no object or of one with this root.
     pub(super) fn of(root: Option<&'a Trie>) -> Self {
-        let mut members = Self { bucket: [].iter(), parts: BinaryHeap::new(), left: 0 };
+        Self::starting_at(root, "")
+    }
+
+    /// The same without those before a key, which `size_hint` counts all the same.
+    pub(super) fn starting_at(root: Option<&'a Trie>, from: &'a str) -> Self {
+        let mut members = Self { bucket: [].iter(), parts: BinaryHeap::new(), left: 0, from };
         if let Some(root) = root {
             members.left = root.sum().len();
             match &root.body {
-                Body::Bucket { entries, .. } => members.bucket = entries.iter(),
+                Body::Bucket { entries, .. } => members.bucket = members.rest_of(entries),
                 Body::Split(_) => members.enter(root),
             }
         }
@@ -65,9 +72,14 @@ impl<'a> Members<'a> {
 
     fn enter(&mut self, trie: &'a Trie) {
         match &trie.body {
-            Body::Bucket { entries, .. } => self.go_on(entries.iter()),
+            Body::Bucket { entries, .. } => self.go_on(self.rest_of(entries)),
+            Body::Split(split) if split.last.as_str() < self.from => {}
             Body::Split(split) => self.parts.push(Reverse(Part { first: &split.first, rest: Rest::Split(split) })),
         }
+    }
+
+    fn rest_of(&self, entries: &'a [(Key, Node)]) -> slice::Iter<'a, (Key, Node)> {
+        entries[entries.partition_point(|(key, _)| key.as_str() < self.from)..].iter()
     }
 
     fn go_on(&mut self, mut entries: slice::Iter<'a, (Key, Node)>) {

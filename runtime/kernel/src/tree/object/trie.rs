@@ -35,7 +35,7 @@ pub(in crate::tree) struct Split {
     pub(in crate::tree) children: [Option<Arc<Trie>>; 16],
     /// The first and the last key in the order of keys.
     pub(super) first: Key,
-    last: Key,
+    pub(super) last: Key,
     /// What hashes keys. It is the board's, and here so that a member can be found without it at hand.
     hasher: std::sync::Arc<Hasher>,
 }

@@ -3,10 +3,8 @@
 //!
 //! A collection that is not shown wholly says so in one line that is paid for beforehand.
 
-use jsonptr::{Pointer, PointerBuf};
-
 use super::super::layout::Kind;
-use super::super::search::{Found, Order, Search};
+use super::super::search::{Order, Search};
 use super::super::text;
 use super::Choice;
 use super::Why;
@@ -18,7 +16,7 @@ const SMALL_FIELD_MAX: usize = 200;
 const NEWEST: usize = 3;
 
 /// A collection none other lies above, and what of it was not yet tried.
-struct Collection<'a> {
+pub(super) struct Collection<'a> {
     node: usize,
     /// The pattern it lies under.
     root: usize,
@@ -27,7 +25,7 @@ struct Collection<'a> {
     shortest: usize,
     /// Lines in a row that did not fit.
     misses: usize,
-    is_over: bool,
+    pub(super) is_over: bool,
 }
 
 enum Rest<'a> {
@@ -39,48 +37,14 @@ impl<'a> Collection<'a> {
     const fn new(node: usize, root: usize, rest: Rest<'a>, shortest: usize) -> Self {
         Self { node, root, rest, shortest, misses: 0, is_over: false }
     }
+
+    /// That of the places that a pattern matches.
+    pub(super) fn of_places(root: usize, places: Box<Search<'a>>, shortest: usize) -> Self {
+        Self::new(root, root, Rest::Places(places), shortest)
+    }
 }
 
 impl<'a> Choice<'a, '_> {
-    /// Takes what is on one line with a place: it, what it is in, or what is in it.
-    pub(super) fn take_at(&mut self, wanted: &Pointer) {
-        let (mut value, mut floor, mut path) = (self.state, 0, Vec::new());
-        let mut tokens = wanted.tokens();
-        let mut place = PointerBuf::new();
-        loop {
-            if let Some(root) = self.reads.patterns.iter().position(|pattern| pattern.covers(&place)) {
-                let mut node = self.layout.top(root, Found { path, value, floor });
-                for token in tokens {
-                    if self.layout.nodes[node].kind == Kind::Line {
-                        break;
-                    }
-                    let Some((step, child, stamp)) = value.part(&token.decoded()) else { return };
-                    (value, floor) = (child, stamp.under(floor).changed);
-                    node = self.layout.child(node, step, value, floor);
-                }
-                self.expand(node, &mut 0);
-                return;
-            }
-            let Some(token) = tokens.next() else { break };
-            let token = token.decoded();
-            let Some((step, child, stamp)) = value.part(&token) else { return };
-            (value, floor) = (child, stamp.under(floor).changed);
-            path.push(step);
-            place.push_back(token.as_ref());
-        }
-        // No more than parts of it may be read.
-        for which in 0..self.reads.patterns.len() {
-            if self.reads.patterns[which].reaches_below(wanted) {
-                let search = Search::new(self.state, self.reads, which, Order::Latest, self.bounds.steps);
-                let search = Box::new(search.below(path.clone(), value, floor));
-                let mut below = Collection::new(which, which, Rest::Places(search), self.shortest(which));
-                while !below.is_over {
-                    self.advance(&mut below);
-                }
-            }
-        }
-    }
-
     /// Takes what fits, most wanted first.
     pub(super) fn take_by_rank(&mut self) {
         let (mut long, mut collections) = (Vec::new(), Vec::new());
@@ -110,7 +74,7 @@ impl<'a> Choice<'a, '_> {
         let layout = &self.layout.nodes[node];
         let Some(value) = layout.value else {
             let search = Search::new(self.state, self.reads, node, Order::Latest, self.bounds.steps);
-            return collections.push(Collection::new(node, root, Rest::Places(Box::new(search)), self.shortest(node)));
+            return collections.push(Collection::of_places(node, Box::new(search), self.shortest(node)));
         };
         if self.layout.is_collection(node) {
             let parts = value.latest(layout.floor, Ties::Last);
@@ -147,13 +111,13 @@ impl<'a> Choice<'a, '_> {
 
     /// Characters of the shortest line there can be about a part of the value: a slash, a colon, a space, a value and a
     /// line feed beside its label.
-    fn shortest(&mut self, node: usize) -> usize {
+    pub(super) fn shortest(&mut self, node: usize) -> usize {
         let label = if self.layout.nodes[node].kind == Kind::Pattern { 0 } else { text::chars(self.label(node)) };
         label + 5
     }
 
     /// Takes what fits of the next part of a collection.
-    fn advance(&mut self, collection: &mut Collection<'a>) {
+    pub(super) fn advance(&mut self, collection: &mut Collection<'a>) {
         if collection.is_over || self.left < collection.shortest || self.is_worn_out() {
             collection.is_over = true;
             return;
@@ -173,7 +137,7 @@ impl<'a> Choice<'a, '_> {
     }
 
     /// Takes what fits of a value. `misses` counts the lines in a row that did not fit.
-    fn expand(&mut self, node: usize, misses: &mut usize) {
+    pub(super) fn expand(&mut self, node: usize, misses: &mut usize) {
         let layout = &self.layout.nodes[node];
         let (Some(value), floor) = (layout.value, layout.floor) else { return };
         if layout.kind == Kind::Line {

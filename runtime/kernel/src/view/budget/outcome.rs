@@ -10,7 +10,8 @@ use super::{Choice, Paid, Shown};
 use crate::tree::Node;
 
 impl Choice<'_, '_> {
-    pub(super) fn finish(self) -> Shown {
+    pub(super) fn finish(mut self) -> Shown {
+        let finds_room = self.finds_room();
         let marks = self.marks();
         let mut out = Out {
             text: String::with_capacity(self.lines.len() + self.lines.len() / 4),
@@ -31,7 +32,7 @@ impl Choice<'_, '_> {
         let mut unshown = Vec::new();
         tops.into_iter().for_each(|top| self.note_unshown(top, &marks, &mut unshown));
         let unshown = unshown::largest(unshown);
-        Shown { summarised: out.summarised, unshown, items: out.items, is_everything: false, ..shown }
+        Shown { summarised: out.summarised, unshown, items: out.items, is_everything: false, finds_room, ..shown }
     }
 
     /// Notes the collections and texts at or below a node that are not shown wholly.
@@ -92,16 +93,21 @@ impl Choice<'_, '_> {
                 self.explain(node, Fate::Begun, out);
             }
             Some(Paid::Summary(_)) => {
+                let is_shown = |child: usize| marks.any[child] || marks.whole[child];
+                let names = match self.page(node) {
+                    Some(page) => self.names(page, &is_shown),
+                    None => hidden.as_ref().and_then(Hidden::list),
+                };
                 let tally = self.tallies.get(node);
                 let label = self.layout.label(node);
                 match (this.kind, this.value) {
                     (Kind::Array, Some(value)) => {
                         let count = text::count_of_elements(&label, value.part_count(), self.wanted.appendable);
-                        out.push(count, hidden.as_ref(), self.writer(node));
+                        out.push(count, names, self.writer(node));
                         out.members.push(label);
                     }
                     (Kind::Object, Some(value)) if !whole => {
-                        out.push(summary::of_object(&label, value), hidden.as_ref(), self.writer(node));
+                        out.push(summary::of_object(&label, value), names, self.writer(node));
                         out.members.push(label);
                     }
                     (Kind::Line, Some(value)) if !whole => {
@@ -115,7 +121,7 @@ impl Choice<'_, '_> {
                         let Some(tally) = tally else { return };
                         out.containers.extend_from_slice(tally.containers());
                         if !whole {
-                            out.push(tally.summary(&label), hidden.as_ref(), self.writer(node));
+                            out.push(tally.summary(&label), names, self.writer(node));
                         }
                     }
                     _ => {}
@@ -195,11 +201,11 @@ struct Out {
 
 impl Out {
     /// A line that counts, and names what is not shown, and who wrote there last.
-    fn push(&mut self, count: String, hidden: Option<&Hidden<'_>>, writer: String) {
+    fn push(&mut self, count: String, names: Option<String>, writer: String) {
         self.text.push_str(&count);
-        if let Some(list) = hidden.and_then(Hidden::list) {
+        if let Some(names) = names {
             self.text.push_str("; not shown: ");
-            self.text.push_str(&list);
+            self.text.push_str(&names);
         }
         self.text.push_str(&writer);
         self.text.push('\n');

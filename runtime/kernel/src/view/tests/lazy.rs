@@ -53,14 +53,14 @@ fn live(state: &mut Node, changes: &[(usize, u8)]) {
 }
 
 /// A place that woke the worker.
-pub(super) fn first(trigger: Option<&str>) -> Vec<(PointerBuf, Why)> {
+pub(super) fn first(trigger: Option<&str>) -> Vec<First<'static>> {
     let place = trigger.map(|trigger| PointerBuf::parse(trigger).expect("a pointer"));
-    place.map(|place| (place, Why::Trigger)).into_iter().collect()
+    place.map(|place| First { place, why: Why::Trigger, from: None }).into_iter().collect()
 }
 
 /// These places first, nothing kept free, and nobody named.
-pub(super) fn wanted<'a>(appendable: &'a dyn Fn(&str) -> bool, first: &'a [(PointerBuf, Why)]) -> Wanted<'a> {
-    Wanted { appendable, first, reserve: 0, writer: None }
+pub(super) fn wanted<'a>(appendable: &'a dyn Fn(&str) -> bool, first: &'a [First<'a>]) -> Wanted<'a> {
+    Wanted { appendable, first, newest: 0, has_ranges: true, reserve: 0, writer: None }
 }
 
 fn compiled(reads: &[String]) -> Vec<Pattern> {
@@ -182,7 +182,9 @@ fn over_budget_what_changed_last_comes_first() {
         trigger: &trigger,
         feedback: &[],
         expand: &[],
+        newest: 0,
         may_expand: false,
+        has_ranges: true,
         writer: &|_| None,
         limit: 900,
         is_explained: true,

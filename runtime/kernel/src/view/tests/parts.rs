@@ -7,7 +7,10 @@ use super::{Nobody, patterns, section, start, worker};
 
 /// A view of what was asked for, with a writer for every version.
 fn asked(worker: &Worker, state: &Value, trigger: &Value, expand: &[&str], budget: u32) -> View {
-    let expand: Vec<String> = expand.iter().map(|place| (*place).to_owned()).collect();
+    wanted(worker, state, trigger, expand.iter().map(|place| Asked::from(*place)).collect(), budget)
+}
+
+fn wanted(worker: &Worker, state: &Value, trigger: &Value, expand: Vec<Asked>, budget: u32) -> View {
     let writer = |at: At| (at == 0).then(|| "planner".to_owned());
     Parts {
         worker,
@@ -17,7 +20,9 @@ fn asked(worker: &Worker, state: &Value, trigger: &Value, expand: &[&str], budge
         trigger,
         feedback: &[],
         expand: &expand,
+        newest: expand.len(),
         may_expand: true,
+        has_ranges: true,
         writer: &writer,
         limit: limit(worker, budget),
         is_explained: true,
@@ -45,7 +50,7 @@ fn a_summary_is_a_handle_with_count_ids_and_who_wrote_last() {
     let of = |start: &str| *lines.iter().find(|line| line.starts_with(start)).expect("a line");
     assert!(of("/people: an object with 40 members; not shown: p").ends_with("; last by planner"));
     assert_eq!(of("/long: "), "/long: a text of 3000 characters, not shown; last by planner");
-    assert_eq!(*lines.last().expect("a line"), render::EXPAND_HINT.trim_end());
+    assert_eq!(*lines.last().expect("a line"), render::RANGE_HINTS[0].trim_end());
 }
 
 #[test]
@@ -59,11 +64,86 @@ fn what_was_asked_for_comes_first_and_what_does_not_fit_is_begun() {
     }
     assert_eq!(of(&view, "/sources/20"), Some((Fate::Shown, Why::Trigger)));
     assert_eq!(of(&view, "/long"), Some((Fate::Begun, Why::Asked)));
-    assert!(view.text.contains("/long: \"ééé") && view.text.contains("é\" (its first "), "{}", view.text);
+    assert!(
+        view.text.contains("/long: \"ééé")
+            && view.text.contains("é\" (characters 1 to ")
+            && view.text.contains(" of 3000)"),
+        "{}",
+        view.text
+    );
     assert!(!view.reads.contains(&"/long".to_owned()), "what is shown in part was not read");
     assert!(text::chars(&view.text) <= 1300);
     let (hidden, why) = of(&view, "/sources/0").expect("an item");
     assert_eq!((hidden, why), (Fate::Summarised, Why::NoRoom));
+}
+
+/// A view of parts that were asked for.
+fn from(worker: &Worker, state: &Value, at: &str, from: &Value, budget: u32) -> View {
+    wanted(worker, state, &start(), vec![Asked::read(&json!({"at": at, "from": from})).expect("a range")], budget)
+}
+
+#[test]
+fn a_range_is_shown_from_its_first_part_on_and_names_what_has_no_room() {
+    let worker = worker(json!({"agent": "llm", "reads": ["/people", "/sources", "/texts/*", "/long"]}));
+    let person = |n: usize| (format!("p{n:03}"), json!(format!("<{n}>{}", "x".repeat(80))));
+    let people: serde_json::Map<_, _> = (0..400).map(person).collect();
+    let texts: serde_json::Map<_, _> = (0..400).map(person).collect();
+    let long: String = ('a'..='z').map(|letter| letter.to_string().repeat(100)).collect();
+    let state = json!({"people": people, "texts": texts, "sources": sources(200), "long": long});
+    let line = |view: &View, start: &str| {
+        let lines = section(&view.text, render::SEE_HEADING);
+        (*lines.iter().find(|line| line.starts_with(start)).expect("a line")).to_owned()
+    };
+    // By name in an object, whether or not it is read by a pattern.
+    for (at, label) in [("/people", "/people: an object with 400 members"), ("/texts", "/texts/*: 400 places")] {
+        let view = from(&worker, &state, at, &json!("p100"), 3000);
+        for shown in ["p100", "p101", "p105"] {
+            assert_eq!(of(&view, &format!("{at}/{shown}")), Some((Fate::Shown, Why::Asked)), "{}", view.text);
+        }
+        let named = line(&view, label);
+        assert!(named.contains("; not shown: from there on, p1") && named.contains(" and more"), "{named}");
+        assert!(text::chars(&named) > 400, "names have a quarter of the budget: {named}");
+        assert!(text::chars(&view.text) <= 3000 && view.finds_room);
+    }
+    // By index or by `id` in an array.
+    for first in [json!(100), json!("s100"), json!("100")] {
+        let view = from(&worker, &state, "/sources", &first, 3000);
+        assert_eq!(of(&view, "/sources/100"), Some((Fate::Shown, Why::Asked)), "{}", view.text);
+        let named = line(&view, "/sources: 200 elements");
+        assert!(named.contains("not shown: from there on, 1") && named.contains(" (s1"), "{named}");
+    }
+    // By characters in a text.
+    let view = from(&worker, &state, "/long", &json!(1250), 1500);
+    let part = line(&view, "/long: ");
+    assert!(part.starts_with("/long: \"mmm") && part.contains(" (characters 1251 to "), "{part}");
+    assert!(part.ends_with(" of 2600)") && of(&view, "/long") == Some((Fate::Begun, Why::Asked)), "{part}");
+    // All of it, if there is room.
+    assert!(line(&from(&worker, &state, "/long", &json!(1250), 9000), "/long: ").starts_with("/long: \"aaa"));
+    // What is asked for wholly and has no room is named from its beginning on.
+    let view = asked(&worker, &state, &start(), &["/people"], 3000);
+    let named = line(&view, "/people: ");
+    assert!(named.contains("; not shown: p000, p001, ") && text::chars(&named) > 400, "{named}");
+}
+
+#[test]
+fn what_was_asked_for_last_may_find_no_room() {
+    let worker = worker(json!({"agent": "llm", "reads": ["/long", "/short"]}));
+    let state = json!({"long": "x".repeat(3000), "short": "s"});
+    let view = |budget| wanted(&worker, &state, &start(), vec!["/long".into()], budget);
+    assert!(view(1000).finds_room && view(1000).text.contains(" (characters 1 to "), "{}", view(1000).text);
+    assert!(!view(260).finds_room, "{}", view(260).text);
+    let gone = wanted(&worker, &state, &start(), vec!["/gone".into()], 1000);
+    assert!(!gone.finds_room, "{}", gone.text);
+}
+
+#[test]
+fn equal_refusals_are_told_once() {
+    let refused =
+        |code: &str| json!({"stage": "schema", "code": code, "violations": [{"pointer": "/a", "message": "no"}]});
+    let told = render::feedback(&[refused("a"), refused("b"), refused("a"), refused("a")], true, 2000);
+    assert_eq!(told, "## Refused before\n- schema/b\n  /a: no\n- schema/a, 3 times\n  /a: no\n");
+    let told = render::feedback(&[refused("a"), refused("a")], false, 2000);
+    assert_eq!(told, "## Refused before\n- schema/a\n  /a: no\n- schema/a\n  /a: no\n", "as before format 13");
 }
 
 #[test]
@@ -78,7 +158,7 @@ fn what_the_trigger_names_is_shown_with_it_or_named() {
     assert_eq!(of(&view, "/evidence/3"), Some((Fate::Shown, Why::Named)), "{}", view.text);
     let lines = section(&view.text, render::SEE_HEADING);
     let tail =
-        ["Nothing yet at: /plan", "Named by what woke you, not shown: /evidence/7", render::EXPAND_HINT.trim_end()];
+        ["Nothing yet at: /plan", "Named by what woke you, not shown: /evidence/7", render::RANGE_HINTS[1].trim_end()];
     assert_eq!(lines[lines.len() - 3..], tail, "{}", view.text);
     assert_eq!(of(&view, "/secret"), Some((Fate::LeftOut, Why::NotReadable)));
 
@@ -125,7 +205,21 @@ fn a_compiled_view_says_who_made_a_version() {
     let (worker, feedback, expand, may_expand) = (&worker, &[][..], &[][..], false);
     let with = |commits| {
         let budget = 900;
-        compile(&Inputs { worker, readable, fixed, state, trigger, feedback, expand, may_expand, commits, budget }).text
+        compile(&Inputs {
+            worker,
+            readable,
+            fixed,
+            state,
+            trigger,
+            feedback,
+            expand,
+            newest: 0,
+            may_expand,
+            has_ranges: true,
+            commits,
+            budget,
+        })
+        .text
     };
     assert!(with(&Scribe).contains("; last by scribe\n"), "{}", with(&Scribe));
     assert!(!with(&Nobody).contains("last by"));

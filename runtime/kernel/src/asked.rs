@@ -1,0 +1,123 @@
+//! What a worker asks to be shown: a place, or what comes from a part of it on.
+
+use std::fmt;
+
+use jsonptr::{Pointer, PointerBuf};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A place that a worker asks to be shown.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Asked {
+    /// JSON Pointer of the place.
+    Whole(String),
+    /// A part of it.
+    Part(Range),
+}
+
+/// What comes from a part of a collection or text on, in the order of the document.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// JSON Pointer of the collection or text.
+    pub at: String,
+    /// First part.
+    pub from: Start,
+}
+
+/// Where a range begins.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Start {
+    /// Number of parts, or of characters of a text, before it.
+    Number(u64),
+    /// Name of a member; the first that is not before it if there is none.
+    Name(String),
+}
+
+impl Asked {
+    /// Reads what a reply asks for; none if it has another form.
+    pub fn read(value: &Value) -> Option<Self> {
+        let asked = <Self as Deserialize>::deserialize(value).ok()?;
+        Pointer::parse(asked.at()).is_ok().then_some(asked)
+    }
+
+    /// Returns the JSON Pointer of the place.
+    pub fn at(&self) -> &str {
+        match self {
+            Self::Whole(at) | Self::Part(Range { at, .. }) => at,
+        }
+    }
+
+    /// Returns the place for a change.
+    pub fn at_mut(&mut self) -> &mut String {
+        match self {
+            Self::Whole(at) | Self::Part(Range { at, .. }) => at,
+        }
+    }
+
+    /// Returns the place; none if it is no JSON Pointer.
+    pub fn place(&self) -> Option<PointerBuf> {
+        PointerBuf::parse(self.at()).ok()
+    }
+
+    /// Returns where the range begins; none for a whole place.
+    pub const fn start(&self) -> Option<&Start> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Part(Range { from, .. }) => Some(from),
+        }
+    }
+}
+
+impl Start {
+    /// Returns it as a number of characters of a text.
+    pub fn characters(&self) -> usize {
+        let number = match self {
+            Self::Number(number) => Some(*number),
+            Self::Name(name) => name.parse().ok(),
+        };
+        number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0)
+    }
+}
+
+impl From<&str> for Asked {
+    fn from(at: &str) -> Self {
+        Self::Whole(at.to_owned())
+    }
+}
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(at) => f.write_str(at),
+            Self::Part(Range { at, from: Start::Number(from) }) => write!(f, "{at} from {from}"),
+            Self::Part(Range { at, from: Start::Name(from) }) => write!(f, "{at} from {from}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_place_or_a_part_of_it_is_asked_for() {
+        let forms = [
+            (json!("/a/3"), "/a/3"),
+            (json!({"at": "/m", "from": "key60"}), "/m from key60"),
+            (json!({"at": "/t", "from": 3000}), "/t from 3000"),
+        ];
+        for (form, told) in forms {
+            let asked = Asked::read(&form).expect("it is a form");
+            assert_eq!((json!(asked), asked.to_string().as_str()), (form, told));
+        }
+        let bad = [json!("a"), json!({"at": "/m"}), json!({"at": "m", "from": 1}), json!({"at": "/m", "from": -1})];
+        for bad in bad.into_iter().chain([json!({"at": "/m", "from": 1, "to": 2}), json!(null), json!(["/a"])]) {
+            assert_eq!(Asked::read(&bad), None, "{bad}");
+        }
+    }
+}
