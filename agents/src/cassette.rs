@@ -92,6 +92,10 @@ impl CassetteError {
 struct Header {
     cassette: u32,
     blueprint: String,
+    /// Contexts, in tokens, by the operator's name of a model, which view budgets follow from; the default model's under the empty
+    /// name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    contexts: BTreeMap<String, u32>,
 }
 
 /// A further line. Exactly one of `reply`, `failure`, `cancelled` and `erased` is there.

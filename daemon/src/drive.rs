@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::narrative::grouped;
+use crate::narrative::{UnshownInfo, grouped};
 use crate::output::{Output, json_line, json_pretty, one_line, short};
 use crate::progress::{Progress, Totals};
 use crate::reader::moment;
@@ -381,7 +381,7 @@ impl CameTo<'_> {
             "calls": self.totals.calls,
             "rejected": self.totals.rejected,
             "failed": self.totals.failed,
-            "unshown": self.totals.hiding.0,
+            "unshown": UnshownInfo::of(&self.totals.hiding.0),
             "head": {"seq": self.head.seq, "hash": self.head.hash},
             "state": self.state.root(),
         })

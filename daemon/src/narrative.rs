@@ -21,7 +21,7 @@ use crate::output::{clean, one_line, short};
 use crate::reader::moment;
 
 pub(crate) use editing::Editing;
-pub(crate) use hiding::Hiding;
+pub(crate) use hiding::{Hiding, UnshownInfo};
 pub(crate) use patchboard_kernel::view::grouped;
 
 /// How many characters of a foreign text are shown.
@@ -202,12 +202,13 @@ pub(crate) fn of(body: &Body) -> String {
             format!("{branch} {}: {}", change(moved.change), reason(moved.reason))
         }
         Body::Budget(budget) => format!(
-            "{}{}: {}: {} needed, {} left",
+            "{}{}: {}: {} needed, {} left{}",
             branch(budget.rule.as_ref(), &budget.worker),
             budget.invocation.map(|invocation| format!(" #{invocation}")).unwrap_or_default(),
             resource(budget.resource),
             amount(budget.resource, budget.needed),
-            amount(budget.resource, budget.left)
+            amount(budget.resource, budget.left),
+            if budget.is_tried_again { "; tried again with a smaller view" } else { "" }
         ),
         Body::Paused(Steered { cause: Some(cause), .. }) => {
             format!("dispatch is paused ({cause}): `patchboard resume BOARD` tries again")

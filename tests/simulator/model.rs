@@ -457,7 +457,7 @@ impl Model {
                     self.schedule.ran_out(budget.invocation);
                 }
                 let is_first = !of_invocations || self.schedule.is_told(&branch.1);
-                if let Some(invocation) = budget.invocation {
+                if let Some(invocation) = budget.invocation.filter(|_| !budget.is_tried_again) {
                     match of_invocations {
                         true => self.retries.went_beyond(invocation),
                         false => self.retries.gave_up(invocation),
@@ -465,8 +465,12 @@ impl Model {
                     self.calls.give_up(invocation);
                 }
                 self.ledger.ran_short(budget, &branch);
-                self.ends.ran_short();
-                self.circuit.ran_short(&branch, (of_invocations, is_first));
+                if !budget.is_tried_again {
+                    self.ends.ran_short();
+                }
+                let is_tried_again =
+                    self.circuit.ran_short(&branch, (of_invocations, is_first)) && budget.admitted.is_some();
+                assert_eq!(budget.is_tried_again, is_tried_again, "SEED={}: {branch:?} and a smaller view", self.seed);
             }
             Body::Signal(signal) => {
                 self.ends.wakes();

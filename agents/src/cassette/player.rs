@@ -42,6 +42,7 @@ const COMPARED_MAX: usize = 64;
 /// Answers from a recording.
 pub struct Player {
     blueprint: String,
+    contexts: BTreeMap<String, u32>,
     salt: Salt,
     entries: BTreeMap<Key, Entry>,
     state: Mutex<State>,
@@ -164,6 +165,7 @@ impl Player {
         };
         Ok(Self {
             blueprint: header.blueprint,
+            contexts: header.contexts,
             salt: Salt(sha256(bytes).0),
             entries,
             state: Mutex::new(state),
@@ -304,6 +306,11 @@ impl Player {
 }
 
 impl Agent for Player {
+    /// Returns the context of the model that was recorded.
+    fn context(&self, model: Option<&str>) -> Option<u32> {
+        self.contexts.get(model.unwrap_or_default()).copied()
+    }
+
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         Box::pin(self.answer(call))
     }

@@ -1,8 +1,9 @@
 //! Makes cassettes.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::future::Future;
-use std::io::{self, Write as _};
+use std::io::{self, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,8 @@ pub struct Recorder {
 
 struct Tape {
     file: File,
+    /// The only line so far.
+    header: Option<Header>,
     occurrences: Occurrences,
     entries: u64,
     broken: Option<io::Error>,
@@ -68,7 +71,7 @@ impl Recorder {
             Ok(file)
         });
         let file = opened.map_err(|error| CassetteError::io(path, error))?;
-        let tape = Tape { file, occurrences, entries: 0, broken: None };
+        let tape = Tape { file, header: None, occurrences, entries: 0, broken: None };
         Ok(Self::on(path, tape, order, agent))
     }
 
@@ -93,8 +96,10 @@ impl Recorder {
     }
 
     fn start(path: &Path, file: File, blueprint: &str, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
-        let mut tape = Tape { file, occurrences: Occurrences::default(), entries: 0, broken: None };
-        tape.write(&Header { cassette: FORMAT, blueprint: blueprint.to_owned() });
+        let header = Header { cassette: FORMAT, blueprint: blueprint.to_owned(), contexts: BTreeMap::new() };
+        let mut tape = Tape { file, header: None, occurrences: Occurrences::default(), entries: 0, broken: None };
+        tape.write(&header);
+        tape.header = Some(header);
         match tape.broken.take() {
             None => Ok(Self::on(path, tape, 0, agent)),
             Some(error) => Err(CassetteError::io(path, error)),
@@ -123,7 +128,9 @@ impl Agent for Recorder {
     }
 
     fn context(&self, model: Option<&str>) -> Option<u32> {
-        self.agent.context(model)
+        let context = self.agent.context(model)?;
+        self.tape().note_context(model.unwrap_or_default(), context);
+        Some(context)
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
@@ -194,6 +201,7 @@ impl Pending<'_> {
             usage,
         };
         tape.entries += 1;
+        tape.header = None;
         tape.write(&entry);
     }
 }
@@ -205,6 +213,18 @@ impl Drop for Pending<'_> {
 }
 
 impl Tape {
+    /// Writes the header again with the context of a model. The contexts are asked for when a board is made, before any call.
+    fn note_context(&mut self, model: &str, context: u32) {
+        let Some(mut header) = self.header.take() else { return };
+        if header.contexts.insert(model.to_owned(), context) != Some(context) && self.broken.is_none() {
+            match self.file.set_len(0).and_then(|()| self.file.rewind()) {
+                Ok(()) => self.write(&header),
+                Err(error) => self.broken = Some(error),
+            }
+        }
+        self.header = Some(header);
+    }
+
     /// Writes one line with one call, so that a crash leaves whole lines or one torn last line.
     fn write(&mut self, line: &impl Serialize) {
         let mut bytes = serde_json::to_vec(line).expect("entries are made of strings and numbers");

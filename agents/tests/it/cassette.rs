@@ -23,6 +23,14 @@ use crate::tools::{Bench, Benches, Log, told};
 struct Echo;
 
 impl Agent for Echo {
+    fn context(&self, model: Option<&str>) -> Option<u32> {
+        match model {
+            None => Some(8192),
+            Some("large") => Some(128_000),
+            Some(_) => None,
+        }
+    }
+
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
         Box::pin(async move {
             let shown = &call.prompt.user;
@@ -435,4 +443,18 @@ impl Toolbox for Poor {
         let bench = Bench { budgets: [Err(no)].into(), ..Bench::default() };
         Box::pin(std::future::ready(Ok(Some(Box::new(bench) as Box<dyn Tools>))))
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn view_budgets_follow_from_the_contexts_that_were_recorded() {
+    let (_dir, path) = place();
+    let recorder = Recorder::create(&path, "notes", Arc::new(Echo)).expect("a new file");
+    let names = [None, Some("large"), Some("unknown"), None];
+    assert_eq!(names.map(|name| recorder.context(name)), [Some(8192), Some(128_000), None, Some(8192)]);
+    recorder.call(&asked("w", "1 a", 0)).await.expect("a reply");
+    assert_eq!(recorder.finish().expect("written"), 1);
+    let written = lines(&path);
+    assert_eq!((written.len(), &written[0]["contexts"]), (2, &json!({"": 8192, "large": 128_000})));
+    let player = Player::open(&path).expect("a cassette");
+    assert_eq!(names.map(|name| player.context(name)), [Some(8192), Some(128_000), None, Some(8192)]);
 }

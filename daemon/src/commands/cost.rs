@@ -273,7 +273,7 @@ impl Details {
                     asked.insert(place, call);
                 }
                 Body::Late(late) => details.late.add(late.usage.unwrap_or_default()),
-                Body::Budget(budget) => details.shortfalls.push(budget.clone()),
+                Body::Budget(budget) if !budget.is_tried_again => details.shortfalls.push(budget.clone()),
                 _ => {}
             }
             let Some(by) = body.author() else { continue };

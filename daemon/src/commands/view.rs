@@ -149,7 +149,11 @@ pub(crate) fn preview(
         };
         let asked = Asked::read(place).filter(|asked| seat.has_ranges || asked.start().is_none());
         let Some(mut asked) = asked else {
-            return Err(refuse("bad_pointer", "this is no JSON Pointer, and no {\"at\": \"/claims\", \"from\": 3}"));
+            let message = match seat.has_ranges {
+                true => "this is no JSON Pointer, and no {\"at\": \"/claims\", \"from\": 3}",
+                false => "this is no JSON Pointer, and boards as old as this one show no parts",
+            };
+            return Err(refuse("bad_pointer", message));
         };
         if let Some(bound) = seat.bound().place(asked.at()) {
             *asked.at_mut() = bound.to_string();

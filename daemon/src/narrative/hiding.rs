@@ -1,10 +1,12 @@
-//! Says, once for each worker, what its views had no room for.
+//! Tells, once for each worker, what its views had no room for.
 
 use std::collections::BTreeMap;
 
 use patchboard_kernel::id::WorkerName;
 use patchboard_kernel::record::Body;
 use patchboard_kernel::view::Shortage;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::name;
 use crate::output::one_line;
@@ -24,5 +26,46 @@ impl Hiding {
         let sentences = shortage.sentences(&worker).map(|sentence| one_line(&sentence)).collect();
         self.0.insert(invoked.worker.clone(), shortage);
         sentences
+    }
+}
+
+/// A readable collection or text that a view did not show wholly.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct UnshownInfo {
+    /// The worker.
+    worker: String,
+    /// JSON Pointer; of a pattern with wildcards, its text.
+    at: String,
+    /// Number of parts that were shown wholly.
+    shown: usize,
+    /// Number of parts there were, 1 for a text.
+    of: usize,
+    /// Bytes of it all, as JSON.
+    bytes: u64,
+    /// Whether there may be more than was counted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    at_least: bool,
+    /// The budget of the view, in `unit`.
+    budget: u32,
+    /// What the budget counts: `chars` or `tokens`.
+    unit: &'static str,
+}
+
+impl UnshownInfo {
+    /// Returns that of the workers, in their order.
+    pub(crate) fn of(shortages: &BTreeMap<WorkerName, Shortage>) -> Vec<Self> {
+        let each = shortages.iter().flat_map(|(worker, shortage)| {
+            shortage.places.iter().map(|place| Self {
+                worker: worker.to_string(),
+                at: place.at.clone(),
+                shown: place.shown,
+                of: place.of,
+                bytes: place.bytes,
+                at_least: place.is_least,
+                budget: shortage.budget,
+                unit: shortage.unit.as_str(),
+            })
+        });
+        each.collect()
     }
 }

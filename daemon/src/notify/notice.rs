@@ -252,7 +252,7 @@ impl Cursor {
                     notices.push(given_up(&rejected.by.worker, attempt, rejected.code.as_str(), "", &about));
                 }
             }
-            Body::Budget(budget) => {
+            Body::Budget(budget) if !budget.is_tried_again => {
                 self.answered(budget.invocation, &about, notices);
                 // The notice of the board's end reports a worker without invocations.
                 if budget.invocation.is_some() && budget.resource != Resource::Invocations {

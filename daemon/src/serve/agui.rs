@@ -261,7 +261,7 @@ impl Reader {
             Body::Expanded(it) => of(&it.by),
             Body::Rejected(it) if it.is_final => of(&it.by),
             Body::Failed(it) if it.is_final => of(&it.by),
-            Body::Budget(it) => it.invocation.into_iter().collect(),
+            Body::Budget(it) if !it.is_tried_again => it.invocation.into_iter().collect(),
             // It goes on in another, which knows the answer.
             Body::Answer(it) if it.text.is_some() => self.asking.get(&it.of).copied().into_iter().collect(),
             // Its calls are given up; those that were paid for may still answer.

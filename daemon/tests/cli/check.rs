@@ -148,7 +148,7 @@ fn what_a_view_has_no_room_for_is_found_before_and_said_by_a_run_and_its_log() {
     let logged = sandbox.run(&["log", "last"]).exits(0);
     assert_eq!(logged.stdout.matches(sentence).count(), 1, "{}", logged.stdout);
     let ran = sandbox.run(&["run", "reading.yaml", "--request", "@request.json", "--output", "json"]).exits(0).json();
-    assert_eq!(ran["unshown"]["researcher"]["places"][0]["of"], 5, "{ran}");
+    assert_eq!((&ran["unshown"][0]["worker"], &ran["unshown"][0]["of"]), (&"researcher".into(), &5.into()), "{ran}");
 
     // A budget that nobody sets follows from the model, and fits ordinary documents.
     sandbox.write("reading.yaml", READER.replace("    view: {budget: 1500}\n", ""));

@@ -91,7 +91,7 @@ impl Facts {
                         && body.reason != Reason::Budget
                         && of_worker(body.worker.as_str());
                 }
-                Body::Budget(body) => {
+                Body::Budget(body) if !body.is_tried_again => {
                     is_limited |= of_worker(body.worker.as_str()) || body.resource == Resource::BoardTokens;
                 }
                 Body::Ended(body) => {

@@ -1,4 +1,4 @@
-//! What a worker asks to be shown: a place, or what comes from a part of it on.
+//! Describes what a worker asks to be shown: a place, or the parts of it from one on.
 
 use std::fmt;
 
@@ -72,13 +72,12 @@ impl Asked {
 }
 
 impl Start {
-    /// Returns it as a number of characters of a text.
-    pub fn characters(&self) -> usize {
-        let number = match self {
-            Self::Number(number) => Some(*number),
+    /// Returns it as a number of characters of a text; none if it is none.
+    pub fn characters(&self) -> Option<usize> {
+        match self {
+            Self::Number(number) => usize::try_from(*number).ok(),
             Self::Name(name) => name.parse().ok(),
-        };
-        number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0)
+        }
     }
 }
 
@@ -88,12 +87,20 @@ impl From<&str> for Asked {
     }
 }
 
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
+}
+
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole(at) => f.write_str(at),
-            Self::Part(Range { at, from: Start::Number(from) }) => write!(f, "{at} from {from}"),
-            Self::Part(Range { at, from: Start::Name(from) }) => write!(f, "{at} from {from}"),
+            Self::Part(Range { at, from }) => write!(f, "{at} from {from}"),
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct Branch {
 coded! {
     /// What happened to a branch.
     Change {
-        /// Its views get half their budget.
+        /// Its views show half.
         Reduced = "reduced",
         /// It is stopped.
         Opened = "opened",
@@ -135,7 +135,7 @@ pub enum Heard {
 #[serde(deny_unknown_fields)]
 struct Track {
     position: Position,
-    /// Why views get half their budget, if they do.
+    /// Why views show half, if they do.
     reduced: Option<Reason>,
     rejections: u32,
     no_ops: u32,
@@ -176,7 +176,7 @@ impl Breaker {
         self.branches.iter().map(|(branch, track)| (branch, track.position))
     }
 
-    /// Whether the branch's views get half their budget.
+    /// Returns true if the branch's views show half.
     pub fn is_reduced(&self, branch: &Branch) -> bool {
         self.branches.get(branch).is_some_and(|track| track.reduced.is_some())
     }

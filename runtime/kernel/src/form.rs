@@ -224,7 +224,8 @@ fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
         let place = match shown.seat().has_ranges {
             true => json!({"anyOf": [place, {
                 "type": "object",
-                "properties": {"at": place, "from": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}},
+                // Also what holds places that may be read.
+                "properties": {"at": {"type": "string"}, "from": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}},
                 "required": ["at", "from"],
                 "additionalProperties": false,
             }]}),

@@ -9,6 +9,7 @@
 mod conceal;
 mod difference;
 mod interface;
+mod placeholder;
 mod reply;
 #[cfg(test)]
 mod tests;
@@ -408,7 +409,12 @@ fn judge_reply(
         if is_tried && !matches!(op, Op::Test { .. }) {
             reading.outdate();
         }
-        if is_tried && let Err(mut violation) = apply(&mut candidate, op, effect, plan, limits(plan), &mut changes) {
+        let sign = match is_tried && seat.has_ranges && !is_derived {
+            true => placeholder::refuse(op, candidate.root(), &reading.before, seat.bound()),
+            false => None,
+        };
+        let apply = || apply(&mut candidate, op, effect, plan, limits(plan), &mut changes);
+        if is_tried && let Err(mut violation) = sign.map_or_else(apply, Err) {
             // What is at a place of this candidate may be elsewhere in others.
             if authority.hides_something() {
                 let readable = reading.before.clone().within(reading.now(candidate.root(), allowance).places());
@@ -538,13 +544,15 @@ pub fn nothing_to_show(state: &State, readable: &Readable<'_>, asked: &Asked) ->
         let message = "there is nothing to be shown; name a place, like /claims/3";
         return Some(Violation::new(Code::PathNotFound, asked.at(), message));
     };
-    let Start::Number(from) = asked.start()? else { return None };
-    let (count, parts) = match value {
-        Node::Array(elements) => (elements.len(), "elements"),
-        value => (value.as_str()?.chars().count(), "characters"),
+    let from = asked.start()?;
+    let (first, count, parts) = match (value, from) {
+        (Node::Array(elements), Start::Number(from)) => (usize::try_from(*from).ok(), elements.len(), "elements"),
+        (Node::Array(_) | Node::Object(_), _) => return None,
+        (value, from) => (from.characters(), value.as_str()?.chars().count(), "characters"),
     };
-    let is_beyond = usize::try_from(*from).map_or(true, |from| from >= count);
-    let message = format!("there is nothing from there on: it has {count} {parts}");
+    let message =
+        format!("there is nothing from there on: it has {count} {parts}, and `from` is the number of those before");
+    let is_beyond = first.is_none_or(|first| first >= count);
     (is_beyond && readable.may_read(&place)).then(|| Violation::new(Code::PathNotFound, asked.at(), message))
 }
 

@@ -64,6 +64,9 @@ pub struct Plan {
     pub invariants: Vec<Invariant>,
     /// The condition under which the board is done.
     pub done: Option<Expr>,
+    /// True in journals since format 13: views, expansions and short budgets are what they are since then, also after a later
+    /// version took the board over.
+    pub has_ranges: bool,
 }
 
 /// A compiled rule.
@@ -193,6 +196,7 @@ impl Plan {
     /// As [`Plan::compile`].
     pub fn compile_for(blueprint: Arc<Blueprint>, mode: Mode, journal: u32) -> Result<Self, String> {
         let paths = Paths::of(blueprint.blueprint, journal);
+        let has_ranges = journal >= record::RANGES;
         let is_join = !blueprint.joins_on_first() && journal >= record::BINDINGS;
         let state = &blueprint.state;
         if let Some(group) = blueprint.misdefined_groups().first() {
@@ -267,7 +271,7 @@ impl Plan {
                     names.extend(binds(rule, paths)?.names().into_iter().map(str::to_owned));
                 }
             }
-            let (names, has_ranges) = (Arc::new(names), journal >= record::RANGES);
+            let names = Arc::new(names);
             let seat = Seat { name, worker, contract, names, open, interface, files, is_told, has_ranges, fixed };
             seats.insert(seat.name.clone(), Arc::new(seat));
         }
@@ -363,8 +367,20 @@ impl Plan {
             let at = PointerBuf::parse(at).map_err(|error| format!("backlog.{name}: {error}"))?;
             backlog.insert(name.clone(), (at, *max as usize));
         }
-        let mut plan =
-            Self { blueprint, mode, schema, request, signals, backlog, exempt, seats, rules, invariants, done };
+        let mut plan = Self {
+            blueprint,
+            mode,
+            schema,
+            request,
+            signals,
+            backlog,
+            exempt,
+            seats,
+            rules,
+            invariants,
+            done,
+            has_ranges,
+        };
         plan.find_upstream();
         Ok(plan)
     }

@@ -31,10 +31,8 @@ pub(crate) const FULL_RETRY: u32 = 11;
 /// The first format in which triggers bind names in paths of blueprints of format 2.
 pub(crate) const BINDINGS: u32 = 12;
 
-/// The first format in which calls name what their views have no room for.
-pub(crate) const UNSHOWN: u32 = 13;
-
-/// The first format in which a worker may ask for a part of a place, and in which asking for what has no room is not counted.
+/// The first format in which calls name what their views have no room for, a worker may ask for a part of a place, and a smaller
+/// view is half of what there is to show.
 pub(crate) const RANGES: u32 = 13;
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.

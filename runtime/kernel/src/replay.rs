@@ -101,7 +101,7 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
         let is_erased = erased.is_some_and(|(from, to)| (from..=to).contains(&next.seq));
         let foreign = match is_erased {
             true => slice::from_ref(next),
-            false => foreign_batch(&records[replayed..], view::compiler_of(board.format()))?,
+            false => foreign_batch(&records[replayed..], view::compiler_of(board.plan()))?,
         };
         if foreign.is_empty() {
             let input = input(next, &snapshots, &board)?;
@@ -296,7 +296,12 @@ fn begins(records: &[Record], index: usize) -> bool {
     };
     let record = &records[index];
     if record.kind == Kind::Invoked {
-        return matches!(record.body(), Ok(Body::Invoked(Invoked { admitted: Some(_), .. })));
+        // A smaller view is tried in the step that found the budget short.
+        let is_smaller = index.checked_sub(2).is_some_and(|short| {
+            let is_again = matches!(records[short].body(), Ok(Body::Budget(Budget { is_tried_again: true, .. })));
+            is_again && records[index - 1].kind == Kind::Breaker
+        });
+        return !is_smaller && matches!(record.body(), Ok(Body::Invoked(Invoked { admitted: Some(_), .. })));
     }
     let Some(before) = index.checked_sub(1) else { return true };
     // Patience ends with a deferral, or with time.

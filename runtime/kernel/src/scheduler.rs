@@ -20,7 +20,7 @@ use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::money::Price;
 use crate::plan::{Plan, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
-use crate::record::{Attempt, FULL_RETRY, Invoked, RANGES, Trigger};
+use crate::record::{Attempt, FULL_RETRY, Invoked, Trigger};
 
 /// An invocation that waits for its turn.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -94,13 +94,13 @@ pub struct Expansion {
     pub rounds: u32,
     /// What was asked for, each once, that of the last time first.
     pub places: Vec<Asked>,
-    /// How much of it was asked for the last time.
+    /// Number of those that were asked for the last time.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub newest: usize,
     /// Earlier times whose views showed nothing of what was asked for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unspent: usize,
-    /// Whether the last time is one of them.
+    /// True if the last time is one of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unspent: bool,
     /// What persons were asked, and said.
@@ -143,13 +143,13 @@ impl Expansion {
         places.iter().chain(old).cloned().collect()
     }
 
-    /// Returns that of the invocation that goes on with all this, in a journal of this format.
-    pub(crate) fn followed_by(self, places: Vec<Asked>, format: u32) -> Self {
+    /// Returns that of the invocation that goes on with all this.
+    pub(crate) fn followed_by(self, places: Vec<Asked>, has_ranges: bool) -> Self {
         let is_old = |newest: &usize| {
             let (new, old) = places.split_at(*newest);
             old.iter().eq(self.places.iter().filter(|place| !new.contains(place)))
         };
-        let newest = if format >= RANGES { (0..places.len()).find(is_old).unwrap_or(places.len()) } else { 0 };
+        let newest = if has_ranges { (0..places.len()).find(is_old).unwrap_or(places.len()) } else { 0 };
         let (rounds, unspent) = (self.rounds.saturating_add(1), self.unspent + usize::from(self.is_unspent));
         Self { rounds, places, newest, unspent, is_unspent: false, answers: self.answers }
     }

@@ -252,14 +252,20 @@ impl Circuit {
     }
 
     /// A budget ran short. Where further invocations are refused anyway, there is nothing to stop.
-    pub(super) fn ran_short(&mut self, branch: &Branch, (of_invocations, is_first): (bool, bool)) {
+    /// Returns true if its view becomes smaller.
+    pub(super) fn ran_short(&mut self, branch: &Branch, (of_invocations, is_first): (bool, bool)) -> bool {
         if of_invocations && !is_first {
-            return;
+            return false;
         }
-        let stops_only_itself = matches!(self.action(branch, Reason::Budget), Action::StopBranch | Action::ReduceView);
-        if !(of_invocations && stops_only_itself) {
-            self.due.push((branch.clone(), Reason::Budget));
+        let action = self.action(branch, Reason::Budget);
+        let stops_only_itself = matches!(action, Action::StopBranch | Action::ReduceView);
+        if of_invocations && stops_only_itself {
+            return false;
         }
+        self.due.push((branch.clone(), Reason::Budget));
+        let state = self.branches.get(branch);
+        let may_reduce = state.is_none_or(|state| state.position == Position::Closed && state.reduced.is_none());
+        matches!(action, Action::ReduceView) && may_reduce
     }
 
     /// What the blueprint wants done. Who has no budget left is not woken about it.

@@ -24,7 +24,7 @@ pub fn ran_out(records: &[Record], blueprint: &Blueprint) -> bool {
             failed.code,
             FailureCode::Timeout | FailureCode::BudgetExhausted | FailureCode::LeaseExpired | FailureCode::Truncated
         ),
-        Body::Budget(_) => true,
+        Body::Budget(budget) => !budget.is_tried_again,
         Body::Ended(ended) => matches!(ended.cause, Cause::Budget | Cause::Commits | Cause::Edits | Cause::Wall),
         _ => false,
     })

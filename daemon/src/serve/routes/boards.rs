@@ -22,6 +22,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ProblemDocument;
 use super::blueprints::Written;
+use crate::narrative::UnshownInfo;
 use crate::outages::awaited_model;
 use crate::serve::access::Need;
 use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, page_size};
@@ -89,42 +90,6 @@ pub(crate) struct LiveInfo {
     /// What the views of workers had no room for, at the first call of each worker where that was so.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unshown: Vec<UnshownInfo>,
-}
-
-/// A readable collection or text that a view did not show wholly.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct UnshownInfo {
-    /// The worker.
-    worker: String,
-    /// JSON Pointer; of a pattern with wildcards, its text.
-    at: String,
-    /// Number of parts that were shown wholly.
-    shown: usize,
-    /// Number of parts there were, 1 for a text; of a pattern, at least so many.
-    of: usize,
-    /// Bytes of it all, as JSON.
-    bytes: u64,
-    /// The budget of the view, in `unit`.
-    budget: u32,
-    /// What the budget counts: `chars` or `tokens`.
-    unit: &'static str,
-}
-
-impl UnshownInfo {
-    fn of(snapshot: &Snapshot) -> Vec<Self> {
-        let each = snapshot.shortages.iter().flat_map(|(worker, shortage)| {
-            shortage.places.iter().map(|place| Self {
-                worker: worker.to_string(),
-                at: place.at.clone(),
-                shown: place.shown,
-                of: place.of,
-                bytes: place.bytes,
-                budget: shortage.budget,
-                unit: shortage.unit.as_str(),
-            })
-        });
-        each.collect()
-    }
 }
 
 /// A wait for a provider that does not take requests.
@@ -218,7 +183,7 @@ impl BoardInfo {
             tokens: snapshot.tokens,
             money: Money(snapshot.money),
             provider: ProviderInfo::of(daemon, snapshot),
-            unshown: UnshownInfo::of(snapshot),
+            unshown: UnshownInfo::of(&snapshot.shortages),
         });
     }
 }

@@ -1,4 +1,4 @@
-//! How much of the state a worker is shown.
+//! Describes how much of the state a worker is shown.
 //!
 //! Owns the budget of a view whose author sets none: it follows from the context of the worker's model when a board is
 //! made, and is recorded with the blueprint.
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{AgentKind, Blueprint, Worker};
 use crate::rejection::coded;
 
-/// Context, in tokens, of a model that nobody describes.
+/// Context, in tokens, of a model without a description.
 pub const CONTEXT_DEFAULT: u32 = 32_768;
 
 /// Smallest and largest size, in characters, of a view whose author sets none. Each view is stored in the journal.

@@ -35,8 +35,9 @@ impl Board {
             let seat = &self.plan.seats[&branch.worker].worker;
             let before = self.scheduler.open().get(&next.queued.invocation);
             let reserved = before.map(|open| open.reserved).filter(|reserved| *reserved > 0);
-            // A view that shows everything is no larger than the document, as a rule.
-            let chars = u64::from(seat.view_chars()).min(self.state.root().bytes());
+            // A view that shows everything is no larger than the document and what must be shown, as a rule.
+            let fixed = u64::from(self.plan.seats[&branch.worker].fixed.minimum());
+            let chars = u64::from(seat.view_chars()).min(self.state.root().bytes() + fixed);
             let estimated = (chars / 4).saturating_add(u64::from(seat.limits.reply_tokens));
             let wait = before.and_then(|open| open.deferrals.as_ref()?.waiting.as_ref());
             Waiting {

@@ -122,7 +122,8 @@ impl Board {
                     Some(follows) => {
                         let before = self.scheduler.take_continued(follows);
                         let before = before.ok_or_else(|| format!("invocation {follows} asked for nothing"))?;
-                        let expansion = before.expansion.clone().followed_by(scheduled.expand.clone(), self.format);
+                        let expansion =
+                            before.expansion.clone().followed_by(scheduled.expand.clone(), self.plan.has_ranges);
                         Queued { invocation, cause: seq, expansion, ..before }
                     }
                 };
@@ -274,6 +275,7 @@ impl Board {
                     self.wake();
                 }
             }
+            Body::Budget(budget) if budget.is_tried_again => {}
             Body::Budget(budget) => {
                 self.short = true;
                 if budget.resource == Resource::Invocations {

@@ -478,19 +478,26 @@ impl Board {
         self.preview_by(seat, &[], &self.readable_by(seat), view::compile)
     }
 
-    /// Returns, by worker, what its views have no room for now: of its first queued invocation where that is so, else of
-    /// its view without an invocation.
+    /// Returns, by worker, what a view has no room for: of its first call where that is so, else of what is queued, else of its
+    /// view without an invocation.
     pub fn present_shortages(&self) -> BTreeMap<WorkerName, Shortage> {
-        let queued = self.scheduler.queue().iter().map(|queued| {
-            let view = self.compiled(queued).view;
-            (&queued.branch.worker, view.unshown)
-        });
-        let unbound = self.plan.seats.iter().map(|(worker, seat)| (worker, self.preview(seat).unshown));
-        let mut shortages = BTreeMap::new();
-        for (worker, places) in queued.chain(unbound).filter(|(_, places)| !places.is_empty()) {
-            let seat = &self.plan.seats[worker].worker;
-            let (budget, unit) = (seat.view_budget(), seat.view.unit);
-            shortages.entry(worker.clone()).or_insert(Shortage { invocation: None, budget, unit, places });
+        let mut shortages = BTreeMap::clone(&self.shortages);
+        let mut note = |worker: &WorkerName, view: &dyn Fn() -> View| {
+            if shortages.contains_key(worker) {
+                return;
+            }
+            let places = view().unshown;
+            if !places.is_empty() {
+                let seat = &self.plan.seats[worker].worker;
+                let (budget, unit) = (seat.view_budget(), seat.view.unit);
+                shortages.insert(worker.clone(), Shortage { invocation: None, budget, unit, places });
+            }
+        };
+        for queued in self.scheduler.queue() {
+            note(&queued.branch.worker, &|| self.compiled(queued).view);
+        }
+        for (worker, seat) in &self.plan.seats {
+            note(worker, &|| self.preview(seat));
         }
         shortages
     }

@@ -16,7 +16,7 @@ use crate::freshness::{self, Basis};
 use crate::id::{InvocationId, Seq, Timestamp, WorkerName};
 use crate::pipeline::{self, Proposer, ReplyBody, Verdict};
 use crate::plan::{BOUND, Seat};
-use crate::record::{BINDINGS, Trigger, UNSHOWN};
+use crate::record::{BINDINGS, Trigger};
 use crate::scheduler::{Expansion, Past, Queued};
 use crate::shown::Shown;
 use crate::view::{self, Prompt, View};
@@ -102,7 +102,7 @@ impl Board {
         let mut budget = worker.view_budget();
         if self.breaker.is_reduced(&queued.branch) {
             // Since budgets follow from contexts, half of one may be more than all there is to show.
-            let whole = if self.format >= UNSHOWN {
+            let whole = if self.plan.has_ranges {
                 within(budget, may_ask(left)).size(worker.view.unit).min(budget)
             } else {
                 budget

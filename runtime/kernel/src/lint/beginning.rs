@@ -1,4 +1,4 @@
-//! What a request makes of a blueprint: the board at its beginning.
+//! Finds what a request makes of a blueprint: looks at the board at its beginning.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::Diagnostic;
 use crate::blueprint::Blueprint;
 use crate::board::{Board, BoardError, Genesis};
 use crate::digest::Salt;
-use crate::id::{BoardId, Timestamp};
+use crate::id::{BoardId, Timestamp, WorkerName};
 use crate::mode::Mode;
 use crate::plan::Own;
 use crate::source::Source;
@@ -29,10 +29,22 @@ pub fn check_beginning(source: &Source, blueprint: Blueprint, request: Value) ->
     };
     let (board, _) = Board::create(genesis, &Own)?;
     let mut findings = Vec::new();
-    for (worker, shortage) in board.present_shortages() {
+    let place = |worker: &WorkerName| {
         let pointer = format!("/workers/{worker}");
         let given = format!("{pointer}/view/budget");
-        let pointer = if source.value().pointer(&given).is_some() { given } else { pointer };
+        if source.value().pointer(&given).is_some() { given } else { pointer }
+    };
+    for (worker, seat) in &board.plan().seats {
+        let (least, budget) = (seat.fixed.minimum(), seat.worker.view_budget());
+        if least > budget {
+            let message =
+                format!("the view of `{worker}` must show {least}, and the context of its model leaves {budget}");
+            let help = "Use a model with a larger context, or set `view.budget`.";
+            findings.push(Diagnostic::at(source, "budget_too_small", &place(worker), message, help));
+        }
+    }
+    for (worker, shortage) in board.present_shortages() {
+        let pointer = place(&worker);
         for sentence in shortage.sentences(worker.as_str()) {
             let message = format!("with this request, {sentence}");
             let help = "Raise `view.budget`, use a model with a larger context, or bind names in the trigger so that each \

@@ -26,7 +26,7 @@ fn bodies() -> Vec<Body> {
             "blueprint": {"a": SECRET}, "request": SECRET, "salt": "5a".repeat(32)}),
         json!({"kind": "epoch", "epoch": 2, "writer": "w"}),
         json!({"kind": "scheduled", "invocation": 7, "rule": "r", "worker": "writer", "follows": 6, "trigger": trigger,
-            "expand": [format!("/{SECRET}")]}),
+            "expand": [format!("/{SECRET}"), {"at": format!("/{SECRET}"), "from": SECRET}]}),
         json!({"kind": "invoked", "invocation": 7, "attempt": 2, "worker": "writer", "cause": 5, "base": 3, "budget": 4000,
             "unit": "tokens", "tokenizer": "chars/4", "compiler": 2, "feedback": [4], "view": digest, "prompt": digest, "reserved": 9,
             "deadline": 1000, "reads": [format!("/{SECRET}")], "members": [format!("/{SECRET}")],

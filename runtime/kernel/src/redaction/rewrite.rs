@@ -190,7 +190,7 @@ impl<'a> Rewriting<'a> {
                 }
             }
             Body::Scheduled(scheduled) => {
-                self.pointers(&mut values);
+                self.pointers(&mut values, is_asked);
                 if let Some(path) = values.get_mut("trigger").and_then(|trigger| trigger.get_mut("path")) {
                     self.rename(path);
                 }
@@ -207,7 +207,7 @@ impl<'a> Rewriting<'a> {
                 }
             }
             Body::Invoked(invoked) => {
-                self.pointers(&mut values);
+                self.pointers(&mut values, is_asked);
                 let is_shown = is_asked
                     || self.touched.contains(&invoked.cause)
                     || invoked.feedback.iter().any(|seq| self.touched.contains(seq))
@@ -216,7 +216,7 @@ impl<'a> Rewriting<'a> {
                 // The static part shows nothing of the document.
                 self.text(invoked.prompt, is_shown && self.format < ADMISSION, text);
             }
-            Body::Reserved(_) | Body::Redacted(_) => self.pointers(&mut values),
+            Body::Reserved(_) | Body::Redacted(_) => self.pointers(&mut values, is_asked),
             Body::Signal(_) => {
                 if let Some(value) = values.get_mut("value") {
                     self.erase_where(value, &mut |scalar| is_asked || self.is_told(scalar));
@@ -373,7 +373,7 @@ impl<'a> Rewriting<'a> {
     /// What its author said around a patch.
     fn around(&self, values: &mut Map<String, Value>, is_asked: bool) {
         self.texts(values, is_asked);
-        self.pointers(values);
+        self.pointers(values, is_asked);
     }
 
     /// What a patch was made of says what the patch says, however short that is.
@@ -584,14 +584,17 @@ impl<'a> Rewriting<'a> {
     }
 
     /// Lists of places.
-    fn pointers(&self, values: &mut Map<String, Value>) {
+    fn pointers(&self, values: &mut Map<String, Value>, is_asked: bool) {
         for field in ["expand", "reads", "members", "places", "targets", "unshown"] {
             let pointers = values.get_mut(field).and_then(Value::as_array_mut);
             for pointer in pointers.into_iter().flatten() {
-                if let Some(Value::String(name)) = pointer.get_mut("from")
-                    && self.names.contains(name)
-                {
-                    *name = mark_name(self.hasher, name);
+                // It may be the name of a member, and the `id` of an element or anything else that its author wrote.
+                if let Some(from) = pointer.get_mut("from") {
+                    match from {
+                        Value::String(name) if self.names.contains(name) => *name = mark_name(self.hasher, name),
+                        _ if is_asked || self.is_told(from) => *from = self.mark(from),
+                        _ => {}
+                    }
                 }
                 match pointer.get_mut("at") {
                     Some(place) => self.rename(place),

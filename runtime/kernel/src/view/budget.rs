@@ -1,13 +1,14 @@
 //! Chooses what is shown when not everything fits.
 //!
 //! Owns the arithmetic over the characters of lines: a line is taken if it fits together with the lines about what it is
-//! part of. `asked` says what comes before all else, `order` what is tried, and in which order; `outcome` what comes of it, and why. Nothing is looked at that could
+//! part of. `asked` takes what comes before all else, `order` says what is tried, and in which order; `outcome` what comes of it, and why. Nothing is looked at that could
 //! not be shown but for the bounds in [`Bounds`], so the cost is the budget's and not the state's.
 
 mod asked;
 mod order;
 mod outcome;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::explained::{Item, Why};
@@ -144,17 +145,24 @@ pub(super) fn choose(state: &Node, reads: &[Pattern], limit: usize, bounds: Boun
         because: Why::Brief,
         may_begin: false,
         begins_at: 0,
+        begun: BTreeMap::new(),
+        is_first: false,
         pages: Vec::new(),
         lines: String::with_capacity(limit.min(LINES_BYTES)),
         label: String::new(),
         tallies,
     };
     choice.lay_out_places();
-    if wanted.has_ranges {
-        choice.lay_out_pages();
+    choice.left = choice.left.saturating_sub(MORE_MAX);
+    let asked = wanted.first.iter().filter(|first| first.why == Why::Asked).count();
+    if wanted.has_ranges && asked > 0 {
+        choice.take_first(asked);
+        choice.reserve_summaries();
+        choice.mention_asked();
+    } else {
+        choice.reserve_summaries();
+        choice.take_first_of_4();
     }
-    choice.reserve_summaries();
-    choice.take_first();
     choice.take_by_rank();
     choice.finish()
 }
@@ -187,6 +195,10 @@ struct Choice<'a, 'b> {
     may_begin: bool,
     /// Number of characters before that part.
     begins_at: usize,
+    /// By node, number of characters before the part that is shown.
+    begun: BTreeMap<usize, usize>,
+    /// Whether what is tried comes before all else: lines about what it is in are paid for later.
+    is_first: bool,
     /// Collections that were asked for.
     pages: Vec<asked::Page<'a>>,
     /// The lines taken, in the order in which they were.
@@ -222,8 +234,10 @@ impl<'a> Choice<'a, '_> {
 
     /// Pays for one line about everything at the top, as far as the characters go.
     fn reserve_summaries(&mut self) {
-        self.left = self.left.saturating_sub(MORE_MAX);
         for node in self.tops() {
+            if self.paid(node).is_some() {
+                continue;
+            }
             // A short value is said in fewer words than that it is not shown.
             let size = self.summary_max(node);
             if let Some((line, length)) = self.write(node, size.min(self.left)) {
@@ -298,7 +312,7 @@ impl<'a> Choice<'a, '_> {
         let because = self.because;
         self.note(node, Why::TooLong);
         let is_unpaid = |above: &usize| self.layout.nodes[*above].kind != Kind::Place && self.paid(*above).is_none();
-        let unpaid: Vec<usize> = self.layout.above(node).filter(is_unpaid).collect();
+        let unpaid: Vec<usize> = self.layout.above(node).filter(is_unpaid).filter(|_| !self.is_first).collect();
         let unpaid: Vec<(usize, usize)> = unpaid.into_iter().map(|above| (above, self.summary_max(above))).collect();
         let summaries: usize = unpaid.iter().map(|(_, size)| size).sum();
         let Some(left) = (self.left + released).checked_sub(summaries) else { return false };
@@ -306,6 +320,9 @@ impl<'a> Choice<'a, '_> {
         let begun = || self.begin(node, left).map(|(line, length)| (Paid::Beginning(line), length));
         let Some((paid, length)) = whole.or_else(begun) else { return false };
         let is_whole = matches!(paid, Paid::Value(_));
+        if !is_whole {
+            self.begun.insert(node, self.begins_at);
+        }
         self.left = left - length;
         unpaid.into_iter().for_each(|(above, size)| self.pay(above, Paid::Summary(size)));
         self.pay(node, paid);

@@ -142,6 +142,16 @@ impl<'a> Layout<'a> {
         node
     }
 
+    /// Splits a value that is one line, so that its parts are shown one by one.
+    pub(super) fn split(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        node.kind = match node.value {
+            Some(tree::Node::Array(elements)) if !elements.is_empty() => Kind::Array,
+            Some(tree::Node::Object(members)) if !members.is_empty() => Kind::Object,
+            _ => node.kind,
+        };
+    }
+
     /// JSON Pointer of a value; for a pattern, its text.
     pub(super) fn label(&self, node: usize) -> String {
         /// Bytes that most labels do with.

@@ -41,7 +41,7 @@ use crate::freshness::Commits;
 use crate::id::Version;
 use crate::mode::Interface;
 use crate::pattern::{Paths, Pattern};
-use crate::record::RANGES;
+use crate::plan::Plan;
 use crate::schema::Schema;
 use crate::state::State;
 use crate::tree::{At, Node};
@@ -56,10 +56,10 @@ pub use unshown::{Shortage, Unshown, grouped};
 /// The number of this view compiler; part of the journal, because another compiler makes other bytes.
 pub const COMPILER: u32 = 5;
 
-/// Returns the number of the compiler that makes the views of boards with a journal of this format: those of earlier formats
-/// have the views that they had.
-pub const fn compiler_of(format: u32) -> u32 {
-    if format >= RANGES { COMPILER } else { 4 }
+/// Returns the number of the compiler that makes the views of a board: boards that were made with an earlier journal format keep
+/// the views that they had.
+pub const fn compiler_of(plan: &Plan) -> u32 {
+    if plan.has_ranges { COMPILER } else { 4 }
 }
 
 /// How tokens are counted where a budget is one of tokens: estimated, at four characters each.
@@ -120,7 +120,7 @@ pub struct View {
     pub summarised: Summarised,
     /// Readable collections and texts that are not shown wholly: the 8 largest.
     pub unshown: Vec<Unshown>,
-    /// Whether something is shown of what was asked for last.
+    /// True if something is shown or named of what was asked for last, or nothing was asked for.
     pub finds_room: bool,
     /// Whether it says that more can be asked for.
     pub may_expand: bool,
@@ -475,15 +475,9 @@ impl Parts<'_> {
         let mut text = [render::WOKEN_HEADING, woken].concat();
         text.insert_str(0, &self.grants(Detail::Bare));
         text::cut(&mut text, self.limit);
-        let Shown { summarised, unshown, mut items, .. } = self.choose(0, 0, None, &[]);
-        if self.is_explained {
-            items.extend(self.not_readable());
-        }
-        let Fixed { example, names, interface, .. } = self.fixed;
-        let (example, names, interface) = (example.clone(), names.clone(), *interface);
-        let (reads, members) = (Vec::new(), Vec::new());
-        let (finds_room, may_expand) = (self.newest == 0, false);
-        View { text, reads, members, summarised, unshown, finds_room, may_expand, items, example, names, interface }
+        let nothing = self.choose(0, 0, None, &[]);
+        let (reads, members, finds_room) = (Vec::new(), Vec::new(), self.newest == 0);
+        self.view(text, Shown { reads, members, finds_room, ..nothing }, false)
     }
 
     /// As much of the state as fits into `limit`; if not all does, `reserve` of it is kept free.

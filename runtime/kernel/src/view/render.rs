@@ -20,11 +20,10 @@ pub(super) const WOKEN_HEADING: &str = "## Why you were woken\n";
 pub(super) const EXPAND_HINT: &str =
     "To be shown what is not, answer {\"patch\": [], \"expand\": [\"/its/path\"]}; you are then asked again.\n";
 
-/// The same with parts, the longest first.
+/// Hints that name parts, too, the longest first.
 pub(super) const RANGE_HINTS: &[&str] = &[
-    "To be shown what is not, answer {\"patch\": [], \"expand\": [\"/its/path\"]}; of something long, in place of its path, \
-     {\"at\": \"/its/path\", \"from\": FIRST}, where FIRST is a name, an index or a number of characters. You are then asked \
-     again.\n",
+    "To be shown what is not, answer {\"patch\": [], \"expand\": [\"/its/path\"]}, or [{\"at\": \"/its/path\", \"from\": FIRST}] with \
+     a name, an index or a number of characters; you are then asked again.\n",
     EXPAND_HINT,
 ];
 
@@ -189,8 +188,8 @@ pub(super) fn reminder(grants: &[WriteGrant], interface: Interface, has_tools: b
     if grants.is_empty() || text::chars(&line) > REMINDER_MAX { format!("{when} {short}.\n") } else { line }
 }
 
-/// The refusals that fit into `limit` characters, heading included: the newest are kept, the oldest comes first. Equal ones
-/// are told `once`, where the newest of them stands, or as often as they are.
+/// Returns the refusals that fit into `limit` characters, heading included: the newest are kept, the oldest comes first. `once`:
+/// equal ones stand where the newest of them does, with their number.
 pub(super) fn feedback(refusals: &[Value], once: bool, limit: usize) -> String {
     let is_last = |(index, refusal): &(usize, &Value)| !once || !refusals[index + 1..].contains(refusal);
     let told = refusals.iter().enumerate().filter(is_last).map(|(_, refusal)| refusal);

@@ -57,7 +57,7 @@ fn expanded_view(
     state: &Value,
     trigger: &Value,
     feedback: &[Value],
-    expand: Option<&[Asked]>,
+    expand: Option<(&[Asked], usize)>,
     budget: u32,
 ) -> View {
     let reads = patterns(worker);
@@ -66,7 +66,7 @@ fn expanded_view(
     let fixed = &Fixed::with(worker, Interface::Patch, Paths::Plain, &no_schema);
     let [shown, explained] = [false, true].map(|is_explained| {
         let writer = &|_| expand.map(|_| "writer".to_owned());
-        let (expand, may_expand) = (expand.unwrap_or_default(), expand.is_some());
+        let ((expand, newest), may_expand) = (expand.unwrap_or_default(), expand.is_some());
         Parts {
             worker,
             reads: &reads,
@@ -75,7 +75,7 @@ fn expanded_view(
             trigger,
             feedback,
             expand,
-            newest: 0,
+            newest: newest.min(expand.len()),
             may_expand,
             has_ranges: true,
             writer,
@@ -680,6 +680,25 @@ fn mark(value: &Value, next: &mut usize) -> Value {
     }
 }
 
+/// A place, or the parts of one from one on.
+fn asked_for() -> impl Strategy<Value = Asked> {
+    let place = prop::sample::select(vec!["/a", "/b", "/b/c", "/b/c/0", "/c", "/c/1", "/a/b", ""]);
+    let from = prop::sample::select(vec![
+        json!(null),
+        json!(null),
+        json!(0),
+        json!(1),
+        json!(300),
+        json!("b"),
+        json!("bb"),
+        json!("z"),
+    ]);
+    (place, from).prop_map(|(place, from)| match from {
+        Value::Null => Asked::from(place),
+        from => Asked::read(&json!({"at": place, "from": from})).expect("a range"),
+    })
+}
+
 /// Every leaf: its path and its marker.
 fn leaves(value: &Value, path: &mut Vec<String>, found: &mut Vec<(Vec<String>, String)>) {
     let mut below = |name: String, child: &Value| {
@@ -717,16 +736,16 @@ proptest! {
         budget in prop_oneof![0_u32..200, 100_u32..1500, Just(20_000)],
         unit in prop_oneof![Just("chars"), Just("tokens")],
         path in prop_oneof![Just("/a"), Just("/a/0"), Just("/b/c"), Just("/c/1/a")],
-        expand in prop::option::of(prop::collection::vec(prop::sample::select(vec!["/a", "/b", "/b/c/0", "/c/1", ""]), 0..4)),
+        expand in prop::option::of(prop::collection::vec(asked_for(), 0..4)),
+        newest in 0_usize..4,
     ) {
-        let expand: Option<Vec<Asked>> = expand.map(|places| places.into_iter().map(Asked::from).collect());
         let worker = worker(json!({
             "agent": "llm", "reads": reads, "view": {"unit": unit},
             "writes": [{"path": "/a/-", "value": {"type": "string"}}, {"path": "/b/*/c"}],
         }));
         let trigger = json!({"kind": "event", "rule": "r", "op": "add", "path": path});
         let feedback = [json!({"stage": "schema", "code": "schema_violation", "violations": [{"pointer": "/a/3", "message": "m"}]})];
-        let compiled = || expanded_view(&worker, &state, &trigger, &feedback, expand.as_deref(), budget);
+        let compiled = || expanded_view(&worker, &state, &trigger, &feedback, expand.as_deref().map(|expand| (expand, newest)), budget);
         let shown = compiled();
 
         prop_assert!(text::chars(&shown.text) <= limit(&worker, budget), "{}", shown.text);
@@ -755,7 +774,17 @@ proptest! {
         for line in section(&shown.text, render::SEE_HEADING) {
             if let Some((label, _)) = line.split_once(": ").filter(|(label, _)| label.starts_with('/')) {
                 let path: Vec<String> = label.split('/').skip(1).map(str::to_owned).collect();
-                prop_assert!(reads.contains(&label.to_owned()) || readable(&path), "{}", line);
+                // Of what may be read in part no more is named than parts that hold something readable.
+                let is_asked = expand.iter().flatten().any(|asked| asked.at() == label);
+                let is_named = || {
+                    let names = line.split_once("not shown: ").map(|(_, names)| names.trim_start_matches("from there on, ")).unwrap_or_default();
+                    let names = names.split("; ").next().unwrap_or_default().trim_end_matches(" and more");
+                    names.split(", ").filter(|name| *name != "more than has room").all(|name| {
+                        let part = [&path[..], &[name.to_owned()]].concat();
+                        places.iter().any(|(leaf, _)| leaf.starts_with(&part) && readable(leaf))
+                    })
+                };
+                prop_assert!(reads.contains(&label.to_owned()) || readable(&path) || (is_asked && is_named()), "{} of {}", line, state);
             }
         }
         for pointer in shown.reads.iter().chain(&summarised) {

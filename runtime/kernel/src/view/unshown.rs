@@ -1,4 +1,4 @@
-//! What of the readable places a view has no room for.
+//! Names the readable places for which a view has no room.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,10 +17,13 @@ pub struct Unshown {
     pub at: String,
     /// Number of parts that are shown wholly.
     pub shown: usize,
-    /// Number of parts there are, 1 for a text; of a pattern, at least so many.
+    /// Number of parts there are, 1 for a text.
     pub of: usize,
     /// Bytes of it all, as JSON.
     pub bytes: u64,
+    /// Whether there may be more than was counted.
+    #[serde(rename = "at_least", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_least: bool,
 }
 
 /// Keeps the largest, in the order given.
@@ -64,17 +67,17 @@ impl Shortage {
             Unit::Chars => "",
             Unit::Tokens => " tokens",
         };
-        self.places.iter().map(move |Unshown { at, shown, of, bytes }| {
+        self.places.iter().map(move |Unshown { at, shown, of, bytes, is_least }| {
+            let (least, most) = if *is_least { ("at least ", "at least") } else { ("", "up to") };
             let what = match of {
-                1 => format!("{worker} does not see all of {at}: it needs"),
-                _ => format!(
-                    "{worker} sees {} of {} parts of {at}: all need",
-                    grouped(*shown as u64),
-                    grouped(*of as u64)
-                ),
+                1 if !is_least => format!("{worker} does not see all of {at}: it needs"),
+                _ => {
+                    let (shown, of) = (grouped(*shown as u64), grouped(*of as u64));
+                    format!("{worker} sees {shown} of {least}{of} parts of {at}: all need")
+                }
             };
             let budget = grouped(u64::from(self.budget));
-            format!("{what} up to {} characters beside the rest, view.budget is {budget}{unit}", grouped(*bytes))
+            format!("{what} {most} {} characters beside the rest, view.budget is {budget}{unit}", grouped(*bytes))
         })
     }
 }

@@ -33,7 +33,16 @@ fn note(n: usize) -> Value {
 }
 
 fn add(played: &mut Played, name: &str, n: usize) {
-    let reply = json!([{"op": "add", "path": format!("/notes/{name}"), "value": note(n)}]);
+    let path = format!("/notes/{name}");
+    let reply = match name {
+        // What could be a sign is written with its object.
+        "*" | "**" => {
+            let mut notes = played.board.state().root()["notes"].to_value();
+            notes[name] = note(n);
+            json!([{"op": "replace", "path": "/notes", "value": notes}])
+        }
+        _ => json!([{"op": "add", "path": path, "value": note(n)}]),
+    };
     assert!(matches!(played.direct("writer", &reply.to_string()), Outcome::Committed { .. }));
 }
 

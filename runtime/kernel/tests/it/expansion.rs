@@ -1,10 +1,11 @@
 //! A worker that asks to be shown more is asked again, with what it asked for, and never without an end.
 
 use crate::played::Played;
-use patchboard_kernel::board::Outcome;
+use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::breaker::Position;
-use patchboard_kernel::id::InvocationId;
-use patchboard_kernel::record::{Body, Cause, End, Kind};
+use patchboard_kernel::digest::{Hasher, Salt};
+use patchboard_kernel::id::{InvocationId, Timestamp};
+use patchboard_kernel::record::{Body, Cause, End, GENESIS, Kind, Record};
 use patchboard_kernel::rejection::{Code, Stage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -87,7 +88,7 @@ fn an_operation_on_expand_means_the_same_and_the_others_keep_their_numbers() {
 
 #[test]
 fn parts_are_asked_for_and_the_record_has_what_was_asked() {
-    let mut played = library(json!({}));
+    let mut played = library(json!({"view": {"budget": 1600}}));
     let part = json!({"at": "/sources", "from": 10});
     let asked = json!({"expand": [part, {"at": "/long", "from": 4000}]});
     assert!(matches!(played.answer(asked, None), Outcome::Expanded { .. }));
@@ -270,5 +271,41 @@ fn a_stopped_branch_that_asks_on_its_probe_goes_on_with_it() {
         played.answer(json!([{"op": "add", "path": "/list/-", "value": 1}]), None),
         Outcome::Committed { .. }
     ));
+    played.holds();
+}
+
+#[test]
+fn a_board_of_an_earlier_format_keeps_its_views_after_a_takeover() {
+    let mut played = Played::new(json!({
+        "state": {"schema": {}, "initial": {"long": "y".repeat(3000)}},
+        "workers": {"w": {"agent": "llm", "reads": ["/long"], "writes": [{"path": "/note"}], "view": {"budget": 900}}},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}, {"name": "yearly", "trigger": {"every": "0 0 1 1 *"}, "run": "w"}],
+    }));
+    let mut body = played.records[0].body().expect("it can be read");
+    let Body::Created(created) = &mut body else { panic!("the first record creates") };
+    created.format = 12;
+    let first = Record::seal(GENESIS, played.records[0].seq, Timestamp(0), &body, &Hasher::new(&Salt::ZERO));
+    played.board = Board::recover(std::slice::from_ref(&first)).expect("an earlier format is read");
+    played.records = vec![first];
+    played.give(Input::take_over(1, "next".into()));
+    assert_eq!(played.board.format(), 13);
+    played.signal();
+    assert!(
+        played.view().contains("\"expand\": [\"/its/path\"]") && !played.view().contains("FIRST"),
+        "{}",
+        played.view()
+    );
+    let part = json!({"expand": [{"at": "/long", "from": 9}]});
+    assert_eq!(refused(played.answer(part, None)), (Stage::Syntax, Code::BadPointer));
+    assert!(matches!(played.answer(ask(&["/long"]), None), Outcome::Expanded { .. }));
+    assert!(played.view().contains(" (its first "), "{}", played.view());
+    let compilers: Vec<(u32, usize)> = played
+        .bodies()
+        .filter_map(|body| match body {
+            Body::Invoked(invoked) => Some((invoked.compiler, invoked.unshown.len())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(compilers, [(4, 0); 3]);
     played.holds();
 }

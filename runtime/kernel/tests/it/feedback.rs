@@ -1,9 +1,10 @@
 //! What a worker is told of refusals: of its own all, of others those where it writes, without values.
 
 use crate::played::Played;
-use patchboard_kernel::board::{Effect, Input};
+use patchboard_kernel::board::{Effect, Input, Outcome};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::Body;
+use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::json;
 
 /// Two who write claims, and one who writes notes.
@@ -112,5 +113,42 @@ fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that
         open.iter().collect::<Vec<_>>(),
         played.board.scheduler().open().values().map(|open| &open.past).collect::<Vec<_>>()
     );
+    played.holds();
+}
+
+#[test]
+fn a_sign_of_a_grant_that_a_patch_repeats_is_answered_with_what_there_is() {
+    let mut played = Played::new(json!({
+        "state": {"schema": {"type": "object"}, "initial": {
+            "claims": [{"status": "open"}, {"status": "open"}], "notes": {"a": {"x": 1}, "b": {}}, "odd": {"*": 1}, "hidden": {}}},
+        "workers": {"w": {"agent": "llm", "reads": ["/claims", "/notes", "/odd"], "writes": [
+            {"path": "/claims/*/status", "ops": ["replace"]}, {"path": "/notes/*", "ops": ["add"]}, {"path": "/notes/*/x", "ops": ["add", "copy"]},
+            {"path": "/odd/*", "ops": ["add", "replace"]}, {"path": "/hidden/*", "ops": ["add"]}]}},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+    }));
+    let mut refused = |op: &str, path: &str, from: Option<&str>| {
+        let mut op = json!({"op": op, "path": path, "value": "ok"});
+        if let Some(from) = from {
+            op["from"] = from.into();
+            op.as_object_mut().expect("an object").remove("value");
+        }
+        let rejection = played.rejection("w", json!([op]));
+        (rejection.stage, rejection.code, rejection.violations[0].message.clone())
+    };
+    let found = |message: &str| (Stage::Application, Code::PathNotFound, message.to_owned());
+    assert_eq!(
+        refused("replace", "/claims/*/status", None),
+        found("`*` stands for any index; write the one that is meant: 0 to 1")
+    );
+    let of_names =
+        "`*` stands for any name; write the one that is meant: a, b. A member called `*` is written with its object";
+    assert_eq!(refused("add", "/notes/*", None), found(of_names));
+    assert_eq!(refused("add", "/notes/*/x", None), found(of_names));
+    assert_eq!(refused("copy", "/notes/b/x", Some("/notes/*/x")), found(of_names));
+    // What may not be read is not told.
+    assert_eq!(refused("add", "/hidden/*", None), found("there is no such place"));
+    // One that is there is called so.
+    let replaced = played.direct("w", &json!([{"op": "replace", "path": "/odd/*", "value": 2}]).to_string());
+    assert!(matches!(replaced, Outcome::Committed { .. }), "{replaced:?}");
     played.holds();
 }

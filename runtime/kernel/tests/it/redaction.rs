@@ -433,3 +433,24 @@ fn a_reply_with_a_name_in_its_path_is_about_what_the_name_was_bound_to() {
     assert!(!text.contains(SECRET) && !text.contains(other), "{text}");
     sound(&records);
 }
+
+#[test]
+fn what_a_worker_began_its_range_at_is_erased_with_what_it_names() {
+    let mut played = Played::new(json!({
+        "state": {"schema": {}, "initial": {"people": [{"id": SECRET, "text": "x".repeat(900)}, {"id": "b", "text": "x".repeat(900)}],
+            "keys": {SECRET: "x".repeat(900)}}},
+        "workers": {"w": {"agent": "llm", "reads": ["/people", "/keys"], "writes": [{"path": "/note"}], "view": {"budget": 900}},
+            "boss": {"agent": "script", "script": [[]], "writes": [{"path": "/people", "ops": ["replace"]}, {"path": "/keys", "ops": ["replace"]}]}},
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+    }));
+    played.signal();
+    let asked = json!({"expand": [{"at": "/people", "from": SECRET}, {"at": "/keys", "from": SECRET}]});
+    assert!(matches!(played.answer(asked, None), Outcome::Expanded { .. }));
+    played.answer(json!([{"op": "add", "path": "/note", "value": 1}]), None);
+    let gone =
+        json!([{"op": "replace", "path": "/people", "value": []}, {"op": "replace", "path": "/keys", "value": {}}]);
+    assert!(matches!(played.direct("boss", &gone.to_string()), Outcome::Committed { .. }));
+    let records = erased(&played, &places(&["/people/0", "/keys"]));
+    assert!(!text(&records).contains(SECRET), "{}", text(&records));
+    sound(&records);
+}

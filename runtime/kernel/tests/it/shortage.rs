@@ -36,7 +36,9 @@ fn unshown(played: &Played) -> Vec<Vec<Unshown>> {
 fn a_call_names_what_its_view_has_no_room_for() {
     let mut played = library(json!({"budget": 4000}));
     let [of_reader] = &unshown(&played)[..] else { panic!("one call") };
-    let [Unshown { at, shown: 1, of: 5, bytes: 10_000..11_000 }] = &of_reader[..] else { panic!("{of_reader:?}") };
+    let [Unshown { at, shown: 1, of: 5, bytes: 10_000..11_000, is_least: false }] = &of_reader[..] else {
+        panic!("{of_reader:?}")
+    };
     assert_eq!(at, "/request/documents");
     let shortage = &played.board.shortages()["reader"];
     let sentences: Vec<String> = shortage.sentences("reader").collect();
@@ -78,4 +80,36 @@ fn a_reduced_view_is_half_of_what_there_was_to_show() {
     assert!(played.view().chars().count() < whole * 2 / 3, "it is: {}", played.view().chars().count());
     assert_eq!(unshown(&played), vec![Vec::new(); 4], "a breaker hides on purpose");
     played.holds();
+}
+
+#[test]
+fn a_smaller_view_is_tried_where_tokens_do_not_suffice_for_the_whole() {
+    let played = |tokens: u64| {
+        let documents: Vec<String> = (0..5).map(|n| format!("{n}{}", "x".repeat(2000))).collect();
+        Played::asked(
+            json!({"documents": documents}),
+            json!({
+                "workers": {"reader": {"agent": "llm", "reads": ["/request/documents"], "limits": {"reply_tokens": 100},
+                    "writes": [{"path": "/notes", "ops": ["add"]}]}},
+                "rules": [{"name": "begin", "trigger": "start", "run": "reader"}],
+                "circuit": {"budget": {"then": "reduce_view"}},
+                "limits": {"tokens": tokens},
+            }),
+        )
+    };
+    let kinds = |played: &Played| played.records.iter().map(|record| record.kind.to_string()).collect::<Vec<_>>();
+    let mut enough = played(2200);
+    assert_eq!(kinds(&enough), ["created", "scheduled", "budget", "breaker", "invoked"]);
+    let chars = enough.view().chars().count();
+    assert!((4000..6000).contains(&chars), "half of what there is: {chars}");
+    enough.answer(json!([{"op": "add", "path": "/notes", "value": "n"}]), None);
+    enough.holds();
+    let short = played(300);
+    assert_eq!(kinds(&short), ["created", "scheduled", "budget", "breaker", "budget", "breaker", "ended"]);
+    let again: Vec<bool> = short
+        .bodies()
+        .filter_map(|body| if let Body::Budget(budget) = body { Some(budget.is_tried_again) } else { None })
+        .collect();
+    assert_eq!(again, [true, false]);
+    short.holds();
 }

@@ -10,7 +10,7 @@ use crate::blueprint::{Action, AgentKind, Freshness, Unit};
 use crate::board::apply::{KEPT_VALUE_MAX, hold};
 use crate::board::rehearsal::Compiled;
 use crate::board::{Blob, Effect};
-use crate::breaker::{Branch, Reason};
+use crate::breaker::{Branch, Change, Reason};
 use crate::digest::sha256;
 use crate::expr::Allowance;
 use crate::id::{InvocationId, RuleName, Timestamp};
@@ -19,9 +19,7 @@ use crate::json::size;
 use crate::ledger::{Shortfall, bounded};
 use crate::plan::{Rest, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
-use crate::record::{
-    Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger, UNSHOWN,
-};
+use crate::record::{Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger};
 use crate::scheduler::{self, Delayed, Next, Queued};
 use crate::shown::Shown;
 use crate::tree::{At, Node, Since};
@@ -121,7 +119,8 @@ impl Draft<'_> {
         let given_up = is_kept.then(|| self.push_scheduled(&branch, trigger, None));
         if given_up.is_some() || !self.board.exhausted.contains(&branch.worker) {
             let resource = Resource::Invocations;
-            self.run_short(&branch, (given_up, None), Shortfall { resource, needed: 1, left: 0, may_be_freed: false });
+            let short = Shortfall { resource, needed: 1, left: 0, may_be_freed: false };
+            self.run_short(&branch, (given_up, None), short);
         }
     }
 
@@ -149,28 +148,35 @@ impl Draft<'_> {
         self.push(Body::Scheduled(body));
     }
 
+    /// Records that a budget does not suffice, and does what the circuit says about it. Returns true if the invocation is to be
+    /// tried again, with the smaller view that its branch has now.
     pub(super) fn run_short(
         &mut self,
         branch: &Branch,
         (invocation, admitted): (Option<InvocationId>, Option<Admission>),
         short: Shortfall,
-    ) {
+    ) -> bool {
         let Shortfall { resource, needed, left, .. } = short;
         let (rule, worker) = (branch.rule.clone(), branch.worker.clone());
         let is_known = resource == Resource::Invocations && self.board.exhausted.contains(&worker);
-        self.push(Body::Budget(Budget { rule, worker, invocation, resource, needed, left, admitted }));
         let action = match &self.board.plan.blueprint.circuit.budget.then {
             // A worker whose own budget is used up cannot be what is woken about it.
             Action::Wake(woken) if *woken == branch.worker => Action::StopBranch,
             action => action.clone(),
         };
+        let due = self.board.breaker.move_for(branch, Reason::Budget, action.clone());
+        let is_tried_again = self.board.plan.has_ranges
+            && due.change == Change::Reduced
+            && resource != Resource::Invocations
+            && admitted.is_some();
+        self.push(Body::Budget(Budget { rule, worker, invocation, resource, needed, left, admitted, is_tried_again }));
         let stops_nothing_under_way = matches!(action, Action::StopBranch | Action::ReduceView);
         if is_known || (resource == Resource::Invocations && stops_nothing_under_way) {
             // The limit itself keeps further invocations out.
-            return;
+            return false;
         }
-        let due = self.board.breaker.move_for(branch, Reason::Budget, action);
         self.trip(branch, due);
+        is_tried_again
     }
 
     /// Whether the board is done, by its own condition.
@@ -362,9 +368,8 @@ impl Draft<'_> {
             // Once the calls under way are settled there may be enough: nothing is decided before.
             Err(short) if short.may_be_freed => return false,
             Err(short) => {
-                let invocation = Some(queued.invocation);
-                self.run_short(&branch, (invocation, admitted), short);
-                return true;
+                let of = (Some(queued.invocation), admitted.clone());
+                return !self.run_short(&branch, of, short) || self.dispatch(Next { queued, attempt }, admitted);
             }
         }
         let occurrence = board.scheduler.attempts_of(&branch.worker);
@@ -379,7 +384,7 @@ impl Draft<'_> {
             budget,
             unit: worker.view.unit,
             tokenizer: (worker.view.unit == Unit::Tokens).then(|| view::TOKENIZER.to_owned()),
-            compiler: view::compiler_of(board.format),
+            compiler: view::compiler_of(&board.plan),
             feedback,
             view: view.hash(),
             prompt: sha256(stored.as_bytes()),
@@ -393,7 +398,7 @@ impl Draft<'_> {
             admitted: admitted.clone(),
             is_unspent: !view.finds_room,
             // What a breaker's smaller budget has no room for is left out on purpose.
-            unshown: match board.format >= UNSHOWN && budget == worker.view_budget() {
+            unshown: match board.plan.has_ranges && budget == worker.view_budget() {
                 true => view.unshown.clone(),
                 false => Vec::new(),
             },

@@ -287,7 +287,7 @@ pub struct Budget {
     pub rule: Option<RuleName>,
     /// The branch's worker.
     pub worker: WorkerName,
-    /// The invocation that ends with it, if it was scheduled already.
+    /// The invocation that ends with it, or is tried again, if it was scheduled already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<InvocationId>,
     /// What ran out.
@@ -299,6 +299,9 @@ pub struct Budget {
     /// Admission of the call, if a gate had admitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Admission>,
+    /// Whether the invocation is tried again at once, with a smaller view (since format 13).
+    #[serde(rename = "again", default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_tried_again: bool,
 }
 
 /// A signal arrived.

@@ -138,7 +138,7 @@ pub struct Invoked {
     /// freshness is `members`.
     #[serde(default, skip_serializing)]
     pub members: Vec<String>,
-    /// Whether the view shows nothing of what the worker asked for last, which is then not counted (since format 13).
+    /// True if the view shows nothing of what the worker asked for last, which is then not counted (since format 13).
     #[serde(rename = "unspent", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unspent: bool,
     /// Readable collections and texts that the view had no room for (since format 13).

@@ -1,6 +1,6 @@
-//! What comes before all else: where it is, from which of its parts on, and which of them are named where they have no room.
+//! Takes what comes before all else: finds it, takes its parts from one on, and names those that have no room.
 
-use jsonptr::{Pointer, PointerBuf};
+use jsonptr::{Pointer, PointerBuf, Token};
 
 use super::super::explained::Why;
 use super::super::layout::Kind;
@@ -10,17 +10,23 @@ use super::super::text;
 use super::order::Collection;
 use super::{Choice, Paid};
 use crate::asked::Start;
-use crate::pattern::PatternToken;
+use crate::pattern::{Pattern, PatternToken};
 use crate::tree::{At, Node, Step};
 
 /// Part of the budget that the names of what was asked for may take: a quarter.
 const NAMES_SHARE: usize = 4;
 /// Member of an element that identifies it.
 const ID: &str = "id";
-/// What stands before names that do not begin with the first.
+/// Words before names that do not begin with the first.
 const FROM_THERE: &str = "from there on, ";
-/// What stands behind names that are not all.
+/// Words behind names that are not all.
 const AND_MORE: &str = " and more";
+/// Words in place of names that are too long.
+const NO_ROOM: &str = "more than has room";
+/// Words before names on a line of their own.
+const LOOSE_WORDS: &str = ": not shown: ";
+/// Maximum number of characters of a name; the beginning of a longer one is named, from which it can be asked for.
+const NAME_MAX: usize = 64;
 
 /// A place that comes before others.
 pub(in super::super) struct First<'a> {
@@ -41,10 +47,12 @@ struct Spot<'a> {
     floor: At,
 }
 
-/// Names of the parts of what was asked for.
+/// Names of the parts of a collection that was asked for.
 pub(super) struct Page<'a> {
-    /// The node whose line has them.
-    node: usize,
+    /// The node whose line has them; none: they have a line of their own.
+    node: Option<usize>,
+    /// The collection.
+    place: PointerBuf,
     value: &'a Node,
     path: Vec<Step<'a>>,
     /// The first part, by index and by name.
@@ -55,39 +63,152 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Choice<'a, '_> {
-    /// Notes of which collections the parts are named, and how much room their names may take.
-    pub(super) fn lay_out_pages(&mut self) {
-        let wanted = self.wanted;
-        let asked: Vec<&First<'_>> = wanted.first.iter().filter(|first| first.why == Why::Asked).collect();
-        let most = (self.limit / NAMES_SHARE / asked.len().max(1)).max(summary::HIDDEN_MAX);
-        for First { place, from, .. } in asked {
-            let Some(Spot { node, path, value, .. }) = self.locate(place) else { continue };
-            let node = match node {
-                Some(node) => Some(node).filter(|node| self.layout.nodes[*node].kind != Kind::Line),
-                None => self.reads.patterns.iter().position(|read| {
-                    let (above, last) = (place.tokens().count(), read.tokens().len());
-                    above + 1 == last && read.reaches_below(place)
-                }),
-            };
-            let Some(node) = node.filter(|node| !self.pages.iter().any(|page| page.node == *node)) else { continue };
-            let first = self.first_part(value, &path, *from);
-            let has_names = match value {
-                Node::Array(elements) => elements.get(first.0).is_some_and(|element| element.child(ID).is_some()),
-                _ => true,
-            };
-            if has_names {
-                let is_from_start = from.is_none();
-                let mut page = Page { node, value, path, first, is_from_start, chars: most };
-                let names = self.names(&page, &|_| false).map_or(0, |names| text::chars(&names));
-                page.chars = names.max(summary::HIDDEN_MAX);
-                self.pages.push(page);
+    /// Takes what comes before all else where something was asked for: that which was asked for last, what woke the worker and
+    /// what that names, and what was asked for before.
+    pub(super) fn take_first(&mut self, asked: usize) {
+        let (asked, others) = self.wanted.first.split_at(asked);
+        let (newest, older) = asked.split_at(self.wanted.newest.min(asked.len()));
+        self.is_first = true;
+        self.take_round(newest);
+        for First { place, why, .. } in others {
+            self.because = *why;
+            self.take_at(place, None, &mut 0);
+        }
+        self.take_round(older);
+        self.is_first = false;
+    }
+
+    /// Takes what was asked for at one time: names of collections, what fits wholly, and parts, of which each has its share of
+    /// the room. Up to half of it is left to lines about the rest.
+    fn take_round(&mut self, round: &[First<'_>]) {
+        let names_max = (self.limit / NAMES_SHARE / round.len().max(1)).max(summary::HIDDEN_MAX);
+        round.iter().for_each(|first| self.lay_out_page(first, names_max));
+        self.because = Why::Asked;
+        for First { place, .. } in round.iter().filter(|first| first.from.is_none()) {
+            self.take_at(place, None, &mut 0);
+        }
+        let others: usize = self.tops().into_iter().map(|top| self.unpaid_max(top)).sum();
+        let kept = others.min(self.left / 2);
+        let parts: Vec<&First<'_>> = round.iter().filter(|first| !self.is_on_a_line(first)).collect();
+        for may_begin in [false, true] {
+            self.may_begin = may_begin;
+            for (number, First { place, from, .. }) in parts.iter().enumerate() {
+                let share = self.left.saturating_sub(kept) / (parts.len() - number);
+                let rest = self.left - share;
+                self.left = share;
+                self.take_at(place, *from, &mut 0);
+                self.left += rest;
             }
+        }
+        self.may_begin = false;
+    }
+
+    /// Returns true if a place is shown on one line.
+    fn is_on_a_line(&mut self, first: &First<'_>) -> bool {
+        let node = self.locate(&first.place).and_then(|spot| spot.node);
+        node.is_some_and(|node| matches!(self.paid(node), Some(Paid::Value(_))))
+    }
+
+    /// Returns the maximum number of characters that a line about a node still costs.
+    fn unpaid_max(&mut self, node: usize) -> usize {
+        if self.paid(node).is_some() { 0 } else { self.summary_max(node) }
+    }
+
+    /// Pays for lines about what the places that were asked for are in, as far as there is room.
+    pub(super) fn mention_asked(&mut self) {
+        let wanted = self.wanted;
+        for first in wanted.first.iter().filter(|first| first.why == Why::Asked) {
+            let node = self.locate(&first.place).and_then(|spot| spot.node);
+            let above: Vec<usize> = node.map(|node| self.layout.above(node).collect()).unwrap_or_default();
+            for node in above {
+                self.mention(node);
+            }
+        }
+    }
+
+    /// Pays for a line about a node, if there is room and none yet. Returns true if there is one.
+    pub(super) fn mention(&mut self, node: usize) -> bool {
+        if self.layout.nodes[node].kind == Kind::Place || self.paid(node).is_some() {
+            return self.paid(node).is_some();
+        }
+        let size = self.summary_max(node);
+        let Some(left) = self.left.checked_sub(size) else { return false };
+        self.left = left;
+        self.pay(node, Paid::Summary(size));
+        true
+    }
+
+    /// Takes what was asked for, and what else comes first, as compiler 4 does.
+    pub(super) fn take_first_of_4(&mut self) {
+        let wanted = self.wanted;
+        for First { place, why, .. } in wanted.first {
+            self.because = *why;
+            self.take_at(place, None, &mut 0);
+        }
+        self.may_begin = true;
+        for First { place, why, .. } in wanted.first.iter().filter(|first| first.why == Why::Asked) {
+            self.because = *why;
+            self.take_at(place, None, &mut 0);
+        }
+        self.may_begin = false;
+    }
+
+    /// Notes a collection whose parts are named, and pays for the names.
+    fn lay_out_page(&mut self, first: &First<'_>, most: usize) {
+        let First { place, from, .. } = first;
+        let Some(Spot { node, path, value, .. }) = self.locate(place) else { return };
+        if !value.has_parts() || self.pages.iter().any(|page| page.place == *place) {
+            return;
+        }
+        let node = match node {
+            Some(node) if self.layout.nodes[node].kind == Kind::Line => return,
+            Some(node) => Some(node),
+            None => self.reads.patterns.iter().position(|read| is_parts_of(read, place)),
+        };
+        let first = self.first_part(value, &path, *from);
+        let has_names = match value {
+            Node::Array(elements) => {
+                node.is_none() || elements.get(first.0).is_some_and(|element| element.child(ID).is_some())
+            }
+            _ => true,
+        };
+        if !has_names {
+            return;
+        }
+        let (place, is_from_start) = (place.clone(), from.is_none());
+        let mut page = Page { node, place, value, path, first, is_from_start, chars: most };
+        let names = self.names(&page, &|_| false).map_or(0, |names| text::chars(&names) + AND_MORE.len());
+        page.chars = names.clamp(summary::HIDDEN_MAX, most);
+        let is_paid = match node {
+            Some(node) => {
+                self.pages.push(page);
+                let is_paid = self.mention(node);
+                if !is_paid {
+                    self.pages.pop();
+                }
+                return;
+            }
+            None => self.left.checked_sub(text::name_chars(page.place.as_str()) + LOOSE_WORDS.len() + page.chars + 1),
+        };
+        if let Some(left) = is_paid {
+            self.left = left;
+            self.pages.push(page);
         }
     }
 
     /// Returns the page whose names the line of a node has.
     pub(super) fn page(&self, node: usize) -> Option<&Page<'a>> {
-        self.pages.iter().find(|page| page.node == node)
+        self.pages.iter().find(|page| page.node == Some(node))
+    }
+
+    /// Returns lines about collections that nothing else tells of.
+    pub(super) fn loose_pages(&self, is_shown: &dyn Fn(usize) -> bool) -> Vec<String> {
+        let loose = self.pages.iter().filter(|page| page.node.is_none());
+        let line = |page: &Page<'a>| {
+            let names = self.names(page, is_shown)?;
+            Some(format!("{}{LOOSE_WORDS}{names}\n", text::name(page.place.as_str())))
+        };
+        loose.filter_map(line).collect()
     }
 
     /// Returns the maximum number of characters of what a line about a collection names.
@@ -95,49 +216,38 @@ impl<'a> Choice<'a, '_> {
         self.page(node).map_or(summary::HIDDEN_MAX, |page| page.chars + FROM_THERE.len())
     }
 
-    /// Takes what was asked for, and what else comes first.
-    pub(super) fn take_first(&mut self) {
-        let wanted = self.wanted;
-        for First { place, why, from } in wanted.first {
-            self.because = *why;
-            self.take_at(place, *from);
-        }
-        // What was asked for and does not fit is begun, with what room the others left.
-        self.may_begin = true;
-        for First { place, why, from } in wanted.first.iter().filter(|first| first.why == Why::Asked) {
-            self.because = *why;
-            let is_text = || self.state.get(place).is_some_and(|value| value.as_str().is_some());
-            if from.is_none() || is_text() {
-                self.take_at(place, *from);
-            }
-        }
-        self.may_begin = false;
-    }
-
-    /// Takes what is on one line with a place: it, what it is in, or what is in it.
-    fn take_at(&mut self, wanted: &Pointer, from: Option<&Start>) {
+    /// Takes what is on one line with a place: it, what it is in, or what is in it. `misses` counts lines in a row that did not
+    /// fit.
+    fn take_at(&mut self, wanted: &Pointer, from: Option<&Start>, misses: &mut usize) {
         let Some(Spot { node, path, value, floor }) = self.locate(wanted) else { return };
         match (node, from) {
             (Some(node), Some(from)) if self.layout.nodes[node].kind == Kind::Line => {
-                self.begins_at = from.characters();
-                self.expand(node, &mut 0);
+                self.begins_at = from.characters().unwrap_or(0);
+                self.expand(node, misses);
                 self.begins_at = 0;
             }
             (_, Some(from)) => {
                 let first = self.first_part(value, &path, Some(from));
                 self.take_from(wanted, value, &first);
             }
-            (Some(node), None) => self.expand(node, &mut 0),
+            (Some(node), None) => {
+                self.expand(node, misses);
+                if self.may_begin && self.splits(node) {
+                    self.expand(node, misses);
+                }
+            }
             // No more than parts of it may be read.
             (None, None) => {
                 for which in 0..self.reads.patterns.len() {
                     if self.reads.patterns[which].reaches_below(wanted) {
                         let search = Search::new(self.state, self.reads, which, Order::Latest, self.bounds.steps);
                         let search = Box::new(search.below(path.clone(), value, floor));
-                        let mut below = Collection::of_places(which, search, self.shortest(which));
+                        let shortest = self.shortest(which);
+                        let mut below = Collection::of_places(which, search, shortest, *misses);
                         while !below.is_over {
                             self.advance(&mut below);
                         }
+                        *misses = below.misses;
                     }
                 }
             }
@@ -151,33 +261,58 @@ impl<'a> Choice<'a, '_> {
             if misses >= self.bounds.misses || self.is_worn_out() {
                 break;
             }
-            let left = self.left;
-            self.take_at(&below(container, step), None);
-            misses = if self.left == left { misses + 1 } else { 0 };
+            self.take_at(&below(container, step), None, &mut misses);
         }
     }
 
-    /// Returns, for each of the newest places, whether anything of it is shown or named.
-    pub(super) fn finds_room(&mut self) -> bool {
+    /// Returns true if something of what was asked for last is shown or named, or if nothing was asked for.
+    pub(super) fn finds_room(&mut self, is_shown: &dyn Fn(&Self, usize) -> bool) -> bool {
         let wanted = self.wanted;
         let newest = &wanted.first[..wanted.newest];
-        newest.is_empty()
-            || newest.iter().any(|First { place, .. }| {
-                let Some(Spot { node, path, .. }) = self.locate(place) else { return false };
-                match node {
-                    Some(node) => self.shows_something(node) || self.page(node).is_some(),
-                    None => (0..self.reads.patterns.len()).any(|root| {
-                        let below = self.layout.nodes[root].children.iter();
-                        let below = below.filter(|(way, _)| way.steps().starts_with(&path));
-                        below.clone().any(|(_, child)| self.shows_something(*child))
-                    }),
+        newest.is_empty() || newest.iter().any(|first| self.finds_room_for(first, is_shown))
+    }
+
+    fn finds_room_for(&mut self, first: &First<'_>, is_shown: &dyn Fn(&Self, usize) -> bool) -> bool {
+        let First { place, from, .. } = first;
+        let Some(Spot { node, path, value, .. }) = self.locate(place) else { return false };
+        let names = self.pages.iter().find(|page| page.place == *place);
+        let names = names.and_then(|page| self.names(page, &|node| is_shown(self, node)));
+        if names.is_some_and(|names| !names.ends_with(NO_ROOM)) {
+            return true;
+        }
+        match (node, from) {
+            (Some(node), from) if self.layout.nodes[node].kind == Kind::Line => match self.paid(node) {
+                Some(Paid::Beginning(_)) => {
+                    self.begun.get(&node).copied() == Some(from.and_then(Start::characters).unwrap_or(0))
                 }
-            })
+                paid => matches!(paid, Some(Paid::Value(_))),
+            },
+            (Some(node), None) => self.shows_something(node),
+            (None, None) => self.shows_below(&path),
+            (_, Some(from)) => {
+                let (index, name) = self.first_part(value, &path, Some(from));
+                let mut parts = self.seen_parts(place, value, (index, &name)).take(self.bounds.steps);
+                parts.any(|(step, _)| {
+                    let mut way = path.clone();
+                    way.push(step);
+                    let child = node.and_then(|node| self.layout.nodes[node].children.get([step].as_slice()));
+                    child.map_or_else(|| self.shows_below(&way), |child| self.shows_something(*child))
+                })
+            }
+        }
     }
 
     fn shows_something(&self, node: usize) -> bool {
         matches!(self.paid(node), Some(Paid::Value(_) | Paid::Beginning(_)))
             || self.layout.nodes[node].children.values().any(|child| self.shows_something(*child))
+    }
+
+    /// Returns true if something below a place is shown that patterns lead to.
+    fn shows_below(&self, path: &[Step<'_>]) -> bool {
+        (0..self.reads.patterns.len()).any(|root| {
+            let mut below = self.layout.nodes[root].children.iter();
+            below.any(|(way, child)| way.steps().starts_with(path) && self.shows_something(*child))
+        })
     }
 
     /// Lays out a place, or what shows it.
@@ -189,7 +324,7 @@ impl<'a> Choice<'a, '_> {
             if let Some(root) = self.reads.patterns.iter().position(|pattern| pattern.covers(&place)) {
                 let mut node = self.layout.top(root, Found { path: path.clone(), value, floor });
                 for token in tokens {
-                    if self.layout.nodes[node].kind == Kind::Line {
+                    if self.layout.nodes[node].kind == Kind::Line && !self.splits(node) {
                         break;
                     }
                     let (step, child, stamp) = value.part(&token.decoded())?;
@@ -207,6 +342,17 @@ impl<'a> Choice<'a, '_> {
             place.push_back(token.as_ref());
         }
         Some(Spot { node: None, path, value, floor })
+    }
+
+    /// Splits what is one line where it comes before all else and has no room. Returns true if it did.
+    fn splits(&mut self, node: usize) -> bool {
+        let laid_out = &self.layout.nodes[node];
+        let Some(value) = laid_out.value.filter(|_| self.is_first && laid_out.kind == Kind::Line) else { return false };
+        if !value.has_parts() || self.paid(node).is_some() || text::fits(value, self.left) {
+            return false;
+        }
+        self.layout.split(node);
+        true
     }
 
     /// Returns the first part that is wanted of a container, by index and by name: a number is an index, or a name in an
@@ -232,15 +378,21 @@ impl<'a> Choice<'a, '_> {
 
     /// Names the parts of a page that are not shown; none if there are none.
     pub(super) fn names(&self, page: &Page<'_>, is_shown: &dyn Fn(usize) -> bool) -> Option<String> {
-        let Page { node, value, path, first: (index, name), is_from_start, chars } = page;
-        let (container, children) = (pointer(path), &self.layout.nodes[*node].children);
+        let Page { node, place, value, path, first: (index, name), is_from_start, chars } = page;
         let (mut out, mut is_cut, mut way) = (String::new(), false, path.clone());
-        for (number, (step, part)) in self.seen_parts(&container, value, (*index, name)).enumerate() {
-            let place = below(&container, step);
+        for (number, (step, part)) in self.seen_parts(place, value, (*index, name)).enumerate() {
+            let place = below(place, step);
             way.truncate(path.len());
             way.push(step);
-            let child = children.get([step].as_slice()).or_else(|| children.get(way.as_slice()));
-            if child.is_some_and(|child| is_shown(*child)) {
+            let is_named = match node {
+                Some(node) => {
+                    let children = &self.layout.nodes[*node].children;
+                    let child = children.get([step].as_slice()).or_else(|| children.get(way.as_slice()));
+                    !child.is_some_and(|child| is_shown(*child))
+                }
+                None => !self.shows_below(&way) && self.holds_readable(&place, &way, part),
+            };
+            if !is_named {
                 continue;
             }
             let end = out.len();
@@ -248,7 +400,7 @@ impl<'a> Choice<'a, '_> {
                 out.push_str(", ");
             }
             match step {
-                Step::Key(name) => text::push_name(&mut out, name),
+                Step::Key(name) => push_part_name(&mut out, name.as_str()),
                 Step::Index(index) => {
                     search::push_index(&mut out, index);
                     let id = part.child(ID).filter(|id| !id.has_parts() && self.may_read(&id_of(&place)));
@@ -265,11 +417,21 @@ impl<'a> Choice<'a, '_> {
         }
         let more = match (out.is_empty(), is_cut) {
             (true, false) => return None,
-            (true, true) => "more than has room",
+            (true, true) => NO_ROOM,
             (false, true) => AND_MORE,
             (false, false) => "",
         };
         Some([if *is_from_start { "" } else { FROM_THERE }, &out, more].concat())
+    }
+
+    /// Returns true if something at or below a place may be read.
+    fn holds_readable(&self, place: &Pointer, way: &[Step<'_>], part: &Node) -> bool {
+        let finds = |which: usize| {
+            let search = Search::new(part, self.reads, which, Order::Document, self.bounds.steps);
+            search.below(way.to_vec(), part, 0).next().is_some()
+        };
+        let reaching = |which: &usize| self.reads.patterns[*which].reaches_below(place);
+        self.may_read(place) || (0..self.reads.patterns.len()).filter(reaching).any(finds)
     }
 
     /// Returns true if the place may be read.
@@ -309,6 +471,23 @@ impl<'a> Choice<'a, '_> {
             Step::Key(key) => key.as_str() >= name,
         });
         Box::new(named.into_iter())
+    }
+}
+
+/// Returns true for a pattern that covers the parts of this place, and nothing else.
+fn is_parts_of(read: &Pattern, place: &Pointer) -> bool {
+    let [above @ .., PatternToken::Any] = read.tokens() else { return false };
+    let is_it = |(token, name): (&PatternToken, Token<'_>)| matches!(token, PatternToken::Literal(literal) if *literal == name.decoded());
+    above.len() == place.tokens().count() && above.iter().zip(place.tokens()).all(is_it)
+}
+
+fn push_part_name(out: &mut String, name: &str) {
+    match name.char_indices().nth(NAME_MAX) {
+        None => text::push_name(out, name),
+        Some((end, _)) => {
+            text::push_name(out, &name[..end]);
+            out.push('…');
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Collection<'a> {
     /// See [`Choice::shortest`].
     shortest: usize,
     /// Lines in a row that did not fit.
-    misses: usize,
+    pub(super) misses: usize,
     pub(super) is_over: bool,
 }
 
@@ -38,9 +38,9 @@ impl<'a> Collection<'a> {
         Self { node, root, rest, shortest, misses: 0, is_over: false }
     }
 
-    /// That of the places that a pattern matches.
-    pub(super) fn of_places(root: usize, places: Box<Search<'a>>, shortest: usize) -> Self {
-        Self::new(root, root, Rest::Places(places), shortest)
+    /// Returns the collection of the places that a pattern matches, after so many lines that did not fit.
+    pub(super) fn of_places(root: usize, places: Box<Search<'a>>, shortest: usize, misses: usize) -> Self {
+        Self { misses, ..Self::new(root, root, Rest::Places(places), shortest) }
     }
 }
 
@@ -74,7 +74,7 @@ impl<'a> Choice<'a, '_> {
         let layout = &self.layout.nodes[node];
         let Some(value) = layout.value else {
             let search = Search::new(self.state, self.reads, node, Order::Latest, self.bounds.steps);
-            return collections.push(Collection::of_places(node, Box::new(search), self.shortest(node)));
+            return collections.push(Collection::of_places(node, Box::new(search), self.shortest(node), 0));
         };
         if self.layout.is_collection(node) {
             let parts = value.latest(layout.floor, Ties::Last);

@@ -11,8 +11,12 @@ use crate::tree::Node;
 
 impl Choice<'_, '_> {
     pub(super) fn finish(mut self) -> Shown {
-        let finds_room = self.finds_room();
         let marks = self.marks();
+        let is_shown = |child: usize| {
+            let is = |marks: &[bool]| marks.get(child).copied().unwrap_or(false);
+            is(&marks.any) || is(&marks.whole)
+        };
+        let finds_room = self.finds_room(&|_, child| is_shown(child));
         let mut out = Out {
             text: String::with_capacity(self.lines.len() + self.lines.len() / 4),
             summarised: Summarised::up_to(self.bounds.summarised),
@@ -22,6 +26,9 @@ impl Choice<'_, '_> {
         for node in self.layout.in_order() {
             let is_top = tops.contains(&node);
             self.finish_node(node, is_top, &marks, &mut out);
+        }
+        for line in self.loose_pages(&is_shown) {
+            out.text.push_str(&line);
         }
         let more = format!("… {} more places not shown\n", out.unmentioned);
         if out.unmentioned > 0 && text::chars(&out.text) + text::chars(&more) <= self.limit {
@@ -47,13 +54,17 @@ impl Choice<'_, '_> {
         }
         let shown = this.children.values().filter(|child| marks.whole[**child]).count();
         let tally = self.tallies.get(node);
-        let (of, bytes) = match (this.value, tally) {
-            (Some(value), _) if this.kind == Kind::Line => (1, value.bytes()),
-            (Some(value), _) => (value.part_count(), value.bytes()),
-            (None, Some(tally)) => (tally.count().unwrap_or(tally.counted().len()), tally.bytes()),
+        let (of, bytes, is_least) = match (this.value, tally) {
+            (Some(value), _) if this.kind == Kind::Line => (1, value.bytes(), false),
+            (Some(value), _) => (value.part_count(), value.bytes(), false),
+            (None, Some(tally)) => {
+                (tally.count().unwrap_or(tally.counted().len()), tally.bytes(), tally.count().is_none())
+            }
             (None, None) => return,
         };
-        unshown.push(Unshown { at: self.layout.label(node), shown, of: of.max(shown), bytes });
+        if of > 0 {
+            unshown.push(Unshown { at: self.layout.label(node), shown, of: of.max(shown), bytes, is_least });
+        }
     }
 
     fn finish_node(&self, node: usize, is_top: bool, marks: &Marks, out: &mut Out) {
@@ -95,8 +106,10 @@ impl Choice<'_, '_> {
             Some(Paid::Summary(_)) => {
                 let is_shown = |child: usize| marks.any[child] || marks.whole[child];
                 let names = match self.page(node) {
-                    Some(page) => self.names(page, &is_shown),
-                    None => hidden.as_ref().and_then(Hidden::list),
+                    Some(page) if !whole => {
+                        self.names(page, &is_shown).or_else(|| hidden.as_ref().and_then(Hidden::list))
+                    }
+                    _ => hidden.as_ref().and_then(Hidden::list),
                 };
                 let tally = self.tallies.get(node);
                 let label = self.layout.label(node);
@@ -127,9 +140,11 @@ impl Choice<'_, '_> {
                     _ => {}
                 }
             }
-            None if is_top && !any && !whole => {
+            None if is_top && !whole && (!any || self.wanted.has_ranges) => {
                 out.unmentioned += 1;
-                self.explain(node, Fate::LeftOut, out);
+                if !any {
+                    self.explain(node, Fate::LeftOut, out);
+                }
             }
             // That there is nothing is known as well.
             None if self.tallies.get(node).is_some_and(Tally::is_empty) => {

@@ -126,12 +126,94 @@ fn a_range_is_shown_from_its_first_part_on_and_names_what_has_no_room() {
 }
 
 #[test]
+fn names_of_what_may_not_be_read_are_not_told() {
+    let long = "x".repeat(800);
+    let state = json!({
+        "m": {"a": {"t": long, "SECRET": 1}, "SECRET2": {"v": 1}, "b": {"t": long}},
+        "list": [{"t": long, "id": "q"}, {"id": "SECRET3"}, 2, {"t": long}],
+    });
+    for reads in ["/m/**/t", "/**/t", "/*/*/t", "/list/*/t"] {
+        let worker = worker(json!({"agent": "llm", "reads": [reads]}));
+        for at in ["", "/m", "/m/a", "/list", "/list/0"] {
+            for from in [json!(null), json!(0), json!(1), json!(""), json!("SECRET"), json!("SECRET3"), json!("a")] {
+                let asked = if from.is_null() { json!(at) } else { json!({"at": at, "from": from}) };
+                let view = wanted(&worker, &state, &start(), vec![Asked::read(&asked).expect("a place")], 600);
+                assert!(!view.text.contains("SECRET"), "{reads} {asked}: {}", view.text);
+                let names = view.text.lines().find(|line| line.starts_with("/list: not shown: "));
+                assert!(
+                    !names.is_some_and(|names| names.contains('1') || names.contains('2')),
+                    "{reads} {asked}: {}",
+                    view.text
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_asked_for_has_room_before_lines_about_the_rest() {
+    let shows = |reads: Value, state: &Value, asked: &Value, part: &str, budget: u32| {
+        let worker = worker(json!({"agent": "llm", "reads": reads}));
+        let view = wanted(&worker, state, &start(), vec![Asked::read(asked).expect("a place")], budget);
+        assert!(view.text.contains(part) && view.finds_room, "{asked} within {budget}: {}", view.text);
+        assert!(text::chars(&view.text) <= budget as usize);
+    };
+    // Among many places of which each has a line.
+    let many: serde_json::Map<_, _> =
+        (0..60).map(|n| (format!("p{n}"), json!(format!("<{n}>{}", "x".repeat(600))))).collect();
+    let places: Value = many.keys().map(|name| format!("/{name}")).collect();
+    shows(places, &json!(many), &json!("/p50"), "<50>xxx", 4000);
+    // Deep down.
+    let mut deep = json!({"text": "y".repeat(20_000)});
+    for _ in 0..12 {
+        deep = json!({"in": deep, "side": "u".repeat(600)});
+    }
+    let place = format!("{}/text", "/in".repeat(12));
+    for (asked, part) in
+        [(json!(place), "(characters 1 to "), (json!({"at": place, "from": 500}), "(characters 501 to ")]
+    {
+        shows(json!(["/in"]), &deep, &asked, part, 2000);
+    }
+    // In a value that is one line where there is room.
+    let lines: Vec<Value> =
+        (0..5).map(|n| json!({"id": format!("e{n}"), "text": format!("<{n}>{}", "t".repeat(430))})).collect();
+    let lines = json!({"things": lines});
+    shows(json!(["/things"]), &lines, &json!("/things/3/id"), "/things/3/id: \"e3\"", 700);
+    shows(json!(["/things"]), &lines, &json!("/things/3"), "/things/3/text: \"<3>ttt", 700);
+    shows(json!(["/things"]), &lines, &json!({"at": "/things/3/text", "from": 100}), "(characters 101 to ", 700);
+    // After parts of which nothing may be read.
+    let gaps: serde_json::Map<_, _> = (0..80)
+        .map(|n| {
+            (
+                format!("k{n:03}"),
+                if (10..40).contains(&n) { json!({"priv": 1}) } else { json!({"pub": "x".repeat(40)}) },
+            )
+        })
+        .collect();
+    shows(
+        json!(["/things/*/pub"]),
+        &json!({"things": gaps}),
+        &json!({"at": "/things", "from": "k010"}),
+        "/things/k040/pub: ",
+        700,
+    );
+}
+
+#[test]
 fn what_was_asked_for_last_may_find_no_room() {
     let worker = worker(json!({"agent": "llm", "reads": ["/long", "/short"]}));
     let state = json!({"long": "x".repeat(3000), "short": "s"});
     let view = |budget| wanted(&worker, &state, &start(), vec!["/long".into()], budget);
     assert!(view(1000).finds_room && view(1000).text.contains(" (characters 1 to "), "{}", view(1000).text);
     assert!(!view(260).finds_room, "{}", view(260).text);
+    let behind = wanted(
+        &worker,
+        &json!({"long": {"a": 1, "b": "x".repeat(3000)}}),
+        &start(),
+        vec![Asked::read(&json!({"at": "/long", "from": "z"})).expect("a range")],
+        1000,
+    );
+    assert!(!behind.finds_room && behind.text.contains("not shown: b"), "{}", behind.text);
     let gone = wanted(&worker, &state, &start(), vec!["/gone".into()], 1000);
     assert!(!gone.finds_room, "{}", gone.text);
 }

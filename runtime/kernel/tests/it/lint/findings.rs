@@ -68,7 +68,16 @@ struct Fixture {
 }
 
 const fn change(code: &'static str, changes: &'static [(&'static str, &'static str)]) -> Fixture {
-    Fixture { code, changes, fragments: &[], request: None }
+    with(code, changes, &[])
+}
+
+/// The same with fragments.
+const fn with(
+    code: &'static str,
+    changes: &'static [(&'static str, &'static str)],
+    fragments: &'static [(&'static str, &'static str)],
+) -> Fixture {
+    Fixture { code, changes, fragments, request: None }
 }
 
 /// With what later formats have.
@@ -141,7 +150,7 @@ const HAS_WORKFLOW: (&str, &str) = (END, "done: {when: has(state.answer)}\nworkf
 
 /// A finding about a workflow in a file.
 const fn flow(code: &'static str, fragments: &'static [(&'static str, &'static str)]) -> Fixture {
-    Fixture { code, changes: &[HAS_WORKFLOW], fragments, request: None }
+    with(code, &[HAS_WORKFLOW], fragments)
 }
 
 /// A department that fits [`SOUND`], but for what its results are.
@@ -232,34 +241,14 @@ const FIXTURES: &[Fixture] = &[
             "name: &a [[[[[[[[[[x]]]]]]]]]]\ndeep: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[*a]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
         )],
     ),
-    Fixture {
-        code: "fragment_unreadable",
-        changes: &[(END, "use: [missing.yaml]\n")],
-        fragments: &[("other.yaml", "")],
-        request: None,
-    },
-    Fixture {
-        code: "bad_fragment",
-        changes: &[(END, "use: [f.yaml]\n")],
-        fragments: &[("f.yaml", "limits: {commits: 1}\n")],
-        request: None,
-    },
-    Fixture {
-        code: "fragment_clash",
-        changes: &[(END, "use: [f.yaml]\n")],
-        fragments: &[("f.yaml", "workers:\n  writer: {agent: llm}\n")],
-        request: None,
-    },
-    Fixture {
-        code: "fragment_cycle",
-        changes: &[(END, "use: [f.yaml]\n")],
-        fragments: &[("f.yaml", "use: [f.yaml]\n")],
-        request: None,
-    },
-    Fixture {
-        code: "fragment_limit",
-        changes: &[(END, "use: [a]\n")],
-        fragments: &[
+    with("fragment_unreadable", &[(END, "use: [missing.yaml]\n")], &[("other.yaml", "")]),
+    with("bad_fragment", &[(END, "use: [f.yaml]\n")], &[("f.yaml", "limits: {commits: 1}\n")]),
+    with("fragment_clash", &[(END, "use: [f.yaml]\n")], &[("f.yaml", "workers:\n  writer: {agent: llm}\n")]),
+    with("fragment_cycle", &[(END, "use: [f.yaml]\n")], &[("f.yaml", "use: [f.yaml]\n")]),
+    with(
+        "fragment_limit",
+        &[(END, "use: [a]\n")],
+        &[
             ("a", "use: [b]"),
             ("b", "use: [c]"),
             ("c", "use: [d]"),
@@ -270,67 +259,29 @@ const FIXTURES: &[Fixture] = &[
             ("h", "use: [i]"),
             ("i", "rules: []"),
         ],
-        request: None,
-    },
-    Fixture { code: "fragment_unreadable", changes: &[HAS_DEPARTMENTS], fragments: &[("f.yaml", "")], request: None },
-    Fixture {
-        code: "fragment_unreadable",
-        changes: &[HAS_DEPARTMENTS],
-        fragments: &[("departments/notes/readme.md", "")],
-        request: None,
-    },
-    Fixture {
-        code: "fragment_clash",
-        changes: &[HAS_DEPARTMENTS, ("  extractor:\n", "  notes: {agent: human}\n  extractor:\n")],
-        fragments: &[("departments/notes/department.yaml", DEPARTMENT)],
-        request: None,
-    },
-    Fixture {
-        code: "unmet_need",
-        changes: &[HAS_DEPARTMENTS],
-        fragments: &[("departments/notes/department.yaml", NEEDY)],
-        request: None,
-    },
-    Fixture {
-        code: "unmet_need",
-        changes: &[HAS_DEPARTMENTS],
-        fragments: &[("departments/notes/department.yaml", MAPPED)],
-        request: None,
-    },
-    Fixture {
-        code: "mismatched_type",
-        changes: &[HAS_DEPARTMENTS],
-        fragments: &[("departments/notes/department.yaml", COUNTING)],
-        request: None,
-    },
-    Fixture {
-        code: "bad_department",
-        changes: &[HAS_DEPARTMENTS],
-        fragments: &[("departments/lists/department.yaml", DEPARTMENT)],
-        request: None,
-    },
-    Fixture {
-        code: "bad_department",
-        changes: &[HAS_DEPARTMENTS],
-        fragments: &[("departments/notes/department.yaml", UNFIT)],
-        request: None,
-    },
-    Fixture {
-        code: "unknown_field",
-        changes: &[HAS_DEPARTMENTS],
-        fragments: &[("departments/notes/department.yaml", MISSPELT)],
-        request: None,
-    },
+    ),
+    with("fragment_unreadable", &[HAS_DEPARTMENTS], &[("f.yaml", "")]),
+    with("fragment_unreadable", &[HAS_DEPARTMENTS], &[("departments/notes/readme.md", "")]),
+    with(
+        "fragment_clash",
+        &[HAS_DEPARTMENTS, ("  extractor:\n", "  notes: {agent: human}\n  extractor:\n")],
+        &[("departments/notes/department.yaml", DEPARTMENT)],
+    ),
+    with("unmet_need", &[HAS_DEPARTMENTS], &[("departments/notes/department.yaml", NEEDY)]),
+    with("unmet_need", &[HAS_DEPARTMENTS], &[("departments/notes/department.yaml", MAPPED)]),
+    with("mismatched_type", &[HAS_DEPARTMENTS], &[("departments/notes/department.yaml", COUNTING)]),
+    with("bad_department", &[HAS_DEPARTMENTS], &[("departments/lists/department.yaml", DEPARTMENT)]),
+    with("bad_department", &[HAS_DEPARTMENTS], &[("departments/notes/department.yaml", UNFIT)]),
+    with("unknown_field", &[HAS_DEPARTMENTS], &[("departments/notes/department.yaml", MISSPELT)]),
     // What stands in the blueprint is found there: the place that is promised, and where results go.
-    Fixture {
-        code: "unknown_path",
-        changes: &[(
+    with(
+        "unknown_path",
+        &[(
             END,
             "done: {when: has(state.answer)}\ndepartments:\n  from: departments\n  promises: {text: /question}\n  into: /results/-\n  group: departments\n",
         )],
-        fragments: &[("departments/notes/department.yaml", DEPARTMENT)],
-        request: None,
-    },
+        &[("departments/notes/department.yaml", DEPARTMENT)],
+    ),
     change("unresolved_fragment", &[HAS_DEPARTMENTS]),
     change("unresolved_fragment", &[HAS_WORKFLOW]),
     // Workflows.
@@ -373,34 +324,31 @@ const FIXTURES: &[Fixture] = &[
     flow("bad_schedule", &[("flow.yaml", "nodes:\n  writer: {trigger_type: SCHEDULE, every: \"0 0 30 2 *\"}\n")]),
     flow("unknown_field", &[("flow.yaml", "nodes:\n  writer: {depends: [extractor]}\n")]),
     flow("bad_value", &[("flow.yaml", "nodes:\n  writer: {trigger_type: TIMER}\n")]),
-    Fixture {
-        code: "fragment_clash",
-        changes: &[
+    with(
+        "fragment_clash",
+        &[
             HAS_WORKFLOW,
             ("{name: begin,", "{name: run-writer,"),
             ("      answer: {type: string}", "      answer: {type: string}\n      workflow: {type: object}"),
         ],
-        fragments: &[("flow.yaml", "nodes:\n  writer: {}\n")],
-        request: None,
-    },
+        &[("flow.yaml", "nodes:\n  writer: {}\n")],
+    ),
     // What stands in the blueprint itself is found there.
-    Fixture {
-        code: "workflow_cycle_detected",
-        changes: &[(
+    with(
+        "workflow_cycle_detected",
+        &[(
             END,
             "done: {when: has(state.answer)}\nworkflow:\n  nodes:\n    writer: {dependencies: [extractor]}\n    extractor: {dependencies: [writer]}\n",
         )],
-        fragments: &[("f.yaml", "")],
-        request: None,
-    },
+        &[("f.yaml", "")],
+    ),
     change("unresolved_fragment", &[(END, "done: {when: has(state.answer)}\nuse: [f.yaml]\n")]),
     // A finding inside a fragment names its file.
-    Fixture {
-        code: "undeclared_worker",
-        changes: &[(END, "done: {when: has(state.answer)}\nuse: [f.yaml]\n")],
-        fragments: &[("f.yaml", "rules:\n  - {name: again, trigger: manual, run: righter}\n")],
-        request: None,
-    },
+    with(
+        "undeclared_worker",
+        &[(END, "done: {when: has(state.answer)}\nuse: [f.yaml]\n")],
+        &[("f.yaml", "rules:\n  - {name: again, trigger: manual, run: righter}\n")],
+    ),
     // The form.
     change("unknown_field", &[("    reads: [/request, /claims]", "    read: [/request, /claims]")]),
     change("unknown_field", &[(END, "banana: 1\n")]),
@@ -423,27 +371,21 @@ const FIXTURES: &[Fixture] = &[
         &[(EXTRACTOR, "  extractor:\n    agent: llm\n    format: expert\n    patch: {intent: required}")],
     ),
     change("bad_value", &[(EXTRACTOR, "  extractor:\n    agent: builtin:vote\n    patch: {intent: required}")]),
-    Fixture {
-        code: "bad_value",
-        changes: &[
-            IS_INSIDE,
-            ("/claims/-: /found}}", "/claims/-: /found}}\n    patch: {intent: required}"),
-            HAS_INSIDE,
-        ],
-        fragments: &[("inside.yaml", INSIDE)],
-        request: None,
-    },
-    Fixture {
-        code: "bad_value",
-        changes: &[
+    with(
+        "bad_value",
+        &[IS_INSIDE, ("/claims/-: /found}}", "/claims/-: /found}}\n    patch: {intent: required}"), HAS_INSIDE],
+        &[("inside.yaml", INSIDE)],
+    ),
+    with(
+        "bad_value",
+        &[
             IS_INSIDE,
             ("/claims/-: /found}}", "/claims/-: /found, /answer: /found}}\n    patch: {max_ops: 1}"),
             ("{path: /claims/-, ops: [add]}", "{path: /claims/-, ops: [add]}\n      - {path: /answer, ops: [add]}"),
             HAS_INSIDE,
         ],
-        fragments: &[("inside.yaml", INSIDE)],
-        request: None,
-    },
+        &[("inside.yaml", INSIDE)],
+    ),
     change("unavailable_agent", &[(EXTRACTOR, "  extractor:\n    agent: builtin:voting")]),
     change("bad_value", &[("  writer:\n", "  writer:\n    limits: {timeout: 5 parsecs}\n")]),
     change("bad_value", &[("blueprint: 1", "blueprint: 3")]),
@@ -900,49 +842,41 @@ const FIXTURES: &[Fixture] = &[
     // Boards inside boards.
     change("bad_board", &[("  extractor:\n    agent: llm", "  extractor:\n    agent: board")]),
     change("bad_board", &[IS_INSIDE]),
-    Fixture {
-        code: "bad_board",
-        changes: &[
+    with(
+        "bad_board",
+        &[
             (
                 "  extractor:\n    agent: llm",
                 "  extractor:\n    agent: llm\n    board: {of: inside, output: {/answer: /found}}",
             ),
             HAS_INSIDE,
         ],
-        fragments: &[("inside.yaml", INSIDE)],
-        request: None,
-    },
-    Fixture {
-        code: "bad_board",
-        changes: &[
+        &[("inside.yaml", INSIDE)],
+    ),
+    with(
+        "bad_board",
+        &[
             (
                 "  extractor:\n    agent: llm\n    reads: [/request/question, /claims]",
                 "  extractor:\n    agent: board\n    board: {of: inside, input: {text: /request/question}, output: {/answer: /found}}\n    reads: [/claims]",
             ),
             HAS_INSIDE,
         ],
-        fragments: &[("inside.yaml", INSIDE)],
-        request: None,
-    },
-    Fixture {
-        code: "bad_board",
-        changes: &[IS_INSIDE, HAS_INSIDE],
-        fragments: &[("inside.yaml", ENDLESS)],
-        request: None,
-    },
-    Fixture {
-        code: "undeclared_key",
-        changes: &[
+        &[("inside.yaml", INSIDE)],
+    ),
+    with("bad_board", &[IS_INSIDE, HAS_INSIDE], &[("inside.yaml", ENDLESS)]),
+    with(
+        "undeclared_key",
+        &[
             (
                 "  extractor:\n    agent: llm",
                 "  extractor:\n    agent: board\n    board: {of: inside, input: {texts: /request/question}, output: {/claims/-: /foumd/0}}",
             ),
             HAS_INSIDE,
         ],
-        fragments: &[("inside.yaml", INSIDE)],
-        request: None,
-    },
-    Fixture { code: "unused_board", changes: &[HAS_INSIDE], fragments: &[("inside.yaml", INSIDE)], request: None },
+        &[("inside.yaml", INSIDE)],
+    ),
+    with("unused_board", &[HAS_INSIDE], &[("inside.yaml", INSIDE)]),
     change("default_model", &[(END, "done: {when: has(state.answer)}\nmodels: {large: x}\n")]),
     change(
         "unused_model",
@@ -1084,7 +1018,7 @@ fn findings_read_like_a_compilers() {
 
 /// The codes that a changed blueprint has, with what they are about.
 fn found(changes: &'static [(&'static str, &'static str)]) -> Vec<(&'static str, String)> {
-    let findings = Fixture { code: "none", changes, fragments: &[], request: None }.findings();
+    let findings = change("none", changes).findings();
     findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect()
 }
 
