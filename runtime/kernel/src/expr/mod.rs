@@ -26,7 +26,7 @@ use serde_json::Value;
 pub(crate) use demands::{Demand, Must};
 use eval::{Meter, STEPS_MAX, Stop};
 use lower::Node;
-pub(crate) use places::{Look, Step};
+pub(crate) use places::{Comparison, Look, Step};
 use value::Val;
 
 use crate::tree;

@@ -4,6 +4,8 @@
 //! of loops as far as they can be followed, and is kept beside others that lie above it. Whether a place exists is for
 //! who knows the schema.
 
+use serde_json::{Value, json};
+
 use super::Expr;
 use super::lower::{Binary, Fold, Node};
 
@@ -35,7 +37,23 @@ impl Look {
     }
 }
 
+/// A place that an expression compares with a value that it names.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Comparison {
+    pub(crate) look: Look,
+    pub(crate) with: Value,
+    /// `==` or `in`; else `!=`.
+    pub(crate) is_equal: bool,
+}
+
 impl Expr {
+    /// Returns the places that it compares with values, in the order in which they are written.
+    pub(crate) fn comparisons(&self) -> Vec<Comparison> {
+        let mut walk = Walk::default();
+        walk.visit(&self.node, false, &mut Vec::new());
+        walk.compared
+    }
+
     /// The places that it looks at, `has` included, in the order in which they are written; a place may be there twice.
     pub(crate) fn looks(&self) -> Vec<Look> {
         let mut looks = Vec::new();
@@ -66,6 +84,8 @@ impl Outcomes {
 #[derive(Default)]
 pub(super) struct Walk {
     pub(super) locals: Vec<Option<Look>>,
+    /// Comparisons found so far.
+    compared: Vec<Comparison>,
 }
 
 impl Walk {
@@ -117,12 +137,37 @@ impl Walk {
                 self.locals.pop();
             }
             Node::Binary(Binary::In, of, list) => {
+                if let Node::List(values) = list.as_ref() {
+                    values.iter().for_each(|value| self.compare(of, value, true));
+                }
                 self.visit(of, false, looks);
                 looks.extend(self.place(list).map(|place| Look { is_searched: true, ..place }));
                 self.visit(list, true, looks);
             }
-            _ => parts(node).into_iter().for_each(|part| self.visit(part, false, looks)),
+            _ => {
+                if let Node::Binary(binary @ (Binary::Equal | Binary::Unequal), a, b) = node {
+                    let is_equal = matches!(binary, Binary::Equal);
+                    self.compare(a, b, is_equal);
+                    self.compare(b, a, is_equal);
+                }
+                parts(node).into_iter().for_each(|part| self.visit(part, false, looks));
+            }
         }
+    }
+
+    /// Notes a comparison of a place with a value.
+    fn compare(&mut self, place: &Node, value: &Node, is_equal: bool) {
+        let with = match value {
+            Node::Null => Value::Null,
+            Node::Bool(value) => json!(value),
+            Node::Int(value) => json!(value),
+            Node::UInt(value) => json!(value),
+            Node::Double(value) => json!(value),
+            Node::Text(value) => json!(value),
+            _ => return,
+        };
+        let compared = self.place(place).map(|look| Comparison { look, with, is_equal });
+        self.compared.extend(compared);
     }
 
     pub(super) fn enter(&mut self, range: &Node) {

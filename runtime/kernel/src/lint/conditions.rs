@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 
 use super::{Check, Expression, Owner, suggest};
 use crate::blueprint::Trigger;
-use crate::expr::{Look, Step, Variable, Variables};
+use crate::expr::{Comparison, Look, Step, Variable, Variables};
+use crate::id::WorkerName;
 use crate::pattern::{Paths, Pattern};
 use crate::plan::BOUND;
+use crate::schema::Schema;
 use crate::source::push_token;
 
 /// What an event has for a rule that waits for a change.
@@ -55,6 +57,14 @@ impl Check<'_> {
                 self.find("unknown_member", &expression.pointer, message.clone(), help);
                 self.point_into(&expression.pointer, offset(expression, Some(&wrong)));
                 reported.push(message);
+            }
+            for comparison in expression.expr.comparisons() {
+                let Some((message, help)) = self.never_equal(&comparison, expression.owner) else { continue };
+                if !reported.contains(&message) {
+                    self.find("never_equal", &expression.pointer, message.clone(), help);
+                    self.point_into(&expression.pointer, offset(expression, last_name(&comparison.look)));
+                    reported.push(message);
+                }
             }
         }
         self.expressions = expressions;
@@ -147,6 +157,38 @@ impl Check<'_> {
         let missing = self.missing(&place)?;
         let message = format!("`{place}` is no place of the document: {}", missing.why);
         Some((missing.wrong, message, missing.help))
+    }
+
+    /// Says that a place never is what an expression compares it with, by the schema or because no worker is called so.
+    fn never_equal(&self, comparison: &Comparison, owner: Owner<'_>) -> Option<(String, String)> {
+        let Comparison { look, with, is_equal } = comparison;
+        let always = if *is_equal { "this is never true" } else { "this is always true" };
+        let is_worker = match look.variable {
+            "event" => matches!(owner, Owner::Rule(_)) && look.steps == [Step::Member("worker".to_owned())],
+            "worker" => look.steps.is_empty(),
+            _ => false,
+        };
+        if let (true, Some(name)) = (is_worker, with.as_str()) {
+            let workers = self.blueprint.workers.keys().map(WorkerName::as_str);
+            // Administrators and programs have names of their own.
+            if name.starts_with('$') || workers.clone().any(|worker| worker == name) {
+                return None;
+            }
+            let help = suggest(name, workers, "The blueprint has no workers.");
+            return Some((format!("there is no worker `{name}`: {always}"), help));
+        }
+        let place = place(look, owner, self.paths)?;
+        let (schema, sought, _) = self.schema_of(&place)?;
+        let fragment = schema.fragment(&sought)?;
+        if fragment.get("$ref").is_some() || Schema::compile(&fragment, false).ok()?.is_valid(with) {
+            return None;
+        }
+        let known = fragment.get("enum").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let help = match with.as_str() {
+            Some(text) => suggest(text, known, "Compare it with a value that the schema allows."),
+            None => "Compare it with a value that the schema allows.".to_owned(),
+        };
+        Some((format!("`{place}` is never {with} by its schema: {always}"), help))
     }
 
     /// Moves the last finding from an expression to a part of it.

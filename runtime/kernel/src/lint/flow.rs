@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use super::{Check, Read, Seat};
-use crate::blueprint::{Action, AgentKind, EventOp, Rule, Trigger};
+use super::{Check, Read, Seat, Write};
+use crate::blueprint::{Action, AgentKind, EventOp, Freshness, Rule, Trigger};
 use crate::event::caused;
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::{Pattern, PatternToken};
@@ -28,11 +28,73 @@ impl<'a> Check<'a> {
         self.loops(&causes);
         self.readable_triggers();
         self.first_only();
+        self.stale_storms(&causes);
         self.idle_workers();
         if self.blueprint.done.is_none() {
             let help = "Write `done: {when: has(state.answer)}`; without it a board that has nothing left to do ends as \
                         quiescent.";
             self.find("no_done", "", "nothing says when the task is finished", help);
+        }
+    }
+
+    /// Warns of workers that are woken for each of many elements and read what they write, so that calls side by side make each
+    /// other stale.
+    fn stale_storms(&mut self, causes: &Causes<'a>) {
+        let blueprint = self.blueprint;
+        let mut found = Vec::new();
+        for (number, rule) in blueprint.rules.iter().enumerate() {
+            let path = match &rule.trigger {
+                Trigger::Event { op: None | Some(EventOp::Add), path } | Trigger::Each(path) => path,
+                _ => continue,
+            };
+            let Ok(element) = self.paths.parse(path) else { continue };
+            if !matches!(element.tokens().last(), Some(PatternToken::Any | PatternToken::Bound(_))) {
+                continue;
+            }
+            let is_given = matches!(rule.trigger, Trigger::Each(_));
+            for (name, seat) in self.seats.iter().filter(|(name, _)| blueprint.woken_by(&rule.run).contains(name)) {
+                // Who makes its next element itself has one at a time.
+                let is_made_by_others =
+                    causes.iter().any(|(other, caused)| other != name && caused.contains_key(&number));
+                if !is_given && !is_made_by_others {
+                    continue;
+                }
+                let side_by_side =
+                    seat.worker.limits.at_once().unwrap_or(blueprint.concurrency).min(blueprint.concurrency);
+                // Who sets how many conflicts there may be expects them.
+                let is_expected = self.source.value().pointer(&format!("{}/limits/conflicts", seat.pointer)).is_some();
+                if is_expected
+                    || side_by_side < 2
+                    || matches!(seat.worker.freshness, Freshness::None | Freshness::Target)
+                {
+                    continue;
+                }
+                let meets = |read: &Read, write: &Write<'_>| {
+                    let is_of_element = element.collides(&write.pattern) || element.lies_above(&write.pattern);
+                    is_of_element
+                        && read.pattern.names().next().is_none()
+                        && (read.pattern.collides(&write.pattern) || read.pattern.lies_above(&write.pattern))
+                };
+                let pair = seat.reads.iter().find_map(|read| {
+                    seat.writes
+                        .iter()
+                        .find(|write| meets(read, write))
+                        .map(|write| (read.pattern.to_string(), &write.grant.path))
+                });
+                if let Some((read, written)) = pair {
+                    let message = format!(
+                        "`{}` wakes `{name}` for each change at `{path}`; each call reads all of `{read}` and writes `{written}`, so \
+                         that calls side by side make each other stale",
+                        rule.name
+                    );
+                    found.push((format!("/rules/{number}/run"), message));
+                }
+            }
+        }
+        for (pointer, message) in found {
+            let help = "Bind a name in the trigger (`/notes/{note}`, `blueprint: 2`) and use it in `reads` and `writes`; or set the \
+                        worker's `freshness: target` or `limits: {concurrency: 1}`.";
+            self.find("stale_storm", &pointer, message, help);
         }
     }
 

@@ -3,9 +3,10 @@
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
-use super::{Check, Seat};
+use super::{Check, Seat, Write};
 use crate::blueprint::AgentKind;
 use crate::pattern::{Pattern, PatternToken, is_index};
+use crate::schema::Schema;
 
 impl Check<'_> {
     /// Warns of grants on everything and on the request, and of replies of scripts that no grant allows.
@@ -23,6 +24,7 @@ impl Check<'_> {
                     found.push(("wide_grant", pointer, message, help.to_owned()));
                     continue;
                 }
+                found.extend(self.misfit(name.as_str(), write));
                 let reaches = |request: &Pattern| write.pattern.overlaps(request) || request.lies_above(&write.pattern);
                 if request.as_ref().is_some_and(reaches) {
                     let message = format!("`{name}` may write to the request: `{path}`");
@@ -37,7 +39,23 @@ impl Check<'_> {
         }
     }
 
-    /// Operations of fixed replies at places that no write grant of the worker matches.
+    /// Reports a `value` that the schema allows nowhere.
+    fn misfit(&self, name: &str, write: &Write<'_>) -> Option<(&'static str, String, String, String)> {
+        let value = write.grant.value.as_ref()?;
+        let (schema, sought, _) = self.schema_of(&write.pattern.under_any_binding())?;
+        let fragment = schema.fragment(&sought).filter(|fragment| fragment.get("$ref").is_none())?;
+        let (at, values) = misfit_in(value, &fragment, "")?;
+        let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+        let message = format!(
+            "`{name}` may write {} by this grant on `{}`, which the schema does not allow",
+            values.join(" or "),
+            write.grant.path
+        );
+        let help = "Name values that the schema allows.".to_owned();
+        Some(("value_never_fits", format!("{}/value{at}", write.pointer), message, help))
+    }
+
+    /// Operations of fixed replies that no write grant of the worker allows.
     fn refused_replies(&self, name: &str, seat: &Seat<'_>) -> Vec<(&'static str, String, String, String)> {
         let mut found = Vec::new();
         if seat.worker.agent != AgentKind::Script {
@@ -60,19 +78,59 @@ impl Check<'_> {
                 let Ok(place) = PointerBuf::parse(path) else { continue };
                 let appends = place.split_back().filter(|(_, last)| is_index(&last.decoded()));
                 let appends = appends.map(|(array, _)| array.with_trailing_token("-"));
-                let allows = |write: &super::Write<'_>| {
+                let allows = |write: &Write<'_>| {
                     let pattern = write.pattern.under_any_binding();
                     pattern.matches(&place) || appends.as_ref().is_some_and(|append| pattern.matches(append))
                 };
-                if !seat.writes.iter().any(allows) {
+                let matching: Vec<&Write<'_>> = seat.writes.iter().filter(|write| allows(write)).collect();
+                if matching.is_empty() {
                     let message = format!("`{name}` answers with `{op}` at `{path}`, and no grant of it matches that");
                     let help = "Grant the place under `writes`, or write elsewhere.".to_owned();
                     found.push(("script_refused", format!("{at}/{op_nth}/path"), message, help));
+                    continue;
+                }
+                // A reply that is put right by a later one is meant to be refused.
+                let quoted = Value::from(path).to_string();
+                let is_put_right =
+                    || seat.worker.script[nth + 1..].iter().any(|reply| reply.to_string().contains(&quoted));
+                let value = patch[op_nth].get("value").filter(|_| matches!(op, "add" | "replace") && !is_put_right());
+                let Some(value) = value else { continue };
+                let takes = |write: &&Write<'_>| {
+                    let schema = write.grant.value.as_ref().and_then(|value| Schema::compile(value, false).ok());
+                    schema.is_none_or(|schema| schema.is_valid(value))
+                };
+                if !matching.iter().any(takes) {
+                    let message =
+                        format!("`{name}` answers with a value at `{path}` that `value` of its grant does not allow");
+                    let help = "Change the value, or `value` of the grant.".to_owned();
+                    found.push(("script_refused", format!("{at}/{op_nth}/value"), message, help));
                 }
             }
         }
         found
     }
+}
+
+/// Returns the values that a schema names: `const`, or those of `enum`; none if it names none.
+fn named_values(schema: &Value) -> Option<Vec<&Value>> {
+    match (schema.get("const"), schema.get("enum").and_then(Value::as_array)) {
+        (Some(value), _) => Some(vec![value]),
+        (None, Some(values)) => Some(values.iter().collect()),
+        (None, None) => None,
+    }
+}
+
+/// Returns the place in a `value` schema, and there is one, whose named values are all refused by the schema of the state.
+fn misfit_in<'v>(value: &'v Value, fragment: &Value, at: &str) -> Option<(String, Vec<&'v Value>)> {
+    if let Some(values) = named_values(value) {
+        let schema = Schema::compile(fragment, false).ok()?;
+        return (!values.iter().any(|value| schema.is_valid(value))).then(|| (at.to_owned(), values));
+    }
+    let members = value.get("properties").and_then(Value::as_object)?;
+    members.iter().find_map(|(name, member)| {
+        let below = fragment.get("properties")?.get(name).filter(|below| below.get("$ref").is_none())?;
+        misfit_in(member, below, &format!("{at}/properties/{}", jsonptr::Token::new(name.as_str()).encoded()))
+    })
 }
 
 /// The name of an operation that writes to its path.

@@ -237,7 +237,9 @@ impl<'a> Check<'a> {
                 self.find("overlapping_grants", &format!("{}/path", write.pointer), message, help);
             }
             for other in &seat.writes[..index] {
-                if write.grant.value.is_none() && other.grant.value.is_none() {
+                let writes_a_value = |write: &Write<'_>| write.grant.ops.iter().any(|op| *op != GrantOp::Remove);
+                let is_checked = write.grant.value.is_some() || other.grant.value.is_some();
+                if !is_checked || !writes_a_value(write) || !writes_a_value(other) {
                     continue;
                 }
                 let meets = if write.pattern.collides(&other.pattern) {

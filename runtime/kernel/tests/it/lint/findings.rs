@@ -16,6 +16,7 @@ use serde_json::json;
 /// A blueprint without any finding.
 const SOUND: &str = r##"blueprint: 1
 name: review
+concurrency: 1
 request: {type: object, required: [question], properties: {question: {type: string}}}
 state:
   schema:
@@ -679,6 +680,16 @@ const FIXTURES: &[Fixture] = &[
         ],
     ),
     change("literal_name", &[("reads: [/request, /claims]", "reads: [/request, \"/claims/{claim}\"]")]),
+    change("never_equal", &[("when: value.text != \"\"", "when: 'has(value.status) && value.status == \"verifed\"'")]),
+    change("never_equal", &[("when: value.text != \"\"", "when: event.worker == \"extracter\"")]),
+    change("never_equal", &[("expr: size(self.text) > 0", "expr: self.text != 3")]),
+    change(
+        "never_equal",
+        &[(
+            "done: {when: has(state.answer)}",
+            "done: {when: 'state.claims.all(c, c.status in [\"verified\", \"done\"])'}",
+        )],
+    ),
     change(
         "unknown_keyword",
         &[
@@ -705,6 +716,27 @@ const FIXTURES: &[Fixture] = &[
         &[(
             "  writer:\n    agent: llm\n",
             "  writer:\n    agent: script\n    script:\n      - [{op: add, path: /answer, value: a}]\n      - {patch: [{op: test, path: /x}, {op: replace, path: /claims/0/status, value: draft}, {op: add, path: /answers, value: b}]}\n",
+        )],
+    ),
+    change(
+        "script_refused",
+        &[
+            (
+                "  writer:\n    agent: llm\n",
+                "  writer:\n    agent: script\n    script: [[{op: add, path: /answer, value: long}]]\n",
+            ),
+            ("- {path: /answer, ops: [add]}", "- {path: /answer, ops: [add], value: {maxLength: 2}}"),
+        ],
+    ),
+    change(
+        "value_never_fits",
+        &[("- {path: /claims/*/status}", "- {path: /claims/*/status, value: {enum: [done, over]}}")],
+    ),
+    change(
+        "value_never_fits",
+        &[(
+            "- {path: /claims/-, ops: [add]}",
+            "- {path: /claims/-, ops: [add], value: {properties: {status: {const: open}}}}",
         )],
     ),
     change("budget_too_small", &[("  writer:\n", "  writer:\n    view: {budget: 20}\n")]),
@@ -741,6 +773,7 @@ const FIXTURES: &[Fixture] = &[
             "  - {name: begin, trigger: {path: /claims/*}, run: extractor}\n",
         )],
     ),
+    change("stale_storm", &[("concurrency: 1\n", "")]),
     change("never_fires", &[("trigger: {op: add, path: /claims/*}", "trigger: {op: remove, path: /claims/*}")]),
     change(
         "never_fires",
@@ -1309,4 +1342,24 @@ fn regular_expressions_of_all_schemas_of_a_blueprint_count_together() {
     let told: Vec<_> = errors.map(|finding| (finding.code, finding.pointer.as_str())).collect();
     assert_eq!(told, [("bad_schema", "/workers/w/writes/5/value")], "{:?}", refused.findings);
     assert!(refused.findings.iter().any(|finding| finding.message.contains("more than 16 MiB")));
+}
+
+#[test]
+fn a_grant_that_only_removes_checks_no_value() {
+    const BOTH: &str =
+        "- {path: /claims/-, ops: [add], value: {required: [text]}}\n      - {path: /claims/*, ops: [remove]}";
+    let codes = found(&[("- {path: /claims/-, ops: [add]}", BOTH)]);
+    assert!(codes.iter().all(|(code, _)| *code != "overlapping_grants"), "{codes:?}");
+}
+
+#[test]
+fn a_worker_that_sees_what_woke_it_makes_no_storm() {
+    const SIDE_BY_SIDE: (&str, &str) = ("concurrency: 1\n", "");
+    const TARGET: (&str, &str) = ("  writer:\n", "  writer:\n    freshness: target\n");
+    const ONE: (&str, &str) = ("  writer:\n", "  writer:\n    limits: {concurrency: 1}\n");
+    const ELEMENT: (&str, &str) = ("reads: [/request, /claims]", "reads: [/request, /claims/*/text]");
+    assert_eq!(found(&[SIDE_BY_SIDE]), [("stale_storm", "/rules/1/run".to_owned())]);
+    for codes in [found(&[SIDE_BY_SIDE, TARGET]), found(&[SIDE_BY_SIDE, ONE]), found(&[SIDE_BY_SIDE, ELEMENT])] {
+        assert!(codes.iter().all(|(code, _)| *code != "stale_storm"), "{codes:?}");
+    }
 }
