@@ -1,7 +1,7 @@
 //! A program as an agent, asked over its standard input and output.
 //!
 //! Owns the protocol and the life of the process. Without `restart` in the seat, each call starts a fresh process: it gets
-//! one line of JSON on standard input, answers with one line on standard output, and is given [`GRACE`] to end by itself.
+//! one line of JSON on standard input, answers with one line or one JSON value on standard output, and is given [`GRACE`] to end by itself.
 //! With `restart` one process serves all calls of the worker on the board, line by line: see [`session`].
 //!
 //! ```text
@@ -121,7 +121,7 @@ impl Runner {
 
         let request = request(call);
         let max = answer_max(call);
-        let mut lines = Lines::new(stdout);
+        let mut lines = Lines::of_values(stdout);
         let last_words = LastWords::default();
         let mut written = false;
         let (output, status) = {

@@ -8,8 +8,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
     answer, architect, boards, check, cost, denials, doctor, edits, export, faults, graph, inbox, kernel, log, mcp,
-    notify, redact, replay, resume, retry, room, run, signal, state, step, storage, token, vacuum, verify, view, why,
-    workflow,
+    notify, redact, replay, resume, retry, room, run, schema, signal, state, step, storage, token, vacuum, verify,
+    view, why, workflow,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -85,6 +85,7 @@ pub(crate) struct Shared {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Check(check::Arguments),
+    Schema(schema::Arguments),
     Graph(graph::Arguments),
     Architect(architect::Arguments),
     Run(run::Arguments),

@@ -30,11 +30,46 @@ pub(super) struct Lines<R> {
     line: Vec<u8>,
     /// Bytes looked at since the last line that was given out.
     seen: u64,
+    /// Brackets of a JSON value that may span lines; none if each line stands for itself.
+    nesting: Option<Nesting>,
+}
+
+/// Brackets of a JSON value that are open.
+#[derive(Default)]
+struct Nesting {
+    open: usize,
+    is_text: bool,
+    is_escaped: bool,
+}
+
+impl Nesting {
+    fn read(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' if self.is_text => self.is_escaped = true,
+                b'"' => self.is_text = !self.is_text,
+                b'{' | b'[' if !self.is_text => self.open += 1,
+                b'}' | b']' if !self.is_text => self.open = self.open.saturating_sub(1),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns true if the value may go on in the next line. A text may not.
+    const fn goes_on(&self) -> bool {
+        self.open > 0 && !self.is_text
+    }
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(super) fn new(stdout: R) -> Self {
-        Self { reader: BufReader::new(stdout), line: Vec::new(), seen: 0 }
+        Self { reader: BufReader::new(stdout), line: Vec::new(), seen: 0, nesting: None }
+    }
+
+    /// Reads an object or array that spans lines as one line.
+    pub(super) fn of_values(stdout: R) -> Self {
+        Self { nesting: Some(Nesting::default()), ..Self::new(stdout) }
     }
 
     /// The next line that is not blank, its end not counted of at most `max` bytes together with the blank ones before.
@@ -45,13 +80,23 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             let taken = end.map_or(bytes.len(), |end| end + 1);
             let is_over = bytes.is_empty() || end.is_some();
             self.line.extend_from_slice(&bytes[..taken]);
+            let is_value = matches!(self.line.trim_ascii_start().first(), Some(b'{' | b'['));
+            let nesting = self.nesting.as_mut().filter(|_| is_value);
+            let goes_on = nesting.is_some_and(|nesting| {
+                nesting.read(&bytes[..taken]);
+                nesting.goes_on()
+            });
             self.reader.consume(taken);
             self.seen += taken as u64;
             if self.seen > max + u64::from(end.is_some()) {
                 return Ok(Output::TooLong);
             }
+            if goes_on && taken > 0 {
+                continue;
+            }
             if is_over && !self.line.trim_ascii().is_empty() {
                 self.seen = 0;
+                self.nesting = self.nesting.take().map(|_| Nesting::default());
                 return Ok(Output::Line(std::mem::take(&mut self.line).trim_ascii().to_vec()));
             }
             if taken == 0 {

@@ -35,6 +35,12 @@ async fn what_a_program_does_is_named() {
     for (script, expected) in [
         ("echo '[]'", Ok("[]")),
         ("printf '[]'", Ok("[]")),
+        // A value may span lines; what comes behind it is no part of it.
+        (
+            "printf '\\n{\\n  \"patch\": [\\n  ],\\n  \"intent\": \"a } \\\\\" b\"\\n}\\nbye\\n'",
+            Ok("{\n  \"patch\": [\n  ],\n  \"intent\": \"a } \\\" b\"\n}"),
+        ),
+        ("printf '{\\n\"patch\": [\\n'", Ok("{\n\"patch\": [")),
         ("echo; echo '  [] '; echo ignored", Ok("[]")),
         ("echo '[]'; exit 3", Ok("[]")),
         ("echo 'not json'", Ok("not json")),

@@ -49,7 +49,7 @@ Examples:
   patchboard check --explain overlapping_grants
   patchboard check --output json review.yaml | jq '.findings[].code'")]
 pub(crate) struct Arguments {
-    /// Blueprint files, in YAML or JSON
+    /// Blueprint files, in YAML or JSON; `-` is standard input
     #[arg(value_name = "BLUEPRINT", required_unless_present_any = ["explain", "codes"])]
     blueprints: Vec<PathBuf>,
     /// Exit with 2 for warnings, too

@@ -1,5 +1,6 @@
 //! `patchboard run`: makes a board and lets its workers do the task.
 
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -12,7 +13,7 @@ use patchboard_kernel::schema::Schema;
 use patchboard_runtime::runtime::{Designed, Founding};
 use serde_json::Value;
 
-use crate::blueprint_file;
+use crate::blueprint_file::{self, STDIN};
 use crate::drafting::{self, DraftArguments, Word};
 use crate::drive;
 use crate::failure::{Exit, Failure, Outcome};
@@ -43,6 +44,7 @@ Examples:
   patchboard run review.yaml --request @task.json --record review.cassette
   patchboard run review.yaml --request @task.json --cassette review.cassette --output json | jq .state.answer
   patchboard run review.yaml --request @task.json --seed 7
+  jq '{question: .title}' issue.json | patchboard run review.yaml --request @-
   patchboard run review.yaml --request @task.json --ablate patch,slicing
   patchboard run review.yaml --request @task.json --system plain
   patchboard run --architect 'Compare the two reports' --documents a.txt b.txt --approve
@@ -51,7 +53,7 @@ Exit codes: 0 done · 1 failed · 2 wrong usage, refused blueprint, or you did n
             3 stopped by a breaker or a limit · 4 nothing left to do, not done
             5 paused, or --approve and nobody is at the terminal")]
 pub(crate) struct Arguments {
-    /// The blueprint, in YAML or JSON
+    /// The blueprint, in YAML or JSON; `-` is standard input
     #[arg(value_name = "BLUEPRINT", required_unless_present = "architect")]
     blueprint: Option<PathBuf>,
     /// Have a model write the blueprint for this task, in your words or in @FILE; without --request it also says what the
@@ -60,7 +62,7 @@ pub(crate) struct Arguments {
     architect: Option<String>,
     #[command(flatten)]
     draft: DraftArguments,
-    /// What you ask: JSON, or @FILE; it lands at /request of the document
+    /// What you ask: JSON, or @FILE (@- is standard input); it lands at /request of the document
     #[arg(long, short, value_name = "JSON|@FILE")]
     request: Option<String>,
     /// What models are drawn by, where the blueprint has several for a worker; instead of the blueprint's own seed
@@ -248,9 +250,17 @@ fn demands_no_request(blueprint: &Blueprint, request: &Value) -> Result<(), Fail
         .detail("violations", serde_json::json!(violations)))
 }
 
-/// JSON from the command line, or from the file that `@FILE` names.
+/// JSON from the command line, or from the file that `@FILE` names; `-` and `@-` are standard input.
 pub(crate) fn json_argument(argument: &str) -> Result<Value, Failure> {
     let (text, source) = match argument.strip_prefix('@') {
+        _ if argument.trim_start_matches('@') == STDIN => {
+            let mut text = Vec::new();
+            let most = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+            io::stdin().lock().take(most).read_to_end(&mut text).map_err(|error| {
+                Failure::refused("request_unreadable", format!("standard input cannot be read: {error}"))
+            })?;
+            (text, "standard input")
+        }
         Some(file) => {
             let text = std::fs::read(file)
                 .map_err(|error| Failure::refused("request_unreadable", format!("{file} cannot be read: {error}")))?;

@@ -291,3 +291,28 @@ fn every_command_explains_itself_with_examples() {
         assert!(help.contains("Examples:") && help.contains(&format!("patchboard {command}")), "{help}");
     }
 }
+
+#[test]
+fn schemas_are_printed_and_standard_input_stands_for_a_file() {
+    let sandbox = Sandbox::new();
+    for (arguments, member) in [(&["schema"][..], "workers"), (&["schema", "department"], "promises")] {
+        let schema: serde_json::Value = sandbox.run(arguments).exits(0).json();
+        assert!(schema["$schema"].is_string() && schema["properties"].is_object(), "{member}: {schema}");
+    }
+    let ran = sandbox.run_with(&["check", "-"], NOTES).exits(0);
+    assert_eq!(ran.stdout, "1 blueprint: 0 errors, 0 warnings: ok\n");
+    let ran = sandbox.run_with(&["check", "-"], NOTES.replace("run: checker", "run: chekcer")).exits(2);
+    assert!(ran.stdout.contains("undeclared_worker") && ran.stdout.contains("--> -:"), "{}", ran.stdout);
+    for request in ["@-", "-"] {
+        let ran = sandbox
+            .run_with(&["run", "notes.yaml", "--request", request, "--output", "json"], r#"{"topic": "x"}"#)
+            .exits(0)
+            .json();
+        assert_eq!(ran["state"]["request"]["topic"], "x");
+    }
+    let ran =
+        sandbox.run_with(&["run", "-", "--request", r#"{"topic": "x"}"#, "--output", "json"], NOTES).exits(0).json();
+    assert_eq!(ran["end"], "done");
+    let refused = sandbox.run_with(&["run", "notes.yaml", "--request", "@-"], "{").exits(2);
+    assert!(refused.stderr.contains("standard input is no acceptable JSON"), "{}", refused.stderr);
+}

@@ -1,0 +1,41 @@
+//! `patchboard schema`: the published schemas of what people write.
+
+use clap::{Args, ValueEnum};
+use patchboard_kernel::lint::{DEPARTMENT_SCHEMA, META_SCHEMA};
+
+use crate::failure::{Exit, Outcome};
+use crate::output::Output;
+
+/// Print the JSON Schema of blueprints, or of the manifests of departments, for editors and other tools
+///
+/// Editors that check YAML against a schema complete fields and show what they mean: name the file in a comment at the top of a
+/// blueprint, `# yaml-language-server: $schema=blueprint.schema.json`.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard schema > blueprint.schema.json
+  patchboard schema department > department.schema.json
+  patchboard schema | jq '.properties | keys'")]
+pub(crate) struct Arguments {
+    /// What it describes
+    #[arg(value_enum, default_value_t = Of::Blueprint)]
+    of: Of,
+}
+
+/// A schema.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Of {
+    /// Blueprints
+    Blueprint,
+    /// `department.yaml` of a department's folder
+    Department,
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let text = match arguments.of {
+        Of::Blueprint => META_SCHEMA,
+        Of::Department => DEPARTMENT_SCHEMA,
+    };
+    output.line(text.trim_end())?;
+    Ok(Exit::Done)
+}
