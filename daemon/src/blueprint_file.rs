@@ -35,7 +35,7 @@ pub(crate) struct Reading {
     name: String,
     /// What the file and its fragments hold; the file itself under the empty name.
     texts: BTreeMap<String, String>,
-    /// Where its values are in them; none if it could not be read.
+    /// Its values with their positions; none if it could not be read.
     source: Option<Source>,
     /// What the lint made of it.
     pub(crate) report: Report,

@@ -39,7 +39,7 @@ pub(crate) struct Totals {
     pub(crate) usage: Usage,
     /// Calls that were made.
     pub(crate) calls: u64,
-    /// What views had no room for.
+    /// First calls whose views had no room for everything.
     pub(crate) hiding: Hiding,
 }
 

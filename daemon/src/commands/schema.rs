@@ -17,7 +17,7 @@ Examples:
   patchboard schema department > department.schema.json
   patchboard schema | jq '.properties | keys'")]
 pub(crate) struct Arguments {
-    /// What it describes
+    /// The files that it describes
     #[arg(value_enum, default_value_t = Of::Blueprint)]
     of: Of,
 }

@@ -182,7 +182,7 @@ workers:
     program: [sh, -c, 'sleep 0.03; printf "%s\n" "[{\"op\":\"add\",\"path\":\"/links/-\",\"value\":1}]"']
     reads: [/links]
     writes: [{path: /links/-, ops: [add]}]
-    limits: {attempts: 20}
+    limits: {attempts: 20, conflicts: 8}
   helper: *smith
 rules:
   - {name: begin, trigger: start, run: smith}

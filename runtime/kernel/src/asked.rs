@@ -16,7 +16,7 @@ pub enum Asked {
     Part(Range),
 }
 
-/// What comes from a part of a collection or text on, in the order of the document.
+/// The parts of a collection or text from one on, in the order of the document.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
@@ -26,7 +26,7 @@ pub struct Range {
     pub from: Start,
 }
 
-/// Where a range begins.
+/// The beginning of a range.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Start {

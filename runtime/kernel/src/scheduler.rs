@@ -92,7 +92,7 @@ impl Delayed {
 pub struct Expansion {
     /// How often.
     pub rounds: u32,
-    /// What was asked for, each once, that of the last time first.
+    /// Places, each once, those of the last time first.
     pub places: Vec<Asked>,
     /// Number of those that were asked for the last time.
     #[serde(default, skip_serializing_if = "is_zero")]

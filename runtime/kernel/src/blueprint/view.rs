@@ -17,7 +17,7 @@ const DEFAULT_CHARS: std::ops::RangeInclusive<u32> = 2_000..=200_000;
 /// Characters that a token is taken for. It has more in most texts, so that instructions and forms fit beside the view.
 const CHARS_PER_TOKEN: u32 = 2;
 
-/// How much of the state a worker is shown.
+/// Size of the views of a worker.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ViewSpec {

@@ -57,7 +57,7 @@ pub(super) struct Compiled {
     pub(super) seat: Arc<Seat>,
     /// The trigger, as the agent gets it beside the view.
     pub(super) trigger: Value,
-    /// How often the worker may still ask to be shown more.
+    /// Number of times that the worker may still ask to be shown more.
     pub(super) expansions_left: u32,
 }
 
@@ -81,7 +81,7 @@ impl Board {
         let Expansion { newest, places, .. } = &queued.expansion;
         let expansion = Expansion { is_unspent: false, ..queued.expansion.clone() };
         let (left, after) = (expansion.left(), Expansion { is_unspent: true, ..expansion });
-        // Whose replies are no patches is not told how to ask.
+        // A worker whose replies are no patches sees no hint how to ask.
         let may_ask = |left: u32| left > 0 && worker.format.is_none();
         let within = |budget, may_expand| {
             view::compile(&view::Inputs {
@@ -110,7 +110,7 @@ impl Board {
             budget = (whole / 2).max(seat.fixed.minimum()).min(budget);
         }
         let mut view = within(budget, may_ask(left));
-        // What has no room is not counted: it can be asked for otherwise.
+        // A round without room is not counted: the worker may ask otherwise.
         if !view.finds_room && left == 0 && after.left() > 0 {
             view = within(budget, may_ask(1));
         }

@@ -321,7 +321,7 @@ pub struct Pending {
     pub patch: Value,
     /// What its author said it is for.
     pub intent: Option<String>,
-    /// What its author asked to be shown.
+    /// Places that its author asked to be shown.
     pub expand: Vec<Asked>,
     /// The reply as it came, where the patch was made of it ([`crate::mode::Interface`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]

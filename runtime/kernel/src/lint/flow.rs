@@ -53,7 +53,7 @@ impl<'a> Check<'a> {
             }
             let is_given = matches!(rule.trigger, Trigger::Each(_));
             for (name, seat) in self.seats.iter().filter(|(name, _)| blueprint.woken_by(&rule.run).contains(name)) {
-                // Who makes its next element itself has one at a time.
+                // A worker that makes its next element itself has one at a time.
                 let is_made_by_others =
                     causes.iter().any(|(other, caused)| other != name && caused.contains_key(&number));
                 if !is_given && !is_made_by_others {
@@ -61,7 +61,7 @@ impl<'a> Check<'a> {
                 }
                 let side_by_side =
                     seat.worker.limits.at_once().unwrap_or(blueprint.concurrency).min(blueprint.concurrency);
-                // Who sets how many conflicts there may be expects them.
+                // A blueprint that sets the number of conflicts expects them.
                 let is_expected = self.source.value().pointer(&format!("{}/limits/conflicts", seat.pointer)).is_some();
                 if is_expected
                     || side_by_side < 2

@@ -53,7 +53,7 @@ pub struct Reply {
     pub patch: Value,
     /// What its author says it is for.
     pub intent: Option<String>,
-    /// What its author asks to be shown, each once, in the order of asking.
+    /// Places that its author asks to be shown, each once, in the order of asking.
     pub expand: Vec<Asked>,
     /// The reply as it came, if the patch was made of it ([`crate::mode::Interface`], [`crate::blueprint::Format`]).
     pub written: Option<String>,
@@ -179,7 +179,7 @@ pub(crate) fn passed(hasher: &Hasher, intent: Option<&str>, pass: &str) -> Diges
     hasher.commitment(0, intent.unwrap_or_default(), &json!({"pass": pass}))
 }
 
-/// What the author of a reply may do beside proposing.
+/// Rights of the author of a reply beside proposing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct May {
     /// Pass.

@@ -84,7 +84,7 @@ pub(super) struct Shown {
     pub(super) items: Vec<Item>,
     /// Whether everything is shown that may be read.
     pub(super) is_everything: bool,
-    /// Whether something is shown of what was asked for last.
+    /// True if something of what was asked for last is shown or named.
     pub(super) finds_room: bool,
 }
 
@@ -191,13 +191,13 @@ struct Choice<'a, 'b> {
     why: Vec<Option<Why>>,
     /// Why what is tried is tried.
     because: Why,
-    /// Whether a part of a text will do.
+    /// True where a part of a text will do.
     may_begin: bool,
     /// Number of characters before that part.
     begins_at: usize,
     /// By node, number of characters before the part that is shown.
     begun: BTreeMap<usize, usize>,
-    /// Whether what is tried comes before all else: lines about what it is in are paid for later.
+    /// True for what comes before all else: lines about its containers are paid for later.
     is_first: bool,
     /// Collections that were asked for.
     pages: Vec<asked::Page<'a>>,

@@ -88,13 +88,13 @@ pub struct Inputs<'a> {
     pub trigger: &'a Value,
     /// Recent rejections of this worker, and of others where it writes, oldest first.
     pub feedback: &'a [Value],
-    /// What the worker has asked to be shown, for this trigger.
+    /// Places that the worker has asked to be shown, for this trigger.
     pub expand: &'a [Asked],
-    /// How many of these it asked for last.
+    /// Number of those that it asked for last.
     pub newest: usize,
     /// Whether it may ask for more.
     pub may_expand: bool,
-    /// Whether it may ask for parts (since journal format 13). Otherwise views are those of compiler 4.
+    /// True if it may ask for parts (since journal format 13). Otherwise views are those of compiler 4.
     pub has_ranges: bool,
     /// Who made which version.
     pub commits: &'a dyn Commits,

@@ -21,7 +21,7 @@ pub struct Unshown {
     pub of: usize,
     /// Bytes of it all, as JSON.
     pub bytes: u64,
-    /// Whether there may be more than was counted.
+    /// True if there may be more than was counted.
     #[serde(rename = "at_least", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_least: bool,
 }
@@ -47,9 +47,9 @@ pub struct Shortage {
     pub invocation: Option<InvocationId>,
     /// The budget, in `unit`.
     pub budget: u32,
-    /// What the budget counts.
+    /// Unit of the budget.
     pub unit: Unit,
-    /// What was not shown wholly.
+    /// Places that were not shown wholly.
     pub places: Vec<Unshown>,
 }
 

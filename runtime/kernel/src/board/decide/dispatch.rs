@@ -397,7 +397,7 @@ impl Draft<'_> {
             },
             admitted: admitted.clone(),
             is_unspent: !view.finds_room,
-            // What a breaker's smaller budget has no room for is left out on purpose.
+            // A breaker's smaller budget leaves out on purpose.
             unshown: match board.plan.has_ranges && budget == worker.view_budget() {
                 true => view.unshown.clone(),
                 false => Vec::new(),

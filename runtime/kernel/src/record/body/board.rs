@@ -299,7 +299,7 @@ pub struct Budget {
     /// Admission of the call, if a gate had admitted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Admission>,
-    /// Whether the invocation is tried again at once, with a smaller view (since format 13).
+    /// True if the invocation is tried again at once, with a smaller view (since format 13).
     #[serde(rename = "again", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_tried_again: bool,
 }

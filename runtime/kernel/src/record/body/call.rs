@@ -88,7 +88,7 @@ pub struct Scheduled {
     /// When it goes into the queue, if its rule still wants it then; none: at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
-    /// What the invocations it follows asked to be shown.
+    /// Places that the invocations it follows asked to be shown.
     #[serde(default, skip_serializing)]
     pub expand: Vec<Asked>,
 }

@@ -64,7 +64,7 @@ pub struct Committed {
     /// What its author said it is for.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
-    /// What its author asked to be shown; the invocation goes on in another.
+    /// Places that its author asked to be shown; the invocation goes on in another.
     #[serde(default, skip_serializing)]
     pub expand: Vec<Asked>,
     /// The reply as it came, where the patch was made of it: by the kernel ([`crate::mode::Interface`],
@@ -111,7 +111,7 @@ pub struct Expanded {
     /// What its author said.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
-    /// What is asked for.
+    /// Places that are asked for.
     #[serde(skip_serializing)]
     pub expand: Vec<Asked>,
     /// The reply as it came, where the patch was made of it ([`Committed::written`]).
@@ -196,7 +196,7 @@ pub struct Approval {
     /// What its author said it is for.
     #[serde(default, skip_serializing)]
     pub intent: Option<String>,
-    /// What its author asked to be shown.
+    /// Places that its author asked to be shown.
     #[serde(default, skip_serializing)]
     pub expand: Vec<Asked>,
     /// The reply as it came, where the patch was made of it ([`Committed::written`]).

@@ -57,7 +57,7 @@ impl<'a> Members<'a> {
         Self::starting_at(root, "")
     }
 
-    /// The same without those before a key, which `size_hint` counts all the same.
+    /// Leaves out those before a key, which `size_hint` counts all the same.
     pub(super) fn starting_at(root: Option<&'a Trie>, from: &'a str) -> Self {
         let mut members = Self { bucket: [].iter(), parts: BinaryHeap::new(), left: 0, from };
         if let Some(root) = root {

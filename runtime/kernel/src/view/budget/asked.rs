@@ -36,7 +36,7 @@ pub(in super::super) struct First<'a> {
     pub(in super::super) from: Option<&'a Start>,
 }
 
-/// Where a place is.
+/// Position of a place.
 struct Spot<'a> {
     /// The node that shows it, or in which it is shown; none if no more than parts of it may be read.
     node: Option<usize>,
