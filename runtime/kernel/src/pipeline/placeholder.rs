@@ -10,7 +10,7 @@ use crate::tree::{Node, Step};
 
 /// Maximum number of parts that are looked at for what may be written instead.
 const LOOKED_AT_MAX: usize = 64;
-/// Maximum number of names that are told.
+/// Maximum number of names in a message.
 const NAMES_MAX: usize = 8;
 
 /// Returns the refusal of an operation that names no part by `*` or `**`, with the parts that its author may read there. A

@@ -25,6 +25,8 @@ const AND_MORE: &str = " and more";
 const NO_ROOM: &str = "more than has room";
 /// Words before names on a line of their own.
 const LOOSE_WORDS: &str = ": not shown: ";
+/// Steps of a search for something readable in one part: many parts may hold nothing.
+const HELD_STEPS: usize = 256;
 /// Maximum number of characters of a name; the beginning of a longer one is named, from which it can be asked for.
 const NAME_MAX: usize = 64;
 
@@ -228,7 +230,7 @@ impl<'a> Choice<'a, '_> {
             }
             (_, Some(from)) => {
                 let first = self.first_part(value, &path, Some(from));
-                self.take_from(wanted, value, &first);
+                self.take_from(wanted, value, path, &first);
             }
             (Some(node), None) => {
                 self.expand(node, misses);
@@ -255,13 +257,28 @@ impl<'a> Choice<'a, '_> {
     }
 
     /// Takes what fits of the parts of a container from one on, in the order of the document.
-    fn take_from(&mut self, container: &Pointer, value: &'a Node, (index, name): &(usize, String)) {
-        let mut misses = 0;
-        for (step, _) in self.seen_parts(container, value, (*index, name)).take(self.bounds.steps) {
+    fn take_from<'n>(
+        &mut self,
+        container: &Pointer,
+        value: &'n Node,
+        path: Vec<Step<'n>>,
+        (index, name): &'n (usize, String),
+    ) where
+        'a: 'n,
+    {
+        let (mut misses, mut way) = (0, path);
+        for (step, part) in self.seen_parts(container, value, (*index, name)).take(self.bounds.steps) {
             if misses >= self.bounds.misses || self.is_worn_out() {
                 break;
             }
-            self.take_at(&below(container, step), None, &mut misses);
+            #[cfg(test)]
+            super::super::tests::visit();
+            let place = below(container, step);
+            way.push(step);
+            if self.holds_readable(&place, &way, part) {
+                self.take_at(&place, None, &mut misses);
+            }
+            way.pop();
         }
     }
 
@@ -381,6 +398,13 @@ impl<'a> Choice<'a, '_> {
         let Page { node, place, value, path, first: (index, name), is_from_start, chars } = page;
         let (mut out, mut is_cut, mut way) = (String::new(), false, path.clone());
         for (number, (step, part)) in self.seen_parts(place, value, (*index, name)).enumerate() {
+            // Parts that are not named count as well.
+            if number >= self.bounds.steps {
+                is_cut = true;
+                break;
+            }
+            #[cfg(test)]
+            super::super::tests::visit();
             let place = below(place, step);
             way.truncate(path.len());
             way.push(step);
@@ -409,7 +433,7 @@ impl<'a> Choice<'a, '_> {
                     }
                 }
             }
-            if number >= self.bounds.steps || text::chars(&out) + AND_MORE.len() > *chars {
+            if text::chars(&out) + AND_MORE.len() > *chars {
                 out.truncate(end);
                 is_cut = true;
                 break;
@@ -427,7 +451,7 @@ impl<'a> Choice<'a, '_> {
     /// Returns true if something at or below a place may be read.
     fn holds_readable(&self, place: &Pointer, way: &[Step<'_>], part: &Node) -> bool {
         let finds = |which: usize| {
-            let search = Search::new(part, self.reads, which, Order::Document, self.bounds.steps);
+            let search = Search::new(part, self.reads, which, Order::Document, HELD_STEPS);
             search.below(way.to_vec(), part, 0).next().is_some()
         };
         let reaching = |which: &usize| self.reads.patterns[*which].reaches_below(place);

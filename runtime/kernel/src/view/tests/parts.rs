@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::*;
-use super::{Nobody, patterns, section, start, worker};
+use super::{Nobody, VISITS, patterns, section, start, worker};
 
 /// A view of what was asked for, with a writer for every version.
 fn asked(worker: &Worker, state: &Value, trigger: &Value, expand: &[&str], budget: u32) -> View {
@@ -197,6 +197,18 @@ fn what_is_asked_for_has_room_before_lines_about_the_rest() {
         "/things/k040/pub: ",
         700,
     );
+}
+
+#[test]
+fn parts_of_which_nothing_may_be_read_are_passed_over_up_to_a_bound() {
+    let worker = worker(json!({"agent": "llm", "reads": ["/things/*/pub"]}));
+    let things: serde_json::Map<_, _> = (0..30_000).map(|n| (format!("k{n:05}"), json!({"priv": 1}))).collect();
+    let state = json!({"things": things});
+    VISITS.with(|visits| visits.set(0));
+    let view = from(&worker, &state, "/things", &json!("k00010"), 1000);
+    let visited = VISITS.with(std::cell::Cell::get);
+    assert!(visited < 5_000, "{visited} values were looked at");
+    assert!(!view.finds_room && !view.text.contains("k000"), "{}", view.text);
 }
 
 #[test]
