@@ -17,14 +17,13 @@ use crate::within;
 const BOUND: Duration = Duration::from_secs(10);
 
 /// What a refusal may be called, as [`patchboard_kernel::expr::CompileError`] has it.
-const CODES: [&str; 10] = [
+const CODES: [&str; 9] = [
     "cel_syntax",
     "cel_too_long",
     "cel_too_complex",
     "cel_unknown_variable",
     "cel_unknown_function",
     "cel_shadowed_variable",
-    "cel_map_range",
     "cel_bad_pattern",
     "cel_not_boolean",
     "cel_unsupported",

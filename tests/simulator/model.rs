@@ -41,6 +41,27 @@ use self::schedule::Schedule;
 /// How often more is shown for one trigger.
 const ROUNDS_MAX: u32 = 3;
 
+/// How often more was asked for with one trigger.
+#[derive(Clone, Copy, Default)]
+struct Rounds {
+    made: u32,
+    /// Those before the last whose views showed nothing of it.
+    unspent: u32,
+    is_unspent: bool,
+}
+
+impl Rounds {
+    const fn spent_nothing(self) -> u32 {
+        self.unspent + if self.is_unspent { 1 } else { 0 }
+    }
+
+    /// Those that count: what showed nothing does not, a few times.
+    const fn counted(self) -> u32 {
+        let unspent = self.spent_nothing();
+        self.made.saturating_sub(if unspent < ROUNDS_MAX { unspent } else { ROUNDS_MAX })
+    }
+}
+
 /// A rule, or none where a breaker woke the worker; and the worker.
 type Branch = (Option<String>, String);
 
@@ -56,7 +77,7 @@ pub(super) struct Model {
     documents: Vec<Value>,
     branches: BTreeMap<InvocationId, Branch>,
     /// How often those before an invocation have asked to be shown more.
-    rounds: BTreeMap<InvocationId, u32>,
+    rounds: BTreeMap<InvocationId, Rounds>,
     /// What waits for a person, by the record that asks; none for a direct proposal.
     asked: BTreeMap<Seq, Option<InvocationId>>,
     calls: Calls,
@@ -257,7 +278,7 @@ impl Model {
                     return;
                 };
                 assert!(!is_late, "SEED={seed}: an answer came too late that was waited for");
-                let may_ask = self.rounds.get(invocation).is_none_or(|rounds| *rounds < ROUNDS_MAX);
+                let may_ask = self.rounds.get(invocation).is_none_or(|rounds| rounds.counted() < ROUNDS_MAX);
                 Some(Basis { versions: &self.documents[open.base..], reads: &open.reads, may_ask })
             }
             // What was remembered of its token, or the end of the board, decides.
@@ -326,9 +347,11 @@ impl Model {
                 if let Some(before) = scheduled.retries {
                     self.rounds.extend(self.rounds.get(&before).copied().map(|rounds| (scheduled.invocation, rounds)));
                 } else if let Some(before) = scheduled.follows {
-                    let rounds = self.rounds.get(&before).map_or(1, |rounds| rounds + 1);
-                    assert!(rounds <= ROUNDS_MAX, "SEED={seed}: more was shown for the {rounds}th time");
-                    self.rounds.insert(scheduled.invocation, rounds);
+                    let rounds = self.rounds.get(&before).copied().unwrap_or_default();
+                    let counted = rounds.counted();
+                    assert!(counted < ROUNDS_MAX, "SEED={seed}: more was shown after {counted} times");
+                    let next = Rounds { made: rounds.made + 1, unspent: rounds.spent_nothing(), is_unspent: false };
+                    self.rounds.insert(scheduled.invocation, next);
                 } else if self.is_usual {
                     self.schedule.queued(scheduled.invocation, &branch);
                 } else {
@@ -337,6 +360,12 @@ impl Model {
                 self.branches.insert(scheduled.invocation, branch);
             }
             Body::Invoked(invoked) => {
+                let rounds = self.rounds.entry(invoked.invocation).or_default();
+                rounds.is_unspent = invoked.is_unspent;
+                assert!(
+                    rounds.made > 0 || !invoked.is_unspent,
+                    "SEED={seed}: nothing was asked for that found no room"
+                );
                 let base = usize::try_from(invoked.base.0).expect("few versions");
                 let is_present = base + 1 == self.documents.len();
                 assert!(is_present, "SEED={seed}: a view of another version than the present one");

@@ -780,6 +780,7 @@ impl Workers {
         // Some want to see more, with a patch or without.
         let patch = match self.random.below(12) {
             0 => json!({"patch": patch, "expand": [format!("/tasks/{index}")]}),
+            1 if index % 2 == 1 => json!({"expand": [format!("/tasks/{index}"), {"at": "/tasks", "from": index}]}),
             1 => json!({"expand": [format!("/tasks/{index}"), "/tasks"]}),
             _ => patch,
         };

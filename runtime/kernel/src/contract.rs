@@ -38,8 +38,8 @@ use crate::expr::{Allowance, Expr};
 use crate::freshness::Targets;
 use crate::id::WorkerName;
 use crate::patch::Op;
-use crate::pattern::{Paths, Pattern, PatternToken, is_index};
-use crate::plan::{BOUND, GRANT_VARIABLES};
+use crate::pattern::{Pattern, PatternToken, is_index};
+use crate::plan::{BOUND, Expressions, Owner};
 use crate::rejection::{Allowed, Code, Violation};
 use crate::schema::{Location, REGEX_BYTES_MAX, Schema, nearest, regexes_too_large};
 use crate::state::{Candidate, Effect};
@@ -134,7 +134,12 @@ impl Contract {
     ///
     /// # Errors
     /// A pattern or value schema that cannot be used.
-    pub fn compile(worker: &Worker, state_schema: &Value, paths: Paths) -> Result<Self, ContractError> {
+    pub fn compile(
+        worker: &Worker,
+        state_schema: &Value,
+        expressions: &Expressions<'_>,
+    ) -> Result<Self, ContractError> {
+        let paths = expressions.paths;
         let pattern = |pointer: String, text: &str| {
             paths.parse(text).map_err(|error| ContractError { pointer, message: error.to_string() })
         };
@@ -157,7 +162,7 @@ impl Contract {
                 pointer: format!("/reads/{index}/where"),
                 message: error.message,
             };
-            let condition = Expr::compile(condition, GRANT_VARIABLES).map_err(wrong)?;
+            let condition = expressions.compile(condition, Owner::Read(grant)).map_err(wrong)?;
             contract.conditional.push(Conditional { pattern, condition: Arc::new(condition) });
         }
         let mut regex_bytes = 0;
@@ -179,7 +184,7 @@ impl Contract {
             let condition = grant.condition.as_ref();
             let condition = condition.map(|of| {
                 let pointer = format!("/writes/{index}/where");
-                Condition::compile(of, &pattern, paths, &pointer).map(Arc::new)
+                Condition::compile(of, &pattern, expressions, &pointer).map(Arc::new)
             });
             contract.writes.push(Write {
                 pattern,

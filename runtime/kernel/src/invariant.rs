@@ -14,6 +14,10 @@
 //!   index from another unless it names it; what comes to a place that is named counts as new
 //!   ([`Pattern::instances_since`](crate::pattern::Pattern::instances_since)).
 //!
+//! `old` is what an instance was before the commit: it differs from `self` only where that is touched, so what is not
+//! touched is not asked again. `key` of an element changes when elements before it come or go, so an invariant that uses it
+//! is evaluated for those as well.
+//!
 //! So an invariant without `for` is evaluated if anything that it refers to is touched. One with `for` is evaluated for
 //! every instance if anything outside of `self` is touched that it refers to; else only for instances that are new or
 //! touched in what it refers to.
@@ -27,10 +31,11 @@
 
 use std::iter::once;
 
+use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
-use crate::expr::{Allowance, Expr, Reference, Variables};
-use crate::pattern::Instance;
+use crate::expr::{Allowance, Expr, Reference, Variable, Variables};
+use crate::pattern::{Instance, Pattern, PatternToken};
 use crate::plan::Invariant;
 use crate::rejection::{Code, VIOLATIONS_MAX, Violation};
 use crate::tree::{Node, Since};
@@ -40,23 +45,40 @@ const INSTANCES_MAX: usize = 100_000;
 
 /// What the instance is called in expressions.
 const INSTANCE: &str = "self";
+/// What was there before the commit is called; null, if nothing was.
+const OLD: &str = "old";
+/// What the name or index of the instance is called: what the last wildcard of the pattern stands for.
+const KEY: &str = "key";
+
+/// Change that is checked.
+pub struct Change<'a> {
+    /// The state that the candidate is made from.
+    pub before: &'a Node,
+    /// The state that would come next.
+    pub candidate: Since<'a>,
+    /// What made it.
+    pub patch: &'a Value,
+    /// Where what is at a place stood before, if it was there.
+    pub stood: &'a dyn Fn(&Pointer) -> Option<PointerBuf>,
+}
 
 /// Checks a candidate against the state it is made from, which satisfied all invariants: evaluates what can have
 /// become false, in the order of the invariants and of the document, up to [`VIOLATIONS_MAX`] violations and within what
 /// is left of an allowance.
 pub fn check<'i>(
     invariants: impl IntoIterator<Item = &'i Invariant>,
-    before: &Node,
-    candidate: &Since<'_>,
-    patch: &Value,
+    change: &Change<'_>,
     allowance: &mut Allowance,
 ) -> Vec<Violation> {
-    check_up_to(invariants, before, candidate, patch, INSTANCES_MAX, allowance)
+    check_up_to(invariants, change, INSTANCES_MAX, allowance)
 }
 
 /// Checks a state that no patch made, the initial one: evaluates everything.
 pub fn check_whole<'i>(invariants: impl IntoIterator<Item = &'i Invariant>, state: &Node) -> Vec<Violation> {
-    check(invariants, state, &Since::anew(state), &Value::Array(Vec::new()), &mut Allowance::new())
+    let patch = Value::Array(Vec::new());
+    let stood = |place: &Pointer| Some(place.to_buf());
+    let change = Change { before: state, candidate: Since::anew(state), patch: &patch, stood: &stood };
+    check(invariants, &change, &mut Allowance::new())
 }
 
 /// Whether the `done` condition can have become true: if not, it need not be evaluated. One that cannot be evaluated
@@ -68,24 +90,23 @@ pub fn may_be_done(done: &Expr, state: &Since<'_>) -> bool {
 /// What lets an invariant with `for` and this expression be evaluated for every instance when it changes: all that it
 /// refers to outside of the instance. `before` and `patch` change with every commit.
 pub fn shared_references(expr: &Expr) -> impl Iterator<Item = &Reference> {
-    expr.references().iter().filter(|reference| reference.variable != INSTANCE)
+    expr.references().iter().filter(|reference| !matches!(reference.variable, INSTANCE | OLD | KEY))
 }
 
 fn check_up_to<'i>(
     invariants: impl IntoIterator<Item = &'i Invariant>,
-    before: &Node,
-    candidate: &Since<'_>,
-    patch: &Value,
+    change: &Change<'_>,
     max: usize,
     allowance: &mut Allowance,
 ) -> Vec<Violation> {
+    let Change { before, candidate, patch, stood } = change;
     let mut violations = Vec::new();
     let request = candidate.node.child("request").unwrap_or(&Node::Null);
     let mut variables = Variables::from([
         ("request", request.into()),
         ("state", candidate.node.into()),
-        ("before", before.into()),
-        ("patch", patch.into()),
+        ("before", (*before).into()),
+        ("patch", (*patch).into()),
     ]);
     for invariant in invariants {
         let Due { instances, is_all } = due(invariant, candidate, max);
@@ -95,8 +116,17 @@ fn check_up_to<'i>(
             violations.push(Violation::new(Code::InvariantViolated, "", message).by_rule(invariant.name.clone()));
         }
         for Instance { place, part } in instances {
-            if invariant.each.is_some() {
+            if let Some(pattern) = &invariant.each {
                 variables.insert(INSTANCE, part.node.into());
+                if invariant.expr.uses(OLD) {
+                    let old = stood(&place).and_then(|place| before.get(&place));
+                    variables.insert(OLD, old.map_or_else(|| Value::Null.into(), Variable::from));
+                }
+                if invariant.expr.uses(KEY) {
+                    let is_list =
+                        |above: &Pointer| candidate.node.get(above).is_some_and(|node| node.as_array().is_some());
+                    variables.insert(KEY, key(pattern, &place, is_list).into());
+                }
             }
             let (how, trouble) = match invariant.expr.evaluate_within(&variables, allowance) {
                 Ok(true) => continue,
@@ -112,9 +142,25 @@ fn check_up_to<'i>(
                 return violations;
             }
         }
-        variables.remove(INSTANCE);
+        [INSTANCE, OLD, KEY].iter().for_each(|name| drop(variables.remove(name)));
     }
     violations
+}
+
+/// What the last wildcard of a pattern stands for at an instance: a name, or an index; with `**`, or without a wildcard,
+/// the end of the place. `is_list`: whether a list is at a place.
+pub fn key(pattern: &Pattern, place: &Pointer, is_list: impl Fn(&Pointer) -> bool) -> Value {
+    let tokens = pattern.tokens();
+    let is_deep = tokens.contains(&PatternToken::Deep);
+    let last = tokens.iter().rposition(|token| *token == PatternToken::Any).filter(|_| !is_deep);
+    let at = last.unwrap_or_else(|| place.tokens().count().saturating_sub(1));
+    let Some(token) = place.tokens().nth(at) else { return Value::Null };
+    let above = PointerBuf::from_tokens(place.tokens().take(at));
+    let token = token.decoded();
+    match token.parse::<u64>() {
+        Ok(index) if is_list(&above) => index.into(),
+        _ => token.as_ref().into(),
+    }
 }
 
 /// What an invariant must be evaluated for.
@@ -132,9 +178,13 @@ fn due<'a>(invariant: &Invariant, candidate: &Since<'a>, max: usize) -> Due<'a> 
         return Due { instances: Vec::from_iter(whole), is_all: true };
     };
     let root = if is_touched_outside { Since::anew(candidate.node) } else { *candidate };
-    let mut instances = pattern.instances_since(root, max);
+    // What is only moved has another index.
+    let mut instances = match invariant.expr.uses(KEY) {
+        true => pattern.instances_since_or_moved(root, max),
+        false => pattern.instances_since(root, max),
+    };
     let is_all = instances.len() < max;
-    let in_self = || invariant.expr.references().iter().filter(|reference| reference.variable == INSTANCE);
+    let in_self = || invariant.expr.references().iter().filter(|one| matches!(one.variable, INSTANCE | OLD));
     instances.retain(|Instance { part, .. }| {
         part.is_new() || in_self().any(|reference| part.touches(reference.path.iter().map(String::as_str)))
     });
@@ -146,7 +196,7 @@ fn is_touched(expr: &Expr, state: &Since<'_>) -> bool {
     expr.references().iter().any(|Reference { variable, path }| {
         let names = path.iter().map(String::as_str);
         match *variable {
-            INSTANCE => false,
+            INSTANCE | OLD | KEY => false,
             "state" => state.touches(names),
             "request" => state.touches(once("request").chain(names)),
             // What comes with each commit anew.

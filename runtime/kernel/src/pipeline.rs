@@ -194,9 +194,10 @@ pub fn amend(plan: &Plan, state: &State, patch: Value) -> Result<Accepted, Rejec
     let refuse = |stage, violations| Rejection::new(stage, violations);
     let unlimited = crate::blueprint::PatchLimits { max_ops: u32::MAX, ..Default::default() };
     let ops = patch::parse(&patch, &unlimited).map_err(|violations| refuse(Stage::Syntax, violations))?;
-    let (mut candidate, mut changes) = (state.candidate(), Vec::new());
-    for op in &ops {
+    let (mut candidate, mut changes, mut targets) = (state.candidate(), Vec::new(), Targets::default());
+    for (index, op) in ops.iter().enumerate() {
         let effect = candidate.effect(op);
+        targets.note(index, op, &effect, &candidate);
         let applied = apply(&mut candidate, op, effect, plan, limits(plan), &mut changes);
         applied.map_err(|violation| refuse(Stage::Application, vec![violation]))?;
     }
@@ -209,8 +210,13 @@ pub fn amend(plan: &Plan, state: &State, patch: Value) -> Result<Accepted, Rejec
     if !violations.is_empty() {
         return Err(refuse(Stage::Schema, violations));
     }
-    let since = Since::new(made.root(), 0, state.at());
-    let violations = invariant::check(&plan.invariants, state.root(), &since, &patch, &mut Allowance::new());
+    let change = invariant::Change {
+        before: state.root(),
+        candidate: Since::new(made.root(), 0, state.at()),
+        patch: &patch,
+        stood: &|place| targets.stood_at_first(place),
+    };
+    let violations = invariant::check(&plan.invariants, &change, &mut Allowance::new());
     if !violations.is_empty() {
         return Err(refuse(Stage::Invariant, violations));
     }
@@ -442,7 +448,7 @@ fn judge_reply(
     let inputs = freshness::Inputs { mode, wants_seen, contract: &seat.contract, state, context };
     let conflict = match is_unchecked {
         true => freshness::Conflict::default(),
-        false => freshness::judge(&inputs, &targets.into_vec(), allowance),
+        false => freshness::judge(&inputs, targets.as_slice(), allowance),
     };
     if !conflict.violations.is_empty() {
         let rejection = Rejection::new(Stage::Freshness, conflict.violations);
@@ -482,8 +488,13 @@ fn judge_reply(
         let (written, made) = (written(), Some(made.clone()));
         return Err(Refused { written, made, ..Rejection::new(Stage::Schema, violations).into() });
     }
-    let candidate = Since::new(made.root(), 0, state.at());
-    let violations = invariant::check(&plan.invariants, state.root(), &candidate, &reply.patch, allowance);
+    let change = invariant::Change {
+        before: state.root(),
+        candidate: Since::new(made.root(), 0, state.at()),
+        patch: &reply.patch,
+        stood: &|place| targets.stood_at_first(place),
+    };
+    let violations = invariant::check(&plan.invariants, &change, allowance);
     if !violations.is_empty() {
         let (written, made) = (written(), Some(made.clone()));
         return Err(Refused { written, made, ..Rejection::new(Stage::Invariant, violations).into() });

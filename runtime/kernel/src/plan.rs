@@ -1,5 +1,6 @@
 //! A blueprint made ready to run: every schema, pattern, contract and expression compiled once.
 
+mod expressions;
 mod rest;
 mod seat;
 
@@ -15,7 +16,7 @@ use crate::blueprint::{
 };
 use crate::contract::Contract;
 use crate::cron::Cron;
-use crate::expr::Expr;
+use crate::expr::{Dialect, Expr};
 use crate::files::{Access, FILES};
 use crate::id::{GroupName, RuleName, WorkerName};
 use crate::mode::{Component, Interface, Mode};
@@ -24,21 +25,13 @@ use crate::record;
 use crate::schema::{REGEX_BYTES_MAX, Schema, StateSchema, regexes_too_large};
 use crate::view::Fixed;
 
+pub use expressions::{Expressions, Owner};
+pub(crate) use expressions::{place, request_part};
 pub use rest::{Rest, RestKind};
 pub use seat::Seat;
 
-/// The variables of a rule's condition (SPEC section 6).
-pub const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value", "before", "patch", "worker", BOUND];
 /// The variable that holds what names of path templates are bound to.
 pub(crate) const BOUND: &str = "bound";
-/// The variables of an invariant that is evaluated once.
-pub const INVARIANT_VARIABLES: &[&str] = &["request", "state", "before", "patch"];
-/// The variables of an invariant that is evaluated for every instance of a pattern.
-pub const INSTANCE_VARIABLES: &[&str] = &["request", "state", "before", "patch", "self"];
-/// The variables of the condition of a grant.
-pub const GRANT_VARIABLES: &[&str] = &["request", "self", "worker", BOUND];
-/// The variables of the `done` condition.
-pub const DONE_VARIABLES: &[&str] = &["request", "state"];
 
 /// A compiled blueprint.
 pub struct Plan {
@@ -217,6 +210,13 @@ impl Plan {
             regex_bytes += compiled.regex_bytes();
             signals.insert(name.clone(), compiled);
         }
+        let expressions = Expressions {
+            paths,
+            dialect: Dialect::of(journal),
+            state: Some(&schema),
+            request: Some(&request),
+            signals: Some(&signals),
+        };
         let mut seats = BTreeMap::new();
         for (name, worker) in &blueprint.workers {
             // A grant that demands a person must never be committed without one.
@@ -233,7 +233,7 @@ impl Plan {
             // What is shown and judged are the operations that can be used.
             let worker = mode.seat(worker.with_effective_ops());
             let compile = |worker: &Worker| {
-                let contract = Contract::compile(worker, &state.schema, paths);
+                let contract = Contract::compile(worker, &state.schema, &expressions);
                 contract.map(|contract| contract.of(name)).map_err(|error| format!("workers.{name}{error}"))
             };
             let contract = compile(&worker)?;
@@ -317,7 +317,8 @@ impl Plan {
             };
             let when = match &rule.when {
                 Some(source) => {
-                    Some(Expr::compile(source, CONDITION_VARIABLES).map_err(|error| wrong(error.to_string()))?)
+                    let compiled = expressions.compile(source, Owner::Rule(rule));
+                    Some(compiled.map_err(|error| wrong(error.to_string()))?)
                 }
                 None => None,
             };
@@ -347,17 +348,19 @@ impl Plan {
         let mut invariants = Vec::with_capacity(blueprint.invariants.len());
         for invariant in &blueprint.invariants {
             let wrong = |what: String| format!("invariant {}: {what}", invariant.name);
-            let (each, variables) = match &invariant.each {
-                Some(path) => {
-                    (Some(Pattern::parse(path).map_err(|error| wrong(error.to_string()))?), INSTANCE_VARIABLES)
-                }
-                None => (None, INVARIANT_VARIABLES),
+            let each = match &invariant.each {
+                Some(path) => Some(Pattern::parse(path).map_err(|error| wrong(error.to_string()))?),
+                None => None,
             };
-            let expr = Expr::compile(&invariant.expr, variables).map_err(|error| wrong(error.to_string()))?;
+            let compiled = expressions.compile(&invariant.expr, Owner::Invariant(invariant));
+            let expr = compiled.map_err(|error| wrong(error.to_string()))?;
             invariants.push(Invariant { name: invariant.name.clone(), each, expr });
         }
         let done = match &blueprint.done {
-            Some(done) => Some(Expr::compile(&done.when, DONE_VARIABLES).map_err(|error| format!("done: {error}"))?),
+            Some(done) => {
+                let compiled = expressions.compile(&done.when, Owner::Done);
+                Some(compiled.map_err(|error| format!("done: {error}"))?)
+            }
             None => None,
         };
         let is_exempt = |(_, worker): &(_, &Worker)| worker.limits.exempt;

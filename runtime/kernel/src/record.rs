@@ -20,7 +20,7 @@ use crate::id::{Seq, Timestamp};
 pub use body::*;
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 13;
+pub const FORMAT: u32 = 14;
 
 /// The first format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
 pub(crate) const ADMISSION: u32 = 10;
@@ -34,6 +34,9 @@ pub(crate) const BINDINGS: u32 = 12;
 /// The first format in which calls name what their views have no room for, a worker may ask for a part of a place, and a smaller
 /// view is half of what there is to show.
 pub(crate) const RANGES: u32 = 13;
+
+/// The first format in which expressions take all numbers together and loop over objects ([`crate::expr::Dialect`]).
+pub(crate) const NUMBERS: u32 = 14;
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";

@@ -123,6 +123,9 @@ rules:
   - {name: many, trigger: {op: add, path: /items/*}, when: value.count > 1, run: writer}
   - {name: poor, trigger: {op: add, path: /items/*}, run: poor}
   - {name: later, trigger: {op: add, path: /items/*}, delay: 5m, run: writer}
+invariants:
+  - {name: counted, for: /items/*, expr: '!has(self.count) || old == null || (key < 100 && self.count / 2.0 >= old.count * 0.5)'}
+  - {name: few, expr: 'state.texts.all(name, text, size(text) > 0) && sum(state.items.map(i, has(i.count) ? i.count : 0.5)) < 1000'}
 done: {when: size(state.items) > 9}
 "#;
 

@@ -138,9 +138,14 @@ pub(super) fn judge(now: &Value, worker: &str, reply: &ReplyBody, basis: Option<
         return refusal(&[Stage::Authorization]);
     }
     for place in expand.iter() {
+        let (place, from) = match place {
+            Value::Object(range) => (&range["at"], range["from"].as_u64()),
+            whole => (whole, None),
+        };
         let place = place.as_str().unwrap_or_default();
-        // Lists can be asked for by those who may read in them.
-        let is_there = now.pointer(place).is_some();
+        // Lists can be asked for by those who may read in them, from an element on that they have.
+        let is_beyond = |value: &Value| from.is_some_and(|from| from >= value.as_array().map_or(0, Vec::len) as u64);
+        let is_there = now.pointer(place).is_some_and(|value| !is_beyond(value));
         let is_readable = place.starts_with("/tasks");
         if !is_there || !is_readable || basis.is_none() {
             return refusal(&[Stage::Syntax, Stage::Authorization, Stage::Freshness, Stage::Application]);

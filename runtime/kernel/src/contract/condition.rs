@@ -10,8 +10,8 @@ use super::{Contract, ContractError, Target, Write};
 use crate::blueprint::WriteCondition;
 use crate::expr::{Allowance, Expr, Variables};
 use crate::freshness::Targets;
-use crate::pattern::{Paths, Pattern, PatternToken};
-use crate::plan::{BOUND, GRANT_VARIABLES};
+use crate::pattern::{Pattern, PatternToken};
+use crate::plan::{BOUND, Expressions, Owner};
 use crate::rejection::{Code, Violation};
 use crate::tree::Node;
 
@@ -58,13 +58,14 @@ impl Condition {
     pub(super) fn compile(
         written: &WriteCondition,
         path: &Pattern,
-        paths: Paths,
+        expressions: &Expressions<'_>,
         pointer: &str,
     ) -> Result<Self, ContractError> {
         let wrong = |below: &str, message: String| ContractError { pointer: format!("{pointer}/{below}"), message };
-        let of = paths.parse(&written.of).map_err(|error| wrong("of", error.to_string()))?;
+        let of = expressions.paths.parse(&written.of).map_err(|error| wrong("of", error.to_string()))?;
         let depth = beginning(&of, path).map_err(|message| wrong("of", message))?;
-        let expr = Expr::compile(&written.expr, GRANT_VARIABLES).map_err(|error| wrong("expr", error.message))?;
+        let compiled = expressions.compile(&written.expr, Owner::Write(written));
+        let expr = compiled.map_err(|error| wrong("expr", error.message))?;
         Ok(Self { written: written.clone(), depth, expr })
     }
 

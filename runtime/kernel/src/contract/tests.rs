@@ -6,11 +6,12 @@ use super::*;
 use crate::blueprint::PatchLimits;
 use crate::digest::{Hasher, Salt};
 use crate::patch;
+use crate::pattern::Paths;
 use crate::state::{ResultLimits, State};
 use crate::tree::Node;
 
 fn contract(reads: Value, writes: Value) -> Contract {
-    Contract::compile(&worker(reads, writes), &json!(true), Paths::Plain)
+    Contract::compile(&worker(reads, writes), &json!(true), &Expressions::of(Paths::Plain))
         .expect("the contract of a test is well-formed")
 }
 
@@ -350,8 +351,8 @@ fn value_schemas_may_use_the_definitions_of_the_state_schema() {
         {"path": "/b", "value": {"items": {"$ref": "#/$defs/note"}}},
         {"path": "/c", "value": {"$ref": "#/$defs/note", "$defs": {"note": {"type": "integer"}}}},
     ]);
-    let contract =
-        Contract::compile(&worker(json!([]), writes), &state, Paths::Plain).expect("the definitions are found");
+    let contract = Contract::compile(&worker(json!([]), writes), &state, &Expressions::of(Paths::Plain))
+        .expect("the definitions are found");
     let adds = |path: &str, value: Value| {
         codes(&contract, &json!({}), json!({"op": "add", "path": path, "value": value})).is_empty()
     };
@@ -364,7 +365,7 @@ fn value_schemas_may_use_the_definitions_of_the_state_schema() {
 #[test]
 fn a_contract_that_cannot_be_compiled_says_where() {
     let check = |reads: Value, writes: Value, pointer: &str| {
-        let Err(error) = Contract::compile(&worker(reads, writes), &json!({}), Paths::Plain) else {
+        let Err(error) = Contract::compile(&worker(reads, writes), &json!({}), &Expressions::of(Paths::Plain)) else {
             panic!("compiled")
         };
         assert_eq!(error.pointer, pointer, "{error}");
@@ -398,7 +399,7 @@ fn a_grant_that_appends_shows_only_what_can_be_done_there() {
         {"path": "/zs/*"},
     ]);
     let worker: Worker = serde_json::from_value(json!({"agent": "llm", "writes": grants})).expect("a worker");
-    let contract = Contract::compile(&worker, &json!(true), Paths::Plain).expect("a contract");
+    let contract = Contract::compile(&worker, &json!(true), &Expressions::of(Paths::Plain)).expect("a contract");
     let schema = Schema::compile(&json!(true), false).expect("a schema");
     let allowed = contract.allowed(&[], &schema);
     let ops: Vec<&[GrantOp]> = allowed.iter().map(|grant| grant.ops.as_slice()).collect();

@@ -1,28 +1,108 @@
 //! Arithmetic and conversions. Nothing is rounded, cut off or wrapped around without being asked for.
 
+use std::cmp::Ordering;
 use std::rc::Rc;
 
+use super::Dialect;
 use super::eval::{Meter, Stop};
-use super::value::{Text, Val, mismatch, misplaced};
+use super::value::{Text, Val, integer, mismatch, misplaced};
 
 /// 2^63 and 2^64, both exact.
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 
+/// Operation on two numbers, for each pair of types that it can meet.
+struct Operation {
+    sign: &'static str,
+    int: fn(i64, i64) -> Option<i64>,
+    uint: fn(u64, u64) -> Option<u64>,
+    wide: fn(i128, i128) -> Option<i128>,
+    double: fn(f64, f64) -> f64,
+    divides: bool,
+}
+
+const SUM: Operation = Operation {
+    sign: "+",
+    int: i64::checked_add,
+    uint: u64::checked_add,
+    wide: i128::checked_add,
+    double: |a, b| a + b,
+    divides: false,
+};
+
+const DIFFERENCE: Operation = Operation {
+    sign: "-",
+    int: i64::checked_sub,
+    uint: u64::checked_sub,
+    wide: i128::checked_sub,
+    double: |a, b| a - b,
+    divides: false,
+};
+
+const PRODUCT: Operation = Operation {
+    sign: "*",
+    int: i64::checked_mul,
+    uint: u64::checked_mul,
+    wide: i128::checked_mul,
+    double: |a, b| a * b,
+    divides: false,
+};
+
+const QUOTIENT: Operation = Operation {
+    sign: "/",
+    int: i64::checked_div,
+    uint: u64::checked_div,
+    wide: i128::checked_div,
+    double: |a, b| a / b,
+    divides: true,
+};
+
+const REMAINDER: Operation = Operation {
+    sign: "%",
+    int: i64::checked_rem,
+    uint: u64::checked_rem,
+    wide: i128::checked_rem,
+    double: |a, b| a % b,
+    divides: true,
+};
+
+impl Operation {
+    fn of<'a>(&self, a: &Val<'a>, b: &Val<'a>, dialect: Dialect) -> Result<Val<'a>, Stop> {
+        let by_zero = || Err(Stop::error("division by zero"));
+        match (a, b) {
+            (Val::Int(_), Val::Int(0)) | (Val::UInt(_), Val::UInt(0)) if self.divides => by_zero(),
+            (Val::Int(a), Val::Int(b)) => (self.int)(*a, *b).map(Val::Int).ok_or_else(overflow),
+            (Val::UInt(a), Val::UInt(b)) => (self.uint)(*a, *b).map(Val::UInt).ok_or_else(overflow),
+            (Val::Double(a), Val::Double(b)) if dialect == Dialect::Strict => Ok(Val::Double((self.double)(*a, *b))),
+            _ if dialect == Dialect::Strict => Err(mismatch(self.sign, a, b)),
+            _ => match (integer(a), integer(b)) {
+                (Some(_), Some(0)) if self.divides => by_zero(),
+                (Some(a), Some(b)) => narrowed((self.wide)(a, b)),
+                _ => {
+                    let (Some(a), Some(b)) = (as_double(a), as_double(b)) else {
+                        return Err(mismatch(self.sign, a, b));
+                    };
+                    if self.divides && b == 0.0 {
+                        return by_zero();
+                    }
+                    finite((self.double)(a, b))
+                }
+            },
+        }
+    }
+}
+
 impl<'a> Val<'a> {
     /// `self + other`: a sum, or one text or list after another.
-    pub(super) fn add(&self, other: &Self, meter: &mut Meter) -> Result<Self, Stop> {
+    pub(super) fn add(&self, other: &Self, dialect: Dialect, meter: &mut Meter) -> Result<Self, Stop> {
         match (self, other) {
-            (Self::Int(a), Self::Int(b)) => a.checked_add(*b).map(Self::Int).ok_or_else(overflow),
-            (Self::UInt(a), Self::UInt(b)) => a.checked_add(*b).map(Self::UInt).ok_or_else(overflow),
-            (Self::Double(a), Self::Double(b)) => Ok(Self::Double(a + b)),
             (Self::Text(a), Self::Text(b)) => {
                 meter.spend_text(a.len() + b.len())?;
                 Ok(Self::Text(Text::Made([&**a, &**b].concat().into())))
             }
             _ => {
                 let (Some(a), Some(b)) = (self.elements(), other.elements()) else {
-                    return Err(mismatch("+", self, other));
+                    return SUM.of(self, other, dialect);
                 };
                 meter.spend(self.list_len().unwrap_or(0) + other.list_len().unwrap_or(0))?;
                 Ok(Self::List(Rc::new(a.chain(b).collect())))
@@ -31,44 +111,73 @@ impl<'a> Val<'a> {
     }
 
     /// `self - other`.
-    pub(super) fn subtract(&self, other: &Self) -> Result<Self, Stop> {
-        match (self, other) {
-            (Self::Int(a), Self::Int(b)) => a.checked_sub(*b).map(Self::Int).ok_or_else(overflow),
-            (Self::UInt(a), Self::UInt(b)) => a.checked_sub(*b).map(Self::UInt).ok_or_else(overflow),
-            (Self::Double(a), Self::Double(b)) => Ok(Self::Double(a - b)),
-            _ => Err(mismatch("-", self, other)),
-        }
+    pub(super) fn subtract(&self, other: &Self, dialect: Dialect) -> Result<Self, Stop> {
+        DIFFERENCE.of(self, other, dialect)
     }
 
     /// `self * other`.
-    pub(super) fn multiply(&self, other: &Self) -> Result<Self, Stop> {
-        match (self, other) {
-            (Self::Int(a), Self::Int(b)) => a.checked_mul(*b).map(Self::Int).ok_or_else(overflow),
-            (Self::UInt(a), Self::UInt(b)) => a.checked_mul(*b).map(Self::UInt).ok_or_else(overflow),
-            (Self::Double(a), Self::Double(b)) => Ok(Self::Double(a * b)),
-            _ => Err(mismatch("*", self, other)),
+    pub(super) fn multiply(&self, other: &Self, dialect: Dialect) -> Result<Self, Stop> {
+        PRODUCT.of(self, other, dialect)
+    }
+
+    /// `self / other`; of two integers the quotient is cut towards zero.
+    pub(super) fn divide(&self, other: &Self, dialect: Dialect) -> Result<Self, Stop> {
+        QUOTIENT.of(self, other, dialect)
+    }
+
+    /// `self / other`, of which nothing is cut off.
+    pub(super) fn ratio(&self, other: &Self, dialect: Dialect) -> Result<Self, Stop> {
+        match (integer(self), integer(other)) {
+            (Some(a), Some(b)) if b != 0 && a % b == 0 => narrowed(a.checked_div(b)),
+            (Some(_), Some(_)) => QUOTIENT.of(&self.rounded(), &other.rounded(), dialect),
+            _ => QUOTIENT.of(self, other, dialect),
         }
     }
 
-    /// `self / other`; integers are cut towards zero.
-    pub(super) fn divide(&self, other: &Self) -> Result<Self, Stop> {
-        match (self, other) {
-            (Self::Int(_), Self::Int(0)) | (Self::UInt(_), Self::UInt(0)) => Err(Stop::error("division by zero")),
-            (Self::Int(a), Self::Int(b)) => a.checked_div(*b).map(Self::Int).ok_or_else(overflow),
-            (Self::UInt(a), Self::UInt(b)) => a.checked_div(*b).map(Self::UInt).ok_or_else(overflow),
-            (Self::Double(a), Self::Double(b)) => Ok(Self::Double(a / b)),
-            _ => Err(mismatch("/", self, other)),
+    /// `self % other`, with the sign of `self`.
+    pub(super) fn remainder(&self, other: &Self, dialect: Dialect) -> Result<Self, Stop> {
+        match (self, dialect) {
+            (Self::Double(_), Dialect::Strict) => Err(mismatch("%", self, other)),
+            _ => REMAINDER.of(self, other, dialect),
         }
     }
 
-    /// `self % other`; integers only, with the sign of `self`.
-    pub(super) fn remainder(&self, other: &Self) -> Result<Self, Stop> {
-        match (self, other) {
-            (Self::Int(_), Self::Int(0)) | (Self::UInt(_), Self::UInt(0)) => Err(Stop::error("division by zero")),
-            (Self::Int(a), Self::Int(b)) => a.checked_rem(*b).map(Self::Int).ok_or_else(overflow),
-            (Self::UInt(a), Self::UInt(b)) => a.checked_rem(*b).map(Self::UInt).ok_or_else(overflow),
-            _ => Err(mismatch("%", self, other)),
+    /// `sum(self)`: of the numbers of a list; 0 of none.
+    pub(super) fn sum(&self, dialect: Dialect, meter: &mut Meter) -> Result<Self, Stop> {
+        let elements = self.elements().ok_or_else(|| misplaced("sum()", self))?;
+        let mut sum = Self::Int(0);
+        for element in elements {
+            meter.spend(1)?;
+            if as_double(&element).is_none() {
+                return Err(misplaced("sum()", &element));
+            }
+            sum = SUM.of(&sum, &element, dialect)?;
         }
+        Ok(sum)
+    }
+
+    /// `min(self)` or `max(self)`: of the numbers or texts of a list the first that none is before, in this order.
+    pub(super) fn extreme(&self, name: &str, order: Ordering, meter: &mut Meter) -> Result<Self, Stop> {
+        let elements = self.elements().ok_or_else(|| misplaced(name, self))?;
+        let mut found: Option<Self> = None;
+        for element in elements {
+            meter.spend(1)?;
+            if !matches!(element, Self::Text(_)) && as_double(&element).is_none() {
+                return Err(misplaced(name, &element));
+            }
+            let is_beyond = match &found {
+                Some(found) => element.compare(found, name, meter)? == order,
+                None => true,
+            };
+            if is_beyond {
+                found = Some(element);
+            }
+        }
+        found.ok_or_else(|| Stop::Error(format!("{name} of a list without elements")))
+    }
+
+    fn rounded(&self) -> Self {
+        as_double(self).map_or_else(|| self.clone(), Self::Double)
     }
 
     /// `-self`.
@@ -126,16 +235,11 @@ impl<'a> Val<'a> {
     /// `double(self)`.
     pub(super) fn to_double(&self, meter: &mut Meter) -> Result<Self, Stop> {
         match self {
-            #[expect(clippy::cast_precision_loss, reason = "CEL's conversion rounds to the nearest double")]
-            Self::Int(int) => Ok(Self::Double(*int as f64)),
-            #[expect(clippy::cast_precision_loss, reason = "CEL's conversion rounds to the nearest double")]
-            Self::UInt(uint) => Ok(Self::Double(*uint as f64)),
-            Self::Double(double) => Ok(Self::Double(*double)),
             Self::Text(text) => {
                 meter.spend_text(text.len())?;
                 text.parse().map(Self::Double).map_err(|_| Stop::error("double() of a text that is no number"))
             }
-            _ => Err(misplaced("double()", self)),
+            _ => as_double(self).map(Self::Double).ok_or_else(|| misplaced("double()", self)),
         }
     }
 
@@ -157,6 +261,30 @@ impl<'a> Val<'a> {
 pub(super) fn whole(double: f64) -> Option<i64> {
     #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
     (double.trunc() == double && double > -TWO_TO_63 && double < TWO_TO_63).then_some(double as i64)
+}
+
+/// The double nearest to a number.
+fn as_double(value: &Val<'_>) -> Option<f64> {
+    match value {
+        #[expect(clippy::cast_precision_loss, reason = "the nearest double is what is asked for")]
+        Val::Int(int) => Some(*int as f64),
+        #[expect(clippy::cast_precision_loss, reason = "the nearest double is what is asked for")]
+        Val::UInt(uint) => Some(*uint as f64),
+        Val::Double(double) => Some(*double),
+        _ => None,
+    }
+}
+
+/// An integer as an `int`, or as a `uint` if it is too large.
+fn narrowed<'a>(wide: Option<i128>) -> Result<Val<'a>, Stop> {
+    let wide = wide.ok_or_else(overflow)?;
+    let int = i64::try_from(wide).map(Val::Int);
+    int.or_else(|_| u64::try_from(wide).map(Val::UInt)).map_err(|_| overflow())
+}
+
+/// JSON knows no number beyond the finite ones.
+fn finite<'a>(double: f64) -> Result<Val<'a>, Stop> {
+    if double.is_finite() { Ok(Val::Double(double)) } else { Err(overflow()) }
 }
 
 fn overflow() -> Stop {

@@ -4,7 +4,7 @@
 //! half.
 
 use super::Expr;
-use super::lower::{Binary, Conversion, Fold, Node};
+use super::lower::{Binary, Conversion, Fold, Loop, Node};
 use super::places::{Look, Step, Walk};
 
 /// What a part of a value must be.
@@ -62,14 +62,14 @@ impl Search<'_> {
                 }
             }
             // Of no elements all do, so that nothing is demanded but of them.
-            Node::Loop(Fold::All, range, None, body) => {
-                if let Some(mut part) = self.subject(range) {
-                    part.push(Step::Any);
+            Node::Loop(of) if matches!(of.fold, Fold::All) => {
+                if let Some(mut part) = self.subject(&of.range) {
+                    part.push(if of.is_pair { Step::Any } else { Step::Element });
                     let within = longer(within, &part);
-                    self.enter(range, Some(part), body, &within);
+                    self.enter(of, Some(part), &within);
                 }
             }
-            Node::Loop(Fold::Exists | Fold::ExistsOne, range, None, body) => self.enter(range, None, body, within),
+            Node::Loop(of) if matches!(of.fold, Fold::Exists | Fold::ExistsOne) => self.enter(of, None, within),
             Node::Binary(Binary::In, of, list) => {
                 if let Some(list) = self.other(list) {
                     self.demand(of, within, Must::BeOneOf(list.then(Step::Any)));
@@ -93,12 +93,14 @@ impl Search<'_> {
         }
     }
 
-    fn enter(&mut self, range: &Node, subject: Option<Vec<Step>>, body: &Node, within: &[Step]) {
-        self.walk.enter(range);
+    fn enter(&mut self, of: &Loop, subject: Option<Vec<Step>>, within: &[Step]) {
+        self.walk.enter(&of.range, of.is_pair);
+        let outer = self.subjects.len();
+        self.subjects.resize(outer + usize::from(of.is_pair), None);
         self.subjects.push(subject);
-        self.visit(body, within);
-        self.subjects.pop();
-        self.walk.locals.pop();
+        self.visit(&of.body, within);
+        self.subjects.truncate(outer);
+        self.walk.leave(of.is_pair);
     }
 
     fn demand(&mut self, of: &Node, within: &[Step], must: Must) {
@@ -142,7 +144,7 @@ mod tests {
         let way = |steps: &[Step]| {
             let step = |step: &Step| match step {
                 Step::Member(name) => name.clone(),
-                Step::Any => "*".to_owned(),
+                Step::Any | Step::Element => "*".to_owned(),
             };
             steps.iter().map(step).collect::<Vec<_>>().join(".")
         };

@@ -7,9 +7,9 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use super::Variables;
-use super::lower::{Binary, Conversion, Fold, Node, TextTest};
-use super::value::{Elements, Text, Val, misplaced};
+use super::lower::{Binary, Conversion, Fold, Loop, Node, TextTest};
+use super::value::{Item, Items, Text, Val, misplaced};
+use super::{Dialect, Variables};
 
 /// Steps of one evaluation: nodes, elements compared, texts by their length. Enough for a check of references among
 /// some hundred elements, and a few hundredths of a second.
@@ -72,8 +72,13 @@ impl Meter {
 }
 
 /// Evaluates to true or false.
-pub(super) fn evaluate<'a>(node: &'a Node, variables: &'a Variables<'_>, meter: &mut Meter) -> Result<bool, Stop> {
-    let mut run = Run { variables, meter: meter.clone(), locals: Vec::new() };
+pub(super) fn evaluate<'a>(
+    node: &'a Node,
+    variables: &'a Variables<'_>,
+    dialect: Dialect,
+    meter: &mut Meter,
+) -> Result<bool, Stop> {
+    let mut run = Run { variables, dialect, meter: meter.clone(), locals: Vec::new() };
     let value = run.value(node);
     *meter = run.meter.clone();
     match value? {
@@ -84,6 +89,7 @@ pub(super) fn evaluate<'a>(node: &'a Node, variables: &'a Variables<'_>, meter: 
 
 struct Run<'a> {
     variables: &'a Variables<'a>,
+    dialect: Dialect,
     meter: Meter,
     /// The values of the loops' variables, outermost first.
     locals: Vec<Val<'a>>,
@@ -135,7 +141,8 @@ impl<'a> Run<'a> {
                 }
                 other => Err(misplaced("matches()", &other)),
             },
-            Node::Loop(fold, range, condition, body) => self.fold(*fold, range, condition.as_deref(), body),
+            Node::Ratio(a, b) => self.value(a)?.ratio(&self.value(b)?, self.dialect),
+            Node::Loop(of) => self.fold(of),
         }
     }
 
@@ -189,13 +196,13 @@ impl<'a> Run<'a> {
     fn binary(&mut self, binary: Binary, a: &'a Node, b: &'a Node) -> Result<Val<'a>, Stop> {
         let a = self.value(a)?;
         let b = self.value(b)?;
-        let meter = &mut self.meter;
+        let (meter, dialect) = (&mut self.meter, self.dialect);
         match binary {
-            Binary::Add => a.add(&b, meter),
-            Binary::Subtract => a.subtract(&b),
-            Binary::Multiply => a.multiply(&b),
-            Binary::Divide => a.divide(&b),
-            Binary::Remainder => a.remainder(&b),
+            Binary::Add => a.add(&b, dialect, meter),
+            Binary::Subtract => a.subtract(&b, dialect),
+            Binary::Multiply => a.multiply(&b, dialect),
+            Binary::Divide => a.divide(&b, dialect),
+            Binary::Remainder => a.remainder(&b, dialect),
             Binary::Equal => a.equals(&b, meter).map(Val::Bool),
             Binary::Unequal => a.equals(&b, meter).map(|equal| Val::Bool(!equal)),
             Binary::Less => a.compare(&b, "<", meter).map(|order| Val::Bool(order == Ordering::Less)),
@@ -231,6 +238,9 @@ impl<'a> Run<'a> {
             Conversion::UInt => value.to_uint(&mut self.meter),
             Conversion::Double => value.to_double(&mut self.meter),
             Conversion::Text => value.to_text(),
+            Conversion::Sum => value.sum(self.dialect, &mut self.meter),
+            Conversion::Min => value.extreme("min()", Ordering::Less, &mut self.meter),
+            Conversion::Max => value.extreme("max()", Ordering::Greater, &mut self.meter),
         }
     }
 
@@ -260,52 +270,47 @@ impl<'a> Run<'a> {
         }))
     }
 
-    fn fold(
-        &mut self,
-        fold: Fold,
-        range: &'a Node,
-        condition: Option<&'a Node>,
-        body: &'a Node,
-    ) -> Result<Val<'a>, Stop> {
-        let range = self.value(range)?;
-        let Some(elements) = range.elements() else {
-            return Err(match range.map_len() {
-                Some(_) => Stop::error("a loop over a map has no order; loop over a list"),
-                None => Stop::Error(format!("cannot loop over {}", range.type_name())),
-            });
+    fn fold(&mut self, of: &'a Loop) -> Result<Val<'a>, Stop> {
+        let range = self.value(&of.range)?;
+        let items = match (range.list_len(), range.map_len(), self.dialect) {
+            (None, Some(_), Dialect::Strict) => {
+                return Err(Stop::error("a loop over a map has no order; loop over a list"));
+            }
+            (None, None, _) => return Err(Stop::Error(format!("cannot loop over {}", range.type_name()))),
+            _ => Items::of(&range, of.is_pair),
         };
         let depth = self.locals.len();
-        let result = match fold {
-            Fold::All => self.any(elements, body, false),
-            Fold::Exists => self.any(elements, body, true),
-            Fold::ExistsOne => self.exactly_one(elements, body),
-            Fold::Filter => self.collect(elements, Some(body), None),
-            Fold::Map => self.collect(elements, condition, Some(body)),
+        let result = match of.fold {
+            Fold::All => self.any(items, &of.body, false),
+            Fold::Exists => self.any(items, &of.body, true),
+            Fold::ExistsOne => self.exactly_one(items, &of.body),
+            Fold::Filter => self.collect(items, Some(&of.body), None),
+            Fold::Map | Fold::TransformList => self.collect(items, of.condition.as_ref(), Some(&of.body)),
         };
         self.locals.truncate(depth);
         result
     }
 
     /// `all` (one false settles it) or `exists` (one true does); an error counts only if nothing settles it.
-    fn any(&mut self, elements: Elements<'a>, body: &'a Node, decisive: bool) -> Result<Val<'a>, Stop> {
+    fn any(&mut self, items: Items<'a>, body: &'a Node, decisive: bool) -> Result<Val<'a>, Stop> {
         let operator = if decisive { "exists()" } else { "all()" };
         let mut failed = None;
-        for element in elements {
-            match self.with(element, |run| run.bool(body, operator)) {
+        for item in items {
+            match self.with(item, |run| run.bool(body, operator)) {
                 Ok(value) if value == decisive => return Ok(Val::Bool(decisive)),
                 Ok(_) => {}
                 Err(Stop::Exhausted) => return Err(Stop::Exhausted),
-                // The last error, as the crate's own evaluator has it.
+                // The last error counts.
                 Err(error) => failed = Some(error),
             }
         }
         failed.map_or(Ok(Val::Bool(!decisive)), Err)
     }
 
-    fn exactly_one(&mut self, elements: Elements<'a>, body: &'a Node) -> Result<Val<'a>, Stop> {
+    fn exactly_one(&mut self, items: Items<'a>, body: &'a Node) -> Result<Val<'a>, Stop> {
         let mut found = 0_usize;
-        for element in elements {
-            if self.with(element, |run| run.bool(body, "exists_one()"))? {
+        for item in items {
+            if self.with(item, |run| run.bool(body, "exists_one()"))? {
                 found += 1;
             }
         }
@@ -315,13 +320,13 @@ impl<'a> Run<'a> {
     /// `filter` (without `made`) and `map`.
     fn collect(
         &mut self,
-        elements: Elements<'a>,
+        items: Items<'a>,
         condition: Option<&'a Node>,
         made: Option<&'a Node>,
     ) -> Result<Val<'a>, Stop> {
         let mut collected = Vec::new();
-        for element in elements {
-            let kept = self.with(element, |run| {
+        for item in items {
+            let kept = self.with(item, |run| {
                 if let Some(condition) = condition
                     && !run.bool(condition, "filter()")?
                 {
@@ -337,11 +342,12 @@ impl<'a> Run<'a> {
         Ok(Val::List(Rc::new(collected)))
     }
 
-    /// Runs a loop's body for one element.
-    fn with<T>(&mut self, element: Val<'a>, body: impl FnOnce(&mut Self) -> Result<T, Stop>) -> Result<T, Stop> {
+    /// Runs a loop's body for one item.
+    fn with<T>(&mut self, item: Item<'a>, body: impl FnOnce(&mut Self) -> Result<T, Stop>) -> Result<T, Stop> {
         self.meter.spend(1)?;
         let depth = self.locals.len();
-        self.locals.push(element);
+        self.locals.extend(item.key);
+        self.locals.push(item.value);
         let result = body(self);
         self.locals.truncate(depth);
         result

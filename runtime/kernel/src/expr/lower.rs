@@ -1,20 +1,19 @@
-//! From the parser's tree to the tree that is evaluated: every name resolved, every bound checked.
+//! From the tree as it was written to the tree that is evaluated: every name resolved, every bound checked.
 //!
 //! What comes out holds only what [`super::eval`] can do, so that evaluation never meets an unknown function, an
 //! undeclared variable or a nesting it cannot hold. It also knows which parts of which variables are looked at.
 
 use std::collections::BTreeSet;
 
-use cel::Program;
-use cel::common::ast::operators;
-use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 use regex::{Regex, RegexBuilder, bytes};
 
-use super::{CompileError, Reference};
+pub(super) use super::parse::Binary;
+use super::parse::{Part, Term};
+use super::{CompileError, Reference, SHADOWED};
 
 /// Nodes of the tree, as it was written: before macros are expanded.
 pub(super) const NODES_MAX: usize = 200;
-/// Loops (`all`, `exists`, `exists_one`, `filter`, `map`) inside one another. Three, because a check of references
+/// Loops (`all`, `exists`, `exists_one`, `filter`, `map`, `transformList`) inside one another. Three, because a check of references
 /// needs them: for every task, for every dependency, there is a task. What three may cost is the step limit's business.
 pub(super) const LOOPS_MAX: usize = 3;
 /// Bytes of a compiled regular expression.
@@ -33,7 +32,7 @@ pub(super) enum Node {
     Text(String),
     /// A variable and members below it.
     Path(&'static str, Vec<String>),
-    /// The variable of the loop at this depth.
+    /// Variable of a loop, by how many of the loops' variables come before it.
     Local(usize),
     Member(Box<Node>, String),
     Has(Box<Node>, String),
@@ -50,25 +49,22 @@ pub(super) enum Node {
     Test(TextTest, Box<Node>, Box<Node>),
     /// A text, a pattern, and how many times as much as by a small one a text is charged for.
     Matches(Box<Node>, Regex, usize),
-    /// Over a range, a body; for `map` with a condition, that too.
-    Loop(Fold, Box<Node>, Option<Box<Node>>, Box<Node>),
+    /// `a / b` where a number with a fraction may stand: nothing is cut off.
+    Ratio(Box<Node>, Box<Node>),
+    Loop(Box<Loop>),
 }
 
-/// An operator that always evaluates both sides.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Binary {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Remainder,
-    Equal,
-    Unequal,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    In,
+/// Loop over the elements of a list or the members of a map.
+#[derive(Debug)]
+pub(super) struct Loop {
+    pub(super) fold: Fold,
+    /// Whether it has a variable for the index or name, and one for what stands there. With one variable, that is the
+    /// element of a list or the name of a member.
+    pub(super) is_pair: bool,
+    pub(super) range: Node,
+    /// What an element must satisfy to be mapped.
+    pub(super) condition: Option<Node>,
+    pub(super) body: Node,
 }
 
 /// A function of one value.
@@ -79,6 +75,9 @@ pub(super) enum Conversion {
     UInt,
     Double,
     Text,
+    Sum,
+    Min,
+    Max,
 }
 
 /// A question about two texts.
@@ -97,16 +96,17 @@ pub(super) enum Fold {
     ExistsOne,
     Filter,
     Map,
+    /// `map` with key and value.
+    TransformList,
 }
 
-/// Lowers a parsed program; the references are minimal: none lies below another.
-pub(super) fn lower(program: &Program, variables: &[&'static str]) -> Result<(Node, Vec<Reference>), CompileError> {
-    let mut lowering = Lowering { program, variables, locals: Vec::new(), nodes: 0, references: BTreeSet::new() };
-    let root = program.expression();
+/// Lowers a parsed expression; the references are minimal: none lies below another.
+pub(super) fn lower(root: &Part, variables: &[&'static str]) -> Result<(Node, Vec<Reference>), CompileError> {
+    let mut lowering = Lowering { variables, locals: Vec::new(), loops: 0, nodes: 0, references: BTreeSet::new() };
     let node = lowering.node(root)?;
     if !may_be_bool(&node) {
         let message = "the expression must be true or false, and this is neither".to_owned();
-        return Err(lowering.refuse(root, "cel_not_boolean", message));
+        return Err(refuse(root, "cel_not_boolean", message));
     }
     // In this order an ancestor comes right before what lies below it.
     let mut references: Vec<Reference> = Vec::new();
@@ -119,223 +119,212 @@ pub(super) fn lower(program: &Program, variables: &[&'static str]) -> Result<(No
 }
 
 struct Lowering<'a> {
-    program: &'a Program,
     variables: &'a [&'static str],
     /// The loops' variables, outermost first.
     locals: Vec<String>,
+    /// Loops around what is lowered.
+    loops: usize,
     nodes: usize,
     references: BTreeSet<Reference>,
 }
 
 impl Lowering<'_> {
-    fn node(&mut self, expr: &IdedExpr) -> Result<Node, CompileError> {
-        self.count(expr)?;
-        if let Some(reference) = self.path(expr) {
+    fn node(&mut self, part: &Part) -> Result<Node, CompileError> {
+        self.count(part)?;
+        if let Some(reference) = self.path(part) {
             self.references.insert(reference.clone());
             return Ok(Node::Path(reference.variable, reference.path));
         }
-        match &expr.expr {
-            Expr::Literal(literal) => self.literal(expr, literal),
-            Expr::Ident(name) => match self.locals.iter().position(|local| local == name) {
-                Some(depth) => Ok(Node::Local(depth)),
-                None => Err(self.unknown_variable(expr, name)),
+        Ok(match &part.term {
+            Term::Null => Node::Null,
+            Term::Bool(value) => Node::Bool(*value),
+            Term::Int(int) => Node::Int(*int),
+            Term::UInt(uint) => Node::UInt(*uint),
+            Term::Double(double) => Node::Double(*double),
+            Term::Text(text) => Node::Text(text.clone()),
+            Term::Name(name) => match self.locals.iter().position(|local| local == name) {
+                Some(depth) => Node::Local(depth),
+                None => return Err(self.unknown_variable(part, name)),
             },
-            Expr::Select(select) => Ok(Node::Member(self.boxed(&select.operand)?, select.field.clone())),
-            Expr::List(list) => {
-                let elements = list.elements.iter().map(|element| self.node(element));
-                Ok(Node::List(elements.collect::<Result<_, _>>()?))
+            Term::Member(of, name) => Node::Member(self.boxed(of)?, name.clone()),
+            Term::Index(of, key) => Node::Index(self.boxed(of)?, self.boxed(key)?),
+            Term::Not(of) => Node::Not(self.boxed(of)?),
+            Term::Negate(of) => Node::Negate(self.boxed(of)?),
+            Term::And(a, b) => Node::And(self.boxed(a)?, self.boxed(b)?),
+            Term::Or(a, b) => Node::Or(self.boxed(a)?, self.boxed(b)?),
+            Term::If(condition, a, b) => Node::If(self.boxed(condition)?, self.boxed(a)?, self.boxed(b)?),
+            Term::Binary(binary, a, b) => Node::Binary(*binary, self.boxed(a)?, self.boxed(b)?),
+            Term::List(elements) => Node::List(self.nodes(elements)?),
+            Term::Map(entries) => {
+                let entries = entries.iter().map(|(key, value)| Ok((self.node(key)?, self.node(value)?)));
+                Node::Map(entries.collect::<Result<_, _>>()?)
             }
-            Expr::Map(map) => {
-                let mut entries = Vec::new();
-                for entry in &map.entries {
-                    let EntryExpr::MapEntry(entry) = &entry.expr else {
-                        return Err(self.unsupported(expr, "a message"));
-                    };
-                    entries.push((self.node(&entry.key)?, self.node(&entry.value)?));
-                }
-                Ok(Node::Map(entries))
-            }
-            Expr::Call(call) => self.call(expr, call),
-            Expr::Struct(_) => Err(self.unsupported(expr, "a message")),
-            Expr::Comprehension(_) | Expr::Unspecified => Err(self.unsupported(expr, "this")),
-        }
-    }
-
-    fn boxed(&mut self, expr: &IdedExpr) -> Result<Box<Node>, CompileError> {
-        self.node(expr).map(Box::new)
-    }
-
-    fn literal(&self, expr: &IdedExpr, literal: &LiteralValue) -> Result<Node, CompileError> {
-        Ok(match literal {
-            LiteralValue::Null => Node::Null,
-            LiteralValue::Boolean(value) => Node::Bool(*value.inner()),
-            LiteralValue::Int(int) => Node::Int(*int.inner()),
-            LiteralValue::UInt(uint) => Node::UInt(*uint.inner()),
-            LiteralValue::Double(double) => Node::Double(*double.inner()),
-            LiteralValue::String(text) => Node::Text(text.inner().to_owned()),
-            LiteralValue::Bytes(_) => return Err(self.unsupported(expr, "a value of bytes")),
+            Term::Call { of, name, args } => return self.call(part, of.as_deref(), name, args),
         })
     }
 
-    /// A declared variable with members selected from it, if the expression is nothing else: `a.b["c"]`.
-    fn path(&self, expr: &IdedExpr) -> Option<Reference> {
-        match &expr.expr {
-            Expr::Ident(name) if !self.locals.contains(name) => {
-                let variable = self.variables.iter().copied().find(|variable| variable == name)?;
-                Some(Reference { variable, path: Vec::new() })
-            }
-            Expr::Select(select) => {
-                let mut reference = self.path(&select.operand)?;
-                reference.path.push(select.field.clone());
-                Some(reference)
-            }
-            Expr::Call(CallExpr { func_name, target: None, args }) if func_name == operators::INDEX => {
-                let [operand, key] = args.as_slice() else { return None };
-                let Expr::Literal(LiteralValue::String(key)) = &key.expr else { return None };
-                let mut reference = self.path(operand)?;
-                reference.path.push(key.inner().to_owned());
-                Some(reference)
-            }
-            _ => None,
-        }
+    fn nodes(&mut self, parts: &[Part]) -> Result<Vec<Node>, CompileError> {
+        parts.iter().map(|part| self.node(part)).collect()
     }
 
-    fn call(&mut self, expr: &IdedExpr, call: &CallExpr) -> Result<Node, CompileError> {
-        let name = call.func_name.as_str();
-        match (&call.target, call.args.as_slice()) {
-            (Some(range), [variable, rest @ ..]) if fold(name).is_some_and(|fold| fold.takes(rest.len())) => {
-                self.fold(expr, name, range, variable, rest)
+    fn boxed(&mut self, part: &Part) -> Result<Box<Node>, CompileError> {
+        self.node(part).map(Box::new)
+    }
+
+    /// A declared variable with members selected from it, if the expression is nothing else: `a.b["c"]`.
+    fn path(&self, part: &Part) -> Option<Reference> {
+        let (of, name) = match &part.term {
+            Term::Name(name) if !self.locals.contains(name) => {
+                let variable = self.variables.iter().copied().find(|variable| variable == name)?;
+                return Some(Reference { variable, path: Vec::new() });
             }
-            (None, [a]) => match name {
-                operators::LOGICAL_NOT => Ok(Node::Not(self.boxed(a)?)),
-                operators::NEGATE => Ok(Node::Negate(self.boxed(a)?)),
-                operators::HAS => self.has(a),
-                _ => match conversion(name) {
-                    Some(conversion) => Ok(Node::Convert(conversion, self.boxed(a)?)),
-                    None => Err(self.unknown_function(expr, name)),
-                },
+            Term::Member(of, name) => (of, name),
+            Term::Index(of, key) => match &key.term {
+                Term::Text(name) => (of, name),
+                _ => return None,
             },
-            (Some(a), []) if name == "size" => Ok(Node::Convert(Conversion::Size, self.boxed(a)?)),
-            (None, [a, b]) if name == "matches" => self.matches(a, b),
-            (Some(a), [b]) if name == "matches" => self.matches(a, b),
-            (Some(a), [b]) => match text_test(name) {
-                Some(test) => Ok(Node::Test(test, self.boxed(a)?, self.boxed(b)?)),
-                None => Err(self.unknown_function(expr, name)),
+            _ => return None,
+        };
+        let mut reference = self.path(of)?;
+        reference.path.push(name.clone());
+        Some(reference)
+    }
+
+    fn call(&mut self, part: &Part, of: Option<&Part>, name: &str, args: &[Part]) -> Result<Node, CompileError> {
+        if let (Some(range), Some(fold)) = (of, fold(name))
+            && let Some(variables) = fold.variables(args)
+        {
+            return self.fold(part, fold, name, range, args.split_at(variables));
+        }
+        match (of, args) {
+            (None, [of]) if name == "has" => self.has(of),
+            (Some(text), [pattern]) | (None, [text, pattern]) if name == "matches" => self.matches(text, pattern),
+            (Some(text), [of]) => match text_test(name) {
+                Some(test) => Ok(Node::Test(test, self.boxed(text)?, self.boxed(of)?)),
+                None => Err(unknown_function(part, name)),
             },
-            (None, [a, b]) => match name {
-                operators::LOGICAL_AND => Ok(Node::And(self.boxed(a)?, self.boxed(b)?)),
-                operators::LOGICAL_OR => Ok(Node::Or(self.boxed(a)?, self.boxed(b)?)),
-                operators::INDEX => Ok(Node::Index(self.boxed(a)?, self.boxed(b)?)),
-                _ => match binary(name) {
-                    Some(binary) => Ok(Node::Binary(binary, self.boxed(a)?, self.boxed(b)?)),
-                    None => Err(self.unknown_function(expr, name)),
-                },
+            (None, [_, _, ..]) => match conversion(name) {
+                Some(conversion @ (Conversion::Min | Conversion::Max)) => {
+                    Ok(Node::Convert(conversion, Box::new(Node::List(self.nodes(args)?))))
+                }
+                _ => Err(unknown_function(part, name)),
             },
-            (None, [a, b, c]) if name == operators::CONDITIONAL => {
-                Ok(Node::If(self.boxed(a)?, self.boxed(b)?, self.boxed(c)?))
-            }
-            _ => Err(self.unknown_function(expr, name)),
+            (None, [of]) => match conversion(name) {
+                Some(conversion) => Ok(Node::Convert(conversion, self.boxed(of)?)),
+                None => Err(unknown_function(part, name)),
+            },
+            (Some(of), []) => match conversion(name) {
+                Some(conversion) if conversion.is_method() => Ok(Node::Convert(conversion, self.boxed(of)?)),
+                _ => Err(unknown_function(part, name)),
+            },
+            _ => Err(unknown_function(part, name)),
         }
     }
 
     /// `has(a.b)`. It looks at `a.b`, not at all of `a`.
-    fn has(&mut self, of: &IdedExpr) -> Result<Node, CompileError> {
-        let Expr::Select(select) = &of.expr else {
-            return Err(self.refuse(of, "cel_syntax", "has() takes a member, like has(state.answer)".to_owned()));
+    fn has(&mut self, part: &Part) -> Result<Node, CompileError> {
+        let Term::Member(of, name) = &part.term else {
+            return Err(refuse(part, "cel_syntax", "has() takes a member, like has(state.answer)".to_owned()));
         };
-        let operand = match self.path(of) {
+        let operand = match self.path(part) {
             Some(reference) => {
-                self.count(of)?;
+                self.count(part)?;
                 let mut above = reference.path.clone();
                 above.pop();
                 let variable = reference.variable;
                 self.references.insert(reference);
                 Box::new(Node::Path(variable, above))
             }
-            None => self.boxed(&select.operand)?,
+            None => self.boxed(of)?,
         };
-        Ok(Node::Has(operand, select.field.clone()))
+        Ok(Node::Has(operand, name.clone()))
     }
 
     /// The pattern must be written out: one from the state could be anything, and would be compiled again each time.
-    fn matches(&mut self, text: &IdedExpr, pattern: &IdedExpr) -> Result<Node, CompileError> {
-        let Expr::Literal(LiteralValue::String(written)) = &pattern.expr else {
+    fn matches(&mut self, text: &Part, pattern: &Part) -> Result<Node, CompileError> {
+        let Term::Text(written) = &pattern.term else {
             let message = "the pattern of matches() must be a text written in the expression".to_owned();
-            return Err(self.refuse(pattern, "cel_bad_pattern", message));
+            return Err(refuse(pattern, "cel_bad_pattern", message));
         };
-        match RegexBuilder::new(written.inner()).size_limit(PATTERN_BYTES_MAX).build() {
-            Ok(regex) => Ok(Node::Matches(self.boxed(text)?, regex, weight(written.inner()))),
-            Err(error) => Err(self.refuse(pattern, "cel_bad_pattern", format!("the pattern cannot be used: {error}"))),
+        match RegexBuilder::new(written).size_limit(PATTERN_BYTES_MAX).build() {
+            Ok(regex) => Ok(Node::Matches(self.boxed(text)?, regex, weight(written))),
+            Err(error) => Err(refuse(pattern, "cel_bad_pattern", format!("the pattern cannot be used: {error}"))),
         }
     }
 
     fn fold(
         &mut self,
-        expr: &IdedExpr,
+        part: &Part,
+        fold: Fold,
         name: &str,
-        range: &IdedExpr,
-        variable: &IdedExpr,
-        rest: &[IdedExpr],
+        range: &Part,
+        (variables, rest): (&[Part], &[Part]),
     ) -> Result<Node, CompileError> {
-        let Expr::Ident(local) = &variable.expr else {
-            let message = format!("{name}() takes the name of a variable first, like {name}(x, x > 0)");
-            return Err(self.refuse(variable, "cel_syntax", message));
-        };
-        if self.variables.contains(&local.as_str()) || self.locals.contains(local) || local.starts_with('.') {
-            let message = format!("{local} already names something here");
-            return Err(self.refuse(variable, "cel_shadowed_variable", message));
+        let mut locals: Vec<String> = Vec::new();
+        for variable in variables {
+            let Term::Name(local) = &variable.term else {
+                let message = format!("{name}() takes the name of a variable first, like {name}(x, x > 0)");
+                return Err(refuse(variable, "cel_syntax", message));
+            };
+            let is_taken = self.variables.contains(&local.as_str()) && !SHADOWED.contains(&local.as_str());
+            if is_taken || self.locals.contains(local) || locals.contains(local) || local.starts_with('.') {
+                let message = format!("{local} already names something here");
+                return Err(refuse(variable, "cel_shadowed_variable", message));
+            }
+            locals.push(local.clone());
         }
-        if let Expr::Map(_) = &range.expr {
-            let message = "a loop over a map has no order; loop over a list".to_owned();
-            return Err(self.refuse(range, "cel_map_range", message));
-        }
-        let range = self.boxed(range)?;
-        if self.locals.len() == LOOPS_MAX {
+        let range = self.node(range)?;
+        if self.loops == LOOPS_MAX {
             let message = format!("more than {LOOPS_MAX} loops inside one another");
-            return Err(self.refuse(expr, "cel_too_complex", message));
+            return Err(refuse(part, "cel_too_complex", message));
         }
-        self.locals.push(local.clone());
+        let is_pair = locals.len() == 2;
+        let outer = self.locals.len();
+        self.locals.extend(locals);
+        self.loops += 1;
         let lowered = match rest {
-            [condition, body] => self.boxed(condition).and_then(|condition| Ok((Some(condition), self.boxed(body)?))),
-            [body] => self.boxed(body).map(|body| (None, body)),
-            _ => Err(self.unknown_function(expr, name)),
+            [condition, body] => self.node(condition).and_then(|condition| Ok((Some(condition), self.node(body)?))),
+            [body] => self.node(body).map(|body| (None, body)),
+            _ => Err(unknown_function(part, name)),
         };
-        self.locals.pop();
+        self.loops -= 1;
+        self.locals.truncate(outer);
         let (condition, body) = lowered?;
-        let fold = fold(name).ok_or_else(|| self.unknown_function(expr, name))?;
-        Ok(Node::Loop(fold, range, condition, body))
+        Ok(Node::Loop(Box::new(Loop { fold, is_pair, range, condition, body })))
     }
 
-    fn count(&mut self, expr: &IdedExpr) -> Result<(), CompileError> {
+    fn count(&mut self, part: &Part) -> Result<(), CompileError> {
         self.nodes += 1;
         if self.nodes > NODES_MAX {
-            return Err(self.refuse(expr, "cel_too_complex", format!("more than {NODES_MAX} parts")));
+            return Err(refuse(part, "cel_too_complex", format!("more than {NODES_MAX} parts")));
         }
         Ok(())
     }
 
-    fn unknown_variable(&self, expr: &IdedExpr, name: &str) -> CompileError {
+    fn unknown_variable(&self, part: &Part, name: &str) -> CompileError {
         let known = self.variables.join(", ");
-        self.refuse(expr, "cel_unknown_variable", format!("no variable {name} here; there are {known}"))
+        let instead = match name {
+            "True" => "; the value is written true",
+            "False" => "; the value is written false",
+            "None" | "nil" | "undefined" => "; the value is written null",
+            _ => "",
+        };
+        refuse(part, "cel_unknown_variable", format!("no variable {name} here; there are {known}{instead}"))
     }
+}
 
-    fn unknown_function(&self, expr: &IdedExpr, name: &str) -> CompileError {
-        let message = format!(
-            "no function {name} with these arguments; there are size(x), has(x.member), int(x), uint(x), double(x), \
-             string(x), x.contains(y), x.startsWith(y), x.endsWith(y), x.matches(\"pattern\"), and over lists \
-             all, exists, exists_one, filter, map"
-        );
-        self.refuse(expr, "cel_unknown_function", message)
-    }
+fn unknown_function(part: &Part, name: &str) -> CompileError {
+    let message = format!(
+        "no function {name} with these arguments; there are size(x), has(x.member), int(x), uint(x), double(x), \
+         string(x), x.contains(y), x.startsWith(y), x.endsWith(y), x.matches(\"pattern\"), over lists sum(x), min(x), \
+         max(x), filter(x, …), map(x, …), and over lists and objects all(x, …), exists(x, …), exists_one(x, …), with \
+         key and value all(k, v, …), exists(k, v, …), exists_one(k, v, …), transformList(k, v, …)"
+    );
+    refuse(part, "cel_unknown_function", message)
+}
 
-    fn unsupported(&self, expr: &IdedExpr, what: &str) -> CompileError {
-        self.refuse(expr, "cel_unsupported", format!("{what} cannot be used here"))
-    }
-
-    fn refuse(&self, expr: &IdedExpr, code: &'static str, message: String) -> CompileError {
-        let offset = self.program.source_info().offset_for(expr.id);
-        CompileError { code, offset: offset.and_then(|(start, _)| usize::try_from(start).ok()), message }
-    }
+fn refuse(part: &Part, code: &'static str, message: String) -> CompileError {
+    CompileError { code, offset: Some(part.at), message }
 }
 
 /// How much longer than a small regular expression this one may take for each byte. It can be in as many states at once
@@ -355,12 +344,20 @@ fn weight(pattern: &str) -> usize {
     if size == PATTERN_BYTES_SMALL { 1 } else { 2 * size / PATTERN_BYTES_SMALL }
 }
 
+impl Conversion {
+    /// Whether it may be written behind its value: `x.size()`.
+    const fn is_method(self) -> bool {
+        matches!(self, Self::Size | Self::Sum | Self::Min | Self::Max)
+    }
+}
+
 impl Fold {
-    /// Whether it takes so many expressions after its variable.
-    const fn takes(self, expressions: usize) -> bool {
-        match self {
-            Self::All | Self::Exists | Self::ExistsOne | Self::Filter => expressions == 1,
-            Self::Map => expressions == 1 || expressions == 2,
+    /// Returns how many of the arguments are variables, if it takes so many arguments.
+    const fn variables(self, args: &[Part]) -> Option<usize> {
+        match (self, args.len()) {
+            (Self::All | Self::Exists | Self::ExistsOne | Self::Filter | Self::Map, 2) | (Self::Map, 3) => Some(1),
+            (Self::All | Self::Exists | Self::ExistsOne | Self::TransformList, 3) | (Self::TransformList, 4) => Some(2),
+            _ => None,
         }
     }
 }
@@ -369,7 +366,7 @@ impl Fold {
 const fn may_be_bool(node: &Node) -> bool {
     match node {
         Node::Null | Node::Int(_) | Node::UInt(_) | Node::Double(_) | Node::Text(_) => false,
-        Node::List(_) | Node::Map(_) | Node::Negate(_) | Node::Convert(..) => false,
+        Node::List(_) | Node::Map(_) | Node::Negate(_) | Node::Convert(..) | Node::Ratio(..) => false,
         Node::Bool(_) | Node::Path(..) | Node::Local(_) | Node::Member(..) | Node::Index(..) => true,
         Node::Has(..) | Node::Not(_) | Node::And(..) | Node::Or(..) | Node::Test(..) | Node::Matches(..) => true,
         Node::If(_, a, b) => may_be_bool(a) && may_be_bool(b),
@@ -378,9 +375,9 @@ const fn may_be_bool(node: &Node) -> bool {
             Binary::Equal | Binary::Unequal | Binary::In => true,
             Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual => true,
         },
-        Node::Loop(fold, ..) => match fold {
+        Node::Loop(of) => match of.fold {
             Fold::All | Fold::Exists | Fold::ExistsOne => true,
-            Fold::Filter | Fold::Map => false,
+            Fold::Filter | Fold::Map | Fold::TransformList => false,
         },
     }
 }
@@ -392,6 +389,7 @@ fn fold(name: &str) -> Option<Fold> {
         "exists_one" | "existsOne" => Some(Fold::ExistsOne),
         "filter" => Some(Fold::Filter),
         "map" => Some(Fold::Map),
+        "transformList" => Some(Fold::TransformList),
         _ => None,
     }
 }
@@ -403,6 +401,9 @@ fn conversion(name: &str) -> Option<Conversion> {
         "uint" => Some(Conversion::UInt),
         "double" => Some(Conversion::Double),
         "string" => Some(Conversion::Text),
+        "sum" => Some(Conversion::Sum),
+        "min" => Some(Conversion::Min),
+        "max" => Some(Conversion::Max),
         _ => None,
     }
 }
@@ -412,24 +413,6 @@ fn text_test(name: &str) -> Option<TextTest> {
         "contains" => Some(TextTest::Contains),
         "startsWith" => Some(TextTest::StartsWith),
         "endsWith" => Some(TextTest::EndsWith),
-        _ => None,
-    }
-}
-
-fn binary(name: &str) -> Option<Binary> {
-    match name {
-        operators::ADD => Some(Binary::Add),
-        operators::SUBSTRACT => Some(Binary::Subtract),
-        operators::MULTIPLY => Some(Binary::Multiply),
-        operators::DIVIDE => Some(Binary::Divide),
-        operators::MODULO => Some(Binary::Remainder),
-        operators::EQUALS => Some(Binary::Equal),
-        operators::NOT_EQUALS => Some(Binary::Unequal),
-        operators::LESS => Some(Binary::Less),
-        operators::LESS_EQUALS => Some(Binary::LessOrEqual),
-        operators::GREATER => Some(Binary::Greater),
-        operators::GREATER_EQUALS => Some(Binary::GreaterOrEqual),
-        operators::IN => Some(Binary::In),
         _ => None,
     }
 }

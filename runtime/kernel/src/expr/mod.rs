@@ -1,25 +1,26 @@
 //! Conditions and invariants: CEL, boolean only, with static and dynamic cost limits (SPEC section 6).
 //!
-//! Owns what an expression may say and what it comes to. The parser is the `cel` crate's; the evaluation is ours,
-//! because the crate's counts no steps, copies every element it loops over and walks maps in an order that changes from
-//! run to run. `tests` holds the two evaluators against each other. The way of an expression: `guard` bounds its text,
-//! the parser reads it, `lower` resolves and bounds its tree, `eval` computes with `value`s, whose `arithmetic` has a
-//! file of its own; `places` tells the lint what it looks at.
+//! Owns what an expression may say and what it comes to. Parser and evaluation are ours: an expression must have a bound
+//! before it is read and a count of steps while it is evaluated, and mean the same in every run and release. `tests`
+//! holds both against the `cel` crate's. The way of an expression: `token` reads and bounds its text, `parse` makes a tree
+//! of it, `lower` resolves and bounds that, `eval` computes with `value`s, whose `arithmetic` has a file of its own;
+//! `numbers` finds where a schema says number, `places` tells the lint what is looked at.
 
 mod arithmetic;
 mod demands;
 mod eval;
-mod guard;
 mod lower;
+mod numbers;
+mod parse;
 mod places;
 #[cfg(test)]
 mod tests;
+mod token;
 mod value;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use cel::Env;
 use jsonptr::Pointer;
 use serde_json::Value;
 
@@ -29,14 +30,14 @@ use lower::Node;
 pub(crate) use places::{Comparison, Look, Step};
 use value::Val;
 
-use crate::tree;
+use crate::{record, tree};
 
 /// Why an expression is refused at load time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct CompileError {
     /// Stable code of the finding: `cel_syntax`, `cel_too_long`, `cel_too_complex`, `cel_unknown_variable`,
-    /// `cel_unknown_function`, `cel_shadowed_variable`, `cel_map_range`, `cel_bad_pattern`, `cel_not_boolean`,
+    /// `cel_unknown_function`, `cel_shadowed_variable`, `cel_bad_pattern`, `cel_not_boolean`,
     /// `cel_unsupported`.
     pub code: &'static str,
     /// Byte offset in the source, if known.
@@ -111,6 +112,25 @@ impl<'a> From<&'a tree::Node> for Variable<'a> {
     }
 }
 
+/// Variables whose names a loop may take: blueprints that did so are older than they.
+const SHADOWED: [&str; 2] = ["key", "old"];
+
+/// What expressions mean where boards of different journal formats differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dialect {
+    /// Before format 14: arithmetic joins like types only, and a loop over an object is an error.
+    Strict,
+    /// Arithmetic joins all numbers, and nothing is cut off where a schema says number; loops go over objects.
+    Plain,
+}
+
+impl Dialect {
+    /// The one of boards of a journal format.
+    pub const fn of(journal: u32) -> Self {
+        if journal >= record::NUMBERS { Self::Plain } else { Self::Strict }
+    }
+}
+
 /// The variables an expression may use.
 pub type Variables<'a> = BTreeMap<&'static str, Variable<'a>>;
 
@@ -152,6 +172,7 @@ impl Allowance {
 #[derive(Debug)]
 pub struct Expr {
     source: String,
+    dialect: Dialect,
     node: Node,
     references: Vec<Reference>,
 }
@@ -162,16 +183,16 @@ impl Expr {
     /// # Errors
     /// The first thing that is wrong with it; every bound and every name is checked here, none at evaluation.
     pub fn compile(source: &str, variables: &[&'static str]) -> Result<Self, CompileError> {
-        guard::check(source)?;
-        // Without macros: `lower` reads `all` and `has` as they are written, and counts what the author wrote.
-        let program = Env::default().with_optional_support(false).compile(source).map_err(|errors| {
-            let first = errors.errors.into_iter().next();
-            let offset = first.as_ref().and_then(|error| offset_of(source, error.pos));
-            let message = first.map_or_else(|| "not an expression".to_owned(), |error| error.msg);
-            CompileError { code: "cel_syntax", offset, message }
-        })?;
-        let (node, references) = lower::lower(&program, variables)?;
-        Ok(Self { source: source.to_owned(), node, references })
+        Self::compile_in(Dialect::Plain, source, variables)
+    }
+
+    /// The same in a dialect.
+    ///
+    /// # Errors
+    /// As [`Expr::compile`].
+    pub fn compile_in(dialect: Dialect, source: &str, variables: &[&'static str]) -> Result<Self, CompileError> {
+        let (node, references) = lower::lower(&parse::parse(source)?, variables)?;
+        Ok(Self { source: source.to_owned(), dialect, node, references })
     }
 
     /// As written.
@@ -193,7 +214,7 @@ impl Expr {
     ///
     /// # Errors
     /// A missing member or variable, an operator or function on types it does not take, overflow, division by zero, a
-    /// loop over a map, a result that is not boolean, more steps than the limit.
+    /// result that is not boolean, more steps than the limit.
     pub fn evaluate(&self, variables: &Variables<'_>) -> Result<bool, EvalError> {
         self.evaluate_within(variables, &mut Allowance::new())
     }
@@ -205,7 +226,7 @@ impl Expr {
     pub fn evaluate_within(&self, variables: &Variables<'_>, allowance: &mut Allowance) -> Result<bool, EvalError> {
         let mut meter = allowance.0.part(STEPS_MAX);
         let before = meter.left();
-        let verdict = eval::evaluate(&self.node, variables, &mut meter);
+        let verdict = eval::evaluate(&self.node, variables, self.dialect, &mut meter);
         allowance.0.take_off(&meter, before);
         verdict.map_err(|stop| match stop {
             Stop::Exhausted if before < STEPS_MAX => {
@@ -215,14 +236,4 @@ impl Expr {
             Stop::Error(message) => EvalError(message),
         })
     }
-}
-
-/// The byte at the parser's line and column, both from 1. It counts characters there, and bytes in the offsets of a
-/// tree.
-fn offset_of(source: &str, (line, column): (isize, isize)) -> Option<usize> {
-    let line = usize::try_from(line).ok()?.checked_sub(1)?;
-    let column = usize::try_from(column).ok()?.checked_sub(1)?;
-    let before: usize = source.split_inclusive('\n').take(line).map(str::len).sum();
-    let rest = source.get(before..)?;
-    rest.char_indices().map(|(at, _)| at).chain([rest.len()]).nth(column).map(|at| before + at)
 }

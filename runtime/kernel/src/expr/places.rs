@@ -7,15 +7,17 @@
 use serde_json::{Value, json};
 
 use super::Expr;
-use super::lower::{Binary, Fold, Node};
+use super::lower::{Binary, Fold, Loop, Node};
 
 /// A step from a value into it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// The member of this name.
     Member(String),
-    /// Some member or element: an index that is computed, or what a loop goes over.
+    /// Some member or element: an index that is computed, or what a loop with key and value goes over.
     Any,
+    /// What a loop with one variable goes over: the elements of a list. Of an object it is the names, which are no places.
+    Element,
 }
 
 /// A place that an expression looks at.
@@ -26,6 +28,8 @@ pub(crate) struct Look {
     pub(crate) steps: Vec<Step>,
     /// Whether a loop goes over it.
     pub(crate) is_range: bool,
+    /// Whether that loop has variables for key and value.
+    pub(crate) is_pair: bool,
     /// Whether all of it may be gone through: by a loop, or by `in` if it is a list.
     pub(crate) is_searched: bool,
 }
@@ -94,7 +98,7 @@ impl Walk {
         match node {
             Node::Path(variable, path) => {
                 let steps = path.iter().cloned().map(Step::Member).collect();
-                Some(Look { variable, steps, is_range: false, is_searched: false })
+                Some(Look { variable, steps, is_range: false, is_pair: false, is_searched: false })
             }
             Node::Local(depth) => self.locals.get(*depth)?.clone(),
             Node::Member(of, name) => Some(self.place(of)?.then(Step::Member(name.clone()))),
@@ -103,7 +107,7 @@ impl Walk {
                 _ => Some(self.place(of)?.then(Step::Any)),
             },
             // Its elements are elements of what is filtered.
-            Node::Loop(Fold::Filter, range, ..) => self.place(range),
+            Node::Loop(of) if matches!(of.fold, Fold::Filter) => self.place(&of.range),
             _ => None,
         }
     }
@@ -126,15 +130,15 @@ impl Walk {
                 looks.extend(self.place(of).map(|place| place.then(Step::Member(name.clone()))));
                 self.visit(of, true, looks);
             }
-            Node::Loop(_, range, condition, body) => {
-                looks.extend(self.place(range).map(|place| Look { is_range: true, is_searched: true, ..place }));
+            Node::Loop(of) => {
+                let Loop { range, condition, body, is_pair, .. } = of.as_ref();
+                let over = self.place(range);
+                looks.extend(over.map(|over| Look { is_range: true, is_pair: *is_pair, is_searched: true, ..over }));
                 self.visit(range, true, looks);
-                self.enter(range);
-                if let Some(condition) = condition {
-                    self.visit(condition, false, looks);
-                }
+                self.enter(range, *is_pair);
+                condition.iter().for_each(|condition| self.visit(condition, false, looks));
                 self.visit(body, false, looks);
-                self.locals.pop();
+                self.leave(*is_pair);
             }
             Node::Binary(Binary::In, of, list) => {
                 if let Node::List(values) = list.as_ref() {
@@ -170,9 +174,21 @@ impl Walk {
         self.compared.extend(compared);
     }
 
-    pub(super) fn enter(&mut self, range: &Node) {
-        let element = self.place(range).map(|place| place.then(Step::Any));
+    /// Goes into a loop: its variable stands for what it goes over, its index or name for no place.
+    ///
+    /// One variable that goes over an object stands for its names: what is known of places below it holds of a list.
+    pub(super) fn enter(&mut self, range: &Node, is_pair: bool) {
+        let step = if is_pair { Step::Any } else { Step::Element };
+        let element = self.place(range).map(|place| place.then(step));
+        if is_pair {
+            self.locals.push(None);
+        }
         self.locals.push(element);
+    }
+
+    pub(super) fn leave(&mut self, is_pair: bool) {
+        let variables = if is_pair { 2 } else { 1 };
+        self.locals.truncate(self.locals.len().saturating_sub(variables));
     }
 
     /// What a truth value can be; one that is neither is always an error. Logic absorbs errors on either side.
@@ -199,19 +215,19 @@ impl Walk {
                     fails: (condition.holds && a.fails) || (condition.fails && b.fails),
                 }
             }
-            Node::Loop(fold, range, _, body) => {
-                let over = self.place(range).map(|place| Look { is_range: true, ..place });
-                if over.is_some_and(|over| fails(&over)) || self.is_error(range, fails) {
+            Node::Loop(of) => {
+                let over = self.place(&of.range).map(|place| Look { is_range: true, ..place });
+                if over.is_some_and(|over| fails(&over)) || self.is_error(&of.range, fails) {
                     return Outcomes::NONE;
                 }
-                self.enter(range);
-                let body = self.outcomes(body, fails);
-                self.locals.pop();
-                match fold {
+                self.enter(&of.range, of.is_pair);
+                let body = self.outcomes(&of.body, fails);
+                self.leave(of.is_pair);
+                match of.fold {
                     // Of no elements, all do and none does.
                     Fold::All => Outcomes { holds: true, ..body },
                     Fold::Exists | Fold::ExistsOne => Outcomes { fails: true, ..body },
-                    Fold::Filter | Fold::Map => Outcomes::BOTH,
+                    Fold::Filter | Fold::Map | Fold::TransformList => Outcomes::BOTH,
                 }
             }
             Node::Has(of, name) => {
@@ -242,11 +258,10 @@ fn parts(node: &Node) -> Vec<&Node> {
         Node::Index(a, b) | Node::And(a, b) | Node::Or(a, b) | Node::Binary(_, a, b) | Node::Test(_, a, b) => {
             vec![a, b]
         }
+        Node::Ratio(a, b) => vec![a, b],
         Node::If(a, b, c) => vec![a, b, c],
         Node::List(elements) => elements.iter().collect(),
         Node::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),
-        Node::Loop(_, range, condition, body) => {
-            [Some(range), condition.as_ref(), Some(body)].into_iter().flatten().map(Box::as_ref).collect()
-        }
+        Node::Loop(of) => [Some(&of.range), of.condition.as_ref(), Some(&of.body)].into_iter().flatten().collect(),
     }
 }

@@ -1,7 +1,7 @@
 //! The values an expression computes with: JSON seen through CEL's types, borrowed wherever it can be.
 //!
-//! Integers are `int`; those beyond `i64` are `uint`; all other numbers are `double`. Arithmetic joins like types only,
-//! comparison and equality take all numbers together. Nothing here puts a value into a message: messages reach workers
+//! Integers are `int`; those beyond `i64` are `uint`; all other numbers are `double`. Arithmetic, comparison and equality
+//! take all numbers together (before format 14 of the journal, arithmetic joined like types only). Nothing here puts a value into a message: messages reach workers
 //! that may not read what was evaluated.
 //!
 //! JSON comes as a tree (the state) or as a `Value` (what a patch or an event brought). A value behaves the same in
@@ -128,6 +128,66 @@ impl<'a> Iterator for Members<'a> {
             Self::Values(members) => members.next().map(|(name, value)| (name.as_str(), Val::from(value))),
             Self::Nodes(members) => members.next().map(|(name, node)| (name.as_str(), Val::from(node))),
         }
+    }
+}
+
+/// What a loop binds for one element or member.
+pub(super) struct Item<'a> {
+    /// The index or name, if the loop has a variable for it.
+    pub(super) key: Option<Val<'a>>,
+    pub(super) value: Val<'a>,
+}
+
+/// What a loop goes over, in order: the elements of a list, or the members of a map.
+pub(super) struct Items<'a> {
+    over: Over<'a>,
+    is_pair: bool,
+    passed: i64,
+}
+
+enum Over<'a> {
+    Elements(Elements<'a>),
+    Members(Members<'a>),
+    Entries(Rc<Vec<(Text<'a>, Val<'a>)>>, usize),
+    Nothing,
+}
+
+impl<'a> Items<'a> {
+    /// Nothing of what is neither list nor map. `is_pair`: with keys; else the names stand for the members.
+    pub(super) fn of(range: &Val<'a>, is_pair: bool) -> Self {
+        let over = match range {
+            Val::Entries(entries) => Over::Entries(Rc::clone(entries), 0),
+            _ => match (range.elements(), range.members()) {
+                (Some(elements), _) => Over::Elements(elements),
+                (None, Some(members)) => Over::Members(members),
+                (None, None) => Over::Nothing,
+            },
+        };
+        Self { over, is_pair, passed: 0 }
+    }
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Item<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (name, value) = match &mut self.over {
+            Over::Elements(elements) => {
+                let value = elements.next()?;
+                let key = self.is_pair.then_some(Val::Int(self.passed));
+                self.passed += 1;
+                return Some(Item { key, value });
+            }
+            Over::Members(members) => members.next().map(|(name, value)| (Text::Borrowed(name), value))?,
+            Over::Entries(entries, next) => {
+                let entry = entries.get(*next).cloned()?;
+                *next += 1;
+                entry
+            }
+            Over::Nothing => return None,
+        };
+        let name = Val::Text(name);
+        Some(if self.is_pair { Item { key: Some(name), value } } else { Item { key: None, value: name } })
     }
 }
 
@@ -360,7 +420,7 @@ fn compare_numbers(a: &Val<'_>, b: &Val<'_>) -> Option<Ordering> {
 }
 
 /// An `int` or a `uint`, in a type that holds both.
-fn integer(value: &Val<'_>) -> Option<i128> {
+pub(super) fn integer(value: &Val<'_>) -> Option<i128> {
     match value {
         Val::Int(int) => Some((*int).into()),
         Val::UInt(uint) => Some((*uint).into()),

@@ -68,7 +68,7 @@ impl Demands {
             };
             let wrapped = part.iter().rev().fold(schema, |below, step| match step {
                 Step::Member(name) => json!({"properties": {name: below}}),
-                Step::Any => json!({"items": below}),
+                Step::Any | Step::Element => json!({"items": below}),
             });
             whole = value::meet(whole, wrapped);
         }
@@ -87,7 +87,7 @@ impl Held {
             (None, Self::OneOf(list)) => list.contains(node),
             (None, Self::Below(count)) => node.to_value().as_f64().is_none_or(|number| number < *count as f64),
             (Some((Step::Member(name), rest)), _) => node.child(name).is_none_or(|child| self.holds(child, rest)),
-            (Some((Step::Any, rest)), _) => {
+            (Some((Step::Any | Step::Element, rest)), _) => {
                 let elements = 0..node.as_array().map_or(0, |array| array.len());
                 let mut elements = elements.filter_map(|index| node.child(&index.to_string()));
                 elements.all(|element| self.holds(element, rest))

@@ -218,7 +218,7 @@ impl<'a> Document<'a> {
         // Where all of them may be read, it is no secret how many containers there are on the way.
         let somewhere = PointerBuf::from_tokens(steps.iter().map(|step| match step {
             Step::Member(name) => name,
-            Step::Any => NOBODYS_NAME,
+            Step::Any | Step::Element => NOBODYS_NAME,
         }));
         let mut values = Vec::new();
         self.collect(&self.whole(), steps, self.may_read(&somewhere), &mut values)?;
@@ -233,8 +233,8 @@ impl<'a> Document<'a> {
             }
             None => return None,
             Some((Step::Member(name), rest)) => self.collect(&self.child(at, name), rest, all_readable, values)?,
-            Some((Step::Any, rest)) => {
-                // Of an object, a loop goes over names.
+            Some((Step::Any | Step::Element, rest)) => {
+                // Of an object, a loop goes over names, or over what is not listed here.
                 let array = at.node.and_then(Node::as_array)?;
                 let is_known = all_readable || self.children(at, Need::Create, 0).1;
                 if !is_known || array.len() >= STEPS_MAX {

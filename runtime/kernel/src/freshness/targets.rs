@@ -110,8 +110,13 @@ impl Targets {
         before.rev().try_fold(place.to_buf(), |place, own| own.before(place))
     }
 
-    pub(crate) fn into_vec(self) -> Vec<Target> {
-        self.targets
+    /// Where what is at a place once the whole patch is applied stood before it.
+    pub(crate) fn stood_at_first(&self, place: &Pointer) -> Option<PointerBuf> {
+        self.own.iter().rev().try_fold(place.to_buf(), |place, own| own.before(place))
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Target] {
+        &self.targets
     }
 
     fn leave(&mut self, index: usize, from: &Pointer, candidate: &Candidate) {

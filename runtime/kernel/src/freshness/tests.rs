@@ -32,7 +32,7 @@ fn targets(state: &State, patch: Value) -> Vec<Target> {
         targets.note(index, op, &candidate.effect(op), &candidate);
         candidate.apply(op, LIMITS).expect("it applies");
     }
-    targets.into_vec()
+    targets.as_slice().to_vec()
 }
 
 fn start() -> State {
@@ -47,7 +47,7 @@ fn judged(mode: Freshness, before: &State, now: &State, reads: &[&str], patch: V
     let contract = crate::contract::Contract::compile(
         &serde_json::from_value(json!({"agent": "script", "reads": ["/l", "/o", "/t"]})).expect("a worker"),
         &json!(true),
-        crate::pattern::Paths::Plain,
+        &crate::plan::Expressions::of(crate::pattern::Paths::Plain),
     );
     let pointer = |text: &&str| PointerBuf::parse(*text).expect("a pointer");
     let basis = Basis { state: before.clone(), reads: reads.iter().map(pointer).collect(), members: Vec::new() };

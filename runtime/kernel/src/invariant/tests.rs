@@ -8,9 +8,11 @@ use jsonptr::PointerBuf;
 use serde_json::json;
 
 use super::*;
+use crate::blueprint;
 use crate::digest::{Hasher, Salt};
+use crate::pattern::Paths;
 use crate::pattern::Pattern;
-use crate::plan::{DONE_VARIABLES, INSTANCE_VARIABLES, INVARIANT_VARIABLES};
+use crate::plan::{Expressions, Owner};
 use crate::tree::{At, Edit};
 
 fn edit(at: At) -> Edit {
@@ -23,10 +25,33 @@ fn place(text: &str) -> PointerBuf {
 
 /// `each` is empty for an invariant without `for`.
 fn invariant(each: &str, expr: &str) -> Invariant {
-    let each = (!each.is_empty()).then(|| Pattern::parse(each).expect("a pattern"));
-    let variables = if each.is_some() { INSTANCE_VARIABLES } else { INVARIANT_VARIABLES };
-    let expr = Expr::compile(expr, variables).unwrap_or_else(|error| panic!("{expr}: {error}"));
-    Invariant { name: "holds".to_owned(), each, expr }
+    let each = (!each.is_empty()).then(|| each.to_owned());
+    let written = blueprint::Invariant { name: "holds".to_owned(), each, expr: expr.to_owned() };
+    let compiled = Expressions::of(Paths::Plain).compile(expr, Owner::Invariant(&written));
+    let expr = compiled.unwrap_or_else(|error| panic!("{expr}: {error}"));
+    let each = written.each.map(|each| Pattern::parse(&each).expect("a pattern"));
+    Invariant { name: written.name, each, expr }
+}
+
+/// What is violated by a candidate in which everything stands where it stood.
+fn checked<'i>(
+    invariants: impl IntoIterator<Item = &'i Invariant>,
+    before: &Node,
+    candidate: &Since<'_>,
+) -> Vec<Violation> {
+    checked_up_to(invariants, before, candidate, &json!([]), INSTANCES_MAX)
+}
+
+fn checked_up_to<'i>(
+    invariants: impl IntoIterator<Item = &'i Invariant>,
+    before: &Node,
+    candidate: &Since<'_>,
+    patch: &Value,
+    max: usize,
+) -> Vec<Violation> {
+    let stood = |place: &Pointer| Some(place.to_buf());
+    let change = Change { before, candidate: *candidate, patch, stood: &stood };
+    check_up_to(invariants, &change, max, &mut Allowance::new())
 }
 
 /// The places an invariant is evaluated for, of a document that `change` made of another by version 1.
@@ -143,12 +168,8 @@ fn what_takes_the_place_of_the_whole_is_new() {
     tree.replace(&place(""), old, &edit(1));
     tree.insert(&place("/b"), Node::Null, &edit(1));
     let one = [invariant("", "state.a == 0")];
-    assert_eq!(check(&one, &tree, &Since::new(&tree, 1, 0), &json!([]), &mut Allowance::new()).len(), 1);
-    assert_eq!(
-        check(&one, &tree, &Since::new(&tree, 1, 1), &json!([]), &mut Allowance::new()).len(),
-        0,
-        "it is not asked again"
-    );
+    assert_eq!(checked(&one, &tree, &Since::new(&tree, 1, 0)).len(), 1);
+    assert_eq!(checked(&one, &tree, &Since::new(&tree, 1, 1)).len(), 0, "it is not asked again");
 }
 
 #[test]
@@ -176,7 +197,7 @@ fn what_cannot_be_evaluated_for_all_does_not_hold() {
     let invariants = [invariant("/xs/*", "self > 0")];
     let mut tree = Node::of(&json!({"xs": [1, 2, 3]}), &edit(0));
     let messages = |tree: &Node, candidate: &Since<'_>, max| {
-        let violations = check_up_to(&invariants, tree, candidate, &json!([]), max, &mut Allowance::new());
+        let violations = checked_up_to(&invariants, tree, candidate, &json!([]), max);
         violations.into_iter().map(|violation| violation.message).collect::<Vec<_>>()
     };
     assert_eq!(messages(&tree, &Since::anew(&tree), 4), [""; 0]);
@@ -195,12 +216,12 @@ fn evaluations_share_their_steps_only_among_what_is_evaluated() {
     let found = violations.last().and_then(|violation| violation.found.clone());
     assert_eq!(found, Some(json!("this and the evaluations before it take more than 10000000 steps")));
     tree.replace(&place("/y"), Node::of(&json!(1), &edit(1)), &edit(1));
-    assert_eq!(check(&invariants, &tree, &Since::new(&tree, 0, 0), &json!([]), &mut Allowance::new()).len(), 0);
+    assert_eq!(checked(&invariants, &tree, &Since::new(&tree, 0, 0)).len(), 0);
 }
 
 #[test]
 fn done_is_asked_when_what_it_looks_at_changed() {
-    let done = Expr::compile("state.answer.score > request.least", DONE_VARIABLES);
+    let done = Expressions::of(Paths::Plain).compile("state.answer.score > request.least", Owner::Done);
     let done = done.expect("an expression");
     let mut tree = Node::of(&json!({"request": {"least": 3}, "notes": []}), &edit(0));
     assert!(may_be_done(&done, &Since::anew(&tree)));
@@ -244,4 +265,56 @@ fn the_cost_is_that_of_what_was_touched() {
     take("/tasks/10")(&mut tree, &edit(4));
     assert_eq!(count(&tree, 3), [0, 0, 0, 0]);
     assert_eq!(count(&tree, 0), [2, 3, 1, 1], "all of it, since the beginning");
+}
+
+#[test]
+fn key_is_what_the_last_wildcard_stands_for() {
+    let document = json!({"claims": {"c/1": {"status": "open"}}, "rows": [[1], [2, 3]]});
+    let is_list = |above: &Pointer| document.pointer(above.as_str()).is_some_and(Value::is_array);
+    for (pattern, at, expected) in [
+        ("/claims/*", "/claims/c~11", json!("c/1")),
+        ("/claims/*/status", "/claims/c~11/status", json!("c/1")),
+        ("/rows/*", "/rows/1", json!(1)),
+        ("/rows/*/*", "/rows/1/0", json!(0)),
+        ("/rows/*/0", "/rows/1/0", json!(1)),
+        ("/claims", "/claims", json!("claims")),
+        ("/claims/**", "/claims/c~11/status", json!("status")),
+        ("", "", json!(null)),
+    ] {
+        let pattern = Pattern::parse(pattern).expect("a pattern");
+        assert_eq!(key(&pattern, &place(at), is_list), expected, "{pattern} at {at}");
+    }
+}
+
+#[test]
+fn an_element_that_is_only_moved_is_evaluated_where_its_index_is_asked_for() {
+    let before = json!({"rows": [{"n": 0}, {"n": 1}, {"n": 2}]});
+    let shift = inserted("/rows/1", json!({"n": 1}));
+    assert_eq!(evaluated(&invariant("/rows/*", "self.n == key"), &before, &shift), ["/rows/1", "/rows/2", "/rows/3"]);
+    assert_eq!(evaluated(&invariant("/rows/*", "self.n >= 0"), &before, &shift), ["/rows/1"]);
+    assert_eq!(evaluated(&invariant("/rows/*", "self.n == key"), &before, put("/rows/0/n", json!(0))), ["/rows/0"]);
+}
+
+#[test]
+fn old_is_what_was_there_before() {
+    let forward = "old == null || old.status == self.status || (old.status == 'open' && self.status == 'done')";
+    let invariants = [invariant("/tasks/*", forward)];
+    let tree = Node::of(&json!({"tasks": {"a": {"status": "open"}, "b": {"status": "done"}}}), &edit(0));
+    assert_eq!(check_whole(&invariants, &tree), [], "in the beginning it is what it was");
+    let violated = |at: &str, value: Value| {
+        let mut candidate = tree.clone();
+        put(at, value)(&mut candidate, &edit(1));
+        let violations = checked(&invariants, &tree, &Since::new(&candidate, 0, 0));
+        violations.into_iter().map(|violation| violation.pointer).collect::<Vec<_>>()
+    };
+    assert_eq!(violated("/tasks/a/status", json!("done")), [""; 0]);
+    assert_eq!(violated("/tasks/a", json!({"status": "done"})), [""; 0]);
+    assert_eq!(violated("/tasks/b/status", json!("open")), ["/tasks/b"]);
+    assert_eq!(violated("/tasks/b", json!({"status": "open"})), ["/tasks/b"]);
+    assert_eq!(violated("/tasks/c", json!({"status": "open"})), [""; 0], "nothing was there");
+    assert_eq!(violated("/tasks/b/note", json!("x")), [""; 0]);
+    let only_touched = [invariant("/tasks/*", "old != self")];
+    let mut candidate = tree.clone();
+    put("/tasks/a/status", json!("done"))(&mut candidate, &edit(1));
+    assert_eq!(checked(&only_touched, &tree, &Since::new(&candidate, 0, 0)), [], "b is not asked");
 }

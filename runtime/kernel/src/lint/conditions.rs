@@ -5,14 +5,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Check, Expression, Owner, suggest};
+use super::{Check, Expression, suggest};
 use crate::blueprint::Trigger;
 use crate::expr::{Comparison, Look, Step, Variable, Variables};
 use crate::id::WorkerName;
-use crate::pattern::{Paths, Pattern};
-use crate::plan::BOUND;
+use crate::plan::{BOUND, Owner, place};
 use crate::schema::Schema;
-use crate::source::push_token;
 
 /// What an event has for a rule that waits for a change.
 const EVENT_MEMBERS: [&str; 5] = ["op", "path", "captures", "worker", "version"];
@@ -20,23 +18,42 @@ const EVENT_MEMBERS: [&str; 5] = ["op", "path", "captures", "worker", "version"]
 const SIGNAL_MEMBERS: [&str; 2] = ["op", "name"];
 
 impl Check<'_> {
-    /// Refuses loops over places where the schema allows no list; every evaluation of one is an error.
+    /// Refuses loops over places where the schema allows neither list nor object, and loops that take the names of an
+    /// object for what they name; every evaluation of one is an error.
     pub(super) fn ranges(&mut self) {
         let mut found = Vec::new();
         for expression in &self.expressions {
-            for look in expression.expr.looks().iter().filter(|look| look.is_range) {
+            let looks = expression.expr.looks();
+            for look in looks.iter().filter(|look| look.is_range) {
                 let Some(place) = place(look, expression.owner, self.paths) else { continue };
                 let Some((schema, sought, _)) = self.schema_of(&place) else { continue };
-                if !schema.may_be_array(&sought) {
-                    let at = offset(expression, last_name(look));
-                    found.push((expression.pointer.clone(), at, place.to_string()));
+                if schema.may_be_array(&sought) {
+                    continue;
                 }
+                let is_entered = |other: &Look| {
+                    let below = other.steps.strip_prefix(look.steps.as_slice());
+                    other.variable == look.variable && matches!(below, Some([Step::Element, _, ..]))
+                };
+                let place = if place.to_string().is_empty() { "the document".to_owned() } else { format!("`{place}`") };
+                let (message, help) = if !schema.may_be_object(&sought) {
+                    (
+                        format!("a loop goes over a list or an object, and the schema allows neither at {place}"),
+                        "Loop over an array or an object.",
+                    )
+                } else if !look.is_pair && looks.iter().any(is_entered) {
+                    (
+                        format!(
+                            "{place} is an object, and a loop with one variable goes over the names of its members"
+                        ),
+                        "Name key and value: `all(key, value, …)`, `exists(key, value, …)`, `transformList(key, value, …)`.",
+                    )
+                } else {
+                    continue;
+                };
+                found.push((expression.pointer.clone(), offset(expression, last_name(look)), message, help));
             }
         }
-        for (pointer, at, place) in found {
-            let place = if place.is_empty() { "the document".to_owned() } else { format!("`{place}`") };
-            let message = format!("a loop goes over a list, and the schema allows none at {place}");
-            let help = "Loop over an array; the members of an object are named one by one, or tested with `in`.";
+        for (pointer, at, message, help) in found {
             self.find("bad_condition", &pointer, message, help);
             self.point_into(&pointer, at);
         }
@@ -49,6 +66,9 @@ impl Check<'_> {
             let never = self.never_holds(expression);
             let mut reported = Vec::new();
             for look in expression.expr.looks() {
+                if self.is_name(&look, expression.owner) {
+                    continue;
+                }
                 let Some((wrong, message, help)) = self.unknown_member(&look, expression.owner) else { continue };
                 // What is null is said once, with what follows from it.
                 if reported.contains(&message) || (never && is_null(expression.owner, look.variable)) {
@@ -59,6 +79,9 @@ impl Check<'_> {
                 reported.push(message);
             }
             for comparison in expression.expr.comparisons() {
+                if self.is_name(&comparison.look, expression.owner) {
+                    continue;
+                }
                 let Some((message, help)) = self.never_equal(&comparison, expression.owner) else { continue };
                 if !reported.contains(&message) {
                     self.find("never_equal", &expression.pointer, message.clone(), help);
@@ -159,6 +182,17 @@ impl Check<'_> {
         Some((missing.wrong, message, missing.help))
     }
 
+    /// Whether what a loop goes over are the names of an object, which are no places.
+    fn is_name(&self, look: &Look, owner: Owner<'_>) -> bool {
+        let elements = look.steps.iter().enumerate().filter(|(_, step)| **step == Step::Element);
+        elements.into_iter().any(|(at, _)| {
+            let range = Look { steps: look.steps[..at].to_vec(), ..look.clone() };
+            let place = place(&range, owner, self.paths);
+            let known = place.as_ref().and_then(|place| self.schema_of(place));
+            known.is_some_and(|(schema, sought, _)| !schema.may_be_array(&sought) && schema.may_be_object(&sought))
+        })
+    }
+
     /// Says that a place never is what an expression compares it with, by the schema or because no worker is called so.
     fn never_equal(&self, comparison: &Comparison, owner: Owner<'_>) -> Option<(String, String)> {
         let Comparison { look, with, is_equal } = comparison;
@@ -202,31 +236,6 @@ impl Check<'_> {
     }
 }
 
-/// The places of the document that an expression looks at; `None` if it is another variable's, or no pattern names it.
-pub(super) fn place(look: &Look, owner: Owner<'_>, paths: Paths) -> Option<Pattern> {
-    let mut path = match (look.variable, owner) {
-        ("state" | "before", _) => String::new(),
-        ("request", _) => "/request".to_owned(),
-        ("self", Owner::Invariant(invariant)) => invariant.each.clone()?,
-        ("self", Owner::Read(read)) => read.path.clone(),
-        ("self", Owner::Write(condition)) => condition.of.clone(),
-        ("value", Owner::Rule(rule)) => match &rule.trigger {
-            Trigger::Event { path, .. } | Trigger::Each(path) => path.clone(),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    for step in &look.steps {
-        match step {
-            // A member of such a name is none that a pattern can name.
-            Step::Member(name) if matches!(name.as_str(), "*" | "**" | "-") => return None,
-            Step::Member(name) => push_token(&mut path, name),
-            Step::Any => path.push_str("/*"),
-        }
-    }
-    paths.parse(&path).ok()
-}
-
 /// Whether a variable is always null there.
 fn is_null(owner: Owner<'_>, variable: &str) -> bool {
     let Owner::Rule(rule) = owner else { return false };
@@ -240,7 +249,7 @@ fn is_null(owner: Owner<'_>, variable: &str) -> bool {
 fn last_name(look: &Look) -> Option<&str> {
     let named = look.steps.iter().rev().find_map(|step| match step {
         Step::Member(name) => Some(name.as_str()),
-        Step::Any => None,
+        Step::Any | Step::Element => None,
     });
     named.or(Some(look.variable))
 }

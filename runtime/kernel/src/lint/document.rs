@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use jsonptr::Pointer;
 use serde_json::Value;
 
-use super::{Check, Expression, Owner};
-use crate::expr::{CompileError, Expr, Variable, Variables};
-use crate::json;
+use super::{Check, Expression};
+use crate::expr::{CompileError, Dialect, Expr, Variable, Variables};
 use crate::pattern::Pattern;
-use crate::plan::{CONDITION_VARIABLES, DONE_VARIABLES, GRANT_VARIABLES, INSTANCE_VARIABLES, INVARIANT_VARIABLES};
+use crate::plan::{Expressions, Owner};
+use crate::record::FORMAT;
 use crate::rejection::Violation;
 use crate::schema::{Location, Schema};
 use crate::source::child;
+use crate::{invariant, json};
 
 pub(super) const MEND_SCHEMA: &str =
     "Mend the schema; the dialect is JSON Schema 2020-12, and `$ref` stays inside its document.";
@@ -129,7 +131,7 @@ impl Check<'_> {
             for (index, read) in worker.reads.iter().enumerate() {
                 let Some(condition) = &read.condition else { continue };
                 let pointer = format!("{}/reads/{index}/where", child("/workers", name.as_str()));
-                if let Some(expr) = self.expression(&pointer, condition, GRANT_VARIABLES) {
+                if let Some(expr) = self.expression(&pointer, condition, Owner::Read(read)) {
                     self.expressions.push(Expression { pointer, owner: Owner::Read(read), expr });
                 }
             }
@@ -138,7 +140,7 @@ impl Check<'_> {
             for (index, write) in worker.writes.iter().enumerate() {
                 let Some(condition) = &write.condition else { continue };
                 let pointer = format!("{}/writes/{index}/where/expr", child("/workers", name.as_str()));
-                if let Some(expr) = self.expression(&pointer, &condition.expr, GRANT_VARIABLES) {
+                if let Some(expr) = self.expression(&pointer, &condition.expr, Owner::Write(condition)) {
                     self.expressions.push(Expression { pointer, owner: Owner::Write(condition), expr });
                 }
             }
@@ -146,15 +148,14 @@ impl Check<'_> {
         for (index, rule) in blueprint.rules.iter().enumerate() {
             if let Some(when) = &rule.when {
                 let pointer = format!("/rules/{index}/when");
-                if let Some(expr) = self.expression(&pointer, when, CONDITION_VARIABLES) {
+                if let Some(expr) = self.expression(&pointer, when, Owner::Rule(rule)) {
                     self.expressions.push(Expression { pointer, owner: Owner::Rule(rule), expr });
                 }
             }
         }
         for (index, invariant) in blueprint.invariants.iter().enumerate() {
-            let variables = if invariant.each.is_some() { INSTANCE_VARIABLES } else { INVARIANT_VARIABLES };
             let pointer = format!("/invariants/{index}/expr");
-            let Some(expr) = self.expression(&pointer, &invariant.expr, variables) else { continue };
+            let Some(expr) = self.expression(&pointer, &invariant.expr, Owner::Invariant(invariant)) else { continue };
             // What the user will supply is not known here.
             if !expr.uses("request") && !self.has("invalid_initial_state") {
                 self.try_invariant(&pointer, &expr, invariant.each.as_deref());
@@ -162,14 +163,21 @@ impl Check<'_> {
             self.expressions.push(Expression { pointer, owner: Owner::Invariant(invariant), expr });
         }
         if let Some(done) = &blueprint.done
-            && let Some(expr) = self.expression("/done/when", &done.when, DONE_VARIABLES)
+            && let Some(expr) = self.expression("/done/when", &done.when, Owner::Done)
         {
             self.expressions.push(Expression { pointer: "/done/when".to_owned(), owner: Owner::Done, expr });
         }
     }
 
-    fn expression(&mut self, pointer: &str, text: &str, variables: &[&'static str]) -> Option<Expr> {
-        match Expr::compile(text, variables) {
+    /// What compiles expressions, as far as the schemas are known.
+    pub(super) fn compiler(&self) -> Expressions<'_> {
+        let (state, request) = (self.schema.as_ref(), self.request.as_ref());
+        Expressions { paths: self.paths, dialect: Dialect::of(FORMAT), state, request, signals: None }
+    }
+
+    fn expression(&mut self, pointer: &str, text: &str, owner: Owner<'_>) -> Option<Expr> {
+        let variables = owner.variables();
+        match self.compiler().compile(text, owner) {
             Ok(expr) => Some(expr),
             Err(CompileError { code, offset, message }) => {
                 let known = variables.join(", ");
@@ -214,6 +222,9 @@ impl Check<'_> {
                 instances.into_iter().find_map(|instance| {
                     let value = initial.pointer(instance.as_str())?;
                     variables.insert("self", Variable::from(value));
+                    variables.insert("old", Variable::from(value));
+                    let is_list = |above: &Pointer| initial.pointer(above.as_str()).is_some_and(Value::is_array);
+                    variables.insert("key", Variable::from(invariant::key(&pattern, &instance, is_list)));
                     (!holds(expr, &variables)).then(|| format!(" at `{instance}`"))
                 })
             }

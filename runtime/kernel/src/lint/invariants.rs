@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::conditions::place;
-use super::paths::request_part;
-use super::{Check, Expression, Owner, Write};
+use super::{Check, Expression, Write};
 use crate::blueprint::GrantOp;
 use crate::expr::Reference;
 use crate::invariant::shared_references;
 use crate::pattern::{Pattern, PatternToken};
+use crate::plan::{Owner, place, request_part};
 use crate::schema::{FEW, Location, Schema};
 use crate::source::push_token;
 

@@ -37,10 +37,11 @@ pub use costs::OpaquePlace;
 pub(crate) use form::{check_department, check_workflow};
 pub(crate) use inner::{BOARDS_MAX, DEPTH_MAX, too_many};
 
-use crate::blueprint::{Blueprint, Invariant, ReadGrant, Rule, Worker, WriteCondition, WriteGrant};
+use crate::blueprint::{Blueprint, Worker, WriteGrant};
 use crate::expr::Expr;
 use crate::id::WorkerName;
 use crate::pattern::{Paths, Pattern};
+use crate::plan::Owner;
 use crate::record::FORMAT;
 use crate::schema::Schema;
 use crate::source::{Position, Source};
@@ -217,18 +218,6 @@ struct Expression<'a> {
     pointer: String,
     owner: Owner<'a>,
     expr: Expr,
-}
-
-/// What an expression belongs to, which decides what its variables are.
-#[derive(Clone, Copy)]
-enum Owner<'a> {
-    Rule(&'a Rule),
-    Invariant(&'a Invariant),
-    /// A read grant under a condition.
-    Read(&'a ReadGrant),
-    /// The condition of a write grant.
-    Write(&'a WriteCondition),
-    Done,
 }
 
 /// A worker and its patterns, without those that are none.

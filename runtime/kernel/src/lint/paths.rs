@@ -10,6 +10,7 @@ use crate::contract::{Contract, beginning};
 use crate::id::WorkerName;
 use crate::mode::Interface;
 use crate::pattern::{Paths, Pattern, PatternToken};
+use crate::plan::request_part;
 use crate::schema::{Location, REGEX_BYTES_MAX, Schema, regexes_too_large};
 use crate::source::child;
 use crate::view::Fixed;
@@ -283,7 +284,7 @@ impl<'a> Check<'a> {
         }
         let unconditional = WriteGrant { condition: None, ..write.grant.clone() };
         let alone = Worker { reads: Vec::new(), writes: vec![unconditional], ..seat.worker.clone() };
-        match Contract::compile(&alone, &self.blueprint.state.schema, self.paths) {
+        match Contract::compile(&alone, &self.blueprint.state.schema, &self.compiler()) {
             Err(error) => {
                 let below = error.pointer.strip_prefix("/writes/0").unwrap_or("/value");
                 let pointer = format!("{}{below}", write.pointer);
@@ -302,7 +303,7 @@ impl<'a> Check<'a> {
     fn budget(&mut self, name: &str, seat: &Seat<'_>) {
         let Some(schema) = &self.schema else { return };
         // What does not compile has its own finding.
-        if Contract::compile(seat.worker, &self.blueprint.state.schema, self.paths).is_err() {
+        if Contract::compile(seat.worker, &self.blueprint.state.schema, &self.compiler()).is_err() {
             return;
         }
         let least = Fixed::of(seat.worker, schema, Interface::Patch, self.paths).minimum();
@@ -462,11 +463,6 @@ fn told_apart(wrong: &str, known: &[String], patterns: &[String]) -> String {
     } else {
         format!("{} {matching}", suggest(wrong, known.iter().map(String::as_str), ""))
     }
-}
-
-/// The rest of a pattern that begins with `/request`.
-pub(super) fn request_part(text: &str) -> Option<&str> {
-    text.strip_prefix("/request").filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether a schema says something of its own about a place.

@@ -28,6 +28,15 @@ impl Pattern {
     /// unless the pattern names its index: what is at `/queue/0` now may not have been an instance before. Costs what
     /// was touched: what did not change is not entered.
     pub fn instances_since<'a>(&self, root: Since<'a>, max: usize) -> Vec<Instance<'a>> {
+        self.instances_where(root, max, false)
+    }
+
+    /// Those, and elements that are only moved: they have another index.
+    pub fn instances_since_or_moved<'a>(&self, root: Since<'a>, max: usize) -> Vec<Instance<'a>> {
+        self.instances_where(root, max, true)
+    }
+
+    fn instances_where<'a>(&self, root: Since<'a>, max: usize, with_moved: bool) -> Vec<Instance<'a>> {
         let mut found = Vec::new();
         let mut pending = vec![(PointerBuf::root(), root, self.start())];
         while let Some((place, part, positions)) = pending.pop() {
@@ -45,7 +54,7 @@ impl Pattern {
                 _ if !self.goes_on(positions) => {}
                 (Node::Array(array), Some(name)) => {
                     if let Some(slot) = part.node.slot(name) {
-                        let is_shifted = self.named_and_shifted(positions, array, &part).next().is_some();
+                        let is_shifted = self.shifted(positions, array, &part, with_moved).next().is_some();
                         visit(name, if is_shifted { Since::anew(slot.0) } else { part.below(slot) });
                     }
                 }
@@ -63,7 +72,7 @@ impl Pattern {
                     let touched = array.touched_since(part.version).into_iter();
                     let mut below: Vec<_> =
                         touched.map(|(index, node, stamp)| (index, part.below((node, stamp)))).collect();
-                    for index in self.named_and_shifted(positions, array, &part) {
+                    for index in self.shifted(positions, array, &part, with_moved) {
                         let Some(node) = array.get(index) else { continue };
                         match below.binary_search_by_key(&index, |(index, _)| *index) {
                             Ok(at) => below[at].1 = Since::anew(node),
@@ -101,13 +110,20 @@ impl Pattern {
         }
     }
 
-    /// The indices that can be taken from there by name and hold what was elsewhere before.
-    fn named_and_shifted(&self, positions: Positions, array: &Array, part: &Since<'_>) -> impl Iterator<Item = usize> {
+    /// The indices that can be taken from there by name, or by a wildcard, too, and hold what was elsewhere before.
+    fn shifted(
+        &self,
+        positions: Positions,
+        array: &Array,
+        part: &Since<'_>,
+        with_moved: bool,
+    ) -> impl Iterator<Item = usize> {
+        let all = if with_moved { array.len() } else { 0 };
         let names = self.tokens.iter().enumerate().filter_map(move |(at, token)| match token {
             PatternToken::Literal(name) if positions >> at & 1 == 1 && super::is_index(name) => name.parse().ok(),
             _ => None,
         });
         let version = part.version;
-        names.filter(move |index| *index < array.len() && array.shifted_since(*index, version).is_some())
+        names.chain(0..all).filter(move |index| *index < array.len() && array.shifted_since(*index, version).is_some())
     }
 }

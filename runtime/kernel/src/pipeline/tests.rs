@@ -19,8 +19,12 @@ fn stale(code: Code, place: &str, message: &str) -> Violation {
 fn what_changed_is_told_as_far_as_the_worker_may_read() {
     let worker = json!({"agent": "script", "reads": ["/shown", "/list/*/text"], "writes": [{"path": "/out"}]});
     let worker = serde_json::from_value(worker).expect("a worker");
-    let contract =
-        crate::contract::Contract::compile(&worker, &json!({}), crate::pattern::Paths::Plain).expect("a contract");
+    let contract = crate::contract::Contract::compile(
+        &worker,
+        &json!({}),
+        &crate::plan::Expressions::of(crate::pattern::Paths::Plain),
+    )
+    .expect("a contract");
     let mut violations = vec![
         stale(Code::StaleRead, "/shown", "it was changed"),
         stale(Code::StaleRead, "/list/0", "it is at another index now"),

@@ -223,6 +223,20 @@ pub(super) fn may_be_object(map: &SchemaMap, pattern: &Pattern) -> bool {
     claims.is_empty() || claims.iter().any(|claim| admits(map, claim, |node| node.objects))
 }
 
+/// Whether a schema says of the places that a pattern matches that numbers with a fraction may stand there.
+pub(super) fn says_number(map: &SchemaMap, pattern: &Pattern) -> bool {
+    claims_of(map, pattern).iter().any(|claim| names_number(map, claim) && admits(map, claim, |node| node.fractions))
+}
+
+/// Whether one of the subschemas of a claim names the type `number`.
+fn names_number(map: &SchemaMap, claim: &Claim) -> bool {
+    match claim {
+        Claim::Anything | Claim::Nothing => false,
+        Claim::Of(id) => map.closure(*id).into_iter().any(|id| map.node(id).numbers),
+        Claim::All(parts) | Claim::Any(parts) => parts.iter().any(|part| names_number(map, part)),
+    }
+}
+
 /// The names that the members of an object at a place may have; none if they are free.
 pub(super) fn names_at(map: &SchemaMap, place: &Pointer) -> Option<Names> {
     let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();

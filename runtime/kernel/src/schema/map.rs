@@ -90,6 +90,10 @@ pub(super) struct Node {
     pub(super) objects: bool,
     /// Whether they leave room for arrays.
     pub(super) arrays: bool,
+    /// Whether `type` names `number`.
+    pub(super) numbers: bool,
+    /// Whether `type`, if it is there, names `number`.
+    pub(super) fractions: bool,
     /// Where each reference may lead: usually to one place, a dynamic one to any of several.
     pub(super) refs: Vec<Vec<Id>>,
     /// Whether a reference leads to a place that is not in the document.
@@ -161,6 +165,7 @@ impl SchemaMap {
             .map(|(found, targets)| {
                 let value = document.pointer(&found.pointer).expect("every survey entry is a place of the document");
                 let (objects, arrays) = containers(value, found.scope.dialect);
+                let names_number = names_number(value, found.scope.dialect);
                 let ids = |pointers: &Vec<String>| pointers.iter().map(|pointer| at[pointer]).collect();
                 Node {
                     never: *value == Value::Bool(false),
@@ -170,6 +175,8 @@ impl SchemaMap {
                         .is_some_and(|members| hides_siblings(members, found.scope.dialect)),
                     objects,
                     arrays,
+                    numbers: names_number == Some(true),
+                    fractions: names_number != Some(false),
                     refs: targets.iter().flatten().map(ids).collect(),
                     outside: targets.iter().any(Option::is_none),
                     children: found.children.into_iter().map(|(role, pointer)| (role, at[&pointer])).collect(),
@@ -551,6 +558,13 @@ fn containers(schema: &Value, dialect: Dialect) -> (bool, bool) {
             && members.get("enum").and_then(Value::as_array).is_none_or(|values| values.iter().any(is_kind))
     };
     (typed("object") && valued(Value::is_object), typed("array") && valued(Value::is_array))
+}
+
+/// Whether `type` names `number`; none if it is not there.
+fn names_number(schema: &Value, dialect: Dialect) -> Option<bool> {
+    let members = schema.as_object().filter(|members| !hides_siblings(members, dialect))?;
+    let is_number = |name: &Value| name == "number";
+    members.get("type").map(|kind| kind.as_array().map_or_else(|| is_number(kind), |names| names.iter().any(is_number)))
 }
 
 /// Decides whether names match a regular expression, in the way that validation does.

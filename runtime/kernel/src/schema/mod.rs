@@ -172,6 +172,11 @@ impl Schema {
         locate::may_be_object(&self.map, pattern)
     }
 
+    /// Whether the schema says `number` of some of the places a pattern matches.
+    pub(crate) fn says_number(&self, pattern: &Pattern) -> bool {
+        locate::says_number(&self.map, pattern)
+    }
+
     /// Whether the schema has such a place; see [`Self::locate_pointer`].
     pub(crate) fn has_place(&self, place: &Pointer) -> bool {
         self.is_plain(place) || matches!(self.locate_pointer(place), Location::Legal(_))

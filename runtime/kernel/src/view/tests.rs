@@ -188,7 +188,8 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
     });
     let worker = extractor();
     let schema = Schema::compile(&document, false).expect("the schema compiles");
-    let contract = crate::contract::Contract::compile(&worker, &document, Paths::Plain).expect("the contract compiles");
+    let contract = crate::contract::Contract::compile(&worker, &document, &crate::plan::Expressions::of(Paths::Plain))
+        .expect("the contract compiles");
     let hasher = Hasher::new(&Salt::ZERO);
     let full = json!({"request": {"question": "Who?"}, "sources": [{"title": "A"}], "claims": [], "notes": "secret"});
     let (full, empty) = (State::new(&full, &hasher), State::new(&json!({}), &hasher));

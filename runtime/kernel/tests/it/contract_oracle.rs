@@ -12,6 +12,7 @@ use patchboard_kernel::contract::Contract;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::patch::{self, Op};
 use patchboard_kernel::pattern::Paths;
+use patchboard_kernel::plan::Expressions;
 use patchboard_kernel::schema::Schema;
 use patchboard_kernel::state::{ResultLimits, State};
 use proptest::prelude::*;
@@ -92,7 +93,7 @@ fn compiled(reads: &[Vec<String>], grants: &[Grant]) -> Contract {
         "writes": writes.collect::<Vec<_>>(),
     });
     let worker: Worker = serde_json::from_value(worker).expect("a worker");
-    Contract::compile(&worker, &json!(true), Paths::Plain).expect("a contract")
+    Contract::compile(&worker, &json!(true), &Expressions::of(Paths::Plain)).expect("a contract")
 }
 
 /// A document, and a contract and an operation that speak of places it has or could have.

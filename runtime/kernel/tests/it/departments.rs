@@ -9,6 +9,7 @@ use patchboard_kernel::contract::Contract;
 use patchboard_kernel::department::{Department, Manifest};
 use patchboard_kernel::lint::{self, DEPARTMENT_SCHEMA, Report};
 use patchboard_kernel::pattern::Paths;
+use patchboard_kernel::plan::Expressions;
 use patchboard_kernel::source::{self, DEPARTMENTS_MAX, Files, Source};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -141,7 +142,8 @@ fn judge(blueprint: &Blueprint, name: &str) {
             assert_eq!((department.name.as_str(), department.problems()), (name, vec![]));
         }
         if WORDLESS.contains(&role.as_str()) {
-            let contract = Contract::compile(worker, &inner.state.schema, Paths::Plain).expect("its patterns are some");
+            let contract = Contract::compile(worker, &inner.state.schema, &Expressions::of(Paths::Plain))
+                .expect("its patterns are some");
             let document = json!({"request": {"text": "words", "who": "somebody", "pending": {"text": "words"}, "waits": {"action": "add"}},
                                   "classified": {"action": "add", "slots": {}, "normalised": "words"}});
             let document = patchboard_kernel::tree::Node::from(&document);

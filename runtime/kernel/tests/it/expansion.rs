@@ -5,7 +5,7 @@ use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::breaker::Position;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::id::{InvocationId, Timestamp};
-use patchboard_kernel::record::{Body, Cause, End, GENESIS, Kind, Record};
+use patchboard_kernel::record::{Body, Cause, End, FORMAT, GENESIS, Kind, Record};
 use patchboard_kernel::rejection::{Code, Stage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -288,7 +288,7 @@ fn a_board_of_an_earlier_format_keeps_its_views_after_a_takeover() {
     played.board = Board::recover(std::slice::from_ref(&first)).expect("an earlier format is read");
     played.records = vec![first];
     played.give(Input::take_over(1, "next".into()));
-    assert_eq!(played.board.format(), 13);
+    assert_eq!(played.board.format(), FORMAT);
     played.signal();
     assert!(
         played.view().contains("\"expand\": [\"/its/path\"]") && !played.view().contains("FIRST"),

@@ -10,6 +10,7 @@ mod contract_oracle;
 mod delay;
 mod departments;
 mod expansion;
+mod expressions;
 mod feedback;
 mod files;
 mod groups;

@@ -126,6 +126,9 @@ impl Dice {
             "self.sub.x in state.evidence",
             "self != state.flag",
             "self != before.flag",
+            "key != 2",
+            "key != 'k3' || self == null",
+            "!(key in state.evidence)",
         ])
     }
 
@@ -264,7 +267,9 @@ fn everywhere(one: &Invariant, before: &Value, after: &Value, patch: &Value) -> 
     };
     let mut violated = Vec::new();
     for place in places {
-        if one.each.is_some() {
+        if let Some(pattern) = &one.each {
+            let is_list = |above: &Pointer| after.pointer(above.as_str()).is_some_and(Value::is_array);
+            variables.insert("key", key(pattern, &place, is_list).into());
             variables.insert("self", after.pointer(place.as_str()).expect("it was found").into());
         }
         let trouble = match one.expr.evaluate(&variables) {
@@ -309,7 +314,7 @@ fn history(seed: u64, pool: &[Invariant], seen: &mut Seen) {
         };
         let mut broken = Vec::new();
         for (index, one) in chosen.iter().enumerate() {
-            let found = check([*one], &tree, &since, &patch, &mut Allowance::new());
+            let found = checked_up_to([*one], &tree, &since, &patch, INSTANCES_MAX);
             let found: Vec<_> = found.into_iter().map(|violation| (violation.pointer, violation.found)).collect();
             assert_eq!(found, everywhere(one, &before, &after, &patch), "{}", context());
             seen.violations += found.len();

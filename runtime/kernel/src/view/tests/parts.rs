@@ -291,7 +291,8 @@ fn a_compiled_view_says_who_made_a_version() {
     }
     let worker = worker(json!({"agent": "llm", "reads": ["/sources"]}));
     let schema = Schema::compile(&json!({}), false).expect("a schema");
-    let contract = crate::contract::Contract::compile(&worker, &json!({}), Paths::Plain).expect("a contract");
+    let contract = crate::contract::Contract::compile(&worker, &json!({}), &crate::plan::Expressions::of(Paths::Plain))
+        .expect("a contract");
     let hasher = crate::digest::Hasher::new(&crate::digest::Salt::ZERO);
     let state = &State::new(&json!({"sources": sources(40)}), &hasher);
     let (fixed, trigger) = (&Fixed::of(&worker, &schema, Interface::Patch, Paths::Plain), &start());

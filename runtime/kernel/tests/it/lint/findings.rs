@@ -545,7 +545,7 @@ const FIXTURES: &[Fixture] = &[
     change("bad_condition", &[("has(state.answer)", "state.claims != self")]),
     change("bad_condition", &[("for: /claims/*, expr", "expr")]),
     // Loops over what is no list.
-    change("bad_condition", &[("when: value.text != \"\"", "when: value.all(k, k != \"\")")]),
+    change("bad_condition", &[("when: value.text != \"\"", "when: value.all(k, k.text != \"\")")]),
     change(
         "bad_condition",
         &[("size(self.text) > 0", "'has(self.text) && state.claims.all(c, c.text.exists(t, t == c))'")],

@@ -1,0 +1,109 @@
+//! Where a schema says number: `/` cuts nothing off there.
+//!
+//! JSON writes 3 for 3.0, and CEL divides integers as integers. What a place holds is told by its schema: where that says
+//! `number`, 7 is a number that has no fraction today, and a half of it is 3.5. Where it says `integer`, or nothing, a
+//! quotient of integers is one.
+
+use super::lower::{Binary, Conversion, Fold, Loop, Node};
+use super::places::{Look, Step, Walk};
+use super::{Dialect, Expr};
+
+impl Expr {
+    /// Divides as numbers where `is_number` says that a place holds numbers with a fraction.
+    #[must_use]
+    pub(crate) fn with_numbers(mut self, is_number: &dyn Fn(&Look) -> bool) -> Self {
+        if self.dialect == Dialect::Plain {
+            Numbers { walk: Walk::default(), is_number }.visit(&mut self.node);
+        }
+        self
+    }
+}
+
+struct Numbers<'a> {
+    walk: Walk,
+    is_number: &'a dyn Fn(&Look) -> bool,
+}
+
+impl Numbers<'_> {
+    fn visit(&mut self, node: &mut Node) {
+        if let Node::Binary(Binary::Divide, a, b) = node {
+            let is_ratio = self.may_have_fraction(a) || self.may_have_fraction(b);
+            self.visit(a);
+            self.visit(b);
+            if is_ratio {
+                let (a, b) = (std::mem::replace(a.as_mut(), Node::Null), std::mem::replace(b.as_mut(), Node::Null));
+                *node = Node::Ratio(Box::new(a), Box::new(b));
+            }
+            return;
+        }
+        match node {
+            Node::Null | Node::Bool(_) | Node::Int(_) | Node::UInt(_) | Node::Double(_) | Node::Text(_) => {}
+            Node::Path(..) | Node::Local(_) => {}
+            Node::Member(of, _) | Node::Has(of, _) | Node::Not(of) | Node::Negate(of) => self.visit(of),
+            Node::Convert(_, of) | Node::Matches(of, ..) => self.visit(of),
+            Node::Index(a, b) | Node::And(a, b) | Node::Or(a, b) | Node::Binary(_, a, b) | Node::Test(_, a, b) => {
+                self.visit(a);
+                self.visit(b);
+            }
+            Node::Ratio(a, b) => {
+                self.visit(a);
+                self.visit(b);
+            }
+            Node::If(a, b, c) => [a, b, c].into_iter().for_each(|part| self.visit(part)),
+            Node::List(elements) => elements.iter_mut().for_each(|element| self.visit(element)),
+            Node::Map(entries) => entries.iter_mut().for_each(|(key, value)| {
+                self.visit(key);
+                self.visit(value);
+            }),
+            Node::Loop(of) => {
+                let Loop { range, condition, body, is_pair, .. } = of.as_mut();
+                self.visit(range);
+                self.walk.enter(range, *is_pair);
+                condition.iter_mut().for_each(|condition| self.visit(condition));
+                self.visit(body);
+                self.walk.leave(*is_pair);
+            }
+        }
+    }
+
+    /// Whether a node is a number that may have a fraction.
+    fn may_have_fraction(&mut self, node: &Node) -> bool {
+        if self.walk.place(node).is_some_and(|place| (self.is_number)(&place)) {
+            return true;
+        }
+        match node {
+            Node::Double(_) | Node::Convert(Conversion::Double, _) => true,
+            Node::Convert(Conversion::Sum | Conversion::Min | Conversion::Max, list) => self.has_fractions(list),
+            Node::Negate(of) => self.may_have_fraction(of),
+            Node::Ratio(a, b) => self.may_have_fraction(a) || self.may_have_fraction(b),
+            Node::If(_, a, b) => self.may_have_fraction(a) || self.may_have_fraction(b),
+            Node::Binary(binary, a, b) => {
+                let is_arithmetic = matches!(
+                    binary,
+                    Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Remainder
+                );
+                is_arithmetic && (self.may_have_fraction(a) || self.may_have_fraction(b))
+            }
+            _ => false,
+        }
+    }
+
+    /// The same of the elements of a list.
+    fn has_fractions(&mut self, list: &Node) -> bool {
+        if self.walk.place(list).is_some_and(|place| (self.is_number)(&place.then(Step::Any))) {
+            return true;
+        }
+        match list {
+            Node::List(elements) => elements.iter().any(|element| self.may_have_fraction(element)),
+            Node::Loop(of) if matches!(of.fold, Fold::Map | Fold::TransformList) => {
+                self.walk.enter(&of.range, of.is_pair);
+                let has_fractions = self.may_have_fraction(&of.body);
+                self.walk.leave(of.is_pair);
+                has_fractions
+            }
+            Node::Loop(of) if matches!(of.fold, Fold::Filter) => self.has_fractions(&of.range),
+            Node::Binary(Binary::Add, a, b) => self.has_fractions(a) || self.has_fractions(b),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The expressions of a blueprint: which variables they have, and which places of the document these stand for.
+
+use std::collections::BTreeMap;
+
+use super::BOUND;
+use crate::blueprint::{Invariant, ReadGrant, Rule, Trigger, WriteCondition};
+use crate::expr::{CompileError, Dialect, Expr, Look, Step};
+use crate::pattern::{Paths, Pattern};
+use crate::record::FORMAT;
+use crate::schema::Schema;
+use crate::source::push_token;
+
+/// The variables of a rule's condition (SPEC section 6).
+const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value", "before", "patch", "worker", BOUND];
+/// The variables of an invariant that is evaluated once.
+const INVARIANT_VARIABLES: &[&str] = &["request", "state", "before", "patch"];
+/// The variables of an invariant that is evaluated for every instance of a pattern.
+const INSTANCE_VARIABLES: &[&str] = &["request", "state", "before", "patch", "self", "old", "key"];
+/// The variables of the condition of a grant.
+const GRANT_VARIABLES: &[&str] = &["request", "self", "worker", BOUND];
+/// The variables of the `done` condition.
+const DONE_VARIABLES: &[&str] = &["request", "state"];
+
+/// What an expression belongs to.
+#[derive(Clone, Copy, Debug)]
+pub enum Owner<'a> {
+    /// The condition of a rule.
+    Rule(&'a Rule),
+    /// An invariant.
+    Invariant(&'a Invariant),
+    /// The condition of a read grant.
+    Read(&'a ReadGrant),
+    /// The condition of a write grant.
+    Write(&'a WriteCondition),
+    /// The condition under which a board is done.
+    Done,
+}
+
+impl Owner<'_> {
+    /// The variables that its expression may use.
+    pub const fn variables(self) -> &'static [&'static str] {
+        match self {
+            Self::Rule(_) => CONDITION_VARIABLES,
+            Self::Invariant(Invariant { each: Some(_), .. }) => INSTANCE_VARIABLES,
+            Self::Invariant(_) => INVARIANT_VARIABLES,
+            Self::Read(_) | Self::Write(_) => GRANT_VARIABLES,
+            Self::Done => DONE_VARIABLES,
+        }
+    }
+}
+
+/// Compiles the expressions of a blueprint.
+#[derive(Clone, Copy)]
+pub struct Expressions<'a> {
+    /// How paths are read.
+    pub paths: Paths,
+    /// How expressions are.
+    pub dialect: Dialect,
+    /// Schema of the document, if it is known.
+    pub state: Option<&'a Schema>,
+    /// Schema of the request, if it is known.
+    pub request: Option<&'a Schema>,
+    /// Schemas of what signals carry.
+    pub signals: Option<&'a BTreeMap<String, Schema>>,
+}
+
+impl<'a> Expressions<'a> {
+    /// Of boards of the newest format, where no schema is known.
+    pub const fn of(paths: Paths) -> Self {
+        Self { paths, dialect: Dialect::of(FORMAT), state: None, request: None, signals: None }
+    }
+
+    /// Compiles the expression of an owner.
+    ///
+    /// # Errors
+    /// As [`Expr::compile`].
+    pub fn compile(&self, source: &str, owner: Owner<'_>) -> Result<Expr, CompileError> {
+        let expr = Expr::compile_in(self.dialect, source, owner.variables())?;
+        Ok(expr.with_numbers(&|look| self.is_number(look, owner)))
+    }
+
+    /// Whether a schema says that a place holds numbers, whole or not.
+    fn is_number(&self, look: &Look, owner: Owner<'_>) -> bool {
+        if let (Owner::Rule(Rule { trigger: Trigger::Signal(name), .. }), "value") = (owner, look.variable) {
+            let below = look.steps.iter().try_fold(String::new(), pushed);
+            let place = below.and_then(|below| self.paths.parse(&below).ok());
+            let schema = self.signals.and_then(|signals| signals.get(name));
+            return schema.zip(place).is_some_and(|(schema, place)| schema.says_number(&place));
+        }
+        let Some(place) = place(look, owner, self.paths) else { return false };
+        let in_request = request_part(&place.to_string()).and_then(|below| self.paths.parse(below).ok());
+        match in_request {
+            Some(below) => self.request.is_some_and(|schema| schema.says_number(&below)),
+            None => self.state.is_some_and(|schema| schema.says_number(&place)),
+        }
+    }
+}
+
+/// The places of the document that an expression looks at; `None` if it is another variable's, or no pattern names it.
+pub(crate) fn place(look: &Look, owner: Owner<'_>, paths: Paths) -> Option<Pattern> {
+    let start = match (look.variable, owner) {
+        ("state" | "before", _) => String::new(),
+        ("request", _) => "/request".to_owned(),
+        ("self" | "old", Owner::Invariant(invariant)) => invariant.each.clone()?,
+        ("self", Owner::Read(read)) => read.path.clone(),
+        ("self", Owner::Write(condition)) => condition.of.clone(),
+        ("value", Owner::Rule(rule)) => match &rule.trigger {
+            Trigger::Event { path, .. } | Trigger::Each(path) => path.clone(),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let path = look.steps.iter().try_fold(start, pushed)?;
+    paths.parse(&path).ok()
+}
+
+fn pushed(mut path: String, step: &Step) -> Option<String> {
+    match step {
+        // A member of such a name is none that a pattern can name.
+        Step::Member(name) if matches!(name.as_str(), "*" | "**" | "-") => return None,
+        Step::Member(name) => push_token(&mut path, name),
+        Step::Any | Step::Element => path.push_str("/*"),
+    }
+    Some(path)
+}
+
+/// The part of a path that lies in the request.
+pub(crate) fn request_part(path: &str) -> Option<&str> {
+    let below = path.strip_prefix("/request")?;
+    (below.is_empty() || below.starts_with('/')).then_some(below)
+}
