@@ -7,6 +7,9 @@
 //! exactly that text, `{"fail": "code", "message": "…"}` fails the attempt with a
 //! [`FailureCode`]; the message may be left out.
 //!
+//! Where the trigger binds names, `{name}` in a reply stands for what the name is bound to: as a token in `path`, `from` and
+//! the places of `expand`, as it is in every other text. So one reply answers for each element that wakes its worker.
+//!
 //! A worker with files can use tools before: `{"tools": [{"name": "view", "arguments": {"path": "a.py"}}, …],
 //! "reply": …}`. They are used in that order; one that answers with an error fails the attempt, unless its step says
 //! `"may_fail": true`. With `"retry": n` the step is repeated up to n times while it is an error, for conflicts with others.
@@ -15,6 +18,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use jsonptr::Token;
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
@@ -63,7 +67,9 @@ struct Step {
 impl Script {
     /// Does what the script says, with these tools.
     pub async fn work(&self, call: &Call, tools: Option<&mut dyn Tools>) -> Answer {
-        let Turn { steps, answer } = turn(call.seat(), call.occurrence)?;
+        let trigger = call.shown.trigger();
+        let Turn { steps, answer } =
+            turn(call.seat(), call.occurrence, trigger.get("bound").and_then(Value::as_object))?;
         match tools {
             _ if steps.is_empty() => answer,
             Some(tools) => {
@@ -119,13 +125,37 @@ pub fn problem(seat: &Worker) -> Option<String> {
     })
 }
 
-fn turn(seat: &Worker, occurrence: u32) -> Result<Turn, Failure> {
+fn turn(seat: &Worker, occurrence: u32, bound: Option<&Map<String, Value>>) -> Result<Turn, Failure> {
     let last = seat.script.len().checked_sub(1);
     let index = last.map(|last| last.min(usize::try_from(occurrence).unwrap_or(usize::MAX)));
     let Some(entry) = index.and_then(|index| seat.script.get(index)) else {
         return Err(failure(FailureCode::NotConfigured, "the script of this worker is empty"));
     };
+    let entry = match bound {
+        Some(bound) => &filled(entry, bound, false),
+        None => entry,
+    };
     read(entry).map_err(|why| failure(FailureCode::NotConfigured, format!("the script's reply is {why}")))
+}
+
+/// Puts what names are bound to in the place of `{name}` in every text. `is_place`: of JSON Pointers.
+fn filled(entry: &Value, bound: &Map<String, Value>, is_place: bool) -> Value {
+    match entry {
+        Value::String(text) => bound
+            .iter()
+            .fold(text.clone(), |text, (name, token)| {
+                let token = token.as_str().unwrap_or_default();
+                let token = if is_place { Token::new(token).encoded().to_owned() } else { token.to_owned() };
+                text.replace(&format!("{{{name}}}"), &token)
+            })
+            .into(),
+        Value::Array(elements) => elements.iter().map(|element| filled(element, bound, is_place)).collect(),
+        Value::Object(members) => {
+            let is_place = |name: &str| matches!(name, "path" | "from" | "at" | "expand");
+            members.iter().map(|(name, value)| (name.clone(), filled(value, bound, is_place(name)))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => entry.clone(),
+    }
 }
 
 fn read(entry: &Value) -> Result<Turn, String> {
@@ -188,11 +218,24 @@ mod tests {
     }
 
     fn answer(seat: &Worker, occurrence: u32) -> Answer {
-        turn(seat, occurrence)?.answer
+        turn(seat, occurrence, None)?.answer
     }
 
     fn text(seat: &Worker, occurrence: u32) -> String {
         answer(seat, occurrence).expect("a reply").text
+    }
+
+    #[test]
+    fn a_bound_name_is_filled_in() {
+        let seat = seat(json!([
+            {"patch": [{"op": "add", "path": "/notes/{note}/of", "value": "{note} of {other}"}], "expand": ["/notes/{note}"]},
+        ]));
+        let bound = json!({"note": "a/b"});
+        let answer = turn(&seat, 0, bound.as_object()).and_then(|turn| turn.answer).expect("a reply");
+        let expected = json!({
+            "patch": [{"op": "add", "path": "/notes/a~1b/of", "value": "a/b of {other}"}], "expand": ["/notes/a~1b"],
+        });
+        assert_eq!(serde_json::from_str::<Value>(&answer.text).expect("JSON"), expected);
     }
 
     #[test]

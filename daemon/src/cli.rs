@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, boards, check, cost, denials, doctor, edits, export, faults, graph, inbox, kernel, log, mcp,
-    notify, redact, replay, resume, retry, room, run, schema, signal, state, step, storage, token, vacuum, verify,
+    answer, architect, boards, check, cost, denials, doctor, edits, export, faults, graph, inbox, init, kernel, log,
+    mcp, notify, redact, replay, resume, retry, room, run, schema, signal, state, step, storage, token, vacuum, verify,
     view, why, workflow,
 };
 use crate::logging::LogFormat;
@@ -31,6 +31,7 @@ use crate::serve;
 )]
 #[command(after_long_help = "\
 Where to start:
+  patchboard init DIR                             a blueprint to begin with, and how to run it
   patchboard check BLUEPRINT                      is this blueprint sound?
   patchboard run BLUEPRINT --request @task.json   let its workers do a task
   patchboard log last                             what happened?
@@ -84,6 +85,7 @@ pub(crate) struct Shared {
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    Init(init::Arguments),
     Check(check::Arguments),
     Schema(schema::Arguments),
     Graph(graph::Arguments),

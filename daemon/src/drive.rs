@@ -12,17 +12,18 @@ use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Cause, End, Ended, PauseCause};
 use patchboard_kernel::state::State;
+use patchboard_kernel::tree::Node;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{Head, JournalError};
 use patchboard_runtime::runtime::{BoardHandle, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::narrative::{UnshownInfo, grouped};
-use crate::output::{Output, json_line, json_pretty, one_line, short};
+use crate::output::{Output, clean, json_line, json_pretty, one_line, short};
 use crate::progress::{Progress, Totals};
 use crate::reader::moment;
 use crate::seating::{Again, Seating};
@@ -141,6 +142,7 @@ pub(crate) async fn to_the_end(
         ended,
         version: snapshot.version,
         state: &snapshot.state,
+        results: snapshot.blueprint.results(),
         has_files: snapshot.blueprint.workspace.is_some(),
         head: snapshot.head,
         totals: &progress.totals,
@@ -194,6 +196,8 @@ pub(crate) struct CameTo<'a> {
     pub(crate) version: Version,
     /// Its document.
     pub(crate) state: &'a State,
+    /// Places of it that hold what the board was made for.
+    pub(crate) results: Vec<PointerBuf>,
     /// Whether part of that is what the kernel knows of files.
     pub(crate) has_files: bool,
     /// Its last record.
@@ -383,6 +387,7 @@ impl CameTo<'_> {
             "failed": self.totals.failed,
             "unshown": UnshownInfo::of(&self.totals.hiding.0),
             "head": {"seq": self.head.seq, "hash": self.head.hash},
+            "result": self.results().map(|(place, node)| (place.to_string(), node.to_value())).collect::<Map<_, _>>(),
             "state": self.state.root(),
         })
     }
@@ -416,12 +421,31 @@ impl CameTo<'_> {
         let refused = refused.map(|message| format!("provider {}\n", short(message, 200))).unwrap_or_default();
         let mode = if self.mode.is_default() { String::new() } else { format!("mode     {}\n", self.mode) };
         let questions = self.pending.iter().map(|(seq, question)| self.question(*seq, question)).collect::<String>();
-        let (files, document) = self.document();
+        let result = self.result();
+        let (files, document) = match result.is_empty() {
+            true => self.document(),
+            false => (String::new(), format!("document {}", self.again.look(&format!("state {}", self.board)))),
+        };
         format!(
-            "board    {}\n{mode}end      {end}\n{questions}version  {}\ntokens   {sign}{total} ({prompt} in prompts, {completion} in \
+            "{result}board    {}\n{mode}end      {end}\n{questions}version  {}\ntokens   {sign}{total} ({prompt} in prompts, {completion} in \
              replies)\n{failed}{refused}{files}{document}\n",
             self.board, self.version
         )
+    }
+
+    /// The places with what the board was made for that are there.
+    fn results(&self) -> impl Iterator<Item = (&PointerBuf, &Node)> {
+        self.results.iter().filter_map(|place| Some((place, self.state.root().get(place)?)))
+    }
+
+    /// What the board was made for, as people read it, each with its place if there are several; empty if it is not there.
+    fn result(&self) -> String {
+        let is_one = self.results.len() == 1;
+        let told = self.results().map(|(place, node)| {
+            let value = node.as_str().map_or_else(|| json_pretty(node), |text| clean(text).into_owned());
+            if is_one { format!("{value}\n\n") } else { format!("{}\n{value}\n\n", one_line(place.as_str())) }
+        });
+        told.collect()
     }
 
     /// The document as people read it: of files, of which there may be thousands, only how many there are.

@@ -37,6 +37,7 @@ mod rooms;
 mod seating;
 mod serve;
 mod tables;
+mod templates;
 mod workspace;
 
 use std::future::Future;
@@ -78,6 +79,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Check(arguments) => commands::check::run(arguments, config, output),
         Command::Graph(arguments) => commands::graph::run(arguments, output),
         Command::Schema(arguments) => commands::schema::run(arguments, output),
+        Command::Init(arguments) => commands::init::run(arguments, output),
         Command::Architect(arguments) => block_on(commands::architect::run(arguments, config, output)),
         Command::Run(arguments) => block_on(commands::run::run(arguments, data_dir, config, output)),
         Command::Kernel(arguments) => commands::kernel::run(arguments, output),

@@ -14,6 +14,7 @@ use patchboard_kernel::id::{RuleName, Timestamp, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{Author, Body, NoOp, Raised, Record, Rejected, Resource, Retried, Steered, Trigger};
+use patchboard_kernel::rejection::Code;
 use serde_json::Value;
 
 use crate::blueprint_file::plural;
@@ -161,7 +162,11 @@ pub(crate) fn of(body: &Body) -> String {
             let first = rejected.rejection.violations.first();
             let why = first.map(|violation| {
                 let place = if violation.pointer.is_empty() { "the whole" } else { violation.pointer.as_str() };
-                format!(" at {}: {}", short(place, SHOWN), short(&violation.told(), 2 * SHOWN))
+                // What an expression met is short, and says nothing of values.
+                let cause = violation.found.as_ref().and_then(Value::as_str);
+                let cause = cause.filter(|_| violation.code == Code::InvariantViolated);
+                let cause = cause.map(|cause| format!(" ({})", short(cause, SHOWN))).unwrap_or_default();
+                format!(" at {}: {}{cause}", short(place, SHOWN), short(&violation.told(), 2 * SHOWN))
             });
             let more = match rejected.rejection.violations.len() {
                 0 | 1 => String::new(),

@@ -313,23 +313,34 @@ impl SeatArguments {
         if data_dir != named.as_deref().map_or(Path::new(DATA_DIR), Path::new) {
             flag(&mut words, "--data-dir", Some(&data_dir.display().to_string()));
         }
+        let finds = words.clone();
         flag(&mut words, "--config", config.map(|config| config.display().to_string()).as_deref());
         words += &self.agents.repeated();
         for (name, dir) in &self.workspace {
             flag(&mut words, "--workspace", Some(&format!("{name}={}", dir.display())));
         }
-        Again(words)
+        Again { finds, fills: words }
     }
 }
 
 /// Flags with which a later command finds the same boards and fills the seats in the same way.
 #[derive(Clone)]
-pub(crate) struct Again(String);
+pub(crate) struct Again {
+    /// Those with which boards are found.
+    finds: String,
+    /// Those and the others.
+    fills: String,
+}
 
 impl Again {
-    /// A command line with them.
+    /// A command line that lets a board go on.
     pub(crate) fn command(&self, words: &str) -> String {
-        format!("patchboard {words}{}", self.0)
+        format!("patchboard {words}{}", self.fills)
+    }
+
+    /// A command line that looks at a board.
+    pub(crate) fn look(&self, words: &str) -> String {
+        format!("patchboard {words}{}", self.finds)
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod export;
 pub(crate) mod faults;
 pub(crate) mod graph;
 pub(crate) mod inbox;
+pub(crate) mod init;
 pub(crate) mod kernel;
 pub(crate) mod log;
 pub(crate) mod mcp;

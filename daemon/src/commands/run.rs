@@ -29,18 +29,22 @@ const REQUEST_DEPTH_MAX: usize = 64;
 /// Make a board from a blueprint and a request, and let its workers do the task
 ///
 /// The blueprint is checked first. Progress goes to stderr: who works, what was committed, what was refused and why.
-/// At the end the board's id, how it ended, its version, its tokens and the final document are printed on stdout.
+/// At the end stdout has the result: what `result` of the blueprint names, or what its `done` looks at; then the board's id, how it
+/// ended, its version and its tokens. Where there is no result, the whole document is printed; `patchboard state last` prints
+/// it at any time.
 ///
 /// Ctrl-C pauses the board: calls under way are waited for, and `patchboard resume` goes on. So does it after a crash.
 ///
 /// Models come from patchboard.toml, or from --model-url and --model, or from OPENAI_BASE_URL, OPENAI_API_KEY and
-/// OPENAI_MODEL. With --cassette nobody is asked: the recorded answers are given again.
+/// OPENAI_MODEL. With --cassette nobody is asked: the recorded answers are given again. With --scripted the `script` that a worker has
+/// in the blueprint answers for it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   patchboard run review.yaml --request '{\"question\": \"Which came first?\"}'
   patchboard run review.yaml --request @task.json --model-url http://127.0.0.1:8080/v1 --model qwen2.5
   patchboard run compare.yaml --request @task.json --documents a.txt b.txt
+  patchboard run review.yaml --request @task.json --scripted
   patchboard run review.yaml --request @task.json --record review.cassette
   patchboard run review.yaml --request @task.json --cassette review.cassette --output json | jq .state.answer
   patchboard run review.yaml --request @task.json --seed 7
@@ -74,6 +78,9 @@ pub(crate) struct Arguments {
     /// For comparison: run the same workers and rules as a blackboard that checks nothing
     #[arg(long, value_name = "SYSTEM", default_value = "patchboard", help_heading = "Comparisons")]
     system: System,
+    /// Let workers that have a `script` in the blueprint answer from it, instead of a model or program
+    #[arg(long, conflicts_with_all = ["architect", "cassette"], help_heading = "Agents")]
+    scripted: bool,
     #[command(flatten)]
     seats: SeatArguments,
 }
@@ -191,7 +198,15 @@ fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, again: &Again, 
 
 async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     let path = arguments.blueprint.as_deref().unwrap_or(Path::new(""));
-    let blueprint = blueprint_file::accepted(path, output)?;
+    let mut blueprint = blueprint_file::accepted(path, output)?;
+    if arguments.scripted {
+        let (scripted, count) = blueprint.scripted();
+        if count == 0 {
+            let help = "give a worker its replies, like script: [[{op: add, path: /answer, value: yes}]], or leave --scripted out";
+            return Err(Failure::refused("no_script", "no worker of the blueprint has a `script`").help(help));
+        }
+        blueprint = scripted;
+    }
     if blueprint.rules.is_empty() {
         let message = "the blueprint has no rules: nothing would ever wake a worker, and the run would never end";
         let help = "add a rule, such as {name: begin, trigger: start, run: WORKER}; `patchboard kernel` needs none";

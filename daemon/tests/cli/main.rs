@@ -31,6 +31,7 @@ mod run;
 mod sandbox;
 mod step;
 mod storm;
+mod templates;
 mod tools;
 #[path = "../voices/mod.rs"]
 mod voices;

@@ -35,9 +35,17 @@ fn progress_goes_to_stderr_and_says_who_works_and_what_was_refused_and_why() {
         assert!(ran.stderr.contains(part), "{part:?} is not in:\n{}", ran.stderr);
     }
     assert!(!ran.stderr.contains("ERROR"), "{}", ran.stderr);
-    let head: Vec<&str> = ran.stdout.lines().take(4).map(|line| line.split_whitespace().next().unwrap_or("")).collect();
-    assert_eq!(head, ["board", "end", "version", "tokens"]);
-    let (_, state) = ran.stdout.split_once("{\n").expect("the state is pretty JSON");
+    let head: Vec<&str> = ran.stdout.lines().map(|line| line.split_whitespace().next().unwrap_or("")).collect();
+    assert_eq!(head, ["ok", "", "board", "end", "version", "tokens", "document"], "the result comes first");
+    let named = NOTES.replace("name: notes", "name: notes\nresult: /notes");
+    sandbox.write("named.yaml", named);
+    let ran = sandbox.run(&["run", "named.yaml", "--request", REQUEST]).exits(0);
+    let (result, _) = ran.stdout.split_once("\n\nboard ").expect("a result, and what the board came to");
+    assert!(serde_json::from_str::<Value>(result).is_ok_and(|notes| notes[0]["status"] == "checked"), "{result}");
+    let without = NOTES.replace("name: notes", "name: notes\nresult: /notes/7");
+    sandbox.write("without.yaml", without);
+    let ran = sandbox.run(&["run", "without.yaml", "--request", REQUEST]).exits(0);
+    let (_, state) = ran.stdout.split_once("{\n").expect("without a result the state is told, as pretty JSON");
     let state: Value = serde_json::from_str(&format!("{{{state}")).expect("the state is JSON");
     assert_eq!(state["answer"], "ok");
     let quiet = sandbox.run(&["run", "notes.yaml", "--request", REQUEST, "--quiet"]).exits(0);

@@ -11,6 +11,7 @@ mod inner;
 mod limits;
 mod model;
 mod read;
+mod result;
 mod rule;
 mod view;
 mod worker;
@@ -78,6 +79,9 @@ pub struct Blueprint {
     /// When the task is finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<Done>,
+    /// JSON Pointer of what the board is made for; absent: what `done` looks at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
     /// The circuit policy.
     #[serde(default)]
     pub circuit: Circuit,
@@ -114,6 +118,24 @@ impl Blueprint {
     /// Returns true if `after` waits for the first completion of each rule only.
     pub const fn joins_on_first(&self) -> bool {
         self.blueprint < 2
+    }
+}
+
+impl Blueprint {
+    /// Returns it with each worker that has a script played by that, also in boards inside, and how many have one.
+    #[must_use]
+    pub fn scripted(mut self) -> (Self, usize) {
+        let mut count = 0;
+        for worker in self.workers.values_mut().filter(|worker| !worker.script.is_empty()) {
+            worker.agent = AgentKind::Script;
+            count += 1;
+        }
+        for board in self.boards.values_mut() {
+            let (scripted, inside) = board.clone().scripted();
+            *board = scripted;
+            count += inside;
+        }
+        (self, count)
     }
 }
 

@@ -64,7 +64,7 @@ pub struct Worker {
     /// is made again. For `command`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<Restart>,
-    /// The replies of a `script`, in order; the last one repeats.
+    /// The replies of a `script`, in order; the last one repeats. Of an `llm` or `command` worker: those of a run that plays scripts.
     #[serde(default)]
     pub script: Vec<Value>,
     /// What it may do with the files of the workspace; absent: nothing.

@@ -211,6 +211,10 @@ impl Check<'_> {
             let help = suggest(name, workers, "The blueprint has no workers.");
             return Some((format!("there is no worker `{name}`: {always}"), help));
         }
+        // Nothing was there where it is new.
+        if look.variable == "old" && look.steps.is_empty() && with.is_null() {
+            return None;
+        }
         let place = place(look, owner, self.paths)?;
         let (schema, sought, _) = self.schema_of(&place)?;
         let fragment = schema.fragment(&sought)?;

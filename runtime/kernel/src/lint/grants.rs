@@ -4,7 +4,6 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::{Check, Seat, Write};
-use crate::blueprint::AgentKind;
 use crate::pattern::{Pattern, PatternToken, is_index};
 use crate::schema::Schema;
 
@@ -58,9 +57,6 @@ impl Check<'_> {
     /// Operations of fixed replies that no write grant of the worker allows.
     fn refused_replies(&self, name: &str, seat: &Seat<'_>) -> Vec<(&'static str, String, String, String)> {
         let mut found = Vec::new();
-        if seat.worker.agent != AgentKind::Script {
-            return found;
-        }
         for (nth, reply) in seat.worker.script.iter().enumerate() {
             let (at, reply) = match reply.get("reply") {
                 Some(inner) => (format!("{}/script/{nth}/reply", seat.pointer), inner),

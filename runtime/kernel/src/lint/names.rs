@@ -145,8 +145,9 @@ impl Check<'_> {
             let help = "Keep `command` for a program of the operator's, `program` for one written here.".to_owned();
             wrong.push(("program", ("`program` and `command` exclude each other".to_owned(), help)));
         }
-        if *agent != AgentKind::Script && !worker.script.is_empty() {
-            wrong.push(("script", misplaced("script", "script")));
+        // What a model would answer, for runs without one.
+        if !matches!(agent, AgentKind::Script | AgentKind::Llm | AgentKind::Command) && !worker.script.is_empty() {
+            wrong.push(("script", misplaced("script", "script, llm or command")));
         }
         if *agent == AgentKind::Script && worker.script.is_empty() {
             let help = "Write its replies, each a JSON Patch: `script: [[{op: add, path: /answer, value: yes}]]`.";

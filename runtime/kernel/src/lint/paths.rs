@@ -108,6 +108,10 @@ impl<'a> Check<'a> {
                 );
             }
         }
+        if let Some(result) = &blueprint.result {
+            let pointer = "/result".to_owned();
+            places.extend(self.pattern(&pointer, result).map(|pattern| (pointer, pattern)));
+        }
         for (index, invariant) in blueprint.invariants.iter().enumerate() {
             if let Some(path) = &invariant.each {
                 let pointer = format!("/invariants/{index}/for");

@@ -43,7 +43,7 @@ fn full() -> Value {
         "invariants": [{"name": "i", "for": "/a", "expr": "true"}],
         "workspace": {"dir": "code", "granularity": "file", "isolation": "soft", "intent": "optional", "annotate": false,
                       "exclude": ["dist/**"], "presentation": "brief", "payload": 900, "max_files": 7},
-        "done": {"when": "true"},
+        "done": {"when": "true"}, "result": "/a",
         "circuit": {
             "rejections": {"limit": 1, "then": {"wake": "w"}}, "no_ops": {"limit": 1, "then": {"wake": "w"}},
             "crashes": {"limit": 1, "then": {"wake": "w"}}, "passes": {"limit": 1, "then": {"wake": "w"}},

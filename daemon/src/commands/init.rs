@@ -1,0 +1,102 @@
+//! `patchboard init`: a blueprint to begin with.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::PossibleValue;
+use serde_json::json;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+use crate::seating::quoted;
+use crate::templates::{self, Template};
+
+/// Write a blueprint to begin with, a request for it, and say how to run them
+///
+/// Each template runs as it is: without a model, from answers that the blueprint has as scripts (--scripted), and with one. Comments in the
+/// blueprint say what its parts are. Nothing that exists is written over.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard init
+  patchboard init review --template map-review
+  patchboard init --list")]
+pub(crate) struct Arguments {
+    /// The directory to write to; made if it is not there
+    #[arg(value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// The template
+    #[arg(long, short, value_name = "NAME", default_value = templates::ALL[0].name, value_parser = names())]
+    template: String,
+    /// List the templates, and write nothing
+    #[arg(long)]
+    list: bool,
+}
+
+fn names() -> clap::builder::PossibleValuesParser {
+    templates::ALL
+        .iter()
+        .map(|template| PossibleValue::new(template.name).help(template.about))
+        .collect::<Vec<_>>()
+        .into()
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
+    if arguments.list {
+        for Template { name, about, .. } in &templates::ALL {
+            match output.is_json() {
+                true => output.json(&json!({"name": name, "about": about}))?,
+                false => output.line(&format!("{name:12} {about}"))?,
+            }
+        }
+        return Ok(Exit::Done);
+    }
+    let template = templates::ALL.iter().find(|template| template.name == arguments.template);
+    let template = template.ok_or_else(|| Failure::refused("usage", "there is no such template"))?;
+    let targets: Vec<PathBuf> = template.files.iter().map(|(path, _)| arguments.dir.join(path)).collect();
+    if let Some(there) = targets.iter().find(|path| path.exists()) {
+        let message = format!("{} is there already, and nothing is written over", there.display());
+        return Err(Failure::refused("file_exists", message).help("name another directory: `patchboard init DIR`"));
+    }
+    for (path, (_, text)) in targets.iter().zip(template.files) {
+        write(path, text).map_err(|error| {
+            Failure::refused("cannot_write", format!("{} cannot be written: {error}", path.display()))
+                .help("name a directory that you may write to: `patchboard init DIR`")
+        })?;
+    }
+    let dir = match arguments.dir.as_path() {
+        dir if dir == Path::new(".") => String::new(),
+        dir => format!("{}/", dir.display().to_string().trim_end_matches('/')),
+    };
+    let file = |path: &str| quoted(&format!("{dir}{path}"));
+    let run = format!("patchboard run {} --request {}", file("blueprint.yaml"), quoted(&format!("@{dir}request.json")));
+    let run = run + &template.flags.replace("{dir}", &dir);
+    let written: Vec<String> = targets.iter().map(|path| path.display().to_string()).collect();
+    if output.is_json() {
+        output.json(&json!({"template": template.name, "files": written, "run": format!("{run} --scripted")}))?;
+    } else {
+        output.text(&format!(
+            "wrote {}\n\n{}\n\nwithout a model:\n  {run} --scripted\nwith a model:\n  {run} --model-url http://127.0.0.1:8080/v1 --model NAME\n\
+             and then:\n  patchboard log last\n  patchboard graph {}\n",
+            written.join(", "),
+            template.about,
+            file("blueprint.yaml"),
+        ))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Writes a new file, and the directories above it.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(above) = path.parent() {
+        fs::create_dir_all(above)?;
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes()).inspect_err(|error| {
+        if error.kind() != ErrorKind::AlreadyExists {
+            drop(fs::remove_file(path));
+        }
+    })
+}

@@ -1,0 +1,54 @@
+//! Blueprints to begin with, and the files that go with them.
+
+/// File of a template: its path below the directory, and its text.
+pub(crate) type File = (&'static str, &'static str);
+
+/// Blueprint to begin with. All of them run as they are, from their scripts and with a model.
+pub(crate) struct Template {
+    pub(crate) name: &'static str,
+    /// One sentence for people.
+    pub(crate) about: &'static str,
+    pub(crate) files: &'static [File],
+    /// Flags that a run needs, with `{dir}` for the directory and a slash; each begins with a space.
+    pub(crate) flags: &'static str,
+}
+
+macro_rules! files {
+    ($template:literal: $($path:literal),+) => {
+        &[$(($path, include_str!(concat!("../../blueprints/templates/", $template, "/", $path)))),+]
+    };
+}
+
+/// The templates; the first one is taken where none is named.
+pub(crate) const ALL: [Template; 5] = [
+    Template {
+        name: "map-review",
+        about: "Each document is read and checked by workers of its own, and a report is written of what was found right.",
+        files: files!("map-review": "blueprint.yaml", "request.json"),
+        flags: "",
+    },
+    Template {
+        name: "pipeline",
+        about: "A message is classified, answered and reviewed; what the review refuses is done again.",
+        files: files!("pipeline": "blueprint.yaml", "request.json"),
+        flags: "",
+    },
+    Template {
+        name: "supervisor",
+        about: "A supervisor splits a task among specialists, and an editor puts their results together.",
+        files: files!("supervisor": "blueprint.yaml", "request.json"),
+        flags: "",
+    },
+    Template {
+        name: "approval",
+        about: "Nothing is published before a person has agreed.",
+        files: files!("approval": "blueprint.yaml", "request.json"),
+        flags: "",
+    },
+    Template {
+        name: "workspace",
+        about: "Engineers change the files of one directory at the same time.",
+        files: files!("workspace": "blueprint.yaml", "request.json", "code/lamp.py"),
+        flags: " --workspace code={dir}code",
+    },
+];

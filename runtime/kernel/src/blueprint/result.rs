@@ -1,0 +1,59 @@
+//! Finds the places of the document that people asked for: what `result` names, or what `done` is about.
+
+use jsonptr::PointerBuf;
+
+use super::Blueprint;
+use crate::pattern::Paths;
+use crate::plan::{Expressions, Owner};
+
+impl Blueprint {
+    /// Returns the places that hold what a board was made for, none twice; empty if the blueprint does not tell.
+    ///
+    /// Without a `result` they are the places of the document that `done` looks at. The request is never one.
+    pub fn results(&self) -> Vec<PointerBuf> {
+        if let Some(named) = &self.result {
+            return PointerBuf::parse(named.as_str()).into_iter().collect();
+        }
+        let Some(done) = &self.done else { return Vec::new() };
+        let Ok(expr) = Expressions::of(Paths::Plain).compile(&done.when, Owner::Done) else { return Vec::new() };
+        let looks = expr.references().iter().filter(|reference| reference.variable == "state");
+        let places: Vec<PointerBuf> = looks.map(|reference| PointerBuf::from_tokens(&reference.path)).collect();
+        let is_part =
+            |place: &PointerBuf| !place.is_root() && place.first().is_some_and(|name| name.decoded() != "request");
+        if places.iter().all(is_part) { places } else { Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_done_is_about_is_the_result_unless_another_is_named() {
+        for (result, done, expected) in [
+            (None, Some("has(state.answer)"), &["/answer"][..]),
+            (None, Some("state.answer.score > 0.5 && has(state.answer.text)"), &["/answer/score", "/answer/text"]),
+            (None, Some("size(state.notes) > 0 && state.notes.all(n, n.status == 'checked')"), &["/notes"]),
+            (None, Some("state.rows[0].ok && size(state.rows) >= request.least"), &["/rows"]),
+            (None, Some("size(state) > 3"), &[]),
+            (None, Some("state.request.done"), &[]),
+            (None, Some("not CEL"), &[]),
+            (None, None, &[]),
+            (Some("/report"), Some("has(state.answer)"), &["/report"]),
+            (Some("/a~1b"), None, &["/a~1b"]),
+        ] {
+            let mut value = json!({"blueprint": 2, "name": "n", "state": {"schema": true}, "workers": {}});
+            if let Some(result) = result {
+                value["result"] = result.into();
+            }
+            if let Some(done) = done {
+                value["done"] = json!({ "when": done });
+            }
+            let blueprint: Blueprint = serde_json::from_value(value).expect("a blueprint");
+            let found: Vec<String> = blueprint.results().iter().map(ToString::to_string).collect();
+            assert_eq!(found, expected, "{result:?} {done:?}");
+        }
+    }
+}
