@@ -9,6 +9,7 @@
 
 pub mod boards;
 pub mod brain;
+pub mod documents;
 pub mod elements;
 pub mod measure;
 pub mod shared;

@@ -132,29 +132,88 @@ fn turn(seat: &Worker, occurrence: u32, bound: Option<&Map<String, Value>>) -> R
         return Err(failure(FailureCode::NotConfigured, "the script of this worker is empty"));
     };
     let entry = match bound {
-        Some(bound) => &filled(entry, bound, false),
+        Some(bound) => &filled(entry, bound),
         None => entry,
     };
     read(entry).map_err(|why| failure(FailureCode::NotConfigured, format!("the script's reply is {why}")))
 }
 
-/// Puts what names are bound to in the place of `{name}` in every text. `is_place`: of JSON Pointers.
-fn filled(entry: &Value, bound: &Map<String, Value>, is_place: bool) -> Value {
-    match entry {
-        Value::String(text) => bound
-            .iter()
-            .fold(text.clone(), |text, (name, token)| {
-                let token = token.as_str().unwrap_or_default();
-                let token = if is_place { Token::new(token).encoded().to_owned() } else { token.to_owned() };
-                text.replace(&format!("{{{name}}}"), &token)
-            })
-            .into(),
-        Value::Array(elements) => elements.iter().map(|element| filled(element, bound, is_place)).collect(),
+/// Puts what names are bound to in the place of `{name}` in a reply: encoded in the places of operations and of `expand`.
+fn filled(entry: &Value, bound: &Map<String, Value>) -> Value {
+    let text = |text: &Value| with_names(text, bound, false);
+    let place = |text: &Value| with_names(text, bound, true);
+    let operation = |op: &Value| match op {
         Value::Object(members) => {
-            let is_place = |name: &str| matches!(name, "path" | "from" | "at" | "expand");
-            members.iter().map(|(name, value)| (name.clone(), filled(value, bound, is_place(name)))).collect()
+            let member = |(name, value): (&String, &Value)| {
+                let is_place = matches!(name.as_str(), "path" | "from");
+                (name.clone(), if is_place { place(value) } else { text(value) })
+            };
+            members.iter().map(member).collect()
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) => entry.clone(),
+        other => text(other),
+    };
+    let asked = |one: &Value| match one {
+        Value::Object(range) => {
+            let member = |(name, value): (&String, &Value)| {
+                (name.clone(), if name == "at" { place(value) } else { text(value) })
+            };
+            range.iter().map(member).collect()
+        }
+        whole => place(whole),
+    };
+    let each = |list: &Value, one: &dyn Fn(&Value) -> Value| match list {
+        Value::Array(elements) => elements.iter().map(one).collect(),
+        other => text(other),
+    };
+    match entry {
+        Value::Array(_) => each(entry, &operation),
+        Value::Object(members) => {
+            let member = |(name, value): (&String, &Value)| {
+                let value = match name.as_str() {
+                    "reply" => filled(value, bound),
+                    "patch" => each(value, &operation),
+                    "expand" => each(value, &asked),
+                    _ => text(value),
+                };
+                (name.clone(), value)
+            };
+            members.iter().map(member).collect()
+        }
+        other => text(other),
+    }
+}
+
+/// Fills names into all texts of a value. `encoded`: as tokens of JSON Pointers.
+fn with_names(value: &Value, bound: &Map<String, Value>, encoded: bool) -> Value {
+    match value {
+        Value::String(text) => {
+            let (mut filled, mut rest) = (String::with_capacity(text.len()), text.as_str());
+            while let Some((before, after)) = rest.split_once('{') {
+                filled.push_str(before);
+                let named = after.split_once('}').and_then(|(name, rest)| Some((bound.get(name)?.as_str()?, rest)));
+                match named {
+                    Some((token, behind)) if encoded => {
+                        filled.push_str(Token::new(token).encoded());
+                        rest = behind;
+                    }
+                    Some((token, behind)) => {
+                        filled.push_str(token);
+                        rest = behind;
+                    }
+                    None => {
+                        filled.push('{');
+                        rest = after;
+                    }
+                }
+            }
+            filled.push_str(rest);
+            filled.into()
+        }
+        Value::Array(elements) => elements.iter().map(|element| with_names(element, bound, encoded)).collect(),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| (name.clone(), with_names(value, bound, encoded))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
 
@@ -228,14 +287,24 @@ mod tests {
     #[test]
     fn a_bound_name_is_filled_in() {
         let seat = seat(json!([
-            {"patch": [{"op": "add", "path": "/notes/{note}/of", "value": "{note} of {other}"}], "expand": ["/notes/{note}"]},
+            {
+                "patch": [{"op": "add", "path": "/notes/{note}/of", "value": {"path": "{note} of {other} {not"}}],
+                "expand": ["/notes/{note}", {"at": "/{note}", "from": "{note}"}],
+            },
+            {"tools": [{"name": "view", "arguments": {"path": "{note}.py"}}], "reply": [{"op": "remove", "path": "/{note}"}]},
         ]));
-        let bound = json!({"note": "a/b"});
-        let answer = turn(&seat, 0, bound.as_object()).and_then(|turn| turn.answer).expect("a reply");
+        let bound = json!({"note": "a/b{other}", "other": "x"});
+        let bound = bound.as_object();
+        let answer = turn(&seat, 0, bound).and_then(|turn| turn.answer).expect("a reply");
         let expected = json!({
-            "patch": [{"op": "add", "path": "/notes/a~1b/of", "value": "a/b of {other}"}], "expand": ["/notes/a~1b"],
+            "patch": [{"op": "add", "path": "/notes/a~1b{other}/of", "value": {"path": "a/b{other} of x {not"}}],
+            "expand": ["/notes/a~1b{other}", {"at": "/a~1b{other}", "from": "a/b{other}"}],
         });
         assert_eq!(serde_json::from_str::<Value>(&answer.text).expect("JSON"), expected);
+        let turn = turn(&seat, 1, bound).expect("a turn");
+        assert_eq!(turn.steps[0].arguments["path"], "a/b{other}.py");
+        let expected = json!([{"op": "remove", "path": "/a~1b{other}"}]);
+        assert_eq!(serde_json::from_str::<Value>(&turn.answer.expect("a reply").text).expect("JSON"), expected);
     }
 
     #[test]

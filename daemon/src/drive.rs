@@ -422,9 +422,10 @@ impl CameTo<'_> {
         let mode = if self.mode.is_default() { String::new() } else { format!("mode     {}\n", self.mode) };
         let questions = self.pending.iter().map(|(seq, question)| self.question(*seq, question)).collect::<String>();
         let result = self.result();
-        let (files, document) = match result.is_empty() {
-            true => self.document(),
-            false => (String::new(), format!("document {}", self.again.look(&format!("state {}", self.board)))),
+        let (files, document) = self.document();
+        let document = match result.is_empty() {
+            true => document,
+            false => format!("document {}", self.again.look(&format!("state {}", self.board))),
         };
         format!(
             "{result}board    {}\n{mode}end      {end}\n{questions}version  {}\ntokens   {sign}{total} ({prompt} in prompts, {completion} in \
@@ -438,8 +439,11 @@ impl CameTo<'_> {
         self.results.iter().filter_map(|place| Some((place, self.state.root().get(place)?)))
     }
 
-    /// What the board was made for, as people read it, each with its place if there are several; empty if it is not there.
+    /// Prints what the board was made for, each with its place if there are several; empty if it is not there, or not done.
     fn result(&self) -> String {
+        if self.ended.is_none_or(|ended| ended.end != End::Done) {
+            return String::new();
+        }
         let is_one = self.results.len() == 1;
         let told = self.results().map(|(place, node)| {
             let value = node.as_str().map_or_else(|| json_pretty(node), |text| clean(text).into_owned());

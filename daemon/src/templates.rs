@@ -9,8 +9,8 @@ pub(crate) struct Template {
     /// One sentence for people.
     pub(crate) about: &'static str,
     pub(crate) files: &'static [File],
-    /// Flags that a run needs, with `{dir}` for the directory and a slash; each begins with a space.
-    pub(crate) flags: &'static str,
+    /// Name of the workspace that a run needs, and its directory.
+    pub(crate) workspace: Option<&'static str>,
 }
 
 macro_rules! files {
@@ -25,30 +25,30 @@ pub(crate) const ALL: [Template; 5] = [
         name: "map-review",
         about: "Each document is read and checked by workers of its own, and a report is written of what was found right.",
         files: files!("map-review": "blueprint.yaml", "request.json"),
-        flags: "",
+        workspace: None,
     },
     Template {
         name: "pipeline",
         about: "A message is classified, answered and reviewed; what the review refuses is done again.",
         files: files!("pipeline": "blueprint.yaml", "request.json"),
-        flags: "",
+        workspace: None,
     },
     Template {
         name: "supervisor",
         about: "A supervisor splits a task among specialists, and an editor puts their results together.",
         files: files!("supervisor": "blueprint.yaml", "request.json"),
-        flags: "",
+        workspace: None,
     },
     Template {
         name: "approval",
         about: "Nothing is published before a person has agreed.",
         files: files!("approval": "blueprint.yaml", "request.json"),
-        flags: "",
+        workspace: None,
     },
     Template {
         name: "workspace",
         about: "Engineers change the files of one directory at the same time.",
         files: files!("workspace": "blueprint.yaml", "request.json", "code/lamp.py"),
-        flags: " --workspace code={dir}code",
+        workspace: Some("code"),
     },
 ];

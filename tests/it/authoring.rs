@@ -7,7 +7,7 @@ use patchboard_kernel::lint;
 use patchboard_kernel::record::{Kind, Trigger};
 use patchboard_kernel::source::Source;
 use patchboard_tests::brain::{Asked, Played, blueprint};
-use patchboard_tests::{elements, shared};
+use patchboard_tests::{documents, elements, shared};
 use serde_json::{Value, json};
 
 /// The most records that one input may lead to on a board of few workers.
@@ -39,6 +39,15 @@ fn the_readmes_blueprint_costs_as_much_for_each_element_however_many_there_are()
         let ratio = cost.per_element() / few.per_element();
         assert!((0.9..1.1).contains(&ratio), "{cost:?} beside {few:?}");
     }
+}
+
+#[test]
+fn a_small_budget_saves_tokens_and_hides_documents_and_a_bound_path_does_not() {
+    let (all, bound) = (documents::read(false, None), documents::read(true, None));
+    assert_eq!((all.whole, bound.whole), (documents::DOCUMENTS, documents::DOCUMENTS));
+    assert!(bound.tokens * 3 < all.tokens, "{bound:?} beside {all:?}");
+    let small = documents::read(false, Some(4_000));
+    assert!(small.whole < documents::DOCUMENTS && small.calls > all.calls, "{small:?}");
 }
 
 #[test]

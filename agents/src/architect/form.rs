@@ -53,8 +53,19 @@ pub const ORDER: &[&str] = &[
 const ITEMS_MAX: u64 = 16;
 
 /// Members of a blueprint that architects need not write.
-const LEFT_OUT: [&str; 10] =
-    ["backlog", "boards", "circuit", "departments", "models", "seed", "signals", "use", "workflow", "writers"];
+const LEFT_OUT: [&str; 11] = [
+    "backlog",
+    "boards",
+    "circuit",
+    "departments",
+    "models",
+    "result",
+    "seed",
+    "signals",
+    "use",
+    "workflow",
+    "writers",
+];
 
 /// Members of a worker that they may not, or need not.
 const NOT_OF_WORKERS: [&str; 12] = [

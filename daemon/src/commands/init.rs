@@ -1,7 +1,7 @@
 //! `patchboard init`: a blueprint to begin with.
 
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -54,25 +54,31 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         return Ok(Exit::Done);
     }
     let template = templates::ALL.iter().find(|template| template.name == arguments.template);
-    let template = template.ok_or_else(|| Failure::refused("usage", "there is no such template"))?;
+    let template = template.unwrap_or(&templates::ALL[0]);
     let targets: Vec<PathBuf> = template.files.iter().map(|(path, _)| arguments.dir.join(path)).collect();
     if let Some(there) = targets.iter().find(|path| path.exists()) {
         let message = format!("{} is there already, and nothing is written over", there.display());
         return Err(Failure::refused("file_exists", message).help("name another directory: `patchboard init DIR`"));
     }
-    for (path, (_, text)) in targets.iter().zip(template.files) {
-        write(path, text).map_err(|error| {
-            Failure::refused("cannot_write", format!("{} cannot be written: {error}", path.display()))
-                .help("name a directory that you may write to: `patchboard init DIR`")
-        })?;
+    for (index, (path, (_, text))) in targets.iter().zip(template.files).enumerate() {
+        if let Err(error) = write(path, text) {
+            // What is not whole would be in the way of the next attempt.
+            targets[..index].iter().for_each(|written| drop(fs::remove_file(written)));
+            let message = format!("{} cannot be written: {error}", path.display());
+            let help = "name a directory that you may write to: `patchboard init DIR`";
+            return Err(Failure::refused("cannot_write", message).help(help));
+        }
     }
-    let dir = match arguments.dir.as_path() {
-        dir if dir == Path::new(".") => String::new(),
-        dir => format!("{}/", dir.display().to_string().trim_end_matches('/')),
+    let dir = match arguments.dir.display().to_string().trim_end_matches('/') {
+        "." => String::new(),
+        // No flag begins so.
+        dir if dir.starts_with('-') => format!("./{dir}/"),
+        dir => format!("{dir}/"),
     };
     let file = |path: &str| quoted(&format!("{dir}{path}"));
     let run = format!("patchboard run {} --request {}", file("blueprint.yaml"), quoted(&format!("@{dir}request.json")));
-    let run = run + &template.flags.replace("{dir}", &dir);
+    let workspace = template.workspace.map(|name| format!(" --workspace {}", quoted(&format!("{name}={dir}{name}"))));
+    let run = run + &workspace.unwrap_or_default();
     let written: Vec<String> = targets.iter().map(|path| path.display().to_string()).collect();
     if output.is_json() {
         output.json(&json!({"template": template.name, "files": written, "run": format!("{run} --scripted")}))?;
@@ -94,9 +100,5 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
         fs::create_dir_all(above)?;
     }
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(text.as_bytes()).inspect_err(|error| {
-        if error.kind() != ErrorKind::AlreadyExists {
-            drop(fs::remove_file(path));
-        }
-    })
+    file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(path)))
 }

@@ -29,9 +29,9 @@ const REQUEST_DEPTH_MAX: usize = 64;
 /// Make a board from a blueprint and a request, and let its workers do the task
 ///
 /// The blueprint is checked first. Progress goes to stderr: who works, what was committed, what was refused and why.
-/// At the end stdout has the result: what `result` of the blueprint names, or what its `done` looks at; then the board's id, how it
-/// ended, its version and its tokens. Where there is no result, the whole document is printed; `patchboard state last` prints
-/// it at any time.
+/// At the end of a board that is done stdout has the result: what `result` of the blueprint names, or what its `done` looks at; then the
+/// board's id, how it ended, its version and its tokens. Where there is no result, the whole document is printed;
+/// `patchboard state last` prints it at any time.
 ///
 /// Ctrl-C pauses the board: calls under way are waited for, and `patchboard resume` goes on. So does it after a crash.
 ///

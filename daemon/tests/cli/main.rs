@@ -33,6 +33,8 @@ mod step;
 mod storm;
 mod templates;
 mod tools;
+#[cfg(unix)]
+mod tutorial;
 #[path = "../voices/mod.rs"]
 mod voices;
 mod workflow_runs;

@@ -241,9 +241,9 @@ fn a_manager_and_engineers_work_on_one_repository() {
     // Of files, of which there may be many, people are told how many there are.
     let told = sandbox.run(&["resume", "last"]).exits(0).stdout;
     assert!(told.contains("\nfiles    4; see `patchboard edits ") && !told.contains("calc/ops.py\":"), "{told}");
-    let document = &told[told.find('{').expect("a document")..];
-    let document: Value = serde_json::from_str(document).expect("JSON");
-    assert!(document["verdict"].is_object() && document["files"].is_null(), "{told}");
+    let (result, _) = told.split_once("\n\nboard ").expect("a result, and what the board came to");
+    let verdict: Value = serde_json::from_str(result).expect("JSON");
+    assert!(verdict["notes"].is_string(), "what `done` is about comes first: {told}");
     who_edited_what_is_told(&sandbox, &log.stdout);
     edits_are_counted(&sandbox);
     what_an_edit_wrote_can_be_erased(&sandbox);

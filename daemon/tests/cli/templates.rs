@@ -37,7 +37,8 @@ fn each_template_runs_at_once_and_comes_to_its_result() {
         assert_eq!(ran["state"].pointer(place), Some(&expected), "{template}");
         let result = ran["result"].as_object().expect("an object");
         assert!(
-            result.iter().all(|(at, value)| place.starts_with(at) && ran["state"].pointer(at) == Some(value)),
+            !result.is_empty()
+                && result.iter().all(|(at, value)| place.starts_with(at) && ran["state"].pointer(at) == Some(value)),
             "{ran}"
         );
         sandbox.run(&["replay", "last"]).exits(0);

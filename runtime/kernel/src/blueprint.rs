@@ -130,11 +130,12 @@ impl Blueprint {
             worker.agent = AgentKind::Script;
             count += 1;
         }
-        for board in self.boards.values_mut() {
-            let (scripted, inside) = board.clone().scripted();
-            *board = scripted;
+        let boards = std::mem::take(&mut self.boards).into_iter().map(|(name, board)| {
+            let (board, inside) = board.scripted();
             count += inside;
-        }
+            (name, board)
+        });
+        self.boards = boards.collect();
         (self, count)
     }
 }

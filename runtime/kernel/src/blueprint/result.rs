@@ -3,13 +3,15 @@
 use jsonptr::PointerBuf;
 
 use super::Blueprint;
+use crate::files::FILES;
 use crate::pattern::Paths;
 use crate::plan::{Expressions, Owner};
 
 impl Blueprint {
     /// Returns the places that hold what a board was made for, none twice; empty if the blueprint does not tell.
     ///
-    /// Without a `result` they are the places of the document that `done` looks at. The request is never one.
+    /// Without a `result` they are the places of the document that `done` looks at. Neither the request nor what the kernel knows of files is
+    /// one.
     pub fn results(&self) -> Vec<PointerBuf> {
         if let Some(named) = &self.result {
             return PointerBuf::parse(named.as_str()).into_iter().collect();
@@ -19,7 +21,7 @@ impl Blueprint {
         let looks = expr.references().iter().filter(|reference| reference.variable == "state");
         let places: Vec<PointerBuf> = looks.map(|reference| PointerBuf::from_tokens(&reference.path)).collect();
         let is_part =
-            |place: &PointerBuf| !place.is_root() && place.first().is_some_and(|name| name.decoded() != "request");
+            |place: &PointerBuf| place.first().is_some_and(|name| !matches!(&*name.decoded(), "request" | FILES));
         if places.iter().all(is_part) { places } else { Vec::new() }
     }
 }

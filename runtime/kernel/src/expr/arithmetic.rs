@@ -68,27 +68,30 @@ const REMAINDER: Operation = Operation {
 
 impl Operation {
     fn of<'a>(&self, a: &Val<'a>, b: &Val<'a>, dialect: Dialect) -> Result<Val<'a>, Stop> {
-        let by_zero = || Err(Stop::error("division by zero"));
+        match dialect {
+            Dialect::Strict => self.of_like(a, b),
+            Dialect::Plain => self.of_any(a, b),
+        }
+    }
+
+    /// Joins like types only, each within its range.
+    fn of_like<'a>(&self, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, Stop> {
         match (a, b) {
-            (Val::Int(_), Val::Int(0)) | (Val::UInt(_), Val::UInt(0)) if self.divides => by_zero(),
+            (Val::Int(_), Val::Int(0)) | (Val::UInt(_), Val::UInt(0)) if self.divides => Err(by_zero()),
             (Val::Int(a), Val::Int(b)) => (self.int)(*a, *b).map(Val::Int).ok_or_else(overflow),
             (Val::UInt(a), Val::UInt(b)) => (self.uint)(*a, *b).map(Val::UInt).ok_or_else(overflow),
-            (Val::Double(a), Val::Double(b)) if dialect == Dialect::Strict => Ok(Val::Double((self.double)(*a, *b))),
-            _ if dialect == Dialect::Strict => Err(mismatch(self.sign, a, b)),
-            _ => match (integer(a), integer(b)) {
-                (Some(_), Some(0)) if self.divides => by_zero(),
-                (Some(a), Some(b)) => narrowed((self.wide)(a, b)),
-                _ => {
-                    let (Some(a), Some(b)) = (as_double(a), as_double(b)) else {
-                        return Err(mismatch(self.sign, a, b));
-                    };
-                    if self.divides && b == 0.0 {
-                        return by_zero();
-                    }
-                    finite((self.double)(a, b))
-                }
-            },
+            (Val::Double(a), Val::Double(b)) => Ok(Val::Double((self.double)(*a, *b))),
+            _ => Err(mismatch(self.sign, a, b)),
         }
+    }
+
+    /// Joins all numbers: integers exactly, as long as both sides are.
+    fn of_any<'a>(&self, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, Stop> {
+        if let (Some(a), Some(b)) = (integer(a), integer(b)) {
+            return if self.divides && b == 0 { Err(by_zero()) } else { narrowed((self.wide)(a, b)) };
+        }
+        let (Some(a), Some(b)) = (as_double(a), as_double(b)) else { return Err(mismatch(self.sign, a, b)) };
+        if self.divides && b == 0.0 { Err(by_zero()) } else { finite((self.double)(a, b)) }
     }
 }
 
@@ -181,8 +184,11 @@ impl<'a> Val<'a> {
     }
 
     /// `-self`.
-    pub(super) fn negate(&self) -> Result<Self, Stop> {
+    pub(super) fn negate(&self, dialect: Dialect) -> Result<Self, Stop> {
         match self {
+            Self::Int(_) | Self::UInt(_) if dialect == Dialect::Plain => {
+                narrowed(integer(self).and_then(i128::checked_neg))
+            }
             Self::Int(int) => int.checked_neg().map(Self::Int).ok_or_else(overflow),
             Self::Double(double) => Ok(Self::Double(-double)),
             _ => Err(misplaced("-", self)),
@@ -233,11 +239,12 @@ impl<'a> Val<'a> {
     }
 
     /// `double(self)`.
-    pub(super) fn to_double(&self, meter: &mut Meter) -> Result<Self, Stop> {
+    pub(super) fn to_double(&self, dialect: Dialect, meter: &mut Meter) -> Result<Self, Stop> {
         match self {
             Self::Text(text) => {
                 meter.spend_text(text.len())?;
-                text.parse().map(Self::Double).map_err(|_| Stop::error("double() of a text that is no number"))
+                let double = text.parse().ok().filter(|double: &f64| double.is_finite() || dialect == Dialect::Strict);
+                double.map(Self::Double).ok_or_else(|| Stop::error("double() of a text that is no number"))
             }
             _ => as_double(self).map(Self::Double).ok_or_else(|| misplaced("double()", self)),
         }
@@ -261,6 +268,10 @@ impl<'a> Val<'a> {
 pub(super) fn whole(double: f64) -> Option<i64> {
     #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
     (double.trunc() == double && double > -TWO_TO_63 && double < TWO_TO_63).then_some(double as i64)
+}
+
+fn by_zero() -> Stop {
+    Stop::error("division by zero")
 }
 
 /// The double nearest to a number.

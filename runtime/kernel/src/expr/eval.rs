@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
             Node::Has(of, name) => self.has(of, name),
             Node::Index(of, key) => self.index(of, key),
             Node::Not(node) => self.bool(node, "!").map(|value| Val::Bool(!value)),
-            Node::Negate(node) => self.value(node)?.negate(),
+            Node::Negate(node) => self.value(node)?.negate(self.dialect),
             Node::And(a, b) => self.either(a, b, false),
             Node::Or(a, b) => self.either(a, b, true),
             Node::If(condition, a, b) => {
@@ -236,7 +236,7 @@ impl<'a> Run<'a> {
             Conversion::Size => value.size(&mut self.meter),
             Conversion::Int => value.to_int(&mut self.meter),
             Conversion::UInt => value.to_uint(&mut self.meter),
-            Conversion::Double => value.to_double(&mut self.meter),
+            Conversion::Double => value.to_double(self.dialect, &mut self.meter),
             Conversion::Text => value.to_text(),
             Conversion::Sum => value.sum(self.dialect, &mut self.meter),
             Conversion::Min => value.extreme("min()", Ordering::Less, &mut self.meter),
@@ -272,13 +272,11 @@ impl<'a> Run<'a> {
 
     fn fold(&mut self, of: &'a Loop) -> Result<Val<'a>, Stop> {
         let range = self.value(&of.range)?;
-        let items = match (range.list_len(), range.map_len(), self.dialect) {
-            (None, Some(_), Dialect::Strict) => {
-                return Err(Stop::error("a loop over a map has no order; loop over a list"));
-            }
-            (None, None, _) => return Err(Stop::Error(format!("cannot loop over {}", range.type_name()))),
-            _ => Items::of(&range, of.is_pair),
-        };
+        if self.dialect == Dialect::Strict && range.map_len().is_some() {
+            return Err(Stop::error("a loop over a map has no order; loop over a list"));
+        }
+        let items = Items::of(&range, of.is_pair);
+        let items = items.ok_or_else(|| Stop::Error(format!("cannot loop over {}", range.type_name())))?;
         let depth = self.locals.len();
         let result = match of.fold {
             Fold::All => self.any(items, &of.body, false),
@@ -317,7 +315,7 @@ impl<'a> Run<'a> {
         Ok(Val::Bool(found == 1))
     }
 
-    /// `filter` (without `made`) and `map`.
+    /// `filter` (without `made`), `map` and `transformList`.
     fn collect(
         &mut self,
         items: Items<'a>,

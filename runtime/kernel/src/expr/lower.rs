@@ -273,6 +273,16 @@ impl Lowering<'_> {
             }
             locals.push(local.clone());
         }
+        if let (Fold::Map, [Part { term: Term::Name(second), at }, _]) = (fold, rest)
+            && !self.variables.contains(&second.as_str())
+            && !self.locals.contains(second)
+            && !locals.contains(second)
+        {
+            let message = format!(
+                "no variable {second} here: map() has one variable; for key and value there is transformList(k, v, …)"
+            );
+            return Err(CompileError { code: "cel_unknown_variable", offset: Some(*at), message });
+        }
         let range = self.node(range)?;
         if self.loops == LOOPS_MAX {
             let message = format!("more than {LOOPS_MAX} loops inside one another");

@@ -13,7 +13,8 @@ impl Expr {
     #[must_use]
     pub(crate) fn with_numbers(mut self, is_number: &dyn Fn(&Look) -> bool) -> Self {
         if self.dialect == Dialect::Plain {
-            Numbers { walk: Walk::default(), is_number }.visit(&mut self.node);
+            let numbers = Numbers { walk: Walk::default(), fractions: Vec::new(), known: Vec::new(), is_number };
+            { numbers }.visit(&mut self.node);
         }
         self
     }
@@ -21,6 +22,10 @@ impl Expr {
 
 struct Numbers<'a> {
     walk: Walk,
+    /// Whether the loops' variables may be numbers with a fraction, outermost first.
+    fractions: Vec<bool>,
+    /// Places that were asked for.
+    known: Vec<(Look, bool)>,
     is_number: &'a dyn Fn(&Look) -> bool,
 }
 
@@ -58,22 +63,53 @@ impl Numbers<'_> {
             Node::Loop(of) => {
                 let Loop { range, condition, body, is_pair, .. } = of.as_mut();
                 self.visit(range);
-                self.walk.enter(range, *is_pair);
+                self.enter(range, *is_pair);
                 condition.iter_mut().for_each(|condition| self.visit(condition));
                 self.visit(body);
-                self.walk.leave(*is_pair);
+                self.leave(*is_pair);
             }
         }
     }
 
+    fn enter(&mut self, range: &Node, is_pair: bool) {
+        let has_fractions = self.has_fractions(range);
+        self.walk.enter(range, is_pair);
+        self.fractions.resize(self.walk.locals.len() - 1, false);
+        self.fractions.push(has_fractions);
+    }
+
+    fn leave(&mut self, is_pair: bool) {
+        self.walk.leave(is_pair);
+        self.fractions.truncate(self.walk.locals.len());
+    }
+
+    /// Whether the schema says number of a place.
+    fn is_number(&mut self, place: Look) -> bool {
+        if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == place) {
+            return *known;
+        }
+        let is_number = (self.is_number)(&place);
+        self.known.push((place, is_number));
+        is_number
+    }
+
+    /// Whether the schema says number of an element with this index.
+    fn is_number_at(&mut self, node: &Node) -> bool {
+        let Node::Index(of, key) = node else { return false };
+        let (Node::Int(index), Some(place)) = (key.as_ref(), self.walk.place(of)) else { return false };
+        self.is_number(place.then(Step::Member(index.to_string())))
+    }
+
     /// Whether a node is a number that may have a fraction.
     fn may_have_fraction(&mut self, node: &Node) -> bool {
-        if self.walk.place(node).is_some_and(|place| (self.is_number)(&place)) {
-            return true;
+        if let Some(place) = self.walk.place(node) {
+            return self.is_number(place) || self.is_number_at(node);
         }
         match node {
             Node::Double(_) | Node::Convert(Conversion::Double, _) => true,
             Node::Convert(Conversion::Sum | Conversion::Min | Conversion::Max, list) => self.has_fractions(list),
+            Node::Local(depth) => self.fractions.get(*depth).copied().unwrap_or(false),
+            Node::Member(of, _) | Node::Index(of, _) => self.has_fractions(of),
             Node::Negate(of) => self.may_have_fraction(of),
             Node::Ratio(a, b) => self.may_have_fraction(a) || self.may_have_fraction(b),
             Node::If(_, a, b) => self.may_have_fraction(a) || self.may_have_fraction(b),
@@ -88,21 +124,22 @@ impl Numbers<'_> {
         }
     }
 
-    /// The same of the elements of a list.
-    fn has_fractions(&mut self, list: &Node) -> bool {
-        if self.walk.place(list).is_some_and(|place| (self.is_number)(&place.then(Step::Any))) {
-            return true;
+    /// Whether elements of a list, or members of a map, are numbers that may have a fraction.
+    fn has_fractions(&mut self, of: &Node) -> bool {
+        if let Some(place) = self.walk.place(of) {
+            return self.is_number(place.then(Step::Any));
         }
-        match list {
+        match of {
             Node::List(elements) => elements.iter().any(|element| self.may_have_fraction(element)),
-            Node::Loop(of) if matches!(of.fold, Fold::Map | Fold::TransformList) => {
-                self.walk.enter(&of.range, of.is_pair);
-                let has_fractions = self.may_have_fraction(&of.body);
-                self.walk.leave(of.is_pair);
+            Node::Map(entries) => entries.iter().any(|(_, value)| self.may_have_fraction(value)),
+            Node::Loop(made) if matches!(made.fold, Fold::Map | Fold::TransformList) => {
+                self.enter(&made.range, made.is_pair);
+                let has_fractions = self.may_have_fraction(&made.body);
+                self.leave(made.is_pair);
                 has_fractions
             }
-            Node::Loop(of) if matches!(of.fold, Fold::Filter) => self.has_fractions(&of.range),
-            Node::Binary(Binary::Add, a, b) => self.has_fractions(a) || self.has_fractions(b),
+            Node::Loop(made) if matches!(made.fold, Fold::Filter) => self.has_fractions(&made.range),
+            Node::If(_, a, b) | Node::Binary(Binary::Add, a, b) => self.has_fractions(a) || self.has_fractions(b),
             _ => false,
         }
     }

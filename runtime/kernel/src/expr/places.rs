@@ -104,7 +104,7 @@ impl Walk {
             Node::Member(of, name) => Some(self.place(of)?.then(Step::Member(name.clone()))),
             Node::Index(of, key) => match key.as_ref() {
                 Node::Text(name) => Some(self.place(of)?.then(Step::Member(name.clone()))),
-                _ => Some(self.place(of)?.then(Step::Any)),
+                _ => Some(self.place(of)?.then(step_into(of, Step::Any))),
             },
             // Its elements are elements of what is filtered.
             Node::Loop(of) if matches!(of.fold, Fold::Filter) => self.place(&of.range),
@@ -178,7 +178,7 @@ impl Walk {
     ///
     /// One variable that goes over an object stands for its names: what is known of places below it holds of a list.
     pub(super) fn enter(&mut self, range: &Node, is_pair: bool) {
-        let step = if is_pair { Step::Any } else { Step::Element };
+        let step = if is_pair { step_into(range, Step::Any) } else { Step::Element };
         let element = self.place(range).map(|place| place.then(step));
         if is_pair {
             self.locals.push(None);
@@ -245,6 +245,14 @@ impl Walk {
     fn is_error(&mut self, node: &Node, fails: &dyn Fn(&Look) -> bool) -> bool {
         let outcomes = self.outcomes(node, fails);
         !outcomes.holds && !outcomes.fails
+    }
+}
+
+/// The step into a collection: what is filtered of an object are its names.
+fn step_into(of: &Node, step: Step) -> Step {
+    match of {
+        Node::Loop(filter) if matches!(filter.fold, Fold::Filter) => Step::Element,
+        _ => step,
     }
 }
 

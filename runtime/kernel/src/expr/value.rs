@@ -11,7 +11,7 @@
 use std::cmp::Ordering;
 use std::ops::Deref;
 use std::rc::Rc;
-use std::slice;
+use std::{slice, vec};
 
 use serde_json::{Map, Number, Value};
 
@@ -131,14 +131,14 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// What a loop binds for one element or member.
+/// Values of a loop's variables for one element or member.
 pub(super) struct Item<'a> {
     /// The index or name, if the loop has a variable for it.
     pub(super) key: Option<Val<'a>>,
     pub(super) value: Val<'a>,
 }
 
-/// What a loop goes over, in order: the elements of a list, or the members of a map.
+/// The elements of a list, or the members of a map in the order of their names, for a loop.
 pub(super) struct Items<'a> {
     over: Over<'a>,
     is_pair: bool,
@@ -148,22 +148,25 @@ pub(super) struct Items<'a> {
 enum Over<'a> {
     Elements(Elements<'a>),
     Members(Members<'a>),
-    Entries(Rc<Vec<(Text<'a>, Val<'a>)>>, usize),
-    Nothing,
+    Entries(vec::IntoIter<(Text<'a>, Val<'a>)>),
 }
 
 impl<'a> Items<'a> {
-    /// Nothing of what is neither list nor map. `is_pair`: with keys; else the names stand for the members.
-    pub(super) fn of(range: &Val<'a>, is_pair: bool) -> Self {
+    /// None for what is neither list nor map. `is_pair`: with keys; else the names stand for the members.
+    pub(super) fn of(range: &Val<'a>, is_pair: bool) -> Option<Self> {
         let over = match range {
-            Val::Entries(entries) => Over::Entries(Rc::clone(entries), 0),
+            Val::Entries(entries) => {
+                let mut entries = entries.as_ref().clone();
+                entries.sort_by_cached_key(|(name, _)| name.to_string());
+                Over::Entries(entries.into_iter())
+            }
             _ => match (range.elements(), range.members()) {
                 (Some(elements), _) => Over::Elements(elements),
                 (None, Some(members)) => Over::Members(members),
-                (None, None) => Over::Nothing,
+                (None, None) => return None,
             },
         };
-        Self { over, is_pair, passed: 0 }
+        Some(Self { over, is_pair, passed: 0 })
     }
 }
 
@@ -179,12 +182,7 @@ impl<'a> Iterator for Items<'a> {
                 return Some(Item { key, value });
             }
             Over::Members(members) => members.next().map(|(name, value)| (Text::Borrowed(name), value))?,
-            Over::Entries(entries, next) => {
-                let entry = entries.get(*next).cloned()?;
-                *next += 1;
-                entry
-            }
-            Over::Nothing => return None,
+            Over::Entries(entries) => entries.next()?,
         };
         let name = Val::Text(name);
         Some(if self.is_pair { Item { key: Some(name), value } } else { Item { key: None, value: name } })

@@ -62,6 +62,12 @@ enum Own {
     Overwrote(PointerBuf),
     Inserted(PointerBuf, usize),
     Removed(PointerBuf, usize),
+    /// Sums up so many entries before it, which one `move` made, for who follows values: `to` holds what stood at `from`.
+    Moved {
+        from: PointerBuf,
+        to: PointerBuf,
+        entries: usize,
+    },
 }
 
 /// Collects targets, operation by operation.
@@ -91,8 +97,11 @@ impl Targets {
             }
             Op::Move { from, path } => {
                 // The effect is judged as the document is once `from` is gone, and so is noted after that.
+                let before = self.own.len();
                 self.leave(index, from, candidate);
                 self.arrive(index, path, effect);
+                let (from, to) = (from.to_buf(), effect.lands_at.to_buf());
+                self.own.push(Own::Moved { from, to, entries: self.own.len() - before });
             }
         }
     }
@@ -110,9 +119,29 @@ impl Targets {
         before.rev().try_fold(place.to_buf(), |place, own| own.before(place))
     }
 
-    /// Where what is at a place once the whole patch is applied stood before it.
+    /// Returns where the value at a place, once the whole patch is applied, stood before it; none for an element that the patch
+    /// put between others. What was written over a value stands where that stood.
     pub(crate) fn stood_at_first(&self, place: &Pointer) -> Option<PointerBuf> {
-        self.own.iter().rev().try_fold(place.to_buf(), |place, own| own.before(place))
+        let (mut place, mut below) = (place.to_buf(), PointerBuf::root());
+        let mut left = self.own.len();
+        while let Some(own) = left.checked_sub(1).and_then(|last| self.own.get(last)) {
+            left -= 1;
+            match own {
+                Own::Moved { from, to, entries } if place.starts_with(to) => {
+                    let rest = place.strip_prefix(to).map_or_else(PointerBuf::root, Pointer::to_buf);
+                    place = from.concat(&rest);
+                    left = left.saturating_sub(*entries);
+                }
+                // Of what was put there as a whole, shifts of what was there before say nothing.
+                Own::Wrote(wrote) | Own::Overwrote(wrote) if place.starts_with(wrote) && place != *wrote => {
+                    let rest = place.strip_prefix(wrote).map_or_else(PointerBuf::root, Pointer::to_buf);
+                    below = rest.concat(&below);
+                    place = wrote.clone();
+                }
+                own => place = own.before(place)?,
+            }
+        }
+        Some(place.concat(&below))
     }
 
     pub(crate) fn as_slice(&self) -> &[Target] {
@@ -174,7 +203,7 @@ impl Targets {
             let is_made = match own {
                 Own::Wrote(wrote) => place.starts_with(wrote),
                 Own::Overwrote(wrote) => place.starts_with(wrote) && !(as_slot && place == *wrote),
-                Own::Inserted(..) | Own::Removed(..) => false,
+                Own::Inserted(..) | Own::Removed(..) | Own::Moved { .. } => false,
             };
             place = own.before(place).filter(|_| !is_made)?;
         }
@@ -186,7 +215,7 @@ impl Own {
     /// What a place was called before it; none of what it put between elements.
     fn before(&self, place: PointerBuf) -> Option<PointerBuf> {
         let (array, index, inserted) = match self {
-            Self::Wrote(_) | Self::Overwrote(_) => return Some(place),
+            Self::Wrote(_) | Self::Overwrote(_) | Self::Moved { .. } => return Some(place),
             Self::Inserted(array, index) => (array, *index, true),
             Self::Removed(array, index) => (array, *index, false),
         };

@@ -9,8 +9,9 @@ use crate::bindings::Binds;
 use crate::blueprint::{Action, Rule, Trigger};
 use crate::expr::Step;
 use crate::id::WorkerName;
-use crate::pattern::{Paths, is_name};
+use crate::pattern::{Paths, Pattern, is_name};
 use crate::plan::{BOUND, twice};
+use crate::schema::{Location, Schema};
 use crate::source::child;
 
 impl Check<'_> {
@@ -116,8 +117,25 @@ impl Check<'_> {
             if PointerBuf::parse(from.as_str()).is_err() {
                 let help = "Write a JSON Pointer into what the signal carries, like /id; empty for the value itself.";
                 self.find("bad_pattern", &pointer, format!("`{from}` is no place"), help);
+            } else if let Some(why) = self.never_carried(rule, from) {
+                let message = format!("`{name}` is never bound: {why}");
+                let help = "Name a place of the signal that holds a text or a whole number, or change its schema.";
+                self.find("unbound_name", &pointer, message, help);
             }
         }
+    }
+
+    /// Says why nothing that can be a name stands at a place of what the signal of a rule carries, by the signal's schema.
+    fn never_carried(&self, rule: &Rule, from: &str) -> Option<String> {
+        let Trigger::Signal(signal) = &rule.trigger else { return None };
+        let schema = Schema::compile(self.blueprint.signals.get(signal)?, false).ok()?;
+        let place = Pattern::parse(from).ok()?;
+        if let Location::Illegal { .. } = schema.locate(&place) {
+            return Some(format!("the signal `{signal}` has no `{from}` by its schema"));
+        }
+        let kind = schema.fragment(&place)?.get("type")?.as_str()?.to_owned();
+        let is_name = matches!(kind.as_str(), "string" | "integer" | "number");
+        (!is_name).then(|| format!("the signal `{signal}` has {kind} at `{from}`"))
     }
 
     /// Names where nothing binds them, and in a format that reads them literally.

@@ -131,12 +131,17 @@ pub const CODES: &[(&str, Severity, &str)] = &[
         Warning,
         "A rule fires after the first of several completions of another, as `after` means in format 1.",
     ),
+    ("unguarded_old", Warning, "An invariant that cannot be evaluated for an instance that is new."),
     (
         "stale_storm",
         Warning,
         "A rule wakes a worker for each element, and each call reads what the others write: side by side they are refused.",
     ),
-    ("loop_without_progress", Warning, "Rules that may wake each other for ever by overwriting."),
+    (
+        "loop_without_progress",
+        Warning,
+        "Rules that may wake each other for ever by overwriting, or that fire whenever they rest.",
+    ),
     ("trigger_unreadable", Warning, "A rule wakes a worker that may not read what woke it."),
     ("idle_worker", Warning, "A worker that nothing wakes."),
     ("no_done", Warning, "Nothing, or nothing that can hold, says when the task is finished."),

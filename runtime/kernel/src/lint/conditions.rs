@@ -1,14 +1,16 @@
-//! What expressions look at: places that can never be there, loops over what is no list, conditions that never hold.
+//! What expressions look at: places that can never be there, loops over what is neither list nor object, conditions that never hold.
 //!
 //! Judged from the schema and from what the variables are in a rule, an invariant or `done` (SPEC section 6). Silent
 //! wherever the schema leaves room.
 
 use serde_json::{Value, json};
 
+use super::invariants::adds;
 use super::{Check, Expression, suggest};
 use crate::blueprint::Trigger;
 use crate::expr::{Comparison, Look, Step, Variable, Variables};
 use crate::id::WorkerName;
+use crate::pattern::Pattern;
 use crate::plan::{BOUND, Owner, place};
 use crate::schema::Schema;
 
@@ -64,6 +66,7 @@ impl Check<'_> {
         let expressions = std::mem::take(&mut self.expressions);
         for expression in &expressions {
             let never = self.never_holds(expression);
+            self.unguarded_old(expression);
             let mut reported = Vec::new();
             for look in expression.expr.looks() {
                 if self.is_name(&look, expression.owner) {
@@ -144,6 +147,27 @@ impl Check<'_> {
             Owner::Invariant(_) | Owner::Read(_) | Owner::Write(_) => {}
         }
         true
+    }
+
+    /// Warns of an invariant that cannot be evaluated for an instance that is new, where one can be added.
+    fn unguarded_old(&mut self, expression: &Expression<'_>) {
+        let Owner::Invariant(invariant) = expression.owner else { return };
+        let into_old = |look: &Look| look.variable == "old" && (look.is_range || !look.steps.is_empty());
+        let each = invariant.each.as_deref().and_then(|each| Pattern::parse(each).ok());
+        let Some(each) = each.filter(|_| expression.expr.uses("old") && !expression.expr.may_hold(&into_old)) else {
+            return;
+        };
+        let can_be_added = self
+            .writes()
+            .any(|(_, write)| adds(write) && (each.collides(&write.pattern) || write.pattern.lies_above(&each)));
+        if can_be_added {
+            let name = &invariant.name;
+            let message =
+                format!("`{name}` refuses each `{each}` that is added: nothing was there before, and `old` is null");
+            let help = "Begin with `old == null ||`.";
+            self.find("unguarded_old", &expression.pointer, message, help);
+            self.point_into(&expression.pointer, offset(expression, Some("old")));
+        }
     }
 
     /// The name that is wrong in a place that can never be there, and what to say of it.

@@ -183,10 +183,12 @@ impl Check<'_> {
                 let known = variables.join(", ");
                 let (finding, help) = match code {
                     "cel_not_boolean" => ("not_boolean", "Compare the value with something, or negate it.".to_owned()),
-                    "cel_unknown_variable" if Expr::compile(text, &[variables, &["self"]].concat()).is_ok() => {
+                    "cel_unknown_variable"
+                        if Expr::compile(text, &[variables, &["self", "old", "key"]].concat()).is_ok() =>
+                    {
                         let cure = match pointer.starts_with("/invariants/") {
                             true => "Give the invariant a `for`, the path of what `self` is to be, or",
-                            false => "Only invariants with a `for` have `self`:",
+                            false => "Only invariants with a `for` have `self`, `old` and `key`:",
                         };
                         ("bad_condition", format!("{cure} name the place as `state.…`."))
                     }
@@ -208,14 +210,14 @@ impl Check<'_> {
 
     fn try_invariant(&mut self, pointer: &str, expr: &Expr, each: Option<&str>) {
         let initial = &self.blueprint.state.initial;
-        // As a board's creation does it: nothing was before, and no patch made it.
+        // As a board's creation does it: everything was as it is, and no patch made it.
         let mut variables: Variables<'_> = BTreeMap::from([
             ("state", Variable::from(initial)),
             ("before", Variable::from(initial)),
             ("patch", Variable::from(Value::Array(Vec::new()))),
         ]);
         let outcome = match each {
-            None => (!holds(expr, &variables)).then(String::new),
+            None => trouble(expr, &variables),
             Some(pattern) => {
                 let Ok(pattern) = Pattern::parse(pattern) else { return };
                 let instances = pattern.instances_of_value(initial, INSTANCES_MAX);
@@ -225,7 +227,7 @@ impl Check<'_> {
                     variables.insert("old", Variable::from(value));
                     let is_list = |above: &Pointer| initial.pointer(above.as_str()).is_some_and(Value::is_array);
                     variables.insert("key", Variable::from(invariant::key(&pattern, &instance, is_list)));
-                    (!holds(expr, &variables)).then(|| format!(" at `{instance}`"))
+                    trouble(expr, &variables).map(|why| format!(" at `{instance}`{why}"))
                 })
             }
         };
@@ -237,8 +239,13 @@ impl Check<'_> {
     }
 }
 
-fn holds(expr: &Expr, variables: &Variables<'_>) -> bool {
-    expr.evaluate(variables).unwrap_or(false)
+/// Says why an expression does not hold, if it does not: empty where it is false.
+fn trouble(expr: &Expr, variables: &Variables<'_>) -> Option<String> {
+    match expr.evaluate(variables) {
+        Ok(true) => None,
+        Ok(false) => Some(String::new()),
+        Err(error) => Some(format!(": {error}")),
+    }
 }
 
 /// What is wrong with an initial document apart from the request that is not in it yet.

@@ -26,6 +26,7 @@ impl<'a> Check<'a> {
         let causes = self.causes();
         self.firing(&causes);
         self.loops(&causes);
+        self.own_rest();
         self.readable_triggers();
         self.first_only();
         self.stale_storms(&causes);
@@ -217,10 +218,7 @@ impl<'a> Check<'a> {
     /// worker whose `invocations` the blueprint limits itself, is taken to end the cycle.
     fn loops(&mut self, causes: &Causes<'a>) {
         let rules = &self.blueprint.rules;
-        let is_limited = |worker: &WorkerName| {
-            let given = format!("{}/limits/invocations", child("/workers", worker.as_str()));
-            self.source.value().pointer(&given).is_some()
-        };
+        let is_limited = |worker: &WorkerName| self.is_limited(worker);
         let bounded =
             |rule: &Rule| rule.when.is_some() || self.blueprint.woken_by(&rule.run).into_iter().all(is_limited);
         let only_replaces = BTreeSet::from([EventOp::Replace]);
@@ -242,6 +240,34 @@ impl<'a> Check<'a> {
             let message = format!("these rules may wake each other for ever by overwriting: {}", steps.join(", "));
             let help = "Give one a condition (`when`) that ends it, or a worker its own `limits.invocations`.";
             self.find("loop_without_progress", &format!("/rules/{}", cycle[0]), message, help);
+        }
+    }
+
+    /// Whether the blueprint says how often a worker may be called.
+    fn is_limited(&self, worker: &WorkerName) -> bool {
+        let given = format!("{}/limits/invocations", child("/workers", worker.as_str()));
+        self.source.value().pointer(&given).is_some()
+    }
+
+    /// Warns of rules that fire whenever they rest themselves, directly or round several, and have nothing that ends it.
+    fn own_rest(&mut self) {
+        let rules = &self.blueprint.rules;
+        let is_limited = |worker: &WorkerName| self.is_limited(worker);
+        let is_bounded =
+            |rule: &Rule| rule.when.is_some() || self.blueprint.woken_by(&rule.run).into_iter().all(is_limited);
+        let waits_for = |rule: &Rule| -> Vec<usize> {
+            let Trigger::Idle(names) = &rule.trigger else { return Vec::new() };
+            let named = |(number, other): (usize, &Rule)| names.contains(&other.name).then_some(number);
+            if is_bounded(rule) { Vec::new() } else { rules.iter().enumerate().filter_map(named).collect() }
+        };
+        let edges: Vec<Vec<usize>> = rules.iter().map(waits_for).collect();
+        for cycle in cycles(&edges) {
+            let mut names: Vec<&str> = cycle.iter().map(|rule| rules[*rule].name.as_str()).collect();
+            names.push(names[0]);
+            let message = format!("`{}` fires whenever it rests, without an end: {}", names[0], names.join(" → "));
+            let help = "Give it a condition (`when`) that its worker's writes end, or its worker `limits.invocations`; or wait for other \
+                        rules.";
+            self.find("loop_without_progress", &format!("/rules/{}/trigger/idle", cycle[0]), message, help);
         }
     }
 

@@ -43,10 +43,10 @@ impl Check<'_> {
         });
         let is_always = expr.references().iter().any(is_new_each_time);
         let looks = expr.looks();
-        let searched =
-            looks.iter().filter(|look| look.is_searched).filter_map(|look| place(look, expression.owner, self.paths));
-        let long: BTreeSet<String> =
-            searched.filter(|place| self.is_long(place, is_always)).map(|place| place.to_string()).collect();
+        let searched = looks.iter().filter(|look| look.is_searched);
+        let searched = searched.filter_map(|look| Some((place(look, expression.owner, self.paths)?, look.is_range)));
+        let long = searched.filter(|(place, is_range)| self.is_long(place, *is_range, is_always));
+        let long: BTreeSet<String> = long.map(|(place, _)| place.to_string()).collect();
         let through = format!("looks through the whole of {}", listed(&long, "and"));
         let name = &invariant.name;
         let bound = format!("of at most {FEW}");
@@ -66,8 +66,9 @@ impl Check<'_> {
             )),
             (None, Some(first)) => {
                 let when = if is_always { "at every commit" } else { "whenever something in it changes" };
-                let help =
-                    format!("Say it of each element (`for: {first}/*`), or give the array a `maxItems` {bound}.");
+                let help = format!(
+                    "Say it of each element (`for: {first}/*`), or give the collection a `maxItems` or `maxProperties` {bound}."
+                );
                 Some((format!("`{name}` {through} {when}; nothing bounds its size"), help))
             }
         }
@@ -102,13 +103,13 @@ impl Check<'_> {
         })
     }
 
-    /// Whether an array may become long and a small write makes an invariant that goes through it be evaluated; each
-    /// write does that `is_always`.
-    fn is_long(&self, array: &Pattern, is_always: bool) -> bool {
+    /// Whether a collection may become long and a small write makes an invariant that goes through it be evaluated; each
+    /// write does that `is_always`. What is in an object is looked up, unless a loop goes over it.
+    fn is_long(&self, array: &Pattern, is_range: bool, is_always: bool) -> bool {
         let Some((schema, sought, _)) = self.schema_of(array) else { return false };
         // Where it is always written as a whole, the write costs as much.
         let is_written_into = self.writes().any(|(_, write)| array.lies_above(&write.pattern));
-        schema.may_be_array(&sought)
+        (schema.may_be_array(&sought) || (is_range && schema.may_be_object(&sought)))
             && !keeps_few(schema, &sought)
             && (is_written_into || is_always)
             && !self.stays_few(array)
@@ -175,7 +176,7 @@ fn meets(place: &Pattern, write: &Write<'_>) -> bool {
     place.collides(&write.pattern) || place.lies_above(&write.pattern) || write.pattern.lies_above(place)
 }
 
-fn adds(write: &Write<'_>) -> bool {
+pub(super) fn adds(write: &Write<'_>) -> bool {
     write.grant.ops.iter().any(|op| matches!(op, GrantOp::Add | GrantOp::Insert | GrantOp::Move | GrantOp::Copy))
 }
 

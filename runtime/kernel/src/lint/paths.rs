@@ -110,7 +110,18 @@ impl<'a> Check<'a> {
         }
         if let Some(result) = &blueprint.result {
             let pointer = "/result".to_owned();
-            places.extend(self.pattern(&pointer, result).map(|pattern| (pointer, pattern)));
+            let is_one = |pattern: &Pattern| {
+                let mut tokens = pattern.tokens().iter();
+                !pattern.tokens().is_empty() && tokens.all(|token| matches!(token, PatternToken::Literal(_)))
+            };
+            if let Some(pattern) = self.pattern(&pointer, result) {
+                if is_one(&pattern) {
+                    places.push((pointer, pattern));
+                } else {
+                    let message = format!("`{result}` is no single place of the document");
+                    self.find("bad_pattern", &pointer, message, "Name one place, like /answer.");
+                }
+            }
         }
         for (index, invariant) in blueprint.invariants.iter().enumerate() {
             if let Some(path) = &invariant.each {

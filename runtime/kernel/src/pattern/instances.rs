@@ -54,7 +54,7 @@ impl Pattern {
                 _ if !self.goes_on(positions) => {}
                 (Node::Array(array), Some(name)) => {
                     if let Some(slot) = part.node.slot(name) {
-                        let is_shifted = self.shifted(positions, array, &part, with_moved).next().is_some();
+                        let is_shifted = self.shifted(positions, array, &part, false).next().is_some();
                         visit(name, if is_shifted { Since::anew(slot.0) } else { part.below(slot) });
                     }
                 }
@@ -118,7 +118,7 @@ impl Pattern {
         part: &Since<'_>,
         with_moved: bool,
     ) -> impl Iterator<Item = usize> {
-        let all = if with_moved { array.len() } else { 0 };
+        let all = if with_moved && array.lost_since(part.version).is_some() { array.len() } else { 0 };
         let names = self.tokens.iter().enumerate().filter_map(move |(at, token)| match token {
             PatternToken::Literal(name) if positions >> at & 1 == 1 && super::is_index(name) => name.parse().ok(),
             _ => None,

@@ -89,10 +89,8 @@ impl<'a> Expressions<'a> {
         }
         let Some(place) = place(look, owner, self.paths) else { return false };
         let in_request = request_part(&place.to_string()).and_then(|below| self.paths.parse(below).ok());
-        match in_request {
-            Some(below) => self.request.is_some_and(|schema| schema.says_number(&below)),
-            None => self.state.is_some_and(|schema| schema.says_number(&place)),
-        }
+        let says = |schema: Option<&Schema>, place: &Pattern| schema.is_some_and(|schema| schema.says_number(place));
+        says(self.state, &place) || in_request.is_some_and(|below| says(self.request, &below))
     }
 }
 

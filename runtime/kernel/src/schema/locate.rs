@@ -225,16 +225,30 @@ pub(super) fn may_be_object(map: &SchemaMap, pattern: &Pattern) -> bool {
 
 /// Whether a schema says of the places that a pattern matches that numbers with a fraction may stand there.
 pub(super) fn says_number(map: &SchemaMap, pattern: &Pattern) -> bool {
-    claims_of(map, pattern).iter().any(|claim| names_number(map, claim) && admits(map, claim, |node| node.fractions))
+    claims_of(map, pattern).iter().any(|claim| claims_number(map, claim))
 }
 
-/// Whether one of the subschemas of a claim names the type `number`.
-fn names_number(map: &SchemaMap, claim: &Claim) -> bool {
+fn claims_number(map: &SchemaMap, claim: &Claim) -> bool {
     match claim {
         Claim::Anything | Claim::Nothing => false,
-        Claim::Of(id) => map.closure(*id).into_iter().any(|id| map.node(id).numbers),
-        Claim::All(parts) | Claim::Any(parts) => parts.iter().any(|part| names_number(map, part)),
+        Claim::Of(id) => admits(map, claim, |node| node.fractions) && is_number(map, *id, &mut BTreeSet::new()),
+        Claim::All(parts) => {
+            admits(map, claim, |node| node.fractions) && parts.iter().any(|part| claims_number(map, part))
+        }
+        Claim::Any(parts) => parts.iter().any(|part| claims_number(map, part)),
     }
+}
+
+/// Whether a subschema says number, itself or by what it is made of; of several choices, one that leaves room for it.
+fn is_number(map: &SchemaMap, id: Id, asked: &mut BTreeSet<Id>) -> bool {
+    let node = map.node(id);
+    if !asked.insert(id) {
+        return false;
+    }
+    let mut ask = |id: Id| is_number(map, id, asked) && has_room(map, id, |node| node.fractions, &mut BTreeMap::new());
+    node.numbers
+        || node.refs.iter().flatten().any(|&target| ask(target))
+        || [Role::AllOf, Role::AnyOf, Role::OneOf].iter().any(|role| node.each(role).any(&mut ask))
 }
 
 /// The names that the members of an object at a place may have; none if they are free.

@@ -90,9 +90,9 @@ pub(super) struct Node {
     pub(super) objects: bool,
     /// Whether they leave room for arrays.
     pub(super) arrays: bool,
-    /// Whether `type` names `number`.
+    /// Whether `type` names `number`, or `enum` or `const` a number with a fraction.
     pub(super) numbers: bool,
-    /// Whether `type`, if it is there, names `number`.
+    /// Whether they leave room for numbers with a fraction.
     pub(super) fractions: bool,
     /// Where each reference may lead: usually to one place, a dynamic one to any of several.
     pub(super) refs: Vec<Vec<Id>>,
@@ -560,11 +560,19 @@ fn containers(schema: &Value, dialect: Dialect) -> (bool, bool) {
     (typed("object") && valued(Value::is_object), typed("array") && valued(Value::is_array))
 }
 
-/// Whether `type` names `number`; none if it is not there.
+/// Whether `type` names `number`, or where it is not there, `enum` or `const` a number with a fraction; none if nothing does.
 fn names_number(schema: &Value, dialect: Dialect) -> Option<bool> {
     let members = schema.as_object().filter(|members| !hides_siblings(members, dialect))?;
     let is_number = |name: &Value| name == "number";
-    members.get("type").map(|kind| kind.as_array().map_or_else(|| is_number(kind), |names| names.iter().any(is_number)))
+    if let Some(kind) = members.get("type") {
+        return Some(kind.as_array().map_or_else(|| is_number(kind), |names| names.iter().any(is_number)));
+    }
+    let is_fraction = |value: &Value| value.as_f64().is_some_and(|number| number.fract() != 0.0);
+    match (members.get("const"), members.get("enum").and_then(Value::as_array)) {
+        (Some(only), _) => Some(is_fraction(only)),
+        (None, Some(values)) => Some(values.iter().any(is_fraction)),
+        (None, None) => None,
+    }
 }
 
 /// Decides whether names match a regular expression, in the way that validation does.

@@ -22,8 +22,8 @@ fn board(initial: Value, invariants: Value) -> Played {
             "initial": initial,
         },
         "workers": {"w": {"agent": "llm", "reads": ["/**"], "writes": [
-            {"path": "/claims/**", "ops": ["add", "replace", "remove"]}, {"path": "/price"}, {"path": "/count"},
-            {"path": "/rows/**", "ops": ["add", "insert", "replace", "remove"]},
+            {"path": "/claims/**", "ops": ["add", "replace", "remove", "move"]}, {"path": "/price"}, {"path": "/count"},
+            {"path": "/rows/**", "ops": ["add", "insert", "replace", "remove", "move"]},
         ]}},
         "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}, {"name": "yearly", "trigger": {"every": "0 0 1 1 *"}, "run": "w"}],
         "invariants": invariants,
@@ -75,6 +75,31 @@ fn a_status_only_moves_forward_wherever_it_stands() {
         {"op": "replace", "path": "/rows/2/status", "value": "checked"},
     ]);
     assert!(!is_committed(&mut played, shifted_back));
+    let moved = |status: &str| {
+        json!([
+            {"op": "move", "from": "/rows/1", "path": "/rows/0"},
+            {"op": "replace", "path": "/rows/0/status", "value": status},
+        ])
+    };
+    assert!(!is_committed(&mut played, moved("open")), "what is moved is what it was");
+    assert!(is_committed(&mut played, moved("closed")));
+    let renamed = |status: &str| {
+        json!([
+            {"op": "move", "from": "/claims/a", "path": "/claims/c"},
+            {"op": "replace", "path": "/claims/c/status", "value": status},
+        ])
+    };
+    assert!(!is_committed(&mut played, renamed("open")));
+    assert!(is_committed(&mut played, renamed("closed")));
+    // What is put there as a whole is compared place by place, whatever was shifted before.
+    let whole = |status: &str| {
+        json!([
+            {"op": "add", "path": "/rows/0", "value": {"n": 9, "status": "open"}},
+            {"op": "replace", "path": "/rows", "value": [{"n": 1, "status": status}]},
+        ])
+    };
+    assert!(!is_committed(&mut played, whole("open")));
+    assert!(is_committed(&mut played, whole("closed")));
     played.holds();
 }
 

@@ -441,3 +441,39 @@ proptest! {
         drop(Schema::compile(&json!({ keyword: document }), true));
     }
 }
+
+#[test]
+fn a_place_is_said_to_hold_numbers_where_the_schema_names_them() {
+    for (schema, expected) in [
+        (json!({"type": "number"}), true),
+        (json!({"type": ["number", "null"]}), true),
+        (json!({"type": "integer"}), false),
+        (json!({}), false),
+        (json!({"minimum": 1}), false),
+        (json!({"$ref": "#/$defs/price"}), true),
+        (json!({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/price"}]}), true),
+        (json!({"oneOf": [{"type": "integer"}, {"type": "null"}]}), false),
+        (json!({"allOf": [{"type": "number"}, {"minimum": 0}]}), true),
+        (json!({"allOf": [{"type": "number"}, {"type": "integer"}]}), false),
+        (json!({"not": {"type": "number"}}), false),
+        (json!({"if": {"type": "number"}, "then": {"minimum": 1}}), false),
+        (json!({"enum": [0.5, 1]}), true),
+        (json!({"enum": [1, 2]}), false),
+        (json!({"const": 1.5}), true),
+        (json!({"type": "integer", "enum": [1.5, 2]}), false),
+    ] {
+        let document = json!({
+            "$defs": {"price": {"type": "number", "minimum": 0}},
+            "properties": {"it": schema, "list": {"items": schema}}, "patternProperties": {"^by": {"additionalProperties": schema}},
+        });
+        let compiled = Schema::compile(&document, false).expect("it compiles");
+        for place in ["/it", "/list/*", "/list/0", "/by_name/x", "/by_name/*"] {
+            let pattern = Pattern::parse(place).expect("a pattern");
+            assert_eq!(compiled.says_number(&pattern), expected, "{place}: {schema}");
+        }
+    }
+    let prefix = json!({"properties": {"pair": {"prefixItems": [{"type": "number"}, {"type": "integer"}]}}});
+    let compiled = Schema::compile(&prefix, false).expect("it compiles");
+    let says = |place: &str| compiled.says_number(&Pattern::parse(place).expect("a pattern"));
+    assert!(says("/pair/0") && !says("/pair/1"));
+}

@@ -773,7 +773,18 @@ const FIXTURES: &[Fixture] = &[
             "  - {name: begin, trigger: {path: /claims/*}, run: extractor}\n",
         )],
     ),
+    change(
+        "unguarded_old",
+        &[("expr: size(self.text) > 0", "expr: 'old.text == self.text || size(self.text) > size(old.text)'")],
+    ),
     change("stale_storm", &[("concurrency: 1\n", "")]),
+    change(
+        "loop_without_progress",
+        &[(
+            "{name: begin, trigger: start, run: extractor}",
+            "{name: begin, trigger: start, run: extractor}\n  - {name: again, trigger: {idle: [begin, again]}, run: extractor}",
+        )],
+    ),
     change("never_fires", &[("trigger: {op: add, path: /claims/*}", "trigger: {op: remove, path: /claims/*}")]),
     change(
         "never_fires",
@@ -1264,6 +1275,21 @@ fn what_a_trigger_binds_is_what_paths_and_conditions_use() {
         "trigger: {signal: look}\n    bind: {claim: /id}",
     );
     assert_eq!(found(&[FORMAT_2, SIGNAL, READS, WRITES]), []);
+    const CARRIED: (&str, &str) = ("\nrules:", "\nsignals: {look: {}}\nrules:");
+    assert_eq!(found(&[FORMAT_2, SIGNAL, READS, WRITES, CARRIED]), []);
+    let never = [("unbound_name", "/rules/1/bind/claim".to_owned())];
+    const CARRIED_0: (&str, &str) =
+        ("look: {}", "look: {type: object, properties: {id: {type: integer}}, additionalProperties: false}");
+    assert_eq!(found(&[FORMAT_2, SIGNAL, READS, WRITES, CARRIED, CARRIED_0]), []);
+    const CARRIED_1: (&str, &str) = ("look: {}", "look: {type: object, properties: {id: {}}}");
+    assert_eq!(found(&[FORMAT_2, SIGNAL, READS, WRITES, CARRIED, CARRIED_1]), []);
+    const CARRIED_2: (&str, &str) =
+        ("look: {}", "look: {type: object, properties: {is: {}}, additionalProperties: false}");
+    assert_eq!(found(&[FORMAT_2, SIGNAL, READS, WRITES, CARRIED, CARRIED_2]), never);
+    const CARRIED_3: (&str, &str) = ("look: {}", "look: {type: object, properties: {id: {type: array}}}");
+    assert_eq!(found(&[FORMAT_2, SIGNAL, READS, WRITES, CARRIED, CARRIED_3]), never);
+    const CARRIED_4: (&str, &str) = ("look: {}", "look: {type: string}");
+    assert_eq!(found(&[FORMAT_2, SIGNAL, READS, WRITES, CARRIED, CARRIED_4]), never);
     // Each place that the document begins with.
     const EACH: (&str, &str) = (TRIGGER, "trigger: {start: \"/claims/{claim}\"}");
     const GIVEN: (&str, &str) = ("initial: {claims: []}", "initial: {claims: [{text: a}]}");

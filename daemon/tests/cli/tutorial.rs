@@ -1,0 +1,76 @@
+//! `docs/first-board.md`, played word for word: its files are written, its commands run, and what it promises is printed.
+
+use std::process::Command;
+
+const PAGE: &str = include_str!("../../../docs/first-board.md");
+
+/// A fenced block of the page.
+struct Block<'p> {
+    /// What stands behind the fence: a language, and for a file its name.
+    head: &'p str,
+    text: &'p str,
+}
+
+fn blocks(page: &str) -> Vec<Block<'_>> {
+    let parts: Vec<&str> = page.split("\n```").collect();
+    // Outside and inside follow each other.
+    let inside = parts.iter().skip(1).step_by(2);
+    inside.map(|part| part.split_once('\n').unwrap_or((part, ""))).map(|(head, text)| Block { head, text }).collect()
+}
+
+/// Whether a line of output has the parts of a promise, which stand around `…`, in their order.
+fn keeps(line: &str, promise: &str) -> bool {
+    let mut rest = line;
+    promise.trim().split('…').all(|part| match rest.find(part) {
+        Some(at) => {
+            rest = &rest[at + part.len()..];
+            true
+        }
+        None => false,
+    })
+}
+
+#[test]
+fn the_first_board_is_made_as_the_page_says() {
+    let directory = tempfile::tempdir().expect("a directory can be made");
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_patchboard")).parent().expect("it lies in a directory");
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
+    let (mut output, mut commands, mut promises) = (String::new(), 0, 0);
+    for Block { head, text } in blocks(PAGE) {
+        match head.split_once(' ').unwrap_or((head, "")) {
+            ("yaml" | "json", file) => std::fs::write(directory.path().join(file), text).expect("it can be written"),
+            ("sh", _) => {
+                output.clear();
+                for command in text.lines() {
+                    let script = format!("exec 2>&1\n{command}");
+                    let mut shell = Command::new("sh");
+                    shell.args(["-c", &script]).current_dir(directory.path()).env("PATH", &path);
+                    for name in ["PATCHBOARD_DATA_DIR", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"] {
+                        shell.env_remove(name);
+                    }
+                    let ran = shell.output().expect("there is a shell");
+                    let told = String::from_utf8_lossy(&ran.stdout);
+                    assert!(ran.status.success(), "{command}: {told}");
+                    output.push_str(&told);
+                    commands += 1;
+                }
+            }
+            ("text", _) => {
+                let mut lines = output.lines();
+                for promise in text.lines() {
+                    assert!(
+                        lines.any(|line| keeps(line, promise)),
+                        "{promise:?} is not told, in this order, by:\n{output}"
+                    );
+                    promises += 1;
+                }
+            }
+            ("", _) => {}
+            other => panic!("nothing is known of blocks of {other:?}"),
+        }
+    }
+    assert!(commands > 8 && promises > 15, "the page has its blocks: {commands} commands, {promises} promises");
+    let yaml = blocks(PAGE).iter().find(|block| block.head.starts_with("yaml")).map(|block| block.text.lines().count());
+    let scripts = PAGE.lines().filter(|line| line.trim_start().starts_with("script: ")).count();
+    assert_eq!(yaml.map(|lines| lines - scripts), Some(29), "without scripts");
+}
