@@ -9,7 +9,7 @@ pub const DOCUMENTS: usize = 6;
 /// Characters of each.
 const CHARS: usize = 5_500;
 
-/// What the readers of a board were shown.
+/// Outcome of a board of readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reading {
     /// Readers that were shown the whole of their document, at last.

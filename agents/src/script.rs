@@ -7,7 +7,7 @@
 //! exactly that text, `{"fail": "code", "message": "…"}` fails the attempt with a
 //! [`FailureCode`]; the message may be left out.
 //!
-//! Where the trigger binds names, `{name}` in a reply stands for what the name is bound to: as a token in `path`, `from` and
+//! `{name}` in a reply stands for what the trigger binds the name to: as a token in `path`, `from` and
 //! the places of `expand`, as it is in every other text. So one reply answers for each element that wakes its worker.
 //!
 //! A worker with files can use tools before: `{"tools": [{"name": "view", "arguments": {"path": "a.py"}}, …],

@@ -162,7 +162,7 @@ pub(crate) fn of(body: &Body) -> String {
             let first = rejected.rejection.violations.first();
             let why = first.map(|violation| {
                 let place = if violation.pointer.is_empty() { "the whole" } else { violation.pointer.as_str() };
-                // What an expression met is short, and says nothing of values.
+                // The cause is short, and says nothing of values.
                 let cause = violation.found.as_ref().and_then(Value::as_str);
                 let cause = cause.filter(|_| violation.code == Code::InvariantViolated);
                 let cause = cause.map(|cause| format!(" ({})", short(cause, SHOWN))).unwrap_or_default();

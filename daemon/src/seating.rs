@@ -326,9 +326,9 @@ impl SeatArguments {
 /// Flags with which a later command finds the same boards and fills the seats in the same way.
 #[derive(Clone)]
 pub(crate) struct Again {
-    /// Those with which boards are found.
+    /// Flags with which boards are found.
     finds: String,
-    /// Those and the others.
+    /// Flags with which boards are found and seats are filled.
     fills: String,
 }
 

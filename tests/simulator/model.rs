@@ -41,11 +41,11 @@ use self::schedule::Schedule;
 /// How often more is shown for one trigger.
 const ROUNDS_MAX: u32 = 3;
 
-/// How often more was asked for with one trigger.
+/// Count of the times that more was asked for with one trigger.
 #[derive(Clone, Copy, Default)]
 struct Rounds {
     made: u32,
-    /// Those before the last whose views showed nothing of it.
+    /// Times before the last whose views showed nothing of it.
     unspent: u32,
     is_unspent: bool,
 }
@@ -55,7 +55,7 @@ impl Rounds {
         self.unspent + if self.is_unspent { 1 } else { 0 }
     }
 
-    /// Those that count: what showed nothing does not, a few times.
+    /// Returns the times that count: a few that showed nothing do not.
     const fn counted(self) -> u32 {
         let unspent = self.spent_nothing();
         self.made.saturating_sub(if unspent < ROUNDS_MAX { unspent } else { ROUNDS_MAX })

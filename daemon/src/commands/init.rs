@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     for (index, (path, (_, text))) in targets.iter().zip(template.files).enumerate() {
         if let Err(error) = write(path, text) {
-            // What is not whole would be in the way of the next attempt.
+            // A part of the files would be in the way of the next attempt.
             targets[..index].iter().for_each(|written| drop(fs::remove_file(written)));
             let message = format!("{} cannot be written: {error}", path.display());
             let help = "name a directory that you may write to: `patchboard init DIR`";

@@ -6,7 +6,7 @@ const PAGE: &str = include_str!("../../../docs/first-board.md");
 
 /// A fenced block of the page.
 struct Block<'p> {
-    /// What stands behind the fence: a language, and for a file its name.
+    /// Words behind the fence: a language, and for a file its name.
     head: &'p str,
     text: &'p str,
 }

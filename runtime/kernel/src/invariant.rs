@@ -45,9 +45,9 @@ const INSTANCES_MAX: usize = 100_000;
 
 /// What the instance is called in expressions.
 const INSTANCE: &str = "self";
-/// What was there before the commit is called; null, if nothing was.
+/// Name of the variable for the value before the commit; null, if there was none.
 const OLD: &str = "old";
-/// What the name or index of the instance is called: what the last wildcard of the pattern stands for.
+/// Name of the variable for the name or index of the instance: the token of the last wildcard of the pattern.
 const KEY: &str = "key";
 
 /// Change that is checked.
@@ -56,9 +56,9 @@ pub struct Change<'a> {
     pub before: &'a Node,
     /// The state that would come next.
     pub candidate: Since<'a>,
-    /// What made it.
+    /// Patch that made it.
     pub patch: &'a Value,
-    /// Where what is at a place stood before, if it was there.
+    /// Returns the place at which the value at a place stood before, if it was there.
     pub stood: &'a dyn Fn(&Pointer) -> Option<PointerBuf>,
 }
 
@@ -147,7 +147,7 @@ fn check_up_to<'i>(
     violations
 }
 
-/// What the last wildcard of a pattern stands for at an instance: a name, or an index; with `**`, or without a wildcard,
+/// Returns the name or index that the last wildcard of a pattern stands for at an instance; with `**`, or without a wildcard,
 /// the end of the place. `is_list`: whether a list is at a place.
 pub fn key(pattern: &Pattern, place: &Pointer, is_list: impl Fn(&Pointer) -> bool) -> Value {
     let tokens = pattern.tokens();
@@ -178,7 +178,7 @@ fn due<'a>(invariant: &Invariant, candidate: &Since<'a>, max: usize) -> Due<'a> 
         return Due { instances: Vec::from_iter(whole), is_all: true };
     };
     let root = if is_touched_outside { Since::anew(candidate.node) } else { *candidate };
-    // What is only moved has another index.
+    // An element that is only moved has another index.
     let mut instances = match invariant.expr.uses(KEY) {
         true => pattern.instances_since_or_moved(root, max),
         false => pattern.instances_since(root, max),

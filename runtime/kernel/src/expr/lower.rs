@@ -62,7 +62,7 @@ pub(super) struct Loop {
     /// element of a list or the name of a member.
     pub(super) is_pair: bool,
     pub(super) range: Node,
-    /// What an element must satisfy to be mapped.
+    /// Condition that an element must satisfy to be mapped.
     pub(super) condition: Option<Node>,
     pub(super) body: Node,
 }

@@ -115,7 +115,7 @@ impl<'a> From<&'a tree::Node> for Variable<'a> {
 /// Variables whose names a loop may take: blueprints that did so are older than they.
 const SHADOWED: [&str; 2] = ["key", "old"];
 
-/// What expressions mean where boards of different journal formats differ.
+/// Meaning of expressions where boards of different journal formats differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {
     /// Before format 14: arithmetic joins like types only, and a loop over an object is an error.
@@ -186,7 +186,7 @@ impl Expr {
         Self::compile_in(Dialect::Plain, source, variables)
     }
 
-    /// The same in a dialect.
+    /// Compiles in a dialect.
     ///
     /// # Errors
     /// As [`Expr::compile`].

@@ -1,4 +1,4 @@
-//! Where a schema says number: `/` cuts nothing off there.
+//! Divides exactly where a schema says number.
 //!
 //! JSON writes 3 for 3.0, and CEL divides integers as integers. What a place holds is told by its schema: where that says
 //! `number`, 7 is a number that has no fraction today, and a half of it is 3.5. Where it says `integer`, or nothing, a

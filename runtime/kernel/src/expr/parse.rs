@@ -77,7 +77,7 @@ pub(super) enum Binary {
 /// Parses an expression.
 ///
 /// # Errors
-/// What [`token::read`] refuses, and the first token that cannot stand where it stands.
+/// Text that [`token::read`] refuses; else the first token that cannot stand at its place.
 pub(super) fn parse(source: &str) -> Result<Part, CompileError> {
     let tokens = token::read(source)?;
     let mut parser = Parser { tokens: &tokens, next: 0, end: source.len() };

@@ -16,7 +16,7 @@ pub(crate) enum Step {
     Member(String),
     /// Some member or element: an index that is computed, or what a loop with key and value goes over.
     Any,
-    /// What a loop with one variable goes over: the elements of a list. Of an object it is the names, which are no places.
+    /// Element of a list that a loop with one variable goes over. Of an object the loop has the names, which are no places.
     Element,
 }
 

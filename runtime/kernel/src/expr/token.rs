@@ -32,7 +32,7 @@ pub(super) enum Kind<'s> {
     Word(&'s str),
     /// Digits, or `0x` and digits.
     Int(&'s str),
-    /// The same, without its `u`.
+    /// Digits of an unsigned number, without its `u`.
     UInt(&'s str),
     /// Number with a fraction or an exponent.
     Double(&'s str),

@@ -33,7 +33,7 @@ fn invariant(each: &str, expr: &str) -> Invariant {
     Invariant { name: written.name, each, expr }
 }
 
-/// What is violated by a candidate in which everything stands where it stood.
+/// Checks a candidate in which everything stands where it stood.
 fn checked<'i>(
     invariants: impl IntoIterator<Item = &'i Invariant>,
     before: &Node,

@@ -1,4 +1,4 @@
-//! What expressions look at: places that can never be there, loops over what is neither list nor object, conditions that never hold.
+//! Checks the places that expressions look at: missing ones, loops over neither list nor object, conditions that never hold.
 //!
 //! Judged from the schema and from what the variables are in a rule, an invariant or `done` (SPEC section 6). Silent
 //! wherever the schema leaves room.

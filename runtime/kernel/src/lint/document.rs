@@ -169,7 +169,7 @@ impl Check<'_> {
         }
     }
 
-    /// What compiles expressions, as far as the schemas are known.
+    /// Returns the compiler of expressions, as far as the schemas are known.
     pub(super) fn compiler(&self) -> Expressions<'_> {
         let (state, request) = (self.schema.as_ref(), self.request.as_ref());
         Expressions { paths: self.paths, dialect: Dialect::of(FORMAT), state, request, signals: None }

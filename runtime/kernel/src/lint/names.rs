@@ -145,7 +145,7 @@ impl Check<'_> {
             let help = "Keep `command` for a program of the operator's, `program` for one written here.".to_owned();
             wrong.push(("program", ("`program` and `command` exclude each other".to_owned(), help)));
         }
-        // What a model would answer, for runs without one.
+        // A script stands in for a model or program in runs without them.
         if !matches!(agent, AgentKind::Script | AgentKind::Llm | AgentKind::Command) && !worker.script.is_empty() {
             wrong.push(("script", misplaced("script", "script, llm or command")));
         }

@@ -31,7 +31,7 @@ impl Pattern {
         self.instances_where(root, max, false)
     }
 
-    /// Those, and elements that are only moved: they have another index.
+    /// Returns them, and elements that are only moved: they have another index.
     pub fn instances_since_or_moved<'a>(&self, root: Since<'a>, max: usize) -> Vec<Instance<'a>> {
         self.instances_where(root, max, true)
     }

@@ -21,7 +21,7 @@ const GRANT_VARIABLES: &[&str] = &["request", "self", "worker", BOUND];
 /// The variables of the `done` condition.
 const DONE_VARIABLES: &[&str] = &["request", "state"];
 
-/// What an expression belongs to.
+/// Owner of an expression.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
     /// The condition of a rule.
@@ -52,9 +52,9 @@ impl Owner<'_> {
 /// Compiles the expressions of a blueprint.
 #[derive(Clone, Copy)]
 pub struct Expressions<'a> {
-    /// How paths are read.
+    /// Reading of paths.
     pub paths: Paths,
-    /// How expressions are.
+    /// Reading of expressions.
     pub dialect: Dialect,
     /// Schema of the document, if it is known.
     pub state: Option<&'a Schema>,

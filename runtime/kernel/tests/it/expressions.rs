@@ -91,7 +91,7 @@ fn a_status_only_moves_forward_wherever_it_stands() {
     };
     assert!(!is_committed(&mut played, renamed("open")));
     assert!(is_committed(&mut played, renamed("closed")));
-    // What is put there as a whole is compared place by place, whatever was shifted before.
+    // A list that is written as a whole is compared place by place, whatever was shifted before.
     let whole = |status: &str| {
         json!([
             {"op": "add", "path": "/rows/0", "value": {"n": 9, "status": "open"}},
