@@ -198,6 +198,37 @@ fn a_place_that_may_be_read_in_part_is_named() {
 }
 
 #[test]
+fn numbers_are_alike_however_a_worker_writes_them() {
+    for name in ["price.yaml", "price2.yaml"] {
+        let Some(text) = case(name) else { return };
+        assert_eq!(findings(&text), []);
+        for price in [json!(3), json!(3.0), json!(3.5)] {
+            let reply = json!([{"op": "replace", "path": "/price", "value": price}]);
+            let played = Played::of(blueprint(name, &text), json!({}), |_| reply.clone());
+            assert_eq!((played.count(Kind::Committed), played.count(Kind::Rejected)), (1, 0), "{name}: {price}");
+        }
+        let dear = json!([{"op": "replace", "path": "/total", "value": 1000.5}]);
+        let played = Played::of(blueprint(name, &text), json!({}), |_| dear.clone());
+        assert_eq!(played.count(Kind::Committed), 0, "{name}: the invariant is evaluated, and does not hold");
+    }
+    let Some(text) = case("rule.yaml") else { return };
+    let played = Played::of(blueprint("rule.yaml", &text), json!({}), |_| json!([]));
+    assert_eq!((&played.state()["alarm"], played.count(Kind::Skipped)), (&json!("too dear"), 0));
+}
+
+#[test]
+fn invariants_loop_over_objects_and_what_they_guard_must_not_be_written_around() {
+    let Some(text) = case("inv.yaml") else { return };
+    let errors = |text: &str| -> Vec<&'static str> {
+        let found = findings(text).into_iter().map(|(code, _)| code);
+        found.filter(|code| matches!(*code, "overlapping_grants" | "bad_condition" | "invalid_initial_state")).collect()
+    };
+    // A group that is added brings rows that no `value` was checked for.
+    assert_eq!(errors(&text), ["overlapping_grants"]);
+    assert_eq!(errors(&text.replace("      - {path: '/groups/*', ops: [add]}\n", "")), [""; 0]);
+}
+
+#[test]
 fn a_rule_that_waits_for_itself_makes_few_records_in_a_step() {
     let (Some(keepgoing), Some(idle_self)) = (case("keepgoing.yaml"), case("idle_self.json")) else { return };
     for format in ["1", "2"] {
