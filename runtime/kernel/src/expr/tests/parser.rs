@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::super::lower::Binary;
 use super::super::parse::{self, Part, Term};
-use super::{CompileError, scraps, sources};
+use super::CompileError;
+use super::oracle::{scraps, sources};
 
 /// A tree without its places in the source.
 fn bare(part: Part) -> Part {
