@@ -140,47 +140,35 @@ fn turn(seat: &Worker, occurrence: u32, bound: Option<&Map<String, Value>>) -> R
 
 /// Puts what names are bound to in the place of `{name}` in a reply: encoded in the places of operations and of `expand`.
 fn filled(entry: &Value, bound: &Map<String, Value>) -> Value {
-    let text = |text: &Value| with_names(text, bound, false);
-    let place = |text: &Value| with_names(text, bound, true);
-    let operation = |op: &Value| match op {
-        Value::Object(members) => {
-            let member = |(name, value): (&String, &Value)| {
-                let is_place = matches!(name.as_str(), "path" | "from");
-                (name.clone(), if is_place { place(value) } else { text(value) })
-            };
-            members.iter().map(member).collect()
-        }
-        other => text(other),
-    };
-    let asked = |one: &Value| match one {
-        Value::Object(range) => {
-            let member = |(name, value): (&String, &Value)| {
-                (name.clone(), if name == "at" { place(value) } else { text(value) })
-            };
-            range.iter().map(member).collect()
-        }
-        whole => place(whole),
-    };
+    let operation = |op: &Value| with_places(op, bound, &["path", "from"], false);
+    let asked = |one: &Value| with_places(one, bound, &["at"], true);
     let each = |list: &Value, one: &dyn Fn(&Value) -> Value| match list {
         Value::Array(elements) => elements.iter().map(one).collect(),
-        other => text(other),
+        other => with_names(other, bound, false),
     };
     match entry {
-        Value::Array(_) => each(entry, &operation),
         Value::Object(members) => {
             let member = |(name, value): (&String, &Value)| {
                 let value = match name.as_str() {
                     "reply" => filled(value, bound),
                     "patch" => each(value, &operation),
                     "expand" => each(value, &asked),
-                    _ => text(value),
+                    _ => with_names(value, bound, false),
                 };
                 (name.clone(), value)
             };
             members.iter().map(member).collect()
         }
-        other => text(other),
+        patch => each(patch, &operation),
     }
+}
+
+/// Fills names into the members of an object, encoded in those of these names; `encoded`: in what is no object.
+fn with_places(value: &Value, bound: &Map<String, Value>, places: &[&str], encoded: bool) -> Value {
+    let Value::Object(members) = value else { return with_names(value, bound, encoded) };
+    let member =
+        |(name, value): (&String, &Value)| (name.clone(), with_names(value, bound, places.contains(&name.as_str())));
+    members.iter().map(member).collect()
 }
 
 /// Fills names into all texts of a value. `encoded`: as tokens of JSON Pointers.
@@ -191,19 +179,15 @@ fn with_names(value: &Value, bound: &Map<String, Value>, encoded: bool) -> Value
             while let Some((before, after)) = rest.split_once('{') {
                 filled.push_str(before);
                 let named = after.split_once('}').and_then(|(name, rest)| Some((bound.get(name)?.as_str()?, rest)));
-                match named {
-                    Some((token, behind)) if encoded => {
-                        filled.push_str(Token::new(token).encoded());
-                        rest = behind;
+                if let Some((token, behind)) = named {
+                    match encoded {
+                        true => filled.push_str(Token::new(token).encoded()),
+                        false => filled.push_str(token),
                     }
-                    Some((token, behind)) => {
-                        filled.push_str(token);
-                        rest = behind;
-                    }
-                    None => {
-                        filled.push('{');
-                        rest = after;
-                    }
+                    rest = behind;
+                } else {
+                    filled.push('{');
+                    rest = after;
                 }
             }
             filled.push_str(rest);

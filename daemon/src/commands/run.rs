@@ -268,7 +268,7 @@ fn demands_no_request(blueprint: &Blueprint, request: &Value) -> Result<(), Fail
 /// JSON from the command line, or from the file that `@FILE` names; `-` and `@-` are standard input.
 pub(crate) fn json_argument(argument: &str) -> Result<Value, Failure> {
     let (text, source) = match argument.strip_prefix('@') {
-        _ if argument.trim_start_matches('@') == STDIN => {
+        _ if argument.strip_prefix('@').unwrap_or(argument) == STDIN => {
             let mut text = Vec::new();
             let most = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
             io::stdin().lock().take(most).read_to_end(&mut text).map_err(|error| {

@@ -119,9 +119,7 @@ impl Blueprint {
     pub const fn joins_on_first(&self) -> bool {
         self.blueprint < 2
     }
-}
 
-impl Blueprint {
     /// Returns it with each worker that has a script played by that, also in boards inside, and how many have one.
     #[must_use]
     pub fn scripted(mut self) -> (Self, usize) {

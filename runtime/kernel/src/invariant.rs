@@ -14,8 +14,9 @@
 //!   index from another unless it names it; what comes to a place that is named counts as new
 //!   ([`Pattern::instances_since`](crate::pattern::Pattern::instances_since)).
 //!
-//! `old` is what an instance was before the commit: it differs from `self` only where that is touched, so what is not
-//! touched is not asked again. `key` of an element changes when elements before it come or go, so an invariant that uses it
+//! `old` is what an instance was before the commit: it differs from `self` only where that is touched. An invariant that looks
+//! at it must hold where both are the same: untouched instances are not asked, unless a reference outside of them is
+//! touched. `key` of an element changes when elements before it come or go, so an invariant that uses it
 //! is evaluated for those as well.
 //!
 //! So an invariant without `for` is evaluated if anything that it refers to is touched. One with `for` is evaluated for

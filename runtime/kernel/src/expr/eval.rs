@@ -141,7 +141,6 @@ impl<'a> Run<'a> {
                 }
                 other => Err(misplaced("matches()", &other)),
             },
-            Node::Ratio(a, b) => self.value(a)?.ratio(&self.value(b)?, self.dialect),
             Node::Loop(of) => self.fold(of),
         }
     }
@@ -202,6 +201,7 @@ impl<'a> Run<'a> {
             Binary::Subtract => a.subtract(&b, dialect),
             Binary::Multiply => a.multiply(&b, dialect),
             Binary::Divide => a.divide(&b, dialect),
+            Binary::Ratio => a.ratio(&b, dialect),
             Binary::Remainder => a.remainder(&b, dialect),
             Binary::Equal => a.equals(&b, meter).map(Val::Bool),
             Binary::Unequal => a.equals(&b, meter).map(|equal| Val::Bool(!equal)),

@@ -49,8 +49,6 @@ pub(super) enum Node {
     Test(TextTest, Box<Node>, Box<Node>),
     /// A text, a pattern, and how many times as much as by a small one a text is charged for.
     Matches(Box<Node>, Regex, usize),
-    /// `a / b` where a number with a fraction may stand: nothing is cut off.
-    Ratio(Box<Node>, Box<Node>),
     Loop(Box<Loop>),
 }
 
@@ -376,15 +374,11 @@ impl Fold {
 const fn may_be_bool(node: &Node) -> bool {
     match node {
         Node::Null | Node::Int(_) | Node::UInt(_) | Node::Double(_) | Node::Text(_) => false,
-        Node::List(_) | Node::Map(_) | Node::Negate(_) | Node::Convert(..) | Node::Ratio(..) => false,
+        Node::List(_) | Node::Map(_) | Node::Negate(_) | Node::Convert(..) => false,
         Node::Bool(_) | Node::Path(..) | Node::Local(_) | Node::Member(..) | Node::Index(..) => true,
         Node::Has(..) | Node::Not(_) | Node::And(..) | Node::Or(..) | Node::Test(..) | Node::Matches(..) => true,
         Node::If(_, a, b) => may_be_bool(a) && may_be_bool(b),
-        Node::Binary(binary, ..) => match binary {
-            Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Remainder => false,
-            Binary::Equal | Binary::Unequal | Binary::In => true,
-            Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual => true,
-        },
+        Node::Binary(binary, ..) => !binary.is_arithmetic(),
         Node::Loop(of) => match of.fold {
             Fold::All | Fold::Exists | Fold::ExistsOne => true,
             Fold::Filter | Fold::Map | Fold::TransformList => false,

@@ -13,8 +13,8 @@ impl Expr {
     #[must_use]
     pub(crate) fn with_numbers(mut self, is_number: &dyn Fn(&Look) -> bool) -> Self {
         if self.dialect == Dialect::Plain {
-            let numbers = Numbers { walk: Walk::default(), fractions: Vec::new(), known: Vec::new(), is_number };
-            { numbers }.visit(&mut self.node);
+            let mut numbers = Numbers { walk: Walk::default(), fractions: Vec::new(), known: Vec::new(), is_number };
+            numbers.visit(&mut self.node);
         }
         self
     }
@@ -31,15 +31,10 @@ struct Numbers<'a> {
 
 impl Numbers<'_> {
     fn visit(&mut self, node: &mut Node) {
-        if let Node::Binary(Binary::Divide, a, b) = node {
-            let is_ratio = self.may_have_fraction(a) || self.may_have_fraction(b);
-            self.visit(a);
-            self.visit(b);
-            if is_ratio {
-                let (a, b) = (std::mem::replace(a.as_mut(), Node::Null), std::mem::replace(b.as_mut(), Node::Null));
-                *node = Node::Ratio(Box::new(a), Box::new(b));
-            }
-            return;
+        if let Node::Binary(binary @ Binary::Divide, a, b) = node
+            && (self.may_have_fraction(a) || self.may_have_fraction(b))
+        {
+            *binary = Binary::Ratio;
         }
         match node {
             Node::Null | Node::Bool(_) | Node::Int(_) | Node::UInt(_) | Node::Double(_) | Node::Text(_) => {}
@@ -47,10 +42,6 @@ impl Numbers<'_> {
             Node::Member(of, _) | Node::Has(of, _) | Node::Not(of) | Node::Negate(of) => self.visit(of),
             Node::Convert(_, of) | Node::Matches(of, ..) => self.visit(of),
             Node::Index(a, b) | Node::And(a, b) | Node::Or(a, b) | Node::Binary(_, a, b) | Node::Test(_, a, b) => {
-                self.visit(a);
-                self.visit(b);
-            }
-            Node::Ratio(a, b) => {
                 self.visit(a);
                 self.visit(b);
             }
@@ -111,14 +102,9 @@ impl Numbers<'_> {
             Node::Local(depth) => self.fractions.get(*depth).copied().unwrap_or(false),
             Node::Member(of, _) | Node::Index(of, _) => self.has_fractions(of),
             Node::Negate(of) => self.may_have_fraction(of),
-            Node::Ratio(a, b) => self.may_have_fraction(a) || self.may_have_fraction(b),
             Node::If(_, a, b) => self.may_have_fraction(a) || self.may_have_fraction(b),
             Node::Binary(binary, a, b) => {
-                let is_arithmetic = matches!(
-                    binary,
-                    Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Remainder
-                );
-                is_arithmetic && (self.may_have_fraction(a) || self.may_have_fraction(b))
+                binary.is_arithmetic() && (self.may_have_fraction(a) || self.may_have_fraction(b))
             }
             _ => false,
         }

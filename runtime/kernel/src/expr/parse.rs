@@ -64,6 +64,8 @@ pub(super) enum Binary {
     Subtract,
     Multiply,
     Divide,
+    /// `/` of which nothing is cut off; the parser makes none of it.
+    Ratio,
     Remainder,
     Equal,
     Unequal,
@@ -72,6 +74,17 @@ pub(super) enum Binary {
     Greater,
     GreaterOrEqual,
     In,
+}
+
+impl Binary {
+    /// Whether it makes a number, text or list, and not a truth value.
+    pub(super) const fn is_arithmetic(self) -> bool {
+        match self {
+            Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::Ratio | Self::Remainder => true,
+            Self::Equal | Self::Unequal | Self::In => false,
+            Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual => false,
+        }
+    }
 }
 
 /// Parses an expression.

@@ -266,7 +266,6 @@ fn parts(node: &Node) -> Vec<&Node> {
         Node::Index(a, b) | Node::And(a, b) | Node::Or(a, b) | Node::Binary(_, a, b) | Node::Test(_, a, b) => {
             vec![a, b]
         }
-        Node::Ratio(a, b) => vec![a, b],
         Node::If(a, b, c) => vec![a, b, c],
         Node::List(elements) => elements.iter().collect(),
         Node::Map(entries) => entries.iter().flat_map(|(key, value)| [key, value]).collect(),

@@ -52,7 +52,10 @@ impl Check<'_> {
                 } else {
                     continue;
                 };
-                found.push((expression.pointer.clone(), offset(expression, last_name(look)), message, help));
+                let finding = (expression.pointer.clone(), offset(expression, last_name(look)), message, help);
+                if !found.contains(&finding) {
+                    found.push(finding);
+                }
             }
         }
         for (pointer, at, message, help) in found {
