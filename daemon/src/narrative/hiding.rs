@@ -42,12 +42,12 @@ pub(crate) struct UnshownInfo {
     of: usize,
     /// Bytes of it all, as JSON.
     bytes: u64,
-    /// Whether there may be more than was counted.
+    /// True if there may be more than was counted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     at_least: bool,
     /// The budget of the view, in `unit`.
     budget: u32,
-    /// What the budget counts: `chars` or `tokens`.
+    /// Unit of the budget: `chars` or `tokens`.
     unit: &'static str,
 }
 

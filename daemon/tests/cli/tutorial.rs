@@ -18,7 +18,7 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
     inside.map(|part| part.split_once('\n').unwrap_or((part, ""))).map(|(head, text)| Block { head, text }).collect()
 }
 
-/// Whether a line of output has the parts of a promise, which stand around `…`, in their order.
+/// Returns true if a line of output has the parts of a promise, which stand around `…`, in their order.
 fn keeps(line: &str, promise: &str) -> bool {
     let mut rest = line;
     promise.trim().split('…').all(|part| match rest.find(part) {

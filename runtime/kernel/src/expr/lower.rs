@@ -56,7 +56,7 @@ pub(super) enum Node {
 #[derive(Debug)]
 pub(super) struct Loop {
     pub(super) fold: Fold,
-    /// Whether it has a variable for the index or name, and one for what stands there. With one variable, that is the
+    /// True if it has a variable for the index or name, and one for the value there. With one variable, that is the
     /// element of a list or the name of a member.
     pub(super) is_pair: bool,
     pub(super) range: Node,
@@ -353,7 +353,7 @@ fn weight(pattern: &str) -> usize {
 }
 
 impl Conversion {
-    /// Whether it may be written behind its value: `x.size()`.
+    /// Returns true if it may be written behind its value: `x.size()`.
     const fn is_method(self) -> bool {
         matches!(self, Self::Size | Self::Sum | Self::Min | Self::Max)
     }

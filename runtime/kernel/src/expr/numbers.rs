@@ -1,8 +1,7 @@
 //! Divides exactly where a schema says number.
 //!
-//! JSON writes 3 for 3.0, and CEL divides integers as integers. What a place holds is told by its schema: where that says
-//! `number`, 7 is a number that has no fraction today, and a half of it is 3.5. Where it says `integer`, or nothing, a
-//! quotient of integers is one.
+//! JSON writes 3 for 3.0, and CEL divides integers as integers. The schema of a place decides: of a `number`, 7 is one without
+//! a fraction for now, and a half of it is 3.5. Of an `integer`, and without a schema, a quotient of integers is one.
 
 use super::lower::{Binary, Conversion, Fold, Loop, Node};
 use super::places::{Look, Step, Walk};
@@ -22,7 +21,7 @@ impl Expr {
 
 struct Numbers<'a> {
     walk: Walk,
-    /// Whether the loops' variables may be numbers with a fraction, outermost first.
+    /// True for each loop's variable that may be a number with a fraction, outermost first.
     fractions: Vec<bool>,
     /// Places that were asked for.
     known: Vec<(Look, bool)>,
@@ -74,7 +73,7 @@ impl Numbers<'_> {
         self.fractions.truncate(self.walk.locals.len());
     }
 
-    /// Whether the schema says number of a place.
+    /// Returns true if the schema says number of a place.
     fn is_number(&mut self, place: Look) -> bool {
         if let Some((_, known)) = self.known.iter().find(|(known, _)| *known == place) {
             return *known;
@@ -84,14 +83,14 @@ impl Numbers<'_> {
         is_number
     }
 
-    /// Whether the schema says number of an element with this index.
+    /// Returns true if the schema says number of an element with this index.
     fn is_number_at(&mut self, node: &Node) -> bool {
         let Node::Index(of, key) = node else { return false };
         let (Node::Int(index), Some(place)) = (key.as_ref(), self.walk.place(of)) else { return false };
         self.is_number(place.then(Step::Member(index.to_string())))
     }
 
-    /// Whether a node is a number that may have a fraction.
+    /// Returns true if a node is a number that may have a fraction.
     fn may_have_fraction(&mut self, node: &Node) -> bool {
         if let Some(place) = self.walk.place(node) {
             return self.is_number(place) || self.is_number_at(node);
@@ -110,7 +109,7 @@ impl Numbers<'_> {
         }
     }
 
-    /// Whether elements of a list, or members of a map, are numbers that may have a fraction.
+    /// Returns true if elements of a list, or members of a map, are numbers that may have a fraction.
     fn has_fractions(&mut self, of: &Node) -> bool {
         if let Some(place) = self.walk.place(of) {
             return self.is_number(place.then(Step::Any));

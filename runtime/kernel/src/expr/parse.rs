@@ -77,7 +77,7 @@ pub(super) enum Binary {
 }
 
 impl Binary {
-    /// Whether it makes a number, text or list, and not a truth value.
+    /// Returns true if it makes a number, text or list, and not a truth value.
     pub(super) const fn is_arithmetic(self) -> bool {
         match self {
             Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::Ratio | Self::Remainder => true,

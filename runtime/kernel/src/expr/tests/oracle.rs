@@ -1,4 +1,4 @@
-//! That expressions come to what the `cel` crate's evaluator makes of them, whatever they are made of.
+//! Holds random expressions against the evaluator of the `cel` crate.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! That texts are read as the `cel` crate's parser reads them.
+//! Holds random texts against the parser of the `cel` crate.
 
 use cel::common::ast::{EntryExpr, IdedExpr, LiteralValue, operators};
 use proptest::prelude::*;
