@@ -206,6 +206,9 @@ pub struct Invariant {
     pub each: Option<String>,
     /// The CEL expression; must be true.
     pub expr: String,
+    /// What a worker is told whose patch breaks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// When the task is finished.

@@ -129,12 +129,14 @@ fn check_up_to<'i>(
                     variables.insert(KEY, key(pattern, &place, is_list).into());
                 }
             }
-            let (how, trouble) = match invariant.expr.evaluate_within(&variables, allowance) {
-                Ok(true) => continue,
-                Ok(false) => ("does not hold", None),
-                Err(error) => ("cannot be evaluated", Some(error)),
+            let Invariant { name, expr, message, .. } = invariant;
+            let source = expr.source();
+            let (message, trouble) = match (expr.evaluate_within(&variables, allowance), message) {
+                (Ok(true), _) => continue,
+                (Ok(false), Some(message)) => (format!("{name} does not hold: {message} ({source})"), None),
+                (Ok(false), None) => (format!("{name} does not hold: {source}"), None),
+                (Err(error), _) => (format!("{name} cannot be evaluated: {source}"), Some(error)),
             };
-            let message = format!("{} {how}: {}", invariant.name, invariant.expr.source());
             let mut violation = Violation::new(Code::InvariantViolated, place.to_string(), message);
             // What went wrong in it speaks of what is there.
             violation.found = trouble.map(|error| error.to_string().into());

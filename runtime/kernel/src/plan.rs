@@ -137,6 +137,8 @@ pub struct Invariant {
     pub each: Option<Pattern>,
     /// What must hold.
     pub expr: Expr,
+    /// What a worker is told whose patch breaks it; none: name and expression alone.
+    pub message: Option<String>,
 }
 
 /// Where boards get their plans from. A plan never changes, so boards of one blueprint can share one: compiled schemas
@@ -354,7 +356,8 @@ impl Plan {
             };
             let compiled = expressions.compile(&invariant.expr, Owner::Invariant(invariant));
             let expr = compiled.map_err(|error| wrong(error.to_string()))?;
-            invariants.push(Invariant { name: invariant.name.clone(), each, expr });
+            let (name, message) = (invariant.name.clone(), invariant.message.clone());
+            invariants.push(Invariant { name, each, expr, message });
         }
         let done = match &blueprint.done {
             Some(done) => {

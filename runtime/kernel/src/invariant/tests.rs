@@ -26,11 +26,11 @@ fn place(text: &str) -> PointerBuf {
 /// `each` is empty for an invariant without `for`.
 fn invariant(each: &str, expr: &str) -> Invariant {
     let each = (!each.is_empty()).then(|| each.to_owned());
-    let written = blueprint::Invariant { name: "holds".to_owned(), each, expr: expr.to_owned() };
+    let written = blueprint::Invariant { name: "holds".to_owned(), each, expr: expr.to_owned(), message: None };
     let compiled = Expressions::of(Paths::Plain).compile(expr, Owner::Invariant(&written));
     let expr = compiled.unwrap_or_else(|error| panic!("{expr}: {error}"));
     let each = written.each.map(|each| Pattern::parse(&each).expect("a pattern"));
-    Invariant { name: written.name, each, expr }
+    Invariant { name: written.name, each, expr, message: written.message }
 }
 
 /// Checks a candidate in which everything stands where it stood.
@@ -176,14 +176,22 @@ fn what_takes_the_place_of_the_whole_is_new() {
 fn violations_say_which_invariant_and_where() {
     let state = json!({"tasks": [{"n": 1}, {"n": 7}, {}], "limit": 3});
     let tree = Node::of(&state, &edit(0));
-    let invariants = [invariant("/tasks/*", "self.n < state.limit"), invariant("", "state.limit > 3")];
+    let told = |message: &str, invariant| Invariant { message: Some(message.to_owned()), ..invariant };
+    let invariants = [
+        invariant("/tasks/*", "self.n < state.limit"),
+        told("raise the limit", invariant("", "state.limit > 3")),
+        told("give it", invariant("/tasks/*", "self.m > 3")),
+    ];
     let violations = check_whole(&invariants, &tree);
     let found: Vec<_> =
         violations.iter().map(|it| (it.pointer.as_str(), it.message.as_str(), it.found.clone())).collect();
     let expected = [
         ("/tasks/1", "holds does not hold: self.n < state.limit", None),
         ("/tasks/2", "holds cannot be evaluated: self.n < state.limit", Some(json!("no such member: n"))),
-        ("", "holds does not hold: state.limit > 3", None),
+        ("", "holds does not hold: raise the limit (state.limit > 3)", None),
+        ("/tasks/0", "holds cannot be evaluated: self.m > 3", Some(json!("no such member: m"))),
+        ("/tasks/1", "holds cannot be evaluated: self.m > 3", Some(json!("no such member: m"))),
+        ("/tasks/2", "holds cannot be evaluated: self.m > 3", Some(json!("no such member: m"))),
     ];
     assert_eq!(found, expected);
     assert!(violations.iter().all(|it| it.code == Code::InvariantViolated && it.rule.as_deref() == Some("holds")));

@@ -40,7 +40,7 @@ fn full() -> Value {
             {"name": "r9", "trigger": {"path": "/a"}, "run": "w", "delay": {"at": "/ms"}},
             {"name": "r10", "trigger": {"path": "/a"}, "run": "w", "delay": {"for": "5m", "except_waits_of": ["g"]}},
         ],
-        "invariants": [{"name": "i", "for": "/a", "expr": "true"}],
+        "invariants": [{"name": "i", "for": "/a", "expr": "true", "message": "Do it otherwise."}],
         "workspace": {"dir": "code", "granularity": "file", "isolation": "soft", "intent": "optional", "annotate": false,
                       "exclude": ["dist/**"], "presentation": "brief", "payload": 900, "max_files": 7},
         "done": {"when": "true"}, "result": "/a",
