@@ -131,7 +131,7 @@ fn record(shipped: &Shipped, program: &Path, model: &[&str]) -> Result<PathBuf, 
     Ok(cassette)
 }
 
-/// Makes the board and says all messages. Returns what each command prints of the board, without its id.
+/// Makes the board and says all messages. Returns the board's document after each command.
 fn converse<'a>(
     shipped: &Shipped,
     program: &Path,
@@ -142,7 +142,8 @@ fn converse<'a>(
     let patchboard = |arguments: &[&str], is_first| {
         let mut command = Command::new(program);
         command.arg("--data-dir").arg(data).args(arguments).args(options).args(seats(is_first));
-        said(shipped, command.current_dir(workspace_root()))
+        said(&mut command, shipped.exit)?;
+        said(Command::new(program).arg("--data-dir").arg(data).args(["state", "last"]), 0)
     };
     let (blueprint, request) =
         (format!("blueprints/{}.yaml", shipped.name), format!("@blueprints/{}/request.json", shipped.name));
@@ -152,12 +153,16 @@ fn converse<'a>(
     std::iter::once(Ok(first)).chain(others).collect()
 }
 
-/// Runs a command that shows its progress.
-fn said(shipped: &Shipped, command: &mut Command) -> Result<String, String> {
-    let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("it cannot be run: {error}"))?;
+/// Runs a command that shows its progress and must end with an exit code. Returns what it prints.
+fn said(command: &mut Command, exit: i32) -> Result<String, String> {
+    let output = command
+        .current_dir(workspace_root())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("it cannot be run: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    if output.status.code() != Some(shipped.exit) {
-        return Err(format!("the program ended with {}, not {}:\n{text}", output.status, shipped.exit));
+    if output.status.code() != Some(exit) {
+        return Err(format!("the program ended with {}, not {exit}:\n{text}", output.status));
     }
-    Ok(text.lines().filter(|line| !line.starts_with("board ")).collect::<Vec<_>>().join("\n"))
+    Ok(text.into_owned())
 }
