@@ -96,7 +96,7 @@ impl Question {
         let count = |list: &[String], of: &BTreeSet<&str>| list.iter().filter(|one| of.contains(one.as_str())).count();
         let covered = needed.iter().filter(|one| verified.iter().any(|verified| verified == *one)).count();
         // A blueprint that a model wrote was asked for a text.
-        let answer = state["answer"]["text"].as_str().or(state["answer"].as_str());
+        let answer = state["answer"]["says"].as_str().or(state["answer"].as_str());
         let is_answered = answer.is_some_and(|answer| normalised(answer) == normalised(&self.answer));
         let measures = vec![
             ("answered", f64::from(u8::from(is_answered))),

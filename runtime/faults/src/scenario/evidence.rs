@@ -13,7 +13,7 @@ static BLUEPRINT: LazyLock<Blueprint> =
 
 const TOWNS: [&str; 6] = ["Aldern", "Brisk", "Corvane", "Dunmere", "Estley", "Farrow"];
 
-/// What the sentences that bear on the question begin with; those that are extracted and then refused begin otherwise.
+/// The beginning of sentences that bear on the question, and of those that are claimed and then refused.
 const NEEDED: &str = "The mill of ";
 const NEAR: &str = "The market of ";
 
@@ -29,26 +29,47 @@ impl<'a> Given<'a> {
         Self { documents: list(&document["request"], "documents") }
     }
 
-    /// The documents that bear on the question.
-    fn sources(&self) -> impl Iterator<Item = (usize, &'a Value)> {
-        let bears = |document: &Value| sentences(document).any(|text| text.starts_with(NEEDED));
-        self.documents.iter().enumerate().filter(move |(_, document)| bears(document))
+    /// Returns the documents that seem to bear on the question.
+    fn sources(&self) -> impl Iterator<Item = &'a Value> {
+        self.documents.iter().filter(|document| claim(document).is_some())
     }
 
-    /// The sentences that are extracted.
+    /// Returns the sentences that are claimed.
     fn claims(&self) -> Vec<&'a str> {
-        let all = self.sources().flat_map(|(_, document)| sentences(document));
-        all.filter(|text| text.starts_with(NEEDED) || text.starts_with(NEAR)).take(4).collect()
+        self.sources().filter_map(claim).collect()
     }
 }
 
-/// The answer that follows from these sentences: the earliest year.
+/// Returns the sentence of a document that is claimed.
+fn claim(document: &Value) -> Option<&str> {
+    sentences(document).find(|text| text.starts_with(NEEDED) || text.starts_with(NEAR))
+}
+
+/// Returns the answer that follows from verified sentences: the earliest year.
 fn answer(verified: &[Value]) -> Value {
-    let year = |text: &Value| text.as_str()?.split_whitespace().last()?.trim_end_matches('.').parse::<u64>().ok();
-    let first = verified.iter().filter_map(year).min();
-    let text = first.map_or_else(|| "unknown".to_owned(), |year| year.to_string());
-    let rests_on: Vec<usize> = (0..verified.len()).collect();
-    json!({"text": text, "rests_on": rests_on})
+    saying(Iterator::min(years(verified)), verified)
+}
+
+/// Returns an answer of this year.
+fn saying(year: Option<u64>, verified: &[Value]) -> Value {
+    let mills: Vec<&Value> = verified.iter().filter(|text| year_of(text).is_some()).collect();
+    year.map_or_else(
+        || json!({"says": "unknown", "shown_by": []}),
+        |year| json!({"says": year.to_string(), "shown_by": mills}),
+    )
+}
+
+fn years(verified: &[Value]) -> impl Iterator<Item = u64> {
+    verified.iter().filter_map(year_of)
+}
+
+fn year_of(text: &Value) -> Option<u64> {
+    text.as_str()?.split_whitespace().last()?.trim_end_matches('.').parse().ok()
+}
+
+/// Returns the element of a list at whose place a worker was woken.
+fn woken_by<'a>(woken: Option<&str>, document: &'a Value) -> Option<&'a Value> {
+    document.pointer(woken?)
 }
 
 fn sentences(document: &Value) -> impl Iterator<Item = &str> {
@@ -76,9 +97,10 @@ impl Scenario for Evidence {
         let documents = (0..TOWNS.len()).map(|nth| {
             let town = TOWNS[(nth + shift) % TOWNS.len()];
             let mut sentences = vec![format!("{town} lies on a river.")];
-            if nth < 2 {
-                sentences.push(format!("{NEEDED}{town} was built in {}.", 1500 + random.below(400)));
-                sentences.push(format!("{NEAR}{town} is held on {} days of the year.", 2 + random.below(200)));
+            match nth {
+                0 | 1 => sentences.push(format!("{NEEDED}{town} was built in {}.", 1500 + random.below(400))),
+                2 | 3 => sentences.push(format!("{NEAR}{town} is held on {} days of the year.", 2 + random.below(200))),
+                _ => {}
             }
             sentences.extend(planted.filter(|_| nth < 2).map(str::to_owned));
             json!({"title": town, "sentences": sentences})
@@ -87,12 +109,13 @@ impl Scenario for Evidence {
         json!({"question": "When was the older of the two mills built?", "documents": documents})
     }
 
-    fn answer(&self, worker: &str, _: Option<&str>, document: &Value) -> Vec<Value> {
-        let given = Given::of(document);
+    fn answer(&self, worker: &str, woken: Option<&str>, document: &Value) -> Vec<Value> {
         match worker {
-            "planner" => given.sources().map(|(_, document)| add("/sources/-", document.clone())).collect(),
-            "extractor" => given.claims().into_iter().map(|claim| add("/claims/-", claim)).collect(),
-            "verifier" => match unjudged(document) {
+            "planner" => Given::of(document).sources().map(|source| add("/sources/-", source.clone())).collect(),
+            "extractor" => {
+                woken_by(woken, document).and_then(claim).map(|claim| add("/claims/-", claim)).into_iter().collect()
+            }
+            "verifier" => match woken_by(woken, document).and_then(Value::as_str) {
                 Some(claim) if claim.starts_with(NEEDED) => vec![add("/verified/-", claim)],
                 Some(claim) => vec![add("/refused/-", claim)],
                 None => Vec::new(),
@@ -104,7 +127,7 @@ impl Scenario for Evidence {
     fn wrongs(&self, document: &Value) -> Vec<String> {
         let given = Given::of(document);
         let mut wrongs = unknown_members(document, &["request", "sources", "claims", "verified", "refused", "answer"]);
-        let sources: Vec<&Value> = given.sources().map(|(_, source)| source).collect();
+        let sources: Vec<&Value> = given.sources().collect();
         let claims = given.claims();
         let is_needed = |text: &&str| text.starts_with(NEEDED);
         let (verified, refused): (Vec<&str>, Vec<&str>) = claims.iter().copied().partition(is_needed);
@@ -145,12 +168,12 @@ impl Scenario for Evidence {
         let given = Given::of(document);
         let needed: Vec<Value> =
             given.claims().into_iter().filter(|text| text.starts_with(NEEDED)).map(Value::from).collect();
-        document["answer"]["text"] == answer(&needed)["text"]
+        document["answer"]["says"] == answer(&needed)["says"]
     }
 
     fn trespass(&self, worker: &str, document: &Value, random: &mut Random) -> Vec<Value> {
         let rival = format!("{NEEDED}Nowhere was built in {}.", 1000 + random.below(400));
-        let answer = add("/answer", json!({"text": "1066", "rests_on": []}));
+        let answer = add("/answer", json!({"says": "1066", "shown_by": []}));
         let any = |random: &mut Random, all: Vec<Value>| vec![random.pick(&all).clone()];
         match worker {
             "planner" => any(
@@ -184,7 +207,7 @@ impl Scenario for Evidence {
         Some(match worker {
             // A document that does not bear on the question.
             "planner" => {
-                let other = given.documents.iter().find(|one| !given.sources().any(|(_, source)| source == *one))?;
+                let other = given.documents.iter().find(|one| !given.sources().any(|source| source == *one))?;
                 vec![add("/sources/-", other.clone())]
             }
             // Sentences that are not there, or are there and do not bear on it.
@@ -195,10 +218,11 @@ impl Scenario for Evidence {
                 claim if claim.starts_with(NEEDED) => vec![add("/refused/-", claim)],
                 claim => vec![add("/verified/-", claim)],
             },
-            // A wrong year that claims to rest on what is there.
+            // The wrong one of the years that are there.
             _ => {
-                let rests_on: Vec<usize> = (0..list(document, "verified").len()).collect();
-                vec![add("/answer", json!({"text": "in the year 1066", "rests_on": rests_on}))]
+                let verified = list(document, "verified");
+                let wrong = years(verified).max().filter(|last| Some(*last) != years(verified).min());
+                vec![add("/answer", saying(wrong, verified))]
             }
         })
     }
