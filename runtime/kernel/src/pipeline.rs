@@ -401,11 +401,19 @@ fn judge_reply(
         let effect = candidate.effect(op);
         targets.note(index, op, &effect, &candidate);
         let meets = Meets { effect: &effect, candidate: &candidate, schema: &plan.schema, targets: &targets };
-        let violations = match is_unchecked {
+        let mut violations = match is_unchecked {
             true => Vec::new(),
             false if seat.open.is_some() && names_kernel(op) => vec![kernels_own(op).at_op(index)],
             false => authority.judge_effect(index, op, &meets, &mut reading, allowance),
         };
+        let may_have_sign = seat.has_ranges && !is_derived;
+        let find_sign = |readable: &Readable<'_>| placeholder::refuse(op, candidate.root(), readable, seat.bound());
+        if may_have_sign && seat.is_sign_first {
+            let is_of_sign = |violation: &Violation| violation.code == Code::UnknownLocation;
+            if violations.iter().any(is_of_sign) && find_sign(&reading.before).is_some() {
+                violations.retain(|violation| !is_of_sign(violation));
+            }
+        }
         for demanded in authority.approvals(op, &meets, &reading, allowance) {
             if let Err(violation) = demand(&mut approval, demanded, op) {
                 unauthorized.push(violation.at_op(index));
@@ -415,10 +423,7 @@ fn judge_reply(
         if is_tried && !matches!(op, Op::Test { .. }) {
             reading.outdate();
         }
-        let sign = match is_tried && seat.has_ranges && !is_derived {
-            true => placeholder::refuse(op, candidate.root(), &reading.before, seat.bound()),
-            false => None,
-        };
+        let sign = if is_tried && may_have_sign { find_sign(&reading.before) } else { None };
         let apply = || apply(&mut candidate, op, effect, plan, limits(plan), &mut changes);
         if is_tried && let Err(mut violation) = sign.map_or_else(apply, Err) {
             // What is at a place of this candidate may be elsewhere in others.

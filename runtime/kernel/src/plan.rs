@@ -191,7 +191,7 @@ impl Plan {
     /// As [`Plan::compile`].
     pub fn compile_for(blueprint: Arc<Blueprint>, mode: Mode, journal: u32) -> Result<Self, String> {
         let paths = Paths::of(blueprint.blueprint, journal);
-        let has_ranges = journal >= record::RANGES;
+        let (has_ranges, is_sign_first) = (journal >= record::RANGES, journal >= record::SIGNS);
         let is_join = !blueprint.joins_on_first() && journal >= record::BINDINGS;
         let state = &blueprint.state;
         if let Some(group) = blueprint.misdefined_groups().first() {
@@ -274,7 +274,19 @@ impl Plan {
                 }
             }
             let names = Arc::new(names);
-            let seat = Seat { name, worker, contract, names, open, interface, files, is_told, has_ranges, fixed };
+            let seat = Seat {
+                name,
+                worker,
+                contract,
+                names,
+                open,
+                interface,
+                files,
+                is_told,
+                has_ranges,
+                is_sign_first,
+                fixed,
+            };
             seats.insert(seat.name.clone(), Arc::new(seat));
         }
         let mut rules = Vec::with_capacity(blueprint.rules.len());

@@ -20,7 +20,7 @@ use crate::id::{Seq, Timestamp};
 pub use body::*;
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 14;
+pub const FORMAT: u32 = 15;
 
 /// The first format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
 pub(crate) const ADMISSION: u32 = 10;
@@ -37,6 +37,9 @@ pub(crate) const RANGES: u32 = 13;
 
 /// The first format in which expressions take all numbers together and loop over objects ([`crate::expr::Dialect`]).
 pub(crate) const NUMBERS: u32 = 14;
+
+/// The first format in which a sign of patterns in a patch is refused as such also where the schema has no such place.
+pub(crate) const SIGNS: u32 = 15;
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";

@@ -111,7 +111,7 @@ workers:
     role: Add items.
     reads: [/items, /texts/*]
     view: {budget: 1000}
-    writes: [{path: /items/-, ops: [add]}, {path: /texts/*, ops: [add]}]
+    writes: [{path: /items/-, ops: [add]}, {path: "/items/*/count", ops: [replace]}, {path: /texts/*, ops: [add]}]
   poor:
     agent: llm
     role: Add items.
@@ -222,6 +222,8 @@ pub(super) async fn by_hand(house: &House) {
     says((invocation, attempt), json!([text, {"op": "add", "path": "/items/-", "value": {"count": 2}}])).await;
     let second = called().await;
     says(second, json!({"patch": [], "expand": [{"at": "/texts/long", "from": 1500}, "/texts/long"]})).await;
+    let third = called().await;
+    says(third, json!([{"op": "replace", "path": "/items/*/count", "value": 3}])).await;
     let third = called().await;
     says(third, json!([{"op": "add", "path": "/items/-", "value": {"text": "without a count"}}])).await;
     says(third, json!([{"op": "add", "path": "/items/-", "value": {"text": "too late"}}])).await;
