@@ -1,10 +1,14 @@
 //! First blueprints of newcomers, and their right outcomes: the cases of `cases/authoring`.
 
+mod views;
+
 use std::fs;
 
 use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::board::Input;
+use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::lint;
-use patchboard_kernel::record::{Kind, Trigger};
+use patchboard_kernel::record::{Approval, Body, Kind, Trigger};
 use patchboard_kernel::source::Source;
 use patchboard_tests::brain::{Asked, Played, blueprint};
 use patchboard_tests::{documents, elements, shared};
@@ -75,8 +79,7 @@ fn reporter(asked: &Asked) -> Value {
             })
             .collect(),
         "checker" => {
-            let place = asked.shown.trigger()["path"].as_str().unwrap_or_default().to_owned();
-            json!([{"op": "replace", "path": format!("{place}/status"), "value": "checked"}])
+            json!([{"op": "replace", "path": format!("{}/status", woken_at(asked)), "value": "checked"}])
         }
         _ => {
             let report = json!({"title": "t", "summary": "s", "recommendation": "yes"});
@@ -249,4 +252,109 @@ fn a_rule_that_waits_for_itself_makes_few_records_in_a_step() {
             assert_eq!(played.count(Kind::Late), 0);
         }
     }
+}
+
+/// The place that a model of a board was woken by.
+fn woken_at(asked: &Asked) -> String {
+    asked.shown.trigger()["path"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn five_documents_are_shown_whole_or_said_to_be_hidden() {
+    let (Some(text), Some(request)) = (case("report.yaml"), value("docs_long.json")) else { return };
+    let documents = request["documents"].as_array().cloned().unwrap_or_default();
+    let shown_of = |text: &str| {
+        let played = Played::of(blueprint("report.yaml", text), request.clone(), reporter);
+        let view = played.asked[0].prompt.user.clone();
+        let is_shown = |document: &&Value| document["text"].as_str().is_some_and(|text| view.contains(text));
+        let unshown = played
+            .records
+            .iter()
+            .any(|one| one.kind == Kind::Invoked && one.values().expect("values").contains_key("unshown"));
+        (documents.iter().filter(is_shown).count(), unshown)
+    };
+    assert_eq!(shown_of(&text), (5, false));
+    let small = text.replace("  researcher:\n", "  researcher:\n    view: {budget: 4000}\n");
+    assert_eq!(shown_of(&small), (0, true));
+}
+
+#[test]
+fn debaters_take_turns_and_a_judge_has_the_last_word() {
+    let Some(text) = case("debate.yaml") else { return };
+    let played = Played::of(blueprint("debate.yaml", &text), json!({"motion": "Tabs."}), |asked| {
+        let value = match asked.worker.as_str() {
+            "judge" => return json!([{"op": "add", "path": "/verdict", "value": {"winner": "tie", "reason": "r"}}]),
+            debater => json!({"from": debater, "text": "t"}),
+        };
+        json!([{"op": "add", "path": "/speeches/-", "value": value}])
+    });
+    let asked: Vec<&str> = played.asked.iter().map(|asked| asked.worker.as_str()).collect();
+    assert_eq!((asked, played.count(Kind::Rejected)), (vec!["pro", "con", "pro", "con", "judge"], 0));
+}
+
+#[test]
+fn a_lead_splits_a_task_and_reports_when_all_is_accepted() {
+    let Some(text) = case("supervisor.yaml") else { return };
+    // Coders and writers work side by side on one list.
+    assert!(findings(&text).contains(&("stale_storm", "/rules/1/run".to_owned())));
+    let played = Played::of(blueprint("supervisor.yaml", &text), json!({"task": "t"}), |asked| {
+        let open = |owner: &str| json!({"op": "add", "path": "/tasks/-", "value": {"owner": owner, "what": "w", "status": "open"}});
+        let at = woken_at(asked);
+        match asked.worker.as_str() {
+            "lead" => json!([open("coder"), open("writer")]),
+            "reviewer" => {
+                let task: usize = at.split('/').nth(2).and_then(|index| index.parse().ok()).expect("a task");
+                let owner = ["coder", "writer"][task];
+                let review = json!({"task": task, "to": owner, "verdict": "accepted"});
+                json!([{"op": "replace", "path": at, "value": "accepted"}, {"op": "add", "path": "/reviews/-", "value": review}])
+            }
+            "reporter" => json!([{"op": "add", "path": "/report", "value": "r"}]),
+            specialist => {
+                let task = if specialist == "coder" { "/tasks/0" } else { "/tasks/1" };
+                json!([
+                    {"op": "add", "path": format!("{task}/result"), "value": "r"},
+                    {"op": "replace", "path": format!("{task}/status"), "value": "delivered"},
+                ])
+            }
+        }
+    });
+    let asked = played.asked.len() - played.count(Kind::Rejected);
+    assert_eq!((asked, &played.state()["report"]), (1 + 2 + 2 + 1, &json!("r")));
+}
+
+#[test]
+fn cases_of_other_sizes_come_out_alike() {
+    let (Some(n5), Some(n20), Some(n10t)) = (case("n5.yaml"), case("n20.yaml"), case("n10t.yaml")) else { return };
+    let storms = |text: &str| findings(text).iter().any(|(code, _)| *code == "stale_storm");
+    assert!(storms(&n5) && storms(&n20) && !storms(&n10t));
+    // With `freshness: target` all are checked, and each is shown all.
+    let (few, many) = (elements::play(&n10t, 10), elements::play(&n10t, 20));
+    assert_eq!((few.checked, few.rejected, many.checked, many.rejected), (10, 0, 20, 0));
+    assert!(many.per_element() > few.per_element() * 1.2, "{many:?} beside {few:?}");
+    let (Some(text), Some(request)) = (case("report2.yaml"), value("docs.json")) else { return };
+    let played = Played::of(blueprint("report2.yaml", &text), request, reporter);
+    assert_eq!((played.count(Kind::Rejected), played.asked.len()), (0, 7));
+}
+
+#[test]
+fn each_of_two_writers_waits_for_its_own_approval() {
+    let Some(text) = case("appr.yaml") else { return };
+    assert_eq!(findings(&text), []);
+    let mut played = Played::of(blueprint("appr.yaml", &text), json!({}), |_| json!([]));
+    let approvals: Vec<(Seq, Approval)> = played
+        .records
+        .iter()
+        .filter_map(|record| match record.body().expect("a body") {
+            Body::Approval(approval) => Some((record.seq, approval)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(approvals.len(), 2);
+    for (number, (of, Approval { digest, approver, .. })) in approvals.into_iter().enumerate() {
+        let answer = Input::Answer { of, by: approver, digest, agrees: true, reason: None, text: None };
+        let step = played.board.step(Timestamp(1_000), answer);
+        assert!(step.records.iter().any(|record| record.kind == Kind::Committed), "{:?}", step.records);
+        assert_eq!(played.board.version().0, number as u64 + 1, "the answer to one does not outdate the other");
+    }
+    assert_eq!((&played.state()["a"], &played.state()["b"]), (&json!("left"), &json!("right")));
 }
