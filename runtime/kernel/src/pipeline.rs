@@ -9,10 +9,10 @@
 mod conceal;
 mod difference;
 mod interface;
-mod placeholder;
 mod reply;
 #[cfg(test)]
 mod tests;
+mod wildcard;
 
 use std::borrow::Cow;
 
@@ -406,13 +406,13 @@ fn judge_reply(
             false if seat.open.is_some() && names_kernel(op) => vec![kernels_own(op).at_op(index)],
             false => authority.judge_effect(index, op, &meets, &mut reading, allowance),
         };
-        let may_have_sign = seat.has_ranges && !is_derived;
-        let find_sign = |readable: &Readable<'_>| placeholder::refuse(op, candidate.root(), readable, seat.bound());
-        if may_have_sign && seat.is_sign_first {
-            let is_of_sign = |violation: &Violation| violation.code == Code::UnknownLocation;
-            if violations.iter().any(is_of_sign) && find_sign(&reading.before).is_some() {
-                violations.retain(|violation| !is_of_sign(violation));
-            }
+        let refuse_wildcard = |readable: &Readable<'_>| match seat.has_ranges && !is_derived {
+            true => wildcard::refuse(op, candidate.root(), readable, seat.bound()),
+            false => None,
+        };
+        let is_unknown = |violation: &Violation| violation.code == Code::UnknownLocation;
+        if seat.is_wildcard_first && violations.iter().any(is_unknown) && refuse_wildcard(&reading.before).is_some() {
+            violations.retain(|violation| !is_unknown(violation));
         }
         for demanded in authority.approvals(op, &meets, &reading, allowance) {
             if let Err(violation) = demand(&mut approval, demanded, op) {
@@ -423,9 +423,9 @@ fn judge_reply(
         if is_tried && !matches!(op, Op::Test { .. }) {
             reading.outdate();
         }
-        let sign = if is_tried && may_have_sign { find_sign(&reading.before) } else { None };
+        let refused = if is_tried { refuse_wildcard(&reading.before) } else { None };
         let apply = || apply(&mut candidate, op, effect, plan, limits(plan), &mut changes);
-        if is_tried && let Err(mut violation) = sign.map_or_else(apply, Err) {
+        if is_tried && let Err(mut violation) = refused.map_or_else(apply, Err) {
             // What is at a place of this candidate may be elsewhere in others.
             if authority.hides_something() {
                 let readable = reading.before.clone().within(reading.now(candidate.root(), allowance).places());

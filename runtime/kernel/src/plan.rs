@@ -191,7 +191,7 @@ impl Plan {
     /// As [`Plan::compile`].
     pub fn compile_for(blueprint: Arc<Blueprint>, mode: Mode, journal: u32) -> Result<Self, String> {
         let paths = Paths::of(blueprint.blueprint, journal);
-        let (has_ranges, is_sign_first) = (journal >= record::RANGES, journal >= record::SIGNS);
+        let (has_ranges, is_wildcard_first) = (journal >= record::RANGES, journal >= record::WILDCARDS);
         let is_join = !blueprint.joins_on_first() && journal >= record::BINDINGS;
         let state = &blueprint.state;
         if let Some(group) = blueprint.misdefined_groups().first() {
@@ -284,7 +284,7 @@ impl Plan {
                 files,
                 is_told,
                 has_ranges,
-                is_sign_first,
+                is_wildcard_first,
                 fixed,
             };
             seats.insert(seat.name.clone(), Arc::new(seat));

@@ -38,8 +38,8 @@ pub(crate) const RANGES: u32 = 13;
 /// The first format in which expressions take all numbers together and loop over objects ([`crate::expr::Dialect`]).
 pub(crate) const NUMBERS: u32 = 14;
 
-/// The first format in which a sign of patterns in a patch is refused as such also where the schema has no such place.
-pub(crate) const SIGNS: u32 = 15;
+/// The first format in which a wildcard in a patch is refused as such also where the schema has no such place.
+pub(crate) const WILDCARDS: u32 = 15;
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";

@@ -40,8 +40,8 @@ pub struct Seat {
     pub(crate) is_told: bool,
     /// True if it may ask to be shown parts of places (in journals since format 13).
     pub has_ranges: bool,
-    /// True if a sign of patterns in its patches is refused before the schema is asked for the place (in journals since format 15).
-    pub(crate) is_sign_first: bool,
+    /// True if a wildcard in its patches is refused before the schema is asked for the place (in journals since format 15).
+    pub(crate) is_wildcard_first: bool,
     /// The part that all its views have in common; their size is at least [`Fixed::minimum`], also when reduced.
     pub fixed: Arc<Fixed>,
 }
@@ -86,7 +86,7 @@ impl Seat {
             files: self.files.clone(),
             is_told: self.is_told,
             has_ranges: self.has_ranges,
-            is_sign_first: self.is_sign_first,
+            is_wildcard_first: self.is_wildcard_first,
             fixed: match self.interface {
                 Interface::Patch => Arc::clone(&self.fixed),
                 // Replies that are no patches have no names.

@@ -117,17 +117,17 @@ fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that
 }
 
 #[test]
-fn a_sign_of_a_grant_that_a_patch_repeats_is_answered_with_what_there_is() {
+fn a_wildcard_of_a_grant_that_a_patch_repeats_is_answered_with_what_there_is() {
     let claim = json!({"type": "object", "properties": {"status": {"type": "string"}}, "additionalProperties": false});
     let note = json!({"type": "object", "properties": {"x": true}, "additionalProperties": false});
     let closed = json!({"type": "object", "properties": {
         "claims": {"type": "array", "items": claim}, "odd": true, "hidden": true,
         "notes": {"type": "object", "propertyNames": {"maxLength": 1}, "additionalProperties": note}}, "additionalProperties": false});
-    signs_are_answered_with_what_there_is(&json!({"type": "object"}));
-    signs_are_answered_with_what_there_is(&closed);
+    wildcards_are_answered_with_what_there_is(&json!({"type": "object"}));
+    wildcards_are_answered_with_what_there_is(&closed);
 }
 
-fn signs_are_answered_with_what_there_is(schema: &Value) {
+fn wildcards_are_answered_with_what_there_is(schema: &Value) {
     let mut played = Played::new(json!({
         "state": {"schema": schema, "initial": {
             "claims": [{"status": "open"}, {"status": "open"}], "notes": {"a": {"x": 1}, "b": {}}, "odd": {"*": 1}, "hidden": {}}},

@@ -1,4 +1,4 @@
-//! Refuses a sign of patterns in a patch: in a grant `*` stands for any index or name, in a patch it would be a name.
+//! Refuses a wildcard in a patch: in a grant `*` stands for any index or name, in a patch it would be a name.
 
 use jsonptr::{Pointer, PointerBuf};
 
@@ -29,22 +29,22 @@ pub(super) fn refuse(op: &Op<'_>, root: &Node, readable: &Readable<'_>, bound: &
 fn of_path(path: &Pointer, root: &Node, readable: &Readable<'_>, bound: &Bindings) -> Option<String> {
     let (mut node, mut above) = (root, PointerBuf::new());
     for token in path.tokens() {
-        let sign = token.decoded();
-        let next = node.child(&sign);
-        let is_sign = matches!(sign.as_ref(), "*" | "**") && !bound.iter().any(|(_, token)| token == sign);
-        if is_sign && next.is_none() {
+        let name = token.decoded();
+        let next = node.child(&name);
+        let is_wildcard = matches!(name.as_ref(), "*" | "**") && !bound.iter().any(|(_, token)| token == name);
+        if is_wildcard && next.is_none() {
             let parts = told(node, &above, readable);
             return match node {
-                Node::Array(_) => Some(format!("`{sign}` stands for any index; write the one that is meant{parts}")),
+                Node::Array(_) => Some(format!("`{name}` stands for any index; write the one that is meant{parts}")),
                 Node::Object(_) => Some(format!(
-                    "`{sign}` stands for any name; write the one that is meant{parts}. A member called `{sign}` is written with \
+                    "`{name}` stands for any name; write the one that is meant{parts}. A member called `{name}` is written with \
                      its object"
                 )),
                 _ => None,
             };
         }
         node = next?;
-        above.push_back(sign.as_ref());
+        above.push_back(name.as_ref());
     }
     None
 }
