@@ -52,7 +52,7 @@ fn blueprint() -> Value {
     })
 }
 
-/// What an answerer says who sees verified claims: the first word of the first, which it quotes.
+/// Answers with the first word of the first verified claim in a view, and quotes this claim.
 fn answer(view: &str) -> Option<Value> {
     let claim: String = serde_json::from_str(view.lines().find_map(|line| line.strip_prefix("/verified/0: "))?).ok()?;
     let value = json!({"says": claim.split(' ').next(), "shown_by": [claim]});

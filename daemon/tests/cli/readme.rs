@@ -40,7 +40,7 @@ fn the_main_job_runs_offline_as_the_readme_has_it() {
     let state = &result["state"];
     let (says, shown_by) = (&state["answer"]["says"], &state["answer"]["shown_by"]);
     let quoted: Vec<&str> = shown_by.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    // Who wrote it, and when this person was born.
+    // The author of the tale, and the year of birth.
     assert_eq!(says, "1805");
     let says = says.as_str().expect("a text");
     for needed in

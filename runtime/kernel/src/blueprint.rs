@@ -206,7 +206,7 @@ pub struct Invariant {
     pub each: Option<String>,
     /// The CEL expression; must be true.
     pub expr: String,
-    /// What a worker is told whose patch breaks it.
+    /// Advice to a worker whose patch breaks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

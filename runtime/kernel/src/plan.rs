@@ -137,7 +137,7 @@ pub struct Invariant {
     pub each: Option<Pattern>,
     /// What must hold.
     pub expr: Expr,
-    /// What a worker is told whose patch breaks it; none: name and expression alone.
+    /// Advice to a worker whose patch breaks it.
     pub message: Option<String>,
 }
 

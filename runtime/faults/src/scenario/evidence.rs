@@ -47,7 +47,7 @@ fn claim(document: &Value) -> Option<&str> {
 
 /// Returns the answer that follows from verified sentences: the earliest year.
 fn answer(verified: &[Value]) -> Value {
-    saying(Iterator::min(years(verified)), verified)
+    saying(years(verified).min(), verified)
 }
 
 /// Returns an answer of this year.
