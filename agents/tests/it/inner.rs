@@ -391,8 +391,8 @@ async fn a_board_that_nobody_waits_for_any_more_is_cancelled() {
     until("the board inside is there", || house.inside().len() == 1).await;
     board.cancel().await.expect("cancelled");
     until("it is cancelled, too", || house.inside()[0].ended == Some(End::Cancelled)).await;
-    // An attempt that takes too long is followed by one that finds the same board.
-    let house = House::new(|worker, nth| if nth == 0 { None } else { cooks(worker, nth) }).await;
+    // An attempt that takes too long is followed by one that finds the same board, however late it begins.
+    let house = House::with_grace(LONG, |worker, nth| if nth == 0 { None } else { cooks(worker, nth) }).await;
     let slow = blueprint(|house| {
         house["workers"]["kitchen"]["limits"] = json!({"timeout": "1s", "attempts": 8});
         house["boards"]["kitchen"]["workers"]["prepares"]["limits"] = json!({"timeout": "2s"});
