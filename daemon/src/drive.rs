@@ -8,7 +8,7 @@ use jsonptr::PointerBuf;
 use patchboard_kernel::board::{BoardError, Pending};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::FILES;
-use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
+use patchboard_kernel::id::{BoardId, RuleName, Seq, Timestamp, Version};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Cause, End, Ended, PauseCause};
 use patchboard_kernel::state::State;
@@ -355,7 +355,17 @@ impl CameTo<'_> {
             _ => ("to queue again what was given up", ""),
         };
         let retry = self.again.command(&format!("retry {}{}", self.board, retry_option(cause)));
-        Some(format!("{what}: {retry}{advice}"))
+        let retry = format!("{what}: {retry}{advice}");
+        let undecided: Vec<&str> = self.totals.undecided.iter().map(RuleName::as_str).collect();
+        if cause != Cause::GaveUp || undecided.is_empty() {
+            return Some(retry);
+        }
+        let rules = undecided.join(", ");
+        let advice =
+            "mend the condition in the blueprint (`has(value.member)` asks whether there is one) and run it anew";
+        let mended = format!("rule {rules} did not fire where it could not be decided: {advice}");
+        let has_failed = self.totals.failed + self.totals.rejected > 0;
+        Some(if has_failed { format!("{mended}\n{retry}") } else { mended })
     }
 
     fn question(&self, seq: Seq, question: &Pending) -> String {

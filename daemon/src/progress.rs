@@ -3,16 +3,16 @@
 //! Everything comes from durable records, so what is told has happened. On a terminal the last line says where the run
 //! stands; elsewhere there is one line per event and nothing that moves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use owo_colors::OwoColorize as _;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{InvocationId, Seq, WorkerName};
+use patchboard_kernel::id::{InvocationId, RuleName, Seq, WorkerName};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::record::{Body, Kind, Record};
+use patchboard_kernel::record::{Body, Kind, Record, Skipped};
 use serde_json::{Value, json};
 
 use crate::narrative::{self, Hiding, grouped};
@@ -41,6 +41,8 @@ pub(crate) struct Totals {
     pub(crate) calls: u64,
     /// First calls whose views had no room for everything.
     pub(crate) hiding: Hiding,
+    /// Rules that did not fire because nobody can tell whether they should have.
+    pub(crate) undecided: BTreeSet<RuleName>,
 }
 
 impl Totals {
@@ -82,6 +84,9 @@ impl Totals {
                 if deferred.reason.needs_operator() && !deferred.is_served_elsewhere {
                     self.last_refusal = Some(deferred.message.clone());
                 }
+            }
+            Body::Skipped(Skipped { invocation: None, rule: Some(rule), .. }) => {
+                self.undecided.insert(rule.clone());
             }
             Body::Late(late) => self.spend(late.usage),
             Body::Created(created) => {

@@ -147,9 +147,9 @@ pub(crate) fn preview(
                 .help("name a place as `state` shows it, like /claims/3")
                 .detail("pointer", json!(place))
         };
-        let asked = Asked::read(place).filter(|asked| seat.has_ranges || asked.start().is_none());
+        let asked = Asked::read(place).filter(|asked| seat.has_ranges() || asked.start().is_none());
         let Some(mut asked) = asked else {
-            let message = match seat.has_ranges {
+            let message = match seat.has_ranges() {
                 true => "this is no JSON Pointer, and no {\"at\": \"/claims\", \"from\": 3}",
                 false => "this is no JSON Pointer, and boards as old as this one show no parts",
             };

@@ -138,6 +138,49 @@ fn a_board_with_nothing_to_do_exits_with_4_and_a_signal_wakes_it() {
     sandbox.run(&["replay", "last"]).exits(0);
 }
 
+/// Two sacks, one of which lacks what the condition of a rule asks for, and a report that waits for that rule.
+const SACKS: &str = r#"
+blueprint: 2
+name: sacks
+state:
+  schema:
+    type: object
+    properties:
+      sacks: {type: object, additionalProperties: {type: object, properties: {full: {type: boolean}, ok: {type: boolean}}}}
+      report: {type: string}
+  initial: {sacks: {}}
+workers:
+  carrier: {agent: script, writes: [{path: /sacks/*}], script: [[
+    {op: add, path: /sacks/oats, value: {}}, {op: add, path: /sacks/rye, value: {full: true}}]]}
+  weigher: {agent: script, reads: ["/sacks/{sack}"], writes: [{path: "/sacks/{sack}/ok"}], script: [[
+    {op: add, path: "/sacks/{sack}/ok", value: true}]]}
+  reporter: {agent: script, reads: [/sacks], writes: [{path: /report}], script: [[{op: add, path: /report, value: all is weighed}]]}
+rules:
+  - {name: carry, trigger: start, run: carrier}
+  - {name: weigh, trigger: {op: add, path: "/sacks/{sack}"}, when: value.full, run: weigher}
+  - {name: report, trigger: {after: [weigh]}, run: reporter}
+done: {when: has(state.report)}
+"#;
+
+#[test]
+fn an_element_whose_condition_cannot_be_evaluated_is_named_and_no_join_passes_over_it() {
+    let sandbox = Sandbox::new();
+    sandbox.write("sacks.yaml", SACKS);
+    let ran = sandbox.run(&["run", "sacks.yaml", "--output", "json"]).exits(4);
+    let result = ran.json();
+    assert_eq!((&result["end"], &result["cause"]), (&json!("quiescent"), &json!("gave_up")));
+    assert_eq!(result["state"]["sacks"], json!({"oats": {}, "rye": {"full": true, "ok": true}}));
+    for part in ["rule weigh did not fire: no such member: full (at /sacks/oats)", "has(value.member)"] {
+        assert!(ran.stderr.contains(part), "{part:?} is not in:\n{}", ran.stderr);
+    }
+    assert!(!ran.stderr.contains("patchboard retry"), "{}", ran.stderr);
+    let retried = sandbox.run(&["retry", "last"]).exits(2);
+    assert!(retried.stderr.contains("did not happen by weigh"), "{}", retried.stderr);
+    // The advice holds.
+    sandbox.write("sacks.yaml", SACKS.replace("when: value.full", "when: has(value.full) && value.full"));
+    assert!(sandbox.run(&["run", "sacks.yaml"]).exits(0).stdout.starts_with("all is weighed"));
+}
+
 #[test]
 fn a_limit_stops_a_board_with_3() {
     let sandbox = Sandbox::new();

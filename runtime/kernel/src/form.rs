@@ -221,7 +221,7 @@ fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
             |read: &&Pattern| expression::at_or_below(&expression::of_pattern(contract.template(read), schema, None));
         let readable: Vec<String> = reads.iter().map(of_read).collect();
         let place = json!({"type": "string", "pattern": expression::any_of(&readable)});
-        let place = match shown.seat().has_ranges {
+        let place = match shown.seat().has_ranges() {
             true => json!({"anyOf": [place, {
                 "type": "object",
                 // Also what holds places that may be read.

@@ -31,6 +31,7 @@ use crate::json;
 use crate::mode::{Component, Interface, Mode};
 use crate::patch::{self, Op};
 use crate::plan::{Plan, Seat};
+use crate::record::WILDCARDS;
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::state::{Applied, Candidate, Effect, ResultLimits, State};
 use crate::tree::{Node, Since};
@@ -285,7 +286,7 @@ fn read(
         (Interface::Patch, _, _) | (_, None, _) | (Interface::Whole, _, None) => {
             let worker = seat.map(|seat| &seat.worker);
             let may_pass = worker.is_some_and(|worker| worker.pass);
-            let may = May { pass: may_pass, ask_for_parts: seat.is_some_and(|seat| seat.has_ranges) };
+            let may = May { pass: may_pass, ask_for_parts: seat.is_some_and(|seat| seat.has_ranges()) };
             let mut read = reply::read(body, patch_limits, may);
             if let (Ok(Unwrapped { reply, .. }), Some(seat)) = (&mut read, seat)
                 && takes_names(seat)
@@ -406,12 +407,13 @@ fn judge_reply(
             false if seat.open.is_some() && names_kernel(op) => vec![kernels_own(op).at_op(index)],
             false => authority.judge_effect(index, op, &meets, &mut reading, allowance),
         };
-        let refuse_wildcard = |readable: &Readable<'_>| match seat.has_ranges && !is_derived {
+        let refuse_wildcard = |readable: &Readable<'_>| match seat.has_ranges() && !is_derived {
             true => wildcard::refuse(op, candidate.root(), readable, seat.bound()),
             false => None,
         };
         let is_unknown = |violation: &Violation| violation.code == Code::UnknownLocation;
-        if seat.is_wildcard_first && violations.iter().any(is_unknown) && refuse_wildcard(&reading.before).is_some() {
+        if seat.journal >= WILDCARDS && violations.iter().any(is_unknown) && refuse_wildcard(&reading.before).is_some()
+        {
             violations.retain(|violation| !is_unknown(violation));
         }
         for demanded in authority.approvals(op, &meets, &reading, allowance) {

@@ -57,9 +57,8 @@ pub struct Plan {
     pub invariants: Vec<Invariant>,
     /// The condition under which the board is done.
     pub done: Option<Expr>,
-    /// True in journals since format 13: views, expansions and short budgets are what they are since then, also after a later
-    /// version took the board over.
-    pub has_ranges: bool,
+    /// The format of the journal that the board began with: its rules decide, also after a later version took the board over.
+    pub journal: u32,
 }
 
 /// A compiled rule.
@@ -169,6 +168,11 @@ impl Plans for Own {
 }
 
 impl Plan {
+    /// Returns true in journals since format 13: views, expansions and short budgets are what they are since then.
+    pub(crate) const fn has_ranges(&self) -> bool {
+        self.journal >= record::RANGES
+    }
+
     /// Whether a worker's replies are made patches before they come here, and its words are kept beside them. On a plain
     /// blackboard they are not kept: there a reply as it came is a patch without what the kernel has added. `is_asked`: who
     /// proposes unasked proposes patches.
@@ -191,7 +195,6 @@ impl Plan {
     /// As [`Plan::compile`].
     pub fn compile_for(blueprint: Arc<Blueprint>, mode: Mode, journal: u32) -> Result<Self, String> {
         let paths = Paths::of(blueprint.blueprint, journal);
-        let (has_ranges, is_wildcard_first) = (journal >= record::RANGES, journal >= record::WILDCARDS);
         let is_join = !blueprint.joins_on_first() && journal >= record::BINDINGS;
         let state = &blueprint.state;
         if let Some(group) = blueprint.misdefined_groups().first() {
@@ -274,19 +277,7 @@ impl Plan {
                 }
             }
             let names = Arc::new(names);
-            let seat = Seat {
-                name,
-                worker,
-                contract,
-                names,
-                open,
-                interface,
-                files,
-                is_told,
-                has_ranges,
-                is_wildcard_first,
-                fixed,
-            };
+            let seat = Seat { name, worker, contract, names, open, interface, files, is_told, journal, fixed };
             seats.insert(seat.name.clone(), Arc::new(seat));
         }
         let mut rules = Vec::with_capacity(blueprint.rules.len());
@@ -397,7 +388,7 @@ impl Plan {
             rules,
             invariants,
             done,
-            has_ranges,
+            journal,
         };
         plan.find_upstream();
         Ok(plan)

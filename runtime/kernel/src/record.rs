@@ -20,7 +20,7 @@ use crate::id::{Seq, Timestamp};
 pub use body::*;
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 15;
+pub const FORMAT: u32 = 16;
 
 /// The first format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
 pub(crate) const ADMISSION: u32 = 10;
@@ -40,6 +40,9 @@ pub(crate) const NUMBERS: u32 = 14;
 
 /// The first format in which a wildcard in a patch is refused as such also where the schema has no such place.
 pub(crate) const WILDCARDS: u32 = 15;
+
+/// The first format in which a join does not fire after a rule that it waits for failed to be decided ([`Skipped`]).
+pub(crate) const UNDECIDED: u32 = 16;
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";

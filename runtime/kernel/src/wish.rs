@@ -14,10 +14,11 @@ use crate::blueprint::{DELAY_MS_MAX, EventOp};
 use crate::event::Event;
 use crate::expr::{Allowance, Variable, Variables};
 use crate::id::{RuleName, Seq, Timestamp, Version, WorkerName};
+use crate::json::shortened_to;
 use crate::pattern::{Instance, Pattern};
 use crate::plan::{BOUND, Delay, Lasts, Plan, RestKind, Rule, WakesOn, decoded};
 use crate::planted::{self, Bug};
-use crate::record::Trigger;
+use crate::record::{Trigger, UNDECIDED};
 use crate::scheduler::{Queued, Scheduler};
 use crate::tree::Node;
 
@@ -25,6 +26,9 @@ use crate::tree::Node;
 pub(crate) const EACH_MAX: usize = 1024;
 /// Invocations that all such rules begin with together.
 pub(crate) const ALL_EACH_MAX: usize = 4096;
+
+/// Characters of a place that a record names.
+const PLACE_CHARS: usize = 200;
 
 /// The variable of a condition that names whom its rule would wake.
 const WORKER: &str = "worker";
@@ -88,7 +92,8 @@ pub enum Wish {
 
 /// The wishes an occasion gives rise to, in the order of events and, for one event, of the blueprint's rules.
 pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occasion<'_>) -> Vec<Wish> {
-    let mut wishes = Wishes { wishes: Vec::new(), allowance: Allowance::new() };
+    let names_places = plan.journal >= UNDECIDED;
+    let mut wishes = Wishes { wishes: Vec::new(), skipped: BTreeMap::new(), allowance: Allowance::new() };
     match occasion {
         Occasion::Start => {
             for rule in &plan.rules {
@@ -159,6 +164,9 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
     if lost && matches!(wishes.wishes.last(), Some(Wish::Invoke { .. })) {
         wishes.wishes.pop();
     }
+    if names_places {
+        wishes.name_places();
+    }
     wishes.wishes
 }
 
@@ -191,6 +199,8 @@ pub fn may_wake(plan: &Plan, state: &Node, at: &Pointer, worker: &str) -> bool {
 /// The wishes of one occasion in the making.
 struct Wishes {
     wishes: Vec<Wish>,
+    /// Rules that did not fire: where first, unless the reason says it, and at how many more places.
+    skipped: BTreeMap<RuleName, (Option<Trigger>, usize)>,
     /// What all their conditions may take together.
     allowance: Allowance,
 }
@@ -201,11 +211,36 @@ impl Wishes {
     }
 
     /// Says why a rule does not fire: once for each rule, however many events there are.
-    fn skip(&mut self, rule: &Rule, message: String) {
-        let is_said = |wish: &Wish| matches!(wish, Wish::Skip { rule: said, .. } if *said == rule.name);
-        if !self.wishes.iter().any(is_said) {
-            self.wishes.push(Wish::Skip { rule: rule.name.clone(), message });
+    fn skip(&mut self, rule: &Rule, at: Option<&Trigger>, message: String) {
+        match self.skipped.get_mut(&rule.name) {
+            Some((_, more)) => *more += 1,
+            None => {
+                self.skipped.insert(rule.name.clone(), (at.cloned(), 0));
+                self.wishes.push(Wish::Skip { rule: rule.name.clone(), message });
+            }
         }
+    }
+
+    fn name_places(&mut self) {
+        for wish in &mut self.wishes {
+            let Wish::Skip { rule, message } = wish else { continue };
+            if let Some((at, more)) = self.skipped.get(rule) {
+                name_place(message, at.as_ref(), *more);
+            }
+        }
+    }
+}
+
+/// Adds to the reason why a rule did not fire where that was, and at how many more places.
+pub(crate) fn name_place(message: &mut String, at: Option<&Trigger>, more: usize) {
+    let place = match at {
+        Some(Trigger::Event { path, .. }) => format!("at {}", shortened_to(path, PLACE_CHARS)),
+        _ => String::new(),
+    };
+    let more = if more == 0 { String::new() } else { format!("and {more} more") };
+    let said = [place, more].into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join(" ");
+    if !said.is_empty() {
+        message.push_str(&format!(" ({said})"));
     }
 }
 
@@ -249,7 +284,7 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
         Ok(bound) => (bound, None),
         // A condition that does not ask for names is asked first.
         Err(message) if rule.when.as_ref().is_some_and(|when| !when.uses(BOUND)) => (&nothing, Some(message)),
-        Err(message) => return wishes.skip(rule, message.clone()),
+        Err(message) => return wishes.skip(rule, None, message.clone()),
     };
     let whom = match &rule.chosen {
         None => Ok(rule.workers.as_slice()),
@@ -272,14 +307,14 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
     match for_all.map_or(Ok(true), |when| when.evaluate_within(&variables, &mut wishes.allowance)) {
         Ok(true) => {}
         Ok(false) => return,
-        Err(error) => return wishes.skip(rule, error.to_string()),
+        Err(error) => return wishes.skip(rule, Some(trigger), error.to_string()),
     }
     if let Some(message) = is_unbound {
-        return wishes.skip(rule, message.clone());
+        return wishes.skip(rule, None, message.clone());
     }
     let workers = match whom {
         Ok(workers) => workers,
-        Err(message) => return wishes.skip(rule, message),
+        Err(message) => return wishes.skip(rule, None, message),
     };
     let delay = match &rule.delay {
         None => 0,
@@ -288,7 +323,7 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
             Some(ms) => ms,
             None => {
                 let place = place(at, trigger);
-                return wishes.skip(rule, format!("{place} is no number of milliseconds, of a year at most"));
+                return wishes.skip(rule, None, format!("{place} is no number of milliseconds, of a year at most"));
             }
         },
     };
@@ -297,7 +332,7 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
         match for_each.map_or(Ok(true), |when| when.evaluate_within(&variables, &mut wishes.allowance)) {
             Ok(true) => wishes.invoke(rule, worker, trigger.clone(), delay),
             Ok(false) => {}
-            Err(error) => wishes.skip(rule, error.to_string()),
+            Err(error) => wishes.skip(rule, Some(trigger), error.to_string()),
         }
     }
 }
@@ -360,6 +395,16 @@ pub(crate) fn still_wants(
     let bound = plan.bindings(&queued.branch, &queued.trigger, queued.value.as_ref());
     variables.insert(BOUND, bound.to_value().into());
     when.evaluate_within(&variables, allowance).map_err(|error| error.to_string())
+}
+
+/// Returns true if nothing stands any more where a commit left something.
+pub(crate) fn is_gone(state: &Node, trigger: &Trigger) -> bool {
+    match trigger {
+        Trigger::Event { op, path, .. } if *op != EventOp::Remove => {
+            PointerBuf::parse(path.as_str()).is_ok_and(|pointer| state.get(&pointer).is_none())
+        }
+        _ => false,
+    }
 }
 
 /// Where a rule looks for something in what has woken it, for people.

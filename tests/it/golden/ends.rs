@@ -134,6 +134,42 @@ fn notes(changes: &[(&str, &str)]) -> Blueprint {
     read(NOTES, changes)
 }
 
+const SACKS: &str = r#"
+blueprint: 2
+name: sacks
+state:
+  schema:
+    type: object
+    additionalProperties: false
+    properties:
+      request: {}
+      report: {type: string}
+      sacks: {type: object, additionalProperties: {type: object, properties: {is: {type: string}, full: {type: boolean}}}}
+  initial: {sacks: {}}
+workers:
+  carrier:
+    agent: script
+    writes: [{path: /sacks/*, ops: [add]}]
+    script:
+      - - {op: add, path: /sacks/barley, value: {is: barley, full: true}}
+        - {op: add, path: /sacks/oats, value: {is: oats}}
+        - {op: add, path: /sacks/rye, value: {is: rye, full: false}}
+  weigher:
+    agent: script
+    reads: ["/sacks/{sack}"]
+    writes: [{path: "/sacks/{sack}/is", ops: [replace]}]
+    script: [[{op: replace, path: "/sacks/{sack}/is", value: weighed}]]
+  reporter:
+    agent: script
+    reads: [/sacks]
+    writes: [{path: /report, ops: [add]}]
+    script: [[{op: add, path: /report, value: every full sack is weighed}]]
+rules:
+  - {name: carry, trigger: start, run: carrier}
+  - {name: weigh, trigger: {op: add, path: "/sacks/{sack}"}, when: value.full, run: weigher}
+  - {name: report, trigger: {after: [weigh]}, run: reporter}
+"#;
+
 fn read(text: &str, changes: &[(&str, &str)]) -> Blueprint {
     let mut text = text.to_owned();
     for (from, to) in changes {
@@ -175,6 +211,11 @@ pub(super) async fn gave_up(house: &House) {
     let mut lines = NOTES.lines().filter(|line| line.contains("too early") || line.contains("Quisquilius"));
     let (first, second) = (lines.next().expect("a reply"), lines.next().expect("a reply"));
     house.play(scripted(), notes(&[(&format!("{first}\n{second}\n"), fails)]), topic()).await;
+}
+
+/// Nothing left to do, because one element's condition has no truth value: the others are weighed, and the join does not fire.
+pub(super) async fn undecided(house: &House) {
+    house.play(scripted(), read(SACKS, &[]), Value::Null).await;
 }
 
 /// Waiting for a person's approval.

@@ -66,6 +66,7 @@ const PLAYED: &[(&str, Play)] = boards![
     "stopped": ends::stopped,
     "taken-over": ends::taken_over,
     "taken-up": ends::taken_up,
+    "undecided": ends::undecided,
     "waiting": ends::waiting,
 ];
 

@@ -18,7 +18,7 @@ use crate::json::size;
 use crate::ledger::{Hold, Usage};
 use crate::money::Price;
 use crate::pipeline::{self, Made};
-use crate::plan::Plan;
+use crate::plan::{Plan, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{
     self, Author, Body, Committed, Continued, Deferred, Erasure, Expanded, NoOp, Rejected, Resource, Skipped, Trigger,
@@ -123,7 +123,7 @@ impl Board {
                         let before = self.scheduler.take_continued(follows);
                         let before = before.ok_or_else(|| format!("invocation {follows} asked for nothing"))?;
                         let expansion =
-                            before.expansion.clone().followed_by(scheduled.expand.clone(), self.plan.has_ranges);
+                            before.expansion.clone().followed_by(scheduled.expand.clone(), self.plan.has_ranges());
                         Queued { invocation, cause: seq, expansion, ..before }
                     }
                 };
@@ -215,6 +215,7 @@ impl Board {
                     return Err(format!("it takes back invocation {invocation}, which does not wait"));
                 }
             }
+            Body::Skipped(Skipped { invocation: None, rule: Some(rule), .. }) => self.note_undecided(rule),
             Body::Late(_) | Body::Skipped(_) | Body::Tick(_) => {}
             Body::Approval(approval) => {
                 let record::Approval { by, approver, expires, digest, patch, intent, expand, written, clarify, raw: _ } =
@@ -310,6 +311,7 @@ impl Board {
                 let is_failure = |queued: &Queued| !queued.is_beyond_limit && !queued.is_in_vain;
                 let is_left = |queued: &Queued| is_failure(queued) && !retried.chooses(queued);
                 let gave_up = self.format >= record::FULL_RETRY && self.given_up.iter().any(is_left);
+                let gave_up = gave_up || (self.plan.journal >= record::UNDECIDED && !self.forgotten.is_empty());
                 (self.ended, self.short, self.gave_up) = (None, false, gave_up);
                 (self.paused, self.pause_cause) = (false, None);
                 self.scheduler.stop_waiting();
@@ -611,6 +613,18 @@ impl Board {
     fn forget(&mut self, rule: Option<RuleName>) {
         if self.format >= record::BINDINGS {
             self.forgotten.extend(rule);
+        }
+    }
+
+    /// Notes a rule that did not fire because nobody can tell whether it should have. A join that waits for it waits for good.
+    fn note_undecided(&mut self, rule: &RuleName) {
+        let is_awaited = |other: &Rule| match &other.wakes_on {
+            WakesOn::Rest(rest) => rest.kind == RestKind::Completed && other.name != *rule && rest.waits_for_rule(rule),
+            _ => false,
+        };
+        if self.plan.journal >= record::UNDECIDED && self.plan.rules.iter().any(is_awaited) {
+            self.forget(Some(rule.clone()));
+            self.gave_up = true;
         }
     }
 

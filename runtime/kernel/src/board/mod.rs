@@ -548,7 +548,7 @@ impl Board {
             expand,
             newest: 0,
             may_expand: seat.worker.format.is_none(),
-            has_ranges: seat.has_ranges,
+            has_ranges: seat.has_ranges(),
             commits: &self.commits,
             budget: seat.worker.view_budget(),
         })

@@ -94,7 +94,7 @@ impl Board {
                 expand: places,
                 newest: *newest,
                 may_expand,
-                has_ranges: seat.has_ranges,
+                has_ranges: seat.has_ranges(),
                 commits: &self.commits,
                 budget,
             })
@@ -102,7 +102,7 @@ impl Board {
         let mut budget = worker.view_budget();
         if self.breaker.is_reduced(&queued.branch) {
             // Since budgets follow from contexts, half of one may be more than all there is to show.
-            let whole = if self.plan.has_ranges {
+            let whole = if self.plan.has_ranges() {
                 within(budget, may_ask(left)).size(worker.view.unit).min(budget)
             } else {
                 budget

@@ -6,11 +6,11 @@ use super::apply::request_token;
 use super::{Board, LimitsInForce};
 use crate::blueprint::{AgentKind, BoardLimits};
 use crate::breaker::Branch;
-use crate::id::WorkerName;
+use crate::id::{RuleName, WorkerName};
 use crate::ledger::{Hold, Shortfall};
 use crate::money::Money;
 use crate::planted::{self, Bug};
-use crate::record::{Body, Cause, FULL_RETRY, RaisedOfWorker, Resource, Retried};
+use crate::record::{Body, Cause, FULL_RETRY, RaisedOfWorker, Resource, Retried, UNDECIDED};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Queued;
 
@@ -76,6 +76,10 @@ impl Board {
                 Some(Queued { branch, .. }) => {
                     let worker = &branch.worker;
                     format!("invocations of worker {worker} are beyond its limit: name the worker to take them up")
+                }
+                None if self.plan.journal >= UNDECIDED && !self.forgotten.is_empty() => {
+                    let rules: Vec<&str> = self.forgotten.iter().map(RuleName::as_str).collect();
+                    format!("nothing is kept of what did not happen by {}: make a new board", rules.join(", "))
                 }
                 None => "no invocation was given up, and no limit is raised".to_owned(),
             };

@@ -15,7 +15,7 @@ use crate::expr::Variable;
 use crate::files::Access;
 use crate::id::WorkerName;
 use crate::mode::Interface;
-use crate::record::Trigger;
+use crate::record::{self, Trigger};
 use crate::scheduler::Queued;
 use crate::view::Fixed;
 
@@ -38,10 +38,8 @@ pub struct Seat {
     pub files: Option<Arc<Access>>,
     /// True if its views show refusals.
     pub(crate) is_told: bool,
-    /// True if it may ask to be shown parts of places (in journals since format 13).
-    pub has_ranges: bool,
-    /// True if a wildcard in its patches is refused before the schema is asked for the place (in journals since format 15).
-    pub(crate) is_wildcard_first: bool,
+    /// The format of the journal that the board began with.
+    pub(crate) journal: u32,
     /// The part that all its views have in common; their size is at least [`Fixed::minimum`], also when reduced.
     pub fixed: Arc<Fixed>,
 }
@@ -50,6 +48,11 @@ impl Seat {
     /// The names that an invocation has to bind, in its paths and in what conditions look at.
     pub fn names(&self) -> &BTreeSet<String> {
         &self.names
+    }
+
+    /// Returns true if it may ask to be shown parts of places (in journals since format 13).
+    pub const fn has_ranges(&self) -> bool {
+        self.journal >= record::RANGES
     }
 
     /// Its bindings.
@@ -85,8 +88,7 @@ impl Seat {
             interface: self.interface,
             files: self.files.clone(),
             is_told: self.is_told,
-            has_ranges: self.has_ranges,
-            is_wildcard_first: self.is_wildcard_first,
+            journal: self.journal,
             fixed: match self.interface {
                 Interface::Patch => Arc::clone(&self.fixed),
                 // Replies that are no patches have no names.

@@ -59,7 +59,7 @@ pub const COMPILER: u32 = 5;
 /// Returns the number of the compiler that makes the views of a board: boards that were made with an earlier journal format keep
 /// the views that they had.
 pub const fn compiler_of(plan: &Plan) -> u32 {
-    if plan.has_ranges { COMPILER } else { 4 }
+    if plan.has_ranges() { COMPILER } else { 4 }
 }
 
 /// How tokens are counted where a budget is one of tokens: estimated, at four characters each.

@@ -19,7 +19,9 @@ use crate::json::size;
 use crate::ledger::{Shortfall, bounded};
 use crate::plan::{Rest, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
-use crate::record::{Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger};
+use crate::record::{
+    Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger, UNDECIDED,
+};
 use crate::scheduler::{self, Delayed, Next, Queued};
 use crate::shown::Shown;
 use crate::tree::{At, Node, Since};
@@ -76,16 +78,25 @@ impl Draft<'_> {
                 _ => None,
             };
             let wants = wish::still_wants(&board.plan, board.state.root(), &queued, by.as_ref(), &mut allowance);
-            let message = match wants {
+            let (message, undecided) = match wants {
                 Ok(true) => {
                     self.awaited.extend(self.board.plan.waiting_for(&queued.branch));
                     continue;
                 }
-                Ok(false) => "its condition does not hold any more".to_owned(),
-                Err(message) => message,
+                Ok(false) => ("its condition does not hold any more".to_owned(), None),
+                Err(message)
+                    if self.board.plan.journal >= UNDECIDED && !wish::is_gone(board.state.root(), &queued.trigger) =>
+                {
+                    ("its condition cannot be evaluated any more".to_owned(), Some(message))
+                }
+                Err(message) => (message, None),
             };
             let (rule, invocation) = (queued.branch.rule, Some(queued.invocation));
-            self.push(Body::Skipped(Skipped { rule, invocation, message }));
+            self.push(Body::Skipped(Skipped { rule: rule.clone(), invocation, message }));
+            if let Some(mut message) = undecided {
+                wish::name_place(&mut message, Some(&queued.trigger), 0);
+                self.push(Body::Skipped(Skipped { rule, invocation: None, message }));
+            }
         }
     }
 
@@ -165,7 +176,7 @@ impl Draft<'_> {
             action => action.clone(),
         };
         let due = self.board.breaker.move_for(branch, Reason::Budget, action.clone());
-        let is_tried_again = self.board.plan.has_ranges
+        let is_tried_again = self.board.plan.has_ranges()
             && due.change == Change::Reduced
             && resource != Resource::Invocations
             && admitted.is_some();
@@ -398,7 +409,7 @@ impl Draft<'_> {
             admitted: admitted.clone(),
             is_unspent: !view.finds_room,
             // A breaker's smaller budget leaves out on purpose.
-            unshown: match board.plan.has_ranges && budget == worker.view_budget() {
+            unshown: match board.plan.has_ranges() && budget == worker.view_budget() {
                 true => view.unshown.clone(),
                 false => Vec::new(),
             },
