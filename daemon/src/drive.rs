@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jsonptr::PointerBuf;
-use patchboard_kernel::board::{BoardError, Pending};
+use patchboard_kernel::board::{BoardError, Pending, Undecided};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::FILES;
-use patchboard_kernel::id::{BoardId, RuleName, Seq, Timestamp, Version};
+use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Cause, End, Ended, PauseCause};
 use patchboard_kernel::state::State;
@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::narrative::{UnshownInfo, grouped};
+use crate::narrative::{self, UnshownInfo, grouped};
 use crate::output::{Output, clean, json_line, json_pretty, one_line, short};
 use crate::progress::{Progress, Totals};
 use crate::reader::moment;
@@ -146,6 +146,7 @@ pub(crate) async fn to_the_end(
         has_files: snapshot.blueprint.workspace.is_some(),
         head: snapshot.head,
         totals: &progress.totals,
+        undecided: &snapshot.undecided,
         pause_cause: snapshot.pause_cause,
         pending: &snapshot.pending,
         again: &seating.again,
@@ -204,6 +205,8 @@ pub(crate) struct CameTo<'a> {
     pub(crate) head: Head,
     /// What it took.
     pub(crate) totals: &'a Totals,
+    /// Rules that could not be decided, and that joins wait for.
+    pub(crate) undecided: &'a [Undecided],
     /// Why the kernel paused it, if it did.
     pub(crate) pause_cause: Option<PauseCause>,
     /// What persons are asked.
@@ -350,20 +353,31 @@ impl CameTo<'_> {
             Cause::Exhausted | Cause::Budget => (
                 "to queue again what no budget was left for",
                 " (`log` shows which; --tokens and --money raise limits of the board, --worker W with --worker-tokens and \
-                 --worker-money those of a worker; --worker W takes up what is beyond its limit of invocations)",
+                 --worker-money those of a worker)",
             ),
             _ => ("to queue again what was given up", ""),
         };
-        let retry = self.again.command(&format!("retry {}{}", self.board, retry_option(cause)));
-        let retry = format!("{what}: {retry}{advice}");
-        let undecided: Vec<&str> = self.totals.undecided.iter().map(RuleName::as_str).collect();
-        if cause != Cause::GaveUp || undecided.is_empty() {
-            return Some(retry);
+        let command = |options: &str| self.again.command(&format!("retry {}{options}", self.board));
+        if cause == Cause::Exhausted && !self.totals.used_up.is_empty() {
+            // What is beyond a worker's limit is taken up by name only.
+            let commands: Vec<String> =
+                self.totals.used_up.iter().map(|worker| command(&format!(" --worker {worker}"))).collect();
+            return Some(format!(
+                "to take up what is beyond the invocations of a worker: {}",
+                commands.join(", then: ")
+            ));
         }
-        let rules = undecided.join(", ");
-        let advice =
-            "mend the condition in the blueprint (`has(value.member)` asks whether there is one) and run it anew";
-        let mended = format!("rule {rules} did not fire where it could not be decided: {advice}");
+        let retry = format!("{what}: {}{advice}", command(retry_option(cause)));
+        let Some(first) = self.undecided.first().filter(|_| cause == Cause::GaveUp) else { return Some(retry) };
+        let more = match self.undecided.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let place = narrative::place(Some(&first.trigger));
+        let advice = "mend in the blueprint what its `skipped` line names (`has(value.member)` asks whether there is one) and \
+                      run it anew";
+        let mended =
+            format!("rule {} could not be decided{place}{more}, so `after` waits for it: {advice}", first.rule);
         let has_failed = self.totals.failed + self.totals.rejected > 0;
         Some(if has_failed { format!("{mended}\n{retry}") } else { mended })
     }

@@ -198,6 +198,7 @@ pub(crate) fn of(body: &Body) -> String {
         }
         Body::Skipped(skipped) => {
             let which = skipped.invocation.map(|invocation| format!(" for #{invocation}")).unwrap_or_default();
+            let which = which + &place(skipped.trigger.as_ref());
             let what = skipped.rule.as_ref().map(|rule| format!("rule {} did not fire{which}", name(rule.as_str())));
             let what = what.unwrap_or_else(|| "the condition of done has no truth value".to_owned());
             format!("{what}: {}", short(&skipped.message, SHOWN))
@@ -324,6 +325,14 @@ fn branch(rule: Option<&RuleName>, worker: &WorkerName) -> String {
     }
 }
 
+/// Says where a commit was that woke a rule.
+pub(crate) fn place(trigger: Option<&Trigger>) -> String {
+    match trigger {
+        Some(Trigger::Event { path, .. }) => format!(" at {}", short(path, SHOWN)),
+        _ => String::new(),
+    }
+}
+
 fn name(name: &str) -> String {
     short(name, 40)
 }
@@ -424,7 +433,8 @@ mod tests {
     #[test]
     fn a_rule_that_was_skipped_did_not_fire_whatever_the_reason() {
         let told = |rule: Option<&str>, message: &str| {
-            of(&Body::Skipped(Skipped { rule: rule.map(Into::into), invocation: None, message: message.to_owned() }))
+            let (rule, message) = (rule.map(Into::into), message.to_owned());
+            of(&Body::Skipped(Skipped { rule, invocation: None, message, trigger: None }))
         };
         for why in ["no such key: a", "what stands at /who is no name of a worker"] {
             assert_eq!(told(Some("r"), why), format!("rule r did not fire: {why}"));

@@ -10,9 +10,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use owo_colors::OwoColorize as _;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{InvocationId, RuleName, Seq, WorkerName};
+use patchboard_kernel::id::{InvocationId, Seq, WorkerName};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::record::{Body, Kind, Record, Skipped};
+use patchboard_kernel::record::{Body, Budget, Kind, Record, Resource};
 use serde_json::{Value, json};
 
 use crate::narrative::{self, Hiding, grouped};
@@ -41,8 +41,8 @@ pub(crate) struct Totals {
     pub(crate) calls: u64,
     /// First calls whose views had no room for everything.
     pub(crate) hiding: Hiding,
-    /// Rules that did not fire because nobody can tell whether they should have.
-    pub(crate) undecided: BTreeSet<RuleName>,
+    /// Workers that were woken more often than their invocations allow.
+    pub(crate) used_up: BTreeSet<WorkerName>,
 }
 
 impl Totals {
@@ -85,8 +85,8 @@ impl Totals {
                     self.last_refusal = Some(deferred.message.clone());
                 }
             }
-            Body::Skipped(Skipped { invocation: None, rule: Some(rule), .. }) => {
-                self.undecided.insert(rule.clone());
+            Body::Budget(Budget { resource: Resource::Invocations, worker, .. }) => {
+                self.used_up.insert(worker.clone());
             }
             Body::Late(late) => self.spend(late.usage),
             Body::Created(created) => {

@@ -297,7 +297,9 @@ fn debaters_take_turns_and_a_judge_has_the_last_word() {
 fn a_lead_splits_a_task_and_reports_when_all_is_accepted() {
     let Some(text) = case("supervisor.yaml") else { return };
     // Coders and writers work side by side on one list.
-    assert!(findings(&text).contains(&("stale_storm", "/rules/1/run".to_owned())));
+    for rule in ["/rules/1/run", "/rules/2/run"] {
+        assert!(findings(&text).contains(&("stale_storm", rule.to_owned())), "{rule}");
+    }
     let played = Played::of(blueprint("supervisor.yaml", &text), json!({"task": "t"}), |asked| {
         let open = |owner: &str| json!({"op": "add", "path": "/tasks/-", "value": {"owner": owner, "what": "w", "status": "open"}});
         let at = woken_at(asked);

@@ -170,12 +170,15 @@ fn an_element_whose_condition_cannot_be_evaluated_is_named_and_no_join_passes_ov
     let result = ran.json();
     assert_eq!((&result["end"], &result["cause"]), (&json!("quiescent"), &json!("gave_up")));
     assert_eq!(result["state"]["sacks"], json!({"oats": {}, "rye": {"full": true, "ok": true}}));
-    for part in ["rule weigh did not fire: no such member: full (at /sacks/oats)", "has(value.member)"] {
+    for part in [
+        "rule weigh did not fire at /sacks/oats: no such member: full",
+        "rule weigh could not be decided at /sacks/oats",
+    ] {
         assert!(ran.stderr.contains(part), "{part:?} is not in:\n{}", ran.stderr);
     }
     assert!(!ran.stderr.contains("patchboard retry"), "{}", ran.stderr);
     let retried = sandbox.run(&["retry", "last"]).exits(2);
-    assert!(retried.stderr.contains("did not happen by weigh"), "{}", retried.stderr);
+    assert!(retried.stderr.contains("whether rule weigh should have fired"), "{}", retried.stderr);
     // The advice holds.
     sandbox.write("sacks.yaml", SACKS.replace("when: value.full", "when: has(value.full) && value.full"));
     assert!(sandbox.run(&["run", "sacks.yaml"]).exits(0).stdout.starts_with("all is weighed"));

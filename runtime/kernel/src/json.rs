@@ -277,12 +277,8 @@ fn unholdable(literal: &[u8]) -> Option<String> {
 
 /// Enough of a text to recognise it by.
 pub(crate) fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
-    shortened_to(text, 48)
-}
-
-/// Returns a text's first characters, so many at most.
-pub(crate) fn shortened_to(text: &str, chars: usize) -> std::borrow::Cow<'_, str> {
-    match text.char_indices().nth(chars) {
+    const CHARS_MAX: usize = 48;
+    match text.char_indices().nth(CHARS_MAX) {
         None => text.into(),
         Some((end, _)) => format!("{}…", &text[..end]).into(),
     }

@@ -26,7 +26,7 @@ use crate::schema::{REGEX_BYTES_MAX, Schema, StateSchema, regexes_too_large};
 use crate::view::Fixed;
 
 pub use expressions::{Expressions, Owner};
-pub(crate) use expressions::{place, request_part};
+pub(crate) use expressions::{place, pushed, request_part};
 pub use rest::{Rest, RestKind};
 pub use seat::Seat;
 

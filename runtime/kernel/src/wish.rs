@@ -14,7 +14,6 @@ use crate::blueprint::{DELAY_MS_MAX, EventOp};
 use crate::event::Event;
 use crate::expr::{Allowance, Variable, Variables};
 use crate::id::{RuleName, Seq, Timestamp, Version, WorkerName};
-use crate::json::shortened_to;
 use crate::pattern::{Instance, Pattern};
 use crate::plan::{BOUND, Delay, Lasts, Plan, RestKind, Rule, WakesOn, decoded};
 use crate::planted::{self, Bug};
@@ -26,9 +25,6 @@ use crate::tree::Node;
 pub(crate) const EACH_MAX: usize = 1024;
 /// Invocations that all such rules begin with together.
 pub(crate) const ALL_EACH_MAX: usize = 4096;
-
-/// Characters of a place that a record names.
-const PLACE_CHARS: usize = 200;
 
 /// The variable of a condition that names whom its rule would wake.
 const WORKER: &str = "worker";
@@ -85,6 +81,8 @@ pub enum Wish {
     Skip {
         /// The rule.
         rule: RuleName,
+        /// What woke it, if that can be asked about again (since journal format 16).
+        trigger: Option<Trigger>,
         /// Why not.
         message: String,
     },
@@ -92,8 +90,8 @@ pub enum Wish {
 
 /// The wishes an occasion gives rise to, in the order of events and, for one event, of the blueprint's rules.
 pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occasion<'_>) -> Vec<Wish> {
-    let names_places = plan.journal >= UNDECIDED;
-    let mut wishes = Wishes { wishes: Vec::new(), skipped: BTreeMap::new(), allowance: Allowance::new() };
+    let mut allowance = Allowance::new();
+    let mut wishes = Wishes { wishes: Vec::new(), plan, allowance: &mut allowance };
     match occasion {
         Occasion::Start => {
             for rule in &plan.rules {
@@ -164,9 +162,24 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
     if lost && matches!(wishes.wishes.last(), Some(Wish::Invoke { .. })) {
         wishes.wishes.pop();
     }
-    if names_places {
-        wishes.name_places();
-    }
+    wishes.wishes
+}
+
+/// The wishes of a rule for what woke it before, as it stands now; none if nothing stands there any more.
+pub(crate) fn wanted_again(
+    plan: &Plan,
+    state: &Node,
+    name: &RuleName,
+    trigger: &Trigger,
+    by: Option<&WorkerName>,
+    allowance: &mut Allowance,
+) -> Vec<Wish> {
+    let rule = plan.rules.iter().find(|rule| rule.name == *name).filter(|rule| !is_gone(state, rule, trigger));
+    let Some(rule) = rule else { return Vec::new() };
+    let mut wishes = Wishes { wishes: Vec::new(), plan, allowance };
+    let (event, value) = seen_now(rule, state, trigger, None, by);
+    let bound = Ok(rule.bindings(trigger, None));
+    wish(rule, &Woken { trigger: trigger.clone(), event, value, bound }, state, None, &mut wishes);
     wishes.wishes
 }
 
@@ -197,50 +210,31 @@ pub fn may_wake(plan: &Plan, state: &Node, at: &Pointer, worker: &str) -> bool {
 }
 
 /// The wishes of one occasion in the making.
-struct Wishes {
+struct Wishes<'a> {
     wishes: Vec<Wish>,
-    /// Rules that did not fire: where first, unless the reason says it, and at how many more places.
-    skipped: BTreeMap<RuleName, (Option<Trigger>, usize)>,
+    plan: &'a Plan,
     /// What all their conditions may take together.
-    allowance: Allowance,
+    allowance: &'a mut Allowance,
 }
 
-impl Wishes {
+impl Wishes<'_> {
     fn invoke(&mut self, rule: &Rule, worker: &WorkerName, trigger: Trigger, delay: u64) {
         self.wishes.push(Wish::Invoke { rule: rule.name.clone(), worker: worker.clone(), trigger, delay });
     }
 
-    /// Says why a rule does not fire: once for each rule, however many events there are.
-    fn skip(&mut self, rule: &Rule, at: Option<&Trigger>, message: String) {
-        match self.skipped.get_mut(&rule.name) {
-            Some((_, more)) => *more += 1,
-            None => {
-                self.skipped.insert(rule.name.clone(), (at.cloned(), 0));
-                self.wishes.push(Wish::Skip { rule: rule.name.clone(), message });
-            }
+    /// Says why a rule does not fire: once for each rule, however many events there are, or for each event if a join waits for
+    /// the rule.
+    fn skip(&mut self, rule: &Rule, trigger: &Trigger, message: String) {
+        let can_be_asked = self.plan.journal >= UNDECIDED && matches!(trigger, Trigger::Event { .. } | Trigger::Start);
+        let trigger = can_be_asked.then(|| trigger.clone());
+        let is_joined_on = self.plan.joined_on(&rule.name).next().is_some();
+        let is_said = |wish: &Wish| match wish {
+            Wish::Skip { rule: said, trigger: of, .. } => *said == rule.name && (!is_joined_on || *of == trigger),
+            Wish::Invoke { .. } => false,
+        };
+        if !self.wishes.iter().any(is_said) {
+            self.wishes.push(Wish::Skip { rule: rule.name.clone(), trigger, message });
         }
-    }
-
-    fn name_places(&mut self) {
-        for wish in &mut self.wishes {
-            let Wish::Skip { rule, message } = wish else { continue };
-            if let Some((at, more)) = self.skipped.get(rule) {
-                name_place(message, at.as_ref(), *more);
-            }
-        }
-    }
-}
-
-/// Adds to the reason why a rule did not fire where that was, and at how many more places.
-pub(crate) fn name_place(message: &mut String, at: Option<&Trigger>, more: usize) {
-    let place = match at {
-        Some(Trigger::Event { path, .. }) => format!("at {}", shortened_to(path, PLACE_CHARS)),
-        _ => String::new(),
-    };
-    let more = if more == 0 { String::new() } else { format!("and {more} more") };
-    let said = [place, more].into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join(" ");
-    if !said.is_empty() {
-        message.push_str(&format!(" ({said})"));
     }
 }
 
@@ -284,7 +278,7 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
         Ok(bound) => (bound, None),
         // A condition that does not ask for names is asked first.
         Err(message) if rule.when.as_ref().is_some_and(|when| !when.uses(BOUND)) => (&nothing, Some(message)),
-        Err(message) => return wishes.skip(rule, None, message.clone()),
+        Err(message) => return wishes.skip(rule, trigger, message.clone()),
     };
     let whom = match &rule.chosen {
         None => Ok(rule.workers.as_slice()),
@@ -304,17 +298,17 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
         Some(when) if when.uses(WORKER) => (None, Some(when)),
         when => (when.as_ref(), None),
     };
-    match for_all.map_or(Ok(true), |when| when.evaluate_within(&variables, &mut wishes.allowance)) {
+    match for_all.map_or(Ok(true), |when| when.evaluate_within(&variables, wishes.allowance)) {
         Ok(true) => {}
         Ok(false) => return,
-        Err(error) => return wishes.skip(rule, Some(trigger), error.to_string()),
+        Err(error) => return wishes.skip(rule, trigger, error.to_string()),
     }
     if let Some(message) = is_unbound {
-        return wishes.skip(rule, None, message.clone());
+        return wishes.skip(rule, trigger, message.clone());
     }
     let workers = match whom {
         Ok(workers) => workers,
-        Err(message) => return wishes.skip(rule, None, message),
+        Err(message) => return wishes.skip(rule, trigger, message),
     };
     let delay = match &rule.delay {
         None => 0,
@@ -323,16 +317,16 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
             Some(ms) => ms,
             None => {
                 let place = place(at, trigger);
-                return wishes.skip(rule, None, format!("{place} is no number of milliseconds, of a year at most"));
+                return wishes.skip(rule, trigger, format!("{place} is no number of milliseconds, of a year at most"));
             }
         },
     };
     for worker in workers {
         variables.insert(WORKER, Value::from(worker.as_str()).into());
-        match for_each.map_or(Ok(true), |when| when.evaluate_within(&variables, &mut wishes.allowance)) {
+        match for_each.map_or(Ok(true), |when| when.evaluate_within(&variables, wishes.allowance)) {
             Ok(true) => wishes.invoke(rule, worker, trigger.clone(), delay),
             Ok(false) => {}
-            Err(error) => wishes.skip(rule, Some(trigger), error.to_string()),
+            Err(error) => wishes.skip(rule, trigger, error.to_string()),
         }
     }
 }
@@ -369,7 +363,23 @@ pub(crate) fn still_wants(
 ) -> Result<bool, String> {
     let rule = plan.rules.iter().find(|rule| queued.branch.rule.as_ref() == Some(&rule.name));
     let Some((rule, when)) = rule.and_then(|rule| Some((rule, rule.when.as_ref()?))) else { return Ok(true) };
-    let (event, value) = match &queued.trigger {
+    let (event, value) = seen_now(rule, state, &queued.trigger, queued.value.as_ref(), by);
+    let mut variables = variables(state, &event, value, None);
+    variables.insert(WORKER, Value::from(queued.branch.worker.as_str()).into());
+    let bound = plan.bindings(&queued.branch, &queued.trigger, queued.value.as_ref());
+    variables.insert(BOUND, bound.to_value().into());
+    when.evaluate_within(&variables, allowance).map_err(|error| error.to_string())
+}
+
+/// What a condition sees of what woke a rule before: the event, and what stands there now. `carried` is a signal's value.
+fn seen_now<'a>(
+    rule: &Rule,
+    state: &'a Node,
+    trigger: &Trigger,
+    carried: Option<&'a Value>,
+    by: Option<&WorkerName>,
+) -> (Value, Variable<'a>) {
+    match trigger {
         Trigger::Event { op, path, version } => {
             let pointer = PointerBuf::parse(path.as_str()).unwrap_or_default();
             let decoded = decoded(&pointer);
@@ -384,27 +394,29 @@ pub(crate) fn still_wants(
             (event, state.get(&pointer).map_or_else(|| Value::Null.into(), Variable::from))
         }
         Trigger::Signal { name, .. } => {
-            let value = queued.value.as_ref().map_or_else(|| Value::Null.into(), Variable::from);
+            let value = carried.map_or_else(|| Value::Null.into(), Variable::from);
             (json!({"op": "signal", "name": name}), value)
         }
         Trigger::Every { .. } => (json!({"op": "every", "name": rule.name}), Value::Null.into()),
         Trigger::Start | Trigger::After | Trigger::Idle | Trigger::Breaker { .. } => (Value::Null, Value::Null.into()),
-    };
-    let mut variables = variables(state, &event, value, None);
-    variables.insert(WORKER, Value::from(queued.branch.worker.as_str()).into());
-    let bound = plan.bindings(&queued.branch, &queued.trigger, queued.value.as_ref());
-    variables.insert(BOUND, bound.to_value().into());
-    when.evaluate_within(&variables, allowance).map_err(|error| error.to_string())
+    }
 }
 
-/// Returns true if nothing stands any more where a commit left something.
-pub(crate) fn is_gone(state: &Node, trigger: &Trigger) -> bool {
-    match trigger {
-        Trigger::Event { op, path, .. } if *op != EventOp::Remove => {
-            PointerBuf::parse(path.as_str()).is_ok_and(|pointer| state.get(&pointer).is_none())
-        }
-        _ => false,
+/// Returns true if a rule has nothing left to be about: what woke it stands in an object no more. A rule for removals is about
+/// what is gone, and of a list nobody can tell which element went.
+pub(crate) fn is_gone(state: &Node, rule: &Rule, trigger: &Trigger) -> bool {
+    let Trigger::Event { path, .. } = trigger else { return false };
+    if matches!(rule.wakes_on, WakesOn::Event { op: Some(EventOp::Remove), .. }) {
+        return false;
     }
+    let mut node = state;
+    for token in decoded(&PointerBuf::parse(path.as_str()).unwrap_or_default()) {
+        match node.child(&token) {
+            Some(child) => node = child,
+            None => return node.as_array().is_none(),
+        }
+    }
+    false
 }
 
 /// Where a rule looks for something in what has woken it, for people.

@@ -18,7 +18,7 @@ use crate::json::size;
 use crate::ledger::{Hold, Usage};
 use crate::money::Price;
 use crate::pipeline::{self, Made};
-use crate::plan::{Plan, RestKind, Rule, WakesOn};
+use crate::plan::Plan;
 use crate::planted::{self, Bug};
 use crate::record::{
     self, Author, Body, Committed, Continued, Deferred, Erasure, Expanded, NoOp, Rejected, Resource, Skipped, Trigger,
@@ -28,7 +28,7 @@ use crate::scheduler::{Answered, Expansion, Open, ProviderWait, Queued};
 use crate::view::Shortage;
 
 /// Invocations that were given up that a board keeps; the oldest go first.
-const GIVEN_UP_MAX: usize = 1024;
+pub(super) const GIVEN_UP_MAX: usize = 1024;
 
 /// Invocations of a branch that changed nothing that a board keeps; the oldest go first.
 const IN_VAIN_MAX: usize = 64;
@@ -87,6 +87,7 @@ impl Board {
                 };
                 let branch = Branch { rule: scheduled.rule.clone(), worker: scheduled.worker.clone() };
                 let trigger = scheduled.trigger.clone();
+                self.decide_undecided(branch.rule.as_ref(), &trigger);
                 let is_after = trigger == Trigger::After;
                 let invocation = scheduled.invocation;
                 // What is beyond the limit is given up at once, and takes nothing of it.
@@ -210,13 +211,15 @@ impl Board {
                 self.scheduler.ripen(&self.plan, at, &still);
                 self.scheduler.rewind(&self.plan, at);
             }
-            Body::Skipped(Skipped { invocation: Some(invocation), .. }) => {
-                if !self.scheduler.withdraw(&self.plan, *invocation) {
+            Body::Skipped(Skipped { rule, invocation, trigger, .. }) => {
+                if let Some(invocation) = invocation.filter(|it| !self.scheduler.withdraw(&self.plan, *it)) {
                     return Err(format!("it takes back invocation {invocation}, which does not wait"));
                 }
+                if let (Some(rule), Some(trigger)) = (rule, trigger) {
+                    self.keep_undecided(rule, trigger);
+                }
             }
-            Body::Skipped(Skipped { invocation: None, rule: Some(rule), .. }) => self.note_undecided(rule),
-            Body::Late(_) | Body::Skipped(_) | Body::Tick(_) => {}
+            Body::Late(_) | Body::Tick(_) => {}
             Body::Approval(approval) => {
                 let record::Approval { by, approver, expires, digest, patch, intent, expand, written, clarify, raw: _ } =
                     approval.clone();
@@ -311,7 +314,6 @@ impl Board {
                 let is_failure = |queued: &Queued| !queued.is_beyond_limit && !queued.is_in_vain;
                 let is_left = |queued: &Queued| is_failure(queued) && !retried.chooses(queued);
                 let gave_up = self.format >= record::FULL_RETRY && self.given_up.iter().any(is_left);
-                let gave_up = gave_up || (self.plan.journal >= record::UNDECIDED && !self.forgotten.is_empty());
                 (self.ended, self.short, self.gave_up) = (None, false, gave_up);
                 (self.paused, self.pause_cause) = (false, None);
                 self.scheduler.stop_waiting();
@@ -613,18 +615,6 @@ impl Board {
     fn forget(&mut self, rule: Option<RuleName>) {
         if self.format >= record::BINDINGS {
             self.forgotten.extend(rule);
-        }
-    }
-
-    /// Notes a rule that did not fire because nobody can tell whether it should have. A join that waits for it waits for good.
-    fn note_undecided(&mut self, rule: &RuleName) {
-        let is_awaited = |other: &Rule| match &other.wakes_on {
-            WakesOn::Rest(rest) => rest.kind == RestKind::Completed && other.name != *rule && rest.waits_for_rule(rule),
-            _ => false,
-        };
-        if self.plan.journal >= record::UNDECIDED && self.plan.rules.iter().any(is_awaited) {
-            self.forget(Some(rule.clone()));
-            self.gave_up = true;
         }
     }
 

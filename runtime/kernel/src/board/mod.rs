@@ -22,6 +22,7 @@ mod retry;
 mod snapshot;
 mod tokens;
 mod types;
+mod undecided;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -58,6 +59,7 @@ pub use limits::{LimitsInForce, LimitsOfCall};
 pub use rehearsal::Rehearsal;
 pub use snapshot::Stored;
 pub use types::{Blob, BoardError, Effect, From, Genesis, Input, NotTaken, Outcome, Pending, Proposal, Step, Verdict};
+pub use undecided::Undecided;
 
 use apply::Beside;
 use commits::Commits;
@@ -95,6 +97,7 @@ pub struct Board {
     given_up: VecDeque<Queued>,
     /// Rules of which invocations were given up that are not kept any more.
     forgotten: BTreeSet<RuleName>,
+    undecided: Vec<Undecided>,
     /// First view of each worker that had no room for all that the worker may read.
     shortages: Arc<BTreeMap<WorkerName, Shortage>>,
     /// Invocations of each branch that changed nothing, since its last commit or the last move of its breaker; bounded.
@@ -279,6 +282,7 @@ impl Board {
             raised_of_workers: BTreeMap::new(),
             given_up: VecDeque::new(),
             forgotten: BTreeSet::new(),
+            undecided: Vec::new(),
             shortages: Arc::default(),
             in_vain: BTreeMap::new(),
             scheduler,
@@ -548,7 +552,7 @@ impl Board {
             expand,
             newest: 0,
             may_expand: seat.worker.format.is_none(),
-            has_ranges: seat.has_ranges(),
+            compiler: seat.compiler(),
             commits: &self.commits,
             budget: seat.worker.view_budget(),
         })

@@ -94,7 +94,7 @@ impl Board {
                 expand: places,
                 newest: *newest,
                 may_expand,
-                has_ranges: seat.has_ranges(),
+                compiler: seat.compiler(),
                 commits: &self.commits,
                 budget,
             })

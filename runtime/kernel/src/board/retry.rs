@@ -6,11 +6,11 @@ use super::apply::request_token;
 use super::{Board, LimitsInForce};
 use crate::blueprint::{AgentKind, BoardLimits};
 use crate::breaker::Branch;
-use crate::id::{RuleName, WorkerName};
+use crate::id::WorkerName;
 use crate::ledger::{Hold, Shortfall};
 use crate::money::Money;
 use crate::planted::{self, Bug};
-use crate::record::{Body, Cause, FULL_RETRY, RaisedOfWorker, Resource, Retried, UNDECIDED};
+use crate::record::{Body, Cause, FULL_RETRY, RaisedOfWorker, Resource, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Queued;
 
@@ -77,9 +77,13 @@ impl Board {
                     let worker = &branch.worker;
                     format!("invocations of worker {worker} are beyond its limit: name the worker to take them up")
                 }
-                None if self.plan.journal >= UNDECIDED && !self.forgotten.is_empty() => {
-                    let rules: Vec<&str> = self.forgotten.iter().map(RuleName::as_str).collect();
-                    format!("nothing is kept of what did not happen by {}: make a new board", rules.join(", "))
+                None if self.is_held_up() => {
+                    let rules: BTreeSet<&str> =
+                        self.undecided.iter().map(|undecided| undecided.rule.as_str()).collect();
+                    let rules = rules.into_iter().collect::<Vec<_>>().join(", ");
+                    format!(
+                        "no invocation was given up; it could not be decided whether rule {rules} should have fired"
+                    )
                 }
                 None => "no invocation was given up, and no limit is raised".to_owned(),
             };

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::commits::Commits;
 use super::tokens::Tokens;
-use super::{Board, BoardError, Pending};
+use super::{Board, BoardError, Pending, Undecided};
 use crate::breaker::{Branch, Breaker};
 use crate::digest::{Digest, Hasher, sha256};
 use crate::files::{FILES, Tally};
@@ -98,6 +98,8 @@ struct SinceAdmission {
     given_up: VecDeque<Queued>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     forgotten: BTreeSet<RuleName>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    undecided: Vec<Undecided>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     shortages: BTreeMap<WorkerName, Shortage>,
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
@@ -138,6 +140,7 @@ impl Board {
             raised_of_workers,
             given_up,
             forgotten,
+            undecided,
             shortages,
             in_vain,
             scheduler,
@@ -193,6 +196,7 @@ impl Board {
                 raised_of_workers: raised_of_workers.clone(),
                 given_up: given_up.clone(),
                 forgotten: forgotten.clone(),
+                undecided: undecided.clone(),
                 shortages: BTreeMap::clone(shortages),
                 in_vain: in_vain.clone(),
             }),
@@ -324,24 +328,34 @@ impl Board {
             Ok(Body::Created(created)) => created.format,
             _ => return Err(unreadable("a journal begins with created")),
         };
-        let SinceAdmission { format, pause_cause, raised, raised_of_workers, given_up, forgotten, shortages, in_vain } =
-            match since_admission {
-                Some(since) => since,
-                // What was ever scheduled may have been given up: by its last attempt, a breaker, a budget or the end.
-                None if scheduler.next_id() > InvocationId(1) => {
-                    return Err(SnapshotError::TooOld("what was given up"));
-                }
-                None => SinceAdmission {
-                    format: created_format,
-                    pause_cause: None,
-                    raised: Raised::default(),
-                    raised_of_workers: BTreeMap::new(),
-                    given_up: VecDeque::new(),
-                    forgotten: BTreeSet::new(),
-                    shortages: BTreeMap::new(),
-                    in_vain: BTreeMap::new(),
-                },
-            };
+        let SinceAdmission {
+            format,
+            pause_cause,
+            raised,
+            raised_of_workers,
+            given_up,
+            forgotten,
+            undecided,
+            shortages,
+            in_vain,
+        } = match since_admission {
+            Some(since) => since,
+            // What was ever scheduled may have been given up: by its last attempt, a breaker, a budget or the end.
+            None if scheduler.next_id() > InvocationId(1) => {
+                return Err(SnapshotError::TooOld("what was given up"));
+            }
+            None => SinceAdmission {
+                format: created_format,
+                pause_cause: None,
+                raised: Raised::default(),
+                raised_of_workers: BTreeMap::new(),
+                given_up: VecDeque::new(),
+                forgotten: BTreeSet::new(),
+                undecided: Vec::new(),
+                shortages: BTreeMap::new(),
+                in_vain: BTreeMap::new(),
+            },
+        };
         // No board comes near: what is counted on from here does not overflow.
         let counted = [head.0.0, epoch, scheduler.next_id().0, running_ms, last_at.0.unsigned_abs(), files.floor];
         if counted.into_iter().any(|number| number > COUNTED_MAX) {
@@ -391,6 +405,7 @@ impl Board {
             raised_of_workers,
             given_up,
             forgotten,
+            undecided,
             shortages: Arc::new(shortages),
             in_vain,
             scheduler,

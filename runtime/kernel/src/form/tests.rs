@@ -53,7 +53,7 @@ impl Scene {
             expand: &[],
             newest: 0,
             may_expand: true,
-            has_ranges: true,
+            compiler: crate::view::COMPILER,
             commits: &Nobody,
             budget,
         });

@@ -1,15 +1,21 @@
 //! Finds what a request makes of a blueprint: looks at the board at its beginning.
 
+use std::collections::BTreeMap;
+
+use jsonptr::PointerBuf;
 use serde_json::Value;
 
-use super::Diagnostic;
-use crate::blueprint::Blueprint;
+use super::paths::declares;
+use super::{Diagnostic, meant, suggest};
+use crate::blueprint::{Blueprint, Trigger};
 use crate::board::{Board, BoardError, Genesis};
 use crate::digest::Salt;
 use crate::id::{BoardId, Timestamp, WorkerName};
 use crate::mode::Mode;
-use crate::plan::Own;
+use crate::pattern::Pattern;
+use crate::plan::{Own, request_part};
 use crate::source::Source;
+use crate::tree::Node;
 
 /// Begins a board in memory, and finds what its workers may read and their views have no room for. `blueprint` is that of
 /// the source, with view budgets.
@@ -43,6 +49,8 @@ pub fn check_beginning(source: &Source, blueprint: Blueprint, request: Value) ->
             findings.push(Diagnostic::at(source, "budget_too_small", &place(worker), message, help));
         }
     }
+    findings.extend(beyond_limits(source, &board));
+    findings.extend(nowhere(source, &board));
     for (worker, shortage) in board.present_shortages() {
         let pointer = place(&worker);
         for sentence in shortage.sentences(worker.as_str()) {
@@ -53,4 +61,101 @@ pub fn check_beginning(source: &Source, blueprint: Blueprint, request: Value) ->
         }
     }
     Ok(findings)
+}
+
+/// Finds limits that do not suffice for what begins with the board.
+fn beyond_limits(source: &Source, board: &Board) -> Vec<Diagnostic> {
+    let mut findings = Vec::new();
+    let mut woken: BTreeMap<&WorkerName, (usize, usize)> = BTreeMap::new();
+    let queued = board.scheduler().queue().iter().chain(board.given_up());
+    for queued in queued.chain(board.scheduler().open().values().map(|open| &open.queued)) {
+        let (all, beyond) = woken.entry(&queued.branch.worker).or_default();
+        *all += 1;
+        *beyond += usize::from(queued.is_beyond_limit);
+    }
+    for (worker, (all, beyond)) in woken.iter().filter(|(_, (_, beyond))| *beyond > 0) {
+        let allowed = all - beyond;
+        let message =
+            format!("with this request, `{worker}` is woken {all} times, and its `limits.invocations` allow {allowed}");
+        let help = format!("Raise `limits.invocations` of `{worker}`, and of all whom its work wakes.");
+        findings.push(Diagnostic::at(source, "limit_too_low", &format!("/workers/{worker}"), message, help));
+    }
+    let (begun, commits) = (woken.values().map(|(all, _)| *all as u64).sum::<u64>(), board.limits().commits);
+    if begun > commits {
+        let message = format!(
+            "with this request, the board begins with {begun} invocations, and its `limits.commits` allow {commits}"
+        );
+        let help = "Raise `limits.commits`: each invocation that does something takes one.";
+        findings.push(Diagnostic::at(source, "limit_too_low", "/limits", message, help));
+    }
+    findings
+}
+
+/// Finds rules that fire for each place of what is not there, and reads of nearly what is there.
+fn nowhere(source: &Source, board: &Board) -> Vec<Diagnostic> {
+    let (plan, state) = (board.plan(), board.state().root());
+    let mut findings = Vec::new();
+    for (number, rule) in plan.blueprint.rules.iter().enumerate() {
+        let Trigger::Each(path) = &rule.trigger else { continue };
+        let Some((holder, name, _)) = first_absent(state, path) else { continue };
+        let message = format!("with this board, `{}` fires for no place: {holder} has no `{name}`", rule.name);
+        let known = names_at(state, path, &name);
+        let help = suggest(&name, known.iter().map(String::as_str), "Name a place that the board begins with.");
+        findings.push(Diagnostic::at(source, "never_fires", &format!("/rules/{number}/trigger/start"), message, help));
+    }
+    for (worker, seat) in &plan.seats {
+        for (number, read) in seat.worker.reads.iter().enumerate() {
+            let Some((holder, name, pattern)) = first_absent(state, &read.path) else { continue };
+            let known = names_at(state, &read.path, &name);
+            let is_declared = || {
+                let below = request_part(&pattern).and_then(|below| Pattern::parse(below).ok());
+                below.is_none_or(|below| declares(&plan.request, &below))
+            };
+            let Some(near) = meant(&name, known.iter().map(String::as_str)).filter(|_| !is_declared()) else {
+                continue;
+            };
+            let message = format!("with this request, {holder} has no `{name}`, which `{worker}` reads");
+            let pointer = format!("/workers/{worker}/reads/{number}");
+            findings.push(Diagnostic::at(
+                source,
+                "undeclared_name",
+                &pointer,
+                message,
+                format!("Did you mean `{near}`?"),
+            ));
+        }
+    }
+    findings
+}
+
+/// The first name of a path that an object of the document does not have: what holds it, the name, and the place.
+fn first_absent(state: &Node, path: &str) -> Option<(String, String, String)> {
+    let (mut node, mut place) = (state, String::new());
+    for token in PointerBuf::parse(path).ok()?.tokens() {
+        let name = token.decoded().into_owned();
+        if name.starts_with(['*', '{']) || node.as_array().is_some() {
+            return None;
+        }
+        let holder = if place.is_empty() { "the document".to_owned() } else { format!("`{place}`") };
+        place = format!("{place}/{}", token.encoded());
+        match node.child(&name) {
+            Some(child) => node = child,
+            None => return Some((holder, name, place)),
+        }
+    }
+    None
+}
+
+/// Names that are beside an absent one.
+fn names_at(state: &Node, path: &str, absent: &str) -> Vec<String> {
+    let Ok(path) = PointerBuf::parse(path) else { return Vec::new() };
+    let mut node = state;
+    for token in path.tokens().map(|token| token.decoded().into_owned()).take_while(|name| name != absent) {
+        let Some(child) = node.child(&token) else { break };
+        node = child;
+    }
+    match node.to_value() {
+        Value::Object(members) => members.into_iter().map(|(name, _)| name).collect(),
+        _ => Vec::new(),
+    }
 }

@@ -65,7 +65,7 @@ impl Check<'_> {
     }
 
     /// The names that an invocation of each worker has to bind.
-    fn needed_names(&self) -> BTreeMap<WorkerName, BTreeSet<String>> {
+    pub(super) fn needed_names(&self) -> BTreeMap<WorkerName, BTreeSet<String>> {
         let mut needed: BTreeMap<WorkerName, BTreeSet<String>> = BTreeMap::new();
         for (name, seat) in &self.seats {
             let written = seat.writes.iter().map(|write| &write.pattern);
@@ -126,7 +126,7 @@ impl Check<'_> {
     }
 
     /// Says why nothing that can be a name stands at a place of what the signal of a rule carries, by the signal's schema.
-    fn never_carried(&self, rule: &Rule, from: &str) -> Option<String> {
+    pub(super) fn never_carried(&self, rule: &Rule, from: &str) -> Option<String> {
         let Trigger::Signal(signal) = &rule.trigger else { return None };
         let schema = Schema::compile(self.blueprint.signals.get(signal)?, false).ok()?;
         let place = Pattern::parse(from).ok()?;

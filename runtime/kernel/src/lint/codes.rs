@@ -125,6 +125,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     // The flow.
     ("dependency_cycle", Error, "Rules that wait for each other."),
     ("no_start", Warning, "Nothing can start the board."),
+    ("limit_too_low", Warning, "A limit that does not suffice for what the board begins with, with this request."),
     ("never_fires", Warning, "A rule that can never fire, or whose condition can never hold."),
     (
         "first_only",

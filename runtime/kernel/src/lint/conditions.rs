@@ -198,15 +198,12 @@ impl Check<'_> {
             let help = "Only what a change or a signal woke has a value, and only a change has a patch.".to_owned();
             return Some((name.clone(), format!("`{}` is null here and has no `{name}`", look.variable), help));
         }
-        let place = place(look, owner, self.paths)?;
-        if let Some((holder, wrong, known)) = self.undeclared(&place) {
-            let message = format!("`{place}`: `properties` of {holder} has no `{wrong}`");
-            let help = suggest(&wrong, known.iter().map(String::as_str), "Declare it.");
-            return Some((wrong, message, help));
+        match (look.variable, owner) {
+            ("value", Owner::Rule(rule)) if matches!(rule.trigger, Trigger::Signal(_) | Trigger::Manual) => {
+                self.never_carried_at(rule, look)
+            }
+            _ => self.never_at(&place(look, owner, self.paths)?),
         }
-        let missing = self.missing(&place)?;
-        let message = format!("`{place}` is no place of the document: {}", missing.why);
-        Some((missing.wrong, message, missing.help))
     }
 
     /// Whether what a loop goes over are the names of an object, which are no places.

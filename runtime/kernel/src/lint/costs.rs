@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use jsonptr::PointerBuf;
+use serde_json::Value;
+
 use super::Check;
 use crate::blueprint::GrantOp;
 use crate::id::WorkerName;
-use crate::pattern::{Pattern, PatternToken};
+use crate::pattern::{Pattern, PatternToken, is_index};
 use crate::schema::{Cost, FEW, Location, Schema, StateSchema};
 use crate::source::Position;
 
@@ -67,12 +70,15 @@ impl Check<'_> {
         let mut shifting = Vec::new();
         for (_, write) in self.writes() {
             let shifts = [GrantOp::Insert, GrantOp::Remove].iter().any(|op| write.grant.ops.contains(op));
-            let Some((PatternToken::Any | PatternToken::Literal(_), above)) = write.pattern.tokens().split_last()
-            else {
-                continue;
+            let above = match write.pattern.tokens().split_last() {
+                Some((PatternToken::Any, above)) => above,
+                // A name that is no index is that of a member.
+                Some((PatternToken::Literal(last), above)) if is_index(last) => above,
+                _ => continue,
             };
             let array = write.pattern.prefix(above.len());
-            if shifts && schema.may_be_array(&array) && !is_bounded(schema, &array) {
+            let is_list = schema.may_be_array(&array) && !self.is_kept_as_object(schema, &array);
+            if shifts && is_list && !is_bounded(schema, &array) {
                 shifting.push((format!("{}/ops", write.pointer), array.to_string()));
             }
         }
@@ -87,6 +93,18 @@ impl Check<'_> {
             );
             self.find("costly_shift", &pointer, message, help);
         }
+    }
+
+    /// Returns true if a place is meant to hold an object, although the schema names no type: its schema is of members, or an
+    /// object is there at the beginning.
+    fn is_kept_as_object(&self, schema: &Schema, place: &Pattern) -> bool {
+        let fragment = schema.fragment(place).unwrap_or_default();
+        let has = |keywords: &[&str]| keywords.iter().any(|keyword| fragment.get(keyword).is_some());
+        let is_of_members =
+            has(&["properties", "additionalProperties", "patternProperties"]) && !has(&["items", "prefixItems"]);
+        let initial = &self.blueprint.state.initial;
+        let is_object = |at: &PointerBuf| at.resolve(initial).is_ok_and(Value::is_object);
+        is_of_members || place.under_any_binding().instances_of_value(initial, 1).first().is_some_and(is_object)
     }
 
     /// Who may write something below a place, or the place.

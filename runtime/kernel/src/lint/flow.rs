@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use super::{Check, Read, Seat, Write};
+use super::{Check, Expression, Read, Seat, Write};
 use crate::blueprint::{Action, AgentKind, EventOp, Freshness, Rule, Trigger};
 use crate::event::caused;
 use crate::id::{RuleName, WorkerName};
@@ -44,12 +44,16 @@ impl<'a> Check<'a> {
         let blueprint = self.blueprint;
         let mut found = Vec::new();
         for (number, rule) in blueprint.rules.iter().enumerate() {
-            let path = match &rule.trigger {
-                Trigger::Event { op: None | Some(EventOp::Add), path } | Trigger::Each(path) => path,
+            let (op, path) = match &rule.trigger {
+                Trigger::Event { op, path } => (*op, path),
+                Trigger::Each(path) => (Some(EventOp::Add), path),
                 _ => continue,
             };
-            let Ok(element) = self.paths.parse(path) else { continue };
-            if !matches!(element.tokens().last(), Some(PatternToken::Any | PatternToken::Bound(_))) {
+            let Ok(place) = self.paths.parse(path) else { continue };
+            let is_any = |token: &PatternToken| matches!(token, PatternToken::Any | PatternToken::Bound(_));
+            let Some(last) = place.tokens().iter().rposition(is_any) else { continue };
+            let (element, is_of_member) = (place.prefix(last + 1), last + 1 < place.tokens().len());
+            if !is_of_member && !matches!(op, None | Some(EventOp::Add)) {
                 continue;
             }
             let is_given = matches!(rule.trigger, Trigger::Each(_));
@@ -71,6 +75,10 @@ impl<'a> Check<'a> {
                     continue;
                 }
                 let meets = |read: &Read, write: &Write<'_>| {
+                    // Whoever may write its own elements only is woken for these.
+                    if is_of_member && self.asks_for_worker(write) {
+                        return false;
+                    }
                     let is_of_element = element.collides(&write.pattern) || element.lies_above(&write.pattern);
                     is_of_element
                         && read.pattern.names().next().is_none()
@@ -97,6 +105,13 @@ impl<'a> Check<'a> {
                         worker's `freshness: target` or `limits: {concurrency: 1}`.";
             self.find("stale_storm", &pointer, message, help);
         }
+    }
+
+    /// Returns true if the condition of a grant asks who writes.
+    fn asks_for_worker(&self, write: &Write<'_>) -> bool {
+        let condition = format!("{}/where/expr", write.pointer);
+        let of_grant = |expression: &&Expression<'_>| expression.pointer == condition;
+        self.expressions.iter().filter(of_grant).any(|expression| expression.expr.uses("worker"))
     }
 
     /// Rules that wait for each other, directly or round several.

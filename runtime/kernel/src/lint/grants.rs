@@ -1,16 +1,19 @@
 //! Grants on everything or on the request, and fixed replies that no grant of their worker matches.
 
+use std::collections::BTreeSet;
+
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::{Check, Seat, Write};
 use crate::pattern::{Pattern, PatternToken, is_index};
-use crate::schema::Schema;
+use crate::schema::{Schema, nearest};
 
 impl Check<'_> {
     /// Warns of grants on everything and on the request, and of replies of scripts that no grant allows.
     pub(super) fn widths(&mut self) {
         let request = Pattern::parse("/request").ok();
+        let needed = self.needed_names();
         let mut found = Vec::new();
         for (name, seat) in &self.seats {
             for write in &seat.writes {
@@ -31,7 +34,7 @@ impl Check<'_> {
                     found.push(("writes_request", pointer, message, help.to_owned()));
                 }
             }
-            found.extend(self.refused_replies(name.as_str(), seat));
+            found.extend(self.refused_replies(name.as_str(), seat, needed.get(*name)));
         }
         for (code, pointer, message, help) in found {
             self.find(code, &pointer, message, help);
@@ -54,9 +57,32 @@ impl Check<'_> {
         Some(("value_never_fits", format!("{}/value{at}", write.pointer), message, help))
     }
 
-    /// Operations of fixed replies that no write grant of the worker allows.
-    fn refused_replies(&self, name: &str, seat: &Seat<'_>) -> Vec<(&'static str, String, String, String)> {
+    /// Says why the schema refuses a value at a place; none if it does not, if it cannot be told, or if bound names are in it.
+    fn refusal(&self, place: &Pattern, value: &Value, bound: &[&str]) -> Option<String> {
+        let (schema, sought, _) = self.schema_of(&place.under_any_binding())?;
+        let mut fragment = schema.fragment(&sought).filter(|_| !has_name(value, bound))?;
+        if let (Some(fragment), Some(definitions)) =
+            (fragment.as_object_mut(), self.blueprint.state.schema.get("$defs"))
+        {
+            fragment.entry("$defs").or_insert_with(|| definitions.clone());
+        }
+        let schema = Schema::compile(&fragment, self.blueprint.state.assert_formats).ok()?;
+        let violation = schema.violations(value, 1).into_iter().next()?;
+        Some(match violation.pointer.as_str() {
+            "" => violation.message,
+            below => format!("{below}: {}", violation.message),
+        })
+    }
+
+    /// Operations of fixed replies that no write grant of the worker allows. `bound`: the names that stand for something there.
+    fn refused_replies(
+        &self,
+        name: &str,
+        seat: &Seat<'_>,
+        bound: Option<&BTreeSet<String>>,
+    ) -> Vec<(&'static str, String, String, String)> {
         let mut found = Vec::new();
+        let bound: Vec<&str> = bound.into_iter().flatten().map(String::as_str).collect();
         for (nth, reply) in seat.worker.script.iter().enumerate() {
             let (at, reply) = match reply.get("reply") {
                 Some(inner) => (format!("{}/script/{nth}/reply", seat.pointer), inner),
@@ -72,12 +98,34 @@ impl Check<'_> {
                     continue;
                 }
                 let Ok(place) = PointerBuf::parse(path) else { continue };
+                let template = self.paths.parse(path).ok();
+                let mut names = template.iter().flat_map(|template| template.names());
+                if let Some(unbound) = names.find(|name| !bound.contains(name)) {
+                    let message =
+                        format!("`{name}` answers with `{op}` at `{path}`, and nothing binds `{{{unbound}}}` for it");
+                    let help = match (nearest(unbound, bound.iter().copied()), bound.first()) {
+                        (Some(name), _) => format!("Did you mean `{{{name}}}`?"),
+                        (None, Some(name)) => format!("Its paths use `{{{name}}}`."),
+                        (None, None) => {
+                            "Name the place itself, or bind the name: `reads` and `writes` of the worker use it, and \
+                                         the path of the rule's trigger binds it."
+                                .to_owned()
+                        }
+                    };
+                    found.push(("script_refused", format!("{at}/{op_nth}/path"), message, help));
+                    continue;
+                }
                 let appends = place.split_back().filter(|(_, last)| is_index(&last.decoded()));
                 let appends = appends.map(|(array, _)| array.with_trailing_token("-"));
                 let allows = |write: &Write<'_>| {
                     let pattern = write.pattern.under_any_binding();
                     pattern.matches(&place) || appends.as_ref().is_some_and(|append| pattern.matches(append))
                 };
+                let nowhere = template.as_ref().and_then(|place| self.never_at(&place.under_any_binding()));
+                if let Some((_, message, help)) = nowhere {
+                    found.push(("script_refused", format!("{at}/{op_nth}/path"), format!("`{name}`: {message}"), help));
+                    continue;
+                }
                 let matching: Vec<&Write<'_>> = seat.writes.iter().filter(|write| allows(write)).collect();
                 if matching.is_empty() {
                     let message = format!("`{name}` answers with `{op}` at `{path}`, and no grant of it matches that");
@@ -100,11 +148,22 @@ impl Check<'_> {
                         format!("`{name}` answers with a value at `{path}` that `value` of its grant does not allow");
                     let help = "Change the value, or `value` of the grant.".to_owned();
                     found.push(("script_refused", format!("{at}/{op_nth}/value"), message, help));
+                } else if let Some(violation) = template.as_ref().and_then(|place| self.refusal(place, value, &bound)) {
+                    let message =
+                        format!("`{name}` answers with a value at `{path}` that the schema refuses: {violation}");
+                    let help = "Change the value, or the schema.".to_owned();
+                    found.push(("script_refused", format!("{at}/{op_nth}/value"), message, help));
                 }
             }
         }
         found
     }
+}
+
+/// Returns true if a text in a value has one of these names in braces.
+fn has_name(value: &Value, bound: &[&str]) -> bool {
+    let text = value.to_string();
+    bound.iter().any(|name| text.contains(&format!("{{{name}}}")))
 }
 
 /// Returns the values that a schema names: `const`, or those of `enum`; none if it names none.

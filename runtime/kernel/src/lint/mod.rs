@@ -8,6 +8,7 @@
 
 mod beginning;
 mod bindings;
+mod carried;
 mod codes;
 mod conditions;
 mod costs;
@@ -275,6 +276,7 @@ impl<'a> Check<'a> {
         if !self.findings.iter().any(|finding| finding.severity == Severity::Error) {
             self.keywords();
             self.widths();
+            self.carried();
             self.conditions();
             self.flow();
             self.workflow();

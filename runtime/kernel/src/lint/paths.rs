@@ -143,39 +143,30 @@ impl<'a> Check<'a> {
     /// the holder, the token, and the names that are declared.
     pub(super) fn undeclared(&self, pattern: &Pattern) -> Option<(String, String, Vec<String>)> {
         let (schema, sought, base) = self.schema_of(pattern)?;
-        for (depth, token) in sought.tokens().iter().enumerate() {
-            let PatternToken::Literal(name) = token else { continue };
-            let holder = sought.prefix(depth);
-            let fragment = schema.fragment(&holder)?;
-            let properties = fragment.get("properties").and_then(Value::as_object)?;
-            // Other schemas may declare the name, or all names.
-            const OPEN: [&str; 4] = ["$dynamicRef", "dependencies", "propertyNames", "unevaluatedProperties"];
-            let is_open = ELSEWHERE.into_iter().chain(OPEN).any(|keyword| fragment.get(keyword).is_some());
-            if is_open || properties.is_empty() || name.starts_with('$') {
-                return None;
-            }
-            let is_required =
-                fragment["required"].as_array().is_some_and(|names| names.iter().any(|other| other == name));
-            let place = sought.prefix(depth + 1).under_any_binding();
-            let is_there = base.is_empty() && !place.instances_of_value(&self.blueprint.state.initial, 1).is_empty();
-            if is_required || is_there {
-                return None;
-            }
-            let is_own = holder.tokens().is_empty() && base.is_empty() && matches!(name.as_str(), "request" | "files");
-            if is_own {
-                return None;
-            }
-            if !properties.contains_key(name) {
-                // A request may have more than is said of it; of a name nearly like a declared one that is less likely.
-                if !base.is_empty() && meant(name, properties.keys().map(String::as_str)).is_none() {
-                    return None;
-                }
-                let holder =
-                    if depth == 0 && base.is_empty() { "the document".to_owned() } else { format!("`{base}{holder}`") };
-                return Some((holder, name.clone(), properties.keys().cloned().collect()));
-            }
+        let is_there = |place: &Pattern| {
+            let is_own = || matches!(place.to_string().as_str(), "/request" | "/files");
+            base.is_empty() && (is_own() || !place.instances_of_value(&self.blueprint.state.initial, 1).is_empty())
+        };
+        let Undeclared { holder, name, known } = undeclared_in(schema, &sought, &is_there)?;
+        // A request may have more than is said of it; of a name nearly like a declared one that is less likely.
+        if !base.is_empty() && meant(&name, known.iter().map(String::as_str)).is_none() {
+            return None;
         }
-        None
+        let is_document = holder.tokens().is_empty() && base.is_empty();
+        let holder = if is_document { "the document".to_owned() } else { format!("`{base}{holder}`") };
+        Some((holder, name, known))
+    }
+
+    /// The name that is wrong in a place of the document, and what to say of it; none if it can be there.
+    pub(super) fn never_at(&self, place: &Pattern) -> Option<(String, String, String)> {
+        if let Some((holder, wrong, known)) = self.undeclared(place) {
+            let message = format!("`{place}`: `properties` of {holder} has no `{wrong}`");
+            let help = suggest(&wrong, known.iter().map(String::as_str), "Declare it.");
+            return Some((wrong, message, help));
+        }
+        let missing = self.missing(place)?;
+        let message = format!("`{place}` is no place of the document: {}", missing.why);
+        Some((missing.wrong, message, missing.help))
     }
 
     fn place(&mut self, pointer: &str, pattern: &Pattern) {
@@ -461,7 +452,7 @@ fn opens(open: &Write<'_>, write: &Write<'_>) -> bool {
 }
 
 /// What there is in place of a wrong token.
-fn told_apart(wrong: &str, known: &[String], patterns: &[String]) -> String {
+pub(super) fn told_apart(wrong: &str, known: &[String], patterns: &[String]) -> String {
     let is_element = |name: &String| name == "-" || is_index(name);
     if !known.is_empty() && patterns.is_empty() && known.iter().all(is_element) {
         let indices: Vec<&str> = known.iter().map(String::as_str).filter(|name| *name != "-").collect();
@@ -478,6 +469,52 @@ fn told_apart(wrong: &str, known: &[String], patterns: &[String]) -> String {
     } else {
         format!("{} {matching}", suggest(wrong, known.iter().map(String::as_str), ""))
     }
+}
+
+/// Keywords that speak of all names that `properties` does not declare.
+const REST: [&str; 3] = ["additionalProperties", "unevaluatedProperties", "propertyNames"];
+
+/// A name that `properties` does not declare.
+pub(super) struct Undeclared {
+    /// What holds it.
+    pub(super) holder: Pattern,
+    /// The name.
+    pub(super) name: String,
+    /// Names that are declared there.
+    pub(super) known: Vec<String>,
+}
+
+/// Finds the first name of a pattern that `properties` does not declare, in an object that takes other names as well, and that
+/// is neither required nor there.
+pub(super) fn undeclared_in(
+    schema: &Schema,
+    sought: &Pattern,
+    is_there: &dyn Fn(&Pattern) -> bool,
+) -> Option<Undeclared> {
+    for (depth, token) in sought.tokens().iter().enumerate() {
+        let PatternToken::Literal(name) = token else { continue };
+        let holder = sought.prefix(depth);
+        let fragment = schema.fragment(&holder)?;
+        // Other schemas may declare the name.
+        let combines = |keyword: &&str| !REST.contains(keyword) && fragment.get(keyword).is_some();
+        if name.starts_with('$') || ELSEWHERE.iter().chain(&["$dynamicRef", "dependencies"]).any(combines) {
+            return None;
+        }
+        let properties = fragment.get("properties").and_then(Value::as_object);
+        let Some(properties) = properties.filter(|properties| !properties.is_empty()) else { continue };
+        let is_required = fragment["required"].as_array().is_some_and(|names| names.iter().any(|other| other == name));
+        // What is said of all other names is said of this one.
+        let is_described = || REST.iter().any(|keyword| fragment.get(keyword).is_some());
+        if properties.contains_key(name)
+            || is_required
+            || is_described()
+            || is_there(&sought.prefix(depth + 1).under_any_binding())
+        {
+            continue;
+        }
+        return Some(Undeclared { holder, name: name.clone(), known: properties.keys().cloned().collect() });
+    }
+    None
 }
 
 /// Whether a schema says something of its own about a place.

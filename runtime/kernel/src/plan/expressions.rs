@@ -112,7 +112,7 @@ pub(crate) fn place(look: &Look, owner: Owner<'_>, paths: Paths) -> Option<Patte
     paths.parse(&path).ok()
 }
 
-fn pushed(mut path: String, step: &Step) -> Option<String> {
+pub(crate) fn pushed(mut path: String, step: &Step) -> Option<String> {
     match step {
         // A member of such a name is none that a pattern can name.
         Step::Member(name) if matches!(name.as_str(), "*" | "**" | "-") => return None,

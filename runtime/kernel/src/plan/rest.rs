@@ -9,6 +9,7 @@ use crate::event::caused;
 use crate::files::FILES;
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::Pattern;
+use crate::record::UNDECIDED;
 
 /// A wait for branches to rest.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -138,6 +139,16 @@ impl Plan {
     pub(crate) fn waiting_for(&self, branch: &Branch) -> Vec<RuleName> {
         let waits = |rule: &&Rule| matches!(&rule.wakes_on, WakesOn::Rest(rest) if rest.waits_for(branch));
         self.rules.iter().filter(waits).map(|rule| rule.name.clone()).collect()
+    }
+
+    /// Returns the joins that wait for all that a rule does, in journals in which they wait for what was not decided.
+    pub(crate) fn joined_on(&self, name: &RuleName) -> impl Iterator<Item = RuleName> {
+        let joins = |rule: &&Rule| match &rule.wakes_on {
+            WakesOn::Rest(rest) => rest.kind == RestKind::Completed && rule.name != *name && rest.waits_for_rule(name),
+            _ => false,
+        };
+        let rules = if self.journal >= UNDECIDED { self.rules.as_slice() } else { &[] };
+        rules.iter().filter(joins).map(|rule| rule.name.clone())
     }
 
     /// Joins that can fire on a board that has just begun: of rules that begin with it.

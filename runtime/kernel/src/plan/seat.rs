@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
-use super::{Plan, WakesOn, decoded};
+use super::{Plan, Rule, WakesOn, decoded};
 use crate::bindings::Bindings;
 use crate::blueprint::Worker;
 use crate::breaker::Branch;
@@ -15,9 +15,10 @@ use crate::expr::Variable;
 use crate::files::Access;
 use crate::id::WorkerName;
 use crate::mode::Interface;
+use crate::pattern::Pattern;
 use crate::record::{self, Trigger};
 use crate::scheduler::Queued;
-use crate::view::Fixed;
+use crate::view::{Fixed, compiler_of};
 
 /// A worker and its compiled contract: of all its invocations, with names that are not bound, or of one, with what they stand
 /// for.
@@ -48,6 +49,11 @@ impl Seat {
     /// The names that an invocation has to bind, in its paths and in what conditions look at.
     pub fn names(&self) -> &BTreeSet<String> {
         &self.names
+    }
+
+    /// Returns the number of the compiler of its views.
+    pub const fn compiler(&self) -> u32 {
+        compiler_of(self.journal)
     }
 
     /// Returns true if it may ask to be shown parts of places (in journals since format 13).
@@ -99,20 +105,30 @@ impl Seat {
     }
 }
 
+impl Rule {
+    /// Returns what it binds. `value` is the value of the signal, if one woke it.
+    pub(crate) fn bindings(&self, trigger: &Trigger, value: Option<&Value>) -> Bindings {
+        let of_path = |path: &str, pattern: &Pattern| {
+            let decoded = decoded(&PointerBuf::parse(path).ok()?);
+            let tokens: Vec<&str> = decoded.iter().map(String::as_str).collect();
+            Some(self.binds.of_captures(&pattern.captures(&tokens)?))
+        };
+        let bound = match (trigger, &self.wakes_on, value) {
+            (Trigger::Event { path, .. }, WakesOn::Event { path: pattern, .. } | WakesOn::Each(pattern), _) => {
+                of_path(path, pattern)
+            }
+            (Trigger::Signal { .. }, _, Some(value)) => self.binds.of_value(&Variable::from(value)).ok(),
+            _ => None,
+        };
+        bound.unwrap_or_default()
+    }
+}
+
 impl Plan {
     /// Returns the bindings of an invocation. `value` is the value of the signal, if one woke it.
     pub(crate) fn bindings(&self, branch: &Branch, trigger: &Trigger, value: Option<&Value>) -> Bindings {
         let rule = branch.rule.as_ref().and_then(|name| self.rules.iter().find(|rule| rule.name == *name));
-        let bound = rule.and_then(|rule| match (trigger, &rule.wakes_on, value) {
-            (Trigger::Event { path, .. }, WakesOn::Event { path: pattern, .. } | WakesOn::Each(pattern), _) => {
-                let decoded = decoded(&PointerBuf::parse(path.as_str()).ok()?);
-                let tokens: Vec<&str> = decoded.iter().map(String::as_str).collect();
-                Some(rule.binds.of_captures(&pattern.captures(&tokens)?))
-            }
-            (Trigger::Signal { .. }, _, Some(value)) => rule.binds.of_value(&Variable::from(value)).ok(),
-            _ => None,
-        });
-        bound.unwrap_or_default()
+        rule.map(|rule| rule.bindings(trigger, value)).unwrap_or_default()
     }
 
     /// Returns what an invocation's trigger binds of the names that its worker uses.

@@ -8,6 +8,7 @@ mod call;
 mod proposal;
 
 use std::borrow::Cow;
+use std::iter;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -248,7 +249,10 @@ impl Body {
             Self::Failed(it) => vec![("message", json(&it.message))],
             Self::Late(it) => text("raw", &it.raw).into_iter().chain([("reply", json(&it.reply))]).collect(),
             Self::Reserved(it) => vec![("places", json(&it.places))],
-            Self::Skipped(it) => vec![("message", json(&it.message))],
+            Self::Skipped(it) => {
+                let trigger = it.trigger.iter().map(|trigger| ("trigger", json(trigger)));
+                iter::once(("message", json(&it.message))).chain(trigger).collect()
+            }
             Self::Signal(it) => vec![("value", borrowed(&it.value))],
             Self::Redacted(it) => vec![("targets", json(&it.targets))],
             Self::Epoch(_)

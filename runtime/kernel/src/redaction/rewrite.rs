@@ -182,7 +182,11 @@ impl<'a> Rewriting<'a> {
                 let is_there = is_asked || self.is_about(&late.reply);
                 self.texts(&mut values, is_there);
             }
-            Body::Failed(_) | Body::Deferred(_) | Body::Skipped(_) => self.texts(&mut values, is_asked),
+            Body::Failed(_) | Body::Deferred(_) => self.texts(&mut values, is_asked),
+            Body::Skipped(_) => {
+                self.texts(&mut values, is_asked);
+                self.rename_trigger(&mut values);
+            }
             Body::Answer(answer) => {
                 self.texts(&mut values, is_asked);
                 if values != unchanged {
@@ -191,9 +195,7 @@ impl<'a> Rewriting<'a> {
             }
             Body::Scheduled(scheduled) => {
                 self.pointers(&mut values, is_asked);
-                if let Some(path) = values.get_mut("trigger").and_then(|trigger| trigger.get_mut("path")) {
-                    self.rename(path);
-                }
+                self.rename_trigger(&mut values);
                 let before = scheduled.follows.or(scheduled.retries);
                 let is_told = before.is_some_and(|before| self.told.contains(&before));
                 let is_signalled =
@@ -574,6 +576,12 @@ impl<'a> Rewriting<'a> {
             if let Some(place) = op.get_mut(member) {
                 self.rename(place);
             }
+        }
+    }
+
+    fn rename_trigger(&self, values: &mut Map<String, Value>) {
+        if let Some(path) = values.get_mut("trigger").and_then(|trigger| trigger.get_mut("path")) {
+            self.rename(path);
         }
     }
 

@@ -17,7 +17,7 @@ use super::search::{CONTAINERS_MAX, Reads};
 use super::summarised::{SUMMARISED_MAX, Summarised};
 use super::summary::Tally;
 use super::unshown::Unshown;
-use super::{summary, text, whole};
+use super::{RANGES, summary, text, whole};
 use crate::pattern::Pattern;
 use crate::tree::{At, Node};
 pub(super) use asked::First;
@@ -39,8 +39,8 @@ pub(super) struct Wanted<'a> {
     pub(super) first: &'a [First<'a>],
     /// Number of those that were asked for last.
     pub(super) newest: usize,
-    /// See [`Inputs::has_ranges`](super::Inputs::has_ranges).
-    pub(super) has_ranges: bool,
+    /// See [`Inputs::compiler`](super::Inputs::compiler).
+    pub(super) compiler: u32,
     /// Characters to keep free if not everything fits.
     pub(super) reserve: usize,
     /// Who made a version, as it may be told; nobody is named without.
@@ -155,7 +155,7 @@ pub(super) fn choose(state: &Node, reads: &[Pattern], limit: usize, bounds: Boun
     choice.lay_out_places();
     choice.left = choice.left.saturating_sub(MORE_MAX);
     let asked = wanted.first.iter().filter(|first| first.why == Why::Asked).count();
-    if wanted.has_ranges && asked > 0 {
+    if wanted.compiler >= RANGES && asked > 0 {
         choice.take_first(asked);
         choice.reserve_summaries();
         choice.mention_asked();
@@ -344,7 +344,7 @@ impl<'a> Choice<'a, '_> {
         let (at, _) = text.char_indices().nth(self.begins_at)?;
         let (part, count) = text::beginning(&text[at..], room);
         let (first, last) = (self.begins_at + 1, self.begins_at + count);
-        let which = match self.wanted.has_ranges {
+        let which = match self.wanted.compiler >= RANGES {
             true => format!("characters {first} to {last} of {}", text::chars(text)),
             false => format!("its first {count} characters, there are more"),
         };

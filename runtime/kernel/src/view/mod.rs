@@ -41,7 +41,7 @@ use crate::freshness::Commits;
 use crate::id::Version;
 use crate::mode::Interface;
 use crate::pattern::{Paths, Pattern};
-use crate::plan::Plan;
+use crate::record;
 use crate::schema::Schema;
 use crate::state::State;
 use crate::tree::{At, Node};
@@ -54,12 +54,22 @@ pub use summarised::Summarised;
 pub use unshown::{Shortage, Unshown, grouped};
 
 /// The number of this view compiler; part of the journal, because another compiler makes other bytes.
-pub const COMPILER: u32 = 5;
+pub const COMPILER: u32 = 6;
+
+/// The first compiler that shows parts of places.
+pub(crate) const RANGES: u32 = 5;
+
+/// The first compiler that tells of every collection that was asked for what of it is not shown.
+pub(crate) const PAGES: u32 = 6;
 
 /// Returns the number of the compiler that makes the views of a board: boards that were made with an earlier journal format keep
 /// the views that they had.
-pub const fn compiler_of(plan: &Plan) -> u32 {
-    if plan.has_ranges() { COMPILER } else { 4 }
+pub const fn compiler_of(journal: u32) -> u32 {
+    match journal {
+        record::UNDECIDED.. => PAGES,
+        record::RANGES.. => RANGES,
+        _ => 4,
+    }
 }
 
 /// How tokens are counted where a budget is one of tokens: estimated, at four characters each.
@@ -94,8 +104,8 @@ pub struct Inputs<'a> {
     pub newest: usize,
     /// Whether it may ask for more.
     pub may_expand: bool,
-    /// True if it may ask for parts (since journal format 13). Otherwise views are those of compiler 4.
-    pub has_ranges: bool,
+    /// The view compiler ([`compiler_of`]).
+    pub compiler: u32,
     /// Who made which version.
     pub commits: &'a dyn Commits,
     /// The budget in force, in the worker's unit.
@@ -168,7 +178,7 @@ fn compile_with(inputs: &Inputs<'_>, is_explained: bool) -> View {
         expand: inputs.expand,
         newest: inputs.newest,
         may_expand: inputs.may_expand,
-        has_ranges: inputs.has_ranges,
+        compiler: inputs.compiler,
         writer: &writer,
         limit: limit(inputs.worker, inputs.budget),
         is_explained,
@@ -331,7 +341,7 @@ struct Parts<'a> {
     expand: &'a [Asked],
     newest: usize,
     may_expand: bool,
-    has_ranges: bool,
+    compiler: u32,
     /// Who made a version.
     writer: &'a dyn Fn(At) -> Option<String>,
     limit: usize,
@@ -357,7 +367,7 @@ impl Parts<'_> {
             return self.nothing_fits(&woken);
         };
         let left = self.limit - text::chars(&grants) - fixed;
-        let feedback = render::feedback(self.feedback, self.has_ranges, left / FEEDBACK_SHARE);
+        let feedback = render::feedback(self.feedback, self.compiler >= RANGES, left / FEEDBACK_SHARE);
         let answers = render::answers(self.trigger, (left - text::chars(&feedback)) / ANSWERS_SHARE);
         let feedback = feedback + &answers;
         let left = left - text::chars(&feedback) + text::chars(NOTHING);
@@ -381,7 +391,7 @@ impl Parts<'_> {
         let whole = trigger.filter(|trigger| self.may_read(trigger));
         let links = whole.map(|trigger| dependencies::links(self.state, self.reads, trigger)).unwrap_or_default();
         let links_max = if links.is_empty() { 0 } else { dependencies::LINE_MAX };
-        let hints = match (self.may_expand, self.has_ranges) {
+        let hints = match (self.may_expand, self.compiler >= RANGES) {
             (false, _) => &[""],
             (true, false) => &[render::EXPAND_HINT],
             (true, true) => render::RANGE_HINTS,
@@ -503,8 +513,8 @@ impl Parts<'_> {
         let named = links.iter().map(|place| First { place: place.clone(), why: Why::Named, from: None });
         let first: Vec<First<'_>> = asked.chain(woken).chain(named).collect();
         let (writer, newest) = (Some(self.writer), self.newest.min(self.expand.len()));
-        let has_ranges = self.has_ranges;
-        let wanted = Wanted { appendable: &may_append, first: &first, newest, has_ranges, reserve, writer };
+        let compiler = self.compiler;
+        let wanted = Wanted { appendable: &may_append, first: &first, newest, compiler, reserve, writer };
         budget::choose(self.state, self.reads, limit, bounds, &wanted)
     }
 

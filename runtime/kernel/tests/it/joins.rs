@@ -127,55 +127,6 @@ fn after_does_not_fire_for_less_than_all_and_a_retry_mends_it() {
 }
 
 #[test]
-fn after_does_not_fire_where_nobody_can_tell_whether_an_element_was_meant() {
-    let with_condition = |trigger: &str, delay: Option<&str>| {
-        let mut blueprint = pipeline(json!({trigger: ["map"]}), json!({}));
-        blueprint["rules"][1]["when"] = json!("value.weight > 1 && (!has(state.least) || state.least.weight < 2)");
-        if let Some(delay) = delay {
-            blueprint["rules"][1]["delay"] = json!(delay);
-        }
-        blueprint["workers"]["splitter"]["writes"] = json!([{"path": "/docs/-"}, {"path": "/least"}]);
-        blueprint
-    };
-    let doc = |members: Value| json!([{"op": "add", "path": "/docs/-", "value": members}]);
-    let missing = "no such member: weight (at /docs/0)";
-    // Fires for what could be told, and not for all of it.
-    let mut played = Played::new(with_condition("after", None));
-    played.answer(doc(json!({})), None);
-    assert!(called(&played).is_empty(), "{:?}", called(&played));
-    assert_eq!((ended(&played), joins(&played)), (Some((End::Quiescent, Cause::GaveUp)), 0));
-    let skipped = |played: &Played| {
-        let skipped = played.bodies().filter_map(|body| if let Body::Skipped(of) = body { Some(of) } else { None });
-        skipped.map(|of| (of.invocation.is_some(), of.message)).collect::<Vec<_>>()
-    };
-    assert_eq!(skipped(&played), [(false, missing.to_owned())]);
-    let refused = played.board.judge_retry(&Retried::default()).expect_err("nothing of it is kept");
-    let message = &refused.violations[0].message;
-    assert!(message.contains("by map"), "{message}");
-    played.holds();
-    // A condition that is false says that the element was not meant; `settled` asks for nothing else.
-    for (trigger, members) in [("after", json!({"weight": 1})), ("settled", json!({}))] {
-        let mut played = Played::new(with_condition(trigger, None));
-        played.answer(doc(members), None);
-        assert_eq!(called(&played), ["reducer"], "{trigger}");
-        played.holds();
-    }
-    // The same for a condition that is asked again once a delay is over.
-    let mut played = Played::new(with_condition("after", Some("1s")));
-    played.answer(doc(json!({"weight": 2})), None);
-    played.direct("splitter", &json!([{"op": "add", "path": "/least", "value": {}}]).to_string());
-    played.now += 1000;
-    played.give(Input::Tick);
-    assert_eq!((called(&played), joins(&played)), (vec![], 0));
-    assert_eq!(
-        skipped(&played),
-        [(true, "its condition cannot be evaluated any more".to_owned()), (false, missing.to_owned())]
-    );
-    assert_eq!(ended(&played), Some((End::Quiescent, Cause::GaveUp)));
-    played.holds();
-}
-
-#[test]
 fn settled_fires_whatever_became_of_it() {
     let mut played = Played::new(pipeline(json!({"settled": ["map"]}), json!({})));
     played.answer(docs(2), None);

@@ -33,4 +33,5 @@ mod schedule;
 mod shortage;
 mod snapshot;
 mod storm;
+mod undecided;
 mod workflow;

@@ -44,6 +44,10 @@ impl Draft<'_> {
             return;
         }
         let board = &*self.board;
+        if matches!(occasion, Occasion::Commit { .. }) {
+            // What could not be decided may be decided now.
+            self.awaited.extend(board.undecided().iter().flat_map(|undecided| board.plan.joined_on(&undecided.rule)));
+        }
         let wishes = wish::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
         for wish in wishes {
             match wish {
@@ -55,8 +59,8 @@ impl Draft<'_> {
                     }
                 }
                 Wish::Skip { .. } if planted::is(Bug::SilentRecord) => {}
-                Wish::Skip { rule, message } => {
-                    self.push(Body::Skipped(Skipped { rule: Some(rule), invocation: None, message }));
+                Wish::Skip { rule, trigger, message } => {
+                    self.push(Body::Skipped(Skipped { rule: Some(rule), invocation: None, message, trigger }));
                 }
             }
         }
@@ -78,25 +82,18 @@ impl Draft<'_> {
                 _ => None,
             };
             let wants = wish::still_wants(&board.plan, board.state.root(), &queued, by.as_ref(), &mut allowance);
-            let (message, undecided) = match wants {
+            let (message, is_undecided) = match wants {
                 Ok(true) => {
                     self.awaited.extend(self.board.plan.waiting_for(&queued.branch));
                     continue;
                 }
-                Ok(false) => ("its condition does not hold any more".to_owned(), None),
-                Err(message)
-                    if self.board.plan.journal >= UNDECIDED && !wish::is_gone(board.state.root(), &queued.trigger) =>
-                {
-                    ("its condition cannot be evaluated any more".to_owned(), Some(message))
-                }
-                Err(message) => (message, None),
+                Ok(false) => ("its condition does not hold any more".to_owned(), false),
+                Err(message) => (message, self.board.plan.journal >= UNDECIDED),
             };
-            let (rule, invocation) = (queued.branch.rule, Some(queued.invocation));
-            self.push(Body::Skipped(Skipped { rule: rule.clone(), invocation, message }));
-            if let Some(mut message) = undecided {
-                wish::name_place(&mut message, Some(&queued.trigger), 0);
-                self.push(Body::Skipped(Skipped { rule, invocation: None, message }));
-            }
+            let scheduler::Queued { invocation, branch, trigger, .. } = queued;
+            let can_be_asked = is_undecided && matches!(trigger, Trigger::Event { .. } | Trigger::Start);
+            let trigger = can_be_asked.then_some(trigger);
+            self.push(Body::Skipped(Skipped { rule: branch.rule, invocation: Some(invocation), message, trigger }));
         }
     }
 
@@ -207,7 +204,12 @@ impl Draft<'_> {
             Ok(true) => self.ending = Some(Ended { end: End::Done, cause: Cause::Done }),
             Ok(false) => {}
             Err(error) => {
-                self.push(Body::Skipped(Skipped { rule: None, invocation: None, message: error.to_string() }));
+                self.push(Body::Skipped(Skipped {
+                    rule: None,
+                    invocation: None,
+                    message: error.to_string(),
+                    trigger: None,
+                }));
             }
         }
     }
@@ -264,6 +266,9 @@ impl Draft<'_> {
         }
         let busy = self.board.awaited();
         let rested: BTreeSet<RuleName> = self.awaited.difference(&busy).cloned().collect();
+        if self.ask_undecided(&rested) {
+            return true;
+        }
         let (first, later) = self.in_turn(rested);
         self.awaited = busy;
         self.awaited.extend(later);
@@ -272,6 +277,35 @@ impl Draft<'_> {
         }
         self.schedule(&Occasion::Rested(&first));
         true
+    }
+
+    /// Asks again what could not be decided of what joins that rest wait for; whether something of it is queued now.
+    fn ask_undecided(&mut self, rested: &BTreeSet<RuleName>) -> bool {
+        let board = &*self.board;
+        if board.undecided().is_empty() {
+            return false;
+        }
+        let mut allowance = Allowance::new();
+        let joins = board.plan.rules.iter().filter_map(|rule| match &rule.wakes_on {
+            WakesOn::Rest(rest) if rest.kind == RestKind::Completed => {
+                (rested.contains(&rule.name) && !board.scheduler.has_fired(&rule.name)).then_some(rest)
+            }
+            _ => None,
+        });
+        let mut wanted: Vec<Wish> = joins.flat_map(|rest| board.asked_again(rest, &mut allowance)).collect();
+        wanted.retain(|wish| matches!(wish, Wish::Invoke { .. }));
+        let mut is_queued = false;
+        for (nth, wish) in wanted.iter().enumerate() {
+            if wanted[..nth].contains(wish) {
+                continue;
+            }
+            if let Wish::Invoke { rule, worker, trigger, delay } = wish.clone() {
+                let due = (delay > 0).then(|| self.at.plus_ms(delay));
+                self.enqueue(Branch { rule: Some(rule), worker }, trigger, due);
+                is_queued = true;
+            }
+        }
+        is_queued
     }
 
     /// Divides rules whose wait is over: those that may fire now, and those that wait for one of these. Leaves out joins that
@@ -287,8 +321,10 @@ impl Draft<'_> {
             RestKind::Settled => !board.scheduler.has_fired(name),
             RestKind::Completed => {
                 // An invocation that changed nothing has completed, whatever its breaker did.
-                let is_lost = |queued: &Queued| !queued.is_in_vain && rest.waits_for(&queued.branch);
-                let is_complete = !board.given_up.iter().any(is_lost) && !rest.waits_for_any(&board.forgotten);
+                let is_lost = |queued: &&Queued| !queued.is_in_vain && rest.waits_for(&queued.branch);
+                let mut lost = board.given_up.iter().filter(is_lost).filter(|queued| !self.is_pointless(queued));
+                let is_undecided = !board.asked_again(rest, &mut Allowance::new()).is_empty();
+                let is_complete = lost.next().is_none() && !is_undecided && !rest.waits_for_any(&board.forgotten);
                 // A join that has not fired has something to do yet.
                 let is_join = |rule: &&Rule| match &rule.wakes_on {
                     WakesOn::After(_) => true,
@@ -319,6 +355,14 @@ impl Draft<'_> {
         (first, later)
     }
 
+    /// Returns true if what an invocation that was given up was to be about is gone.
+    fn is_pointless(&self, queued: &Queued) -> bool {
+        let plan = &self.board.plan;
+        let rule = plan.rules.iter().find(|rule| queued.branch.rule.as_ref() == Some(&rule.name));
+        let is_gone = |rule| wish::is_gone(self.board.state.root(), rule, &queued.trigger);
+        plan.journal >= UNDECIDED && rule.is_some_and(is_gone)
+    }
+
     /// How a board ends that nothing moves any more. One without rules is driven from outside and never stands still, and
     /// neither does one that a time will wake.
     pub(super) fn standstill(&self) -> Option<Ended> {
@@ -337,7 +381,7 @@ impl Draft<'_> {
         } else if stopped {
             Ended { end: End::Stopped, cause: Cause::Breaker }
         } else {
-            let cause = if board.gave_up { Cause::GaveUp } else { Cause::NothingToDo };
+            let cause = if board.gave_up || board.is_held_up() { Cause::GaveUp } else { Cause::NothingToDo };
             Ended { end: End::Quiescent, cause }
         })
     }
@@ -395,7 +439,7 @@ impl Draft<'_> {
             budget,
             unit: worker.view.unit,
             tokenizer: (worker.view.unit == Unit::Tokens).then(|| view::TOKENIZER.to_owned()),
-            compiler: view::compiler_of(&board.plan),
+            compiler: view::compiler_of(board.plan.journal),
             feedback,
             view: view.hash(),
             prompt: sha256(stored.as_bytes()),

@@ -244,4 +244,7 @@ pub struct Skipped {
     /// Why.
     #[serde(skip_serializing)]
     pub message: String,
+    /// What woke it: an event, or the start, about which nobody can tell whether it was meant (since format 16).
+    #[serde(default, skip_serializing)]
+    pub trigger: Option<Trigger>,
 }

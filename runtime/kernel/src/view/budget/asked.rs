@@ -2,6 +2,7 @@
 
 use jsonptr::{Pointer, PointerBuf, Token};
 
+use super::super::PAGES;
 use super::super::explained::Why;
 use super::super::layout::Kind;
 use super::super::search::{self, Found, Order, Search};
@@ -175,6 +176,10 @@ impl<'a> Choice<'a, '_> {
             _ => true,
         };
         if !has_names {
+            // The line about it counts what is not shown, before parts of it take the room.
+            if let Some(node) = node.filter(|_| self.wanted.compiler >= PAGES) {
+                self.mention(node);
+            }
             return;
         }
         let (place, is_from_start) = (place.clone(), from.is_none());

@@ -1,5 +1,6 @@
 //! What comes of a choice: the lines in the order of the document, and what they say of the state.
 
+use super::super::RANGES;
 use super::super::explained::{Fate, ITEMS_MAX, Item, Why};
 use super::super::layout::Kind;
 use super::super::summarised::Summarised;
@@ -140,7 +141,7 @@ impl Choice<'_, '_> {
                     _ => {}
                 }
             }
-            None if is_top && !whole && (!any || self.wanted.has_ranges) => {
+            None if is_top && !whole && (!any || self.wanted.compiler >= RANGES) => {
                 out.unmentioned += 1;
                 if !any {
                     self.explain(node, Fate::LeftOut, out);

@@ -60,7 +60,7 @@ pub(super) fn first(trigger: Option<&str>) -> Vec<First<'static>> {
 
 /// These places first, nothing kept free, and nobody named.
 pub(super) fn wanted<'a>(appendable: &'a dyn Fn(&str) -> bool, first: &'a [First<'a>]) -> Wanted<'a> {
-    Wanted { appendable, first, newest: 0, has_ranges: true, reserve: 0, writer: None }
+    Wanted { appendable, first, newest: 0, compiler: COMPILER, reserve: 0, writer: None }
 }
 
 fn compiled(reads: &[String]) -> Vec<Pattern> {
@@ -184,7 +184,7 @@ fn over_budget_what_changed_last_comes_first() {
         expand: &[],
         newest: 0,
         may_expand: false,
-        has_ranges: true,
+        compiler: COMPILER,
         writer: &|_| None,
         limit: 900,
         is_explained: true,

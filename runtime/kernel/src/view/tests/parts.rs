@@ -22,7 +22,7 @@ fn wanted(worker: &Worker, state: &Value, trigger: &Value, expand: Vec<Asked>, b
         expand: &expand,
         newest: expand.len(),
         may_expand: true,
-        has_ranges: true,
+        compiler: COMPILER,
         writer: &writer,
         limit: limit(worker, budget),
         is_explained: true,
@@ -231,6 +231,42 @@ fn what_was_asked_for_last_may_find_no_room() {
 }
 
 #[test]
+fn what_is_asked_for_says_what_of_it_is_not_shown() {
+    let element = |kind: &str, n: usize, chars: usize| match kind {
+        "texts" => json!(format!("<{n}>{}", "x".repeat(chars))),
+        "named" => json!({"id": format!("e{n}"), "text": "x".repeat(chars)}),
+        _ => json!({"text": "x".repeat(chars)}),
+    };
+    for kind in ["texts", "nameless", "named", "map"] {
+        for (budget, chars) in [(1200, 30), (2000, 400), (3000, 100), (8000, 100)] {
+            let list: Vec<Value> = (0..200).map(|n| element(kind, n, chars)).collect();
+            let list = match kind {
+                "map" => list.into_iter().enumerate().map(|(n, value)| (format!("k{n:03}"), value)).collect(),
+                _ => Value::from(list),
+            };
+            let from = |first: usize| if kind == "map" { json!(format!("k{first:03}")) } else { json!(first) };
+            let state = json!({"request": {"lines": list, "other": "o"}});
+            for reads in [vec!["/request"], vec!["/request/lines"], vec!["/request/lines/*"]] {
+                let worker = worker(json!({"agent": "llm", "reads": reads}));
+                let at = "/request/lines";
+                let all = ["plain", "0", "40"].map(|which| match which {
+                    "plain" => json!([at]),
+                    first => json!([{"at": at, "from": from(first.parse().expect("a number"))}]),
+                });
+                for asked in all {
+                    let expand = serde_json::from_value(asked.clone()).expect("what is asked for");
+                    let view = wanted(&worker, &state, &start(), expand, budget);
+                    let is_about =
+                        |line: &&str| line.starts_with("/request/lines: ") || line.starts_with("/request/lines/*: ");
+                    let is_told = view.text.lines().filter(is_about).any(|line| line.contains("not shown: "));
+                    assert!(is_told, "{kind} {budget} {chars} {reads:?} {asked}:\n{}", view.text);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn equal_refusals_are_told_once() {
     let refused =
         |code: &str| json!({"stage": "schema", "code": code, "violations": [{"pointer": "/a", "message": "no"}]});
@@ -310,7 +346,7 @@ fn a_compiled_view_says_who_made_a_version() {
             expand,
             newest: 0,
             may_expand,
-            has_ranges: true,
+            compiler: COMPILER,
             commits,
             budget,
         })

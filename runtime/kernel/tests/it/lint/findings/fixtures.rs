@@ -723,6 +723,18 @@ pub(super) const FIXTURES: &[Fixture] = &[
         ],
     ),
     change(
+        "script_refused",
+        &[
+            FORMAT_2,
+            ("trigger: {op: add, path: /claims/*}", "trigger: {op: add, path: \"/claims/{claim}\"}"),
+            ("- {path: /claims/*/status}", "- {path: \"/claims/{claim}/status\"}"),
+            (
+                "  writer:\n    agent: llm\n",
+                "  writer:\n    agent: script\n    script: [[{op: replace, path: \"/claims/{clame}/status\", value: verified}]]\n",
+            ),
+        ],
+    ),
+    change(
         "value_never_fits",
         &[("- {path: /claims/*/status}", "- {path: /claims/*/status, value: {enum: [done, over]}}")],
     ),
@@ -737,6 +749,30 @@ pub(super) const FIXTURES: &[Fixture] = &[
     Fixture {
         request: Some(LONG_REQUEST),
         ..change("view_shortage", &[("  writer:\n", "  writer:\n    view: {budget: 900}\n")])
+    },
+    Fixture {
+        request: Some(LONG_REQUEST),
+        ..change(
+            "limit_too_low",
+            &[
+                FORMAT_2,
+                ("initial: {claims: []}", "initial: {claims: [{text: a}, {text: b}, {text: c}]}"),
+                ("trigger: {op: add, path: /claims/*}", "trigger: {start: /claims/*}"),
+                ("  writer:\n", "  writer:\n    limits: {invocations: 2}\n"),
+                (END, "done: {when: has(state.answer)}\nlimits: {commits: 3}\n"),
+            ],
+        )
+    },
+    Fixture {
+        request: Some(LONG_REQUEST),
+        ..change(
+            "never_fires",
+            &[
+                FORMAT_2,
+                ("trigger: {op: add, path: /claims/*}", "trigger: {start: \"/request/questions/{q}\"}"),
+                ("reads: [/request, /claims]", "reads: [/request/questoin, /claims]"),
+            ],
+        )
     },
     // The flow.
     change(
@@ -771,7 +807,74 @@ pub(super) const FIXTURES: &[Fixture] = &[
         "unguarded_old",
         &[("expr: size(self.text) > 0", "expr: 'old.text == self.text || size(self.text) > size(old.text)'")],
     ),
+    // Names below what is required, and below what is there at the beginning.
+    change(
+        "undeclared_name",
+        &[
+            ("        additionalProperties: false\n        properties: {text", "        properties: {text"),
+            ("- {path: /claims/*/status}", "- {path: /claims/*/statsu}"),
+        ],
+    ),
+    change(
+        "unknown_member",
+        &[
+            ("        additionalProperties: false\n        properties: {text", "        properties: {text"),
+            ("when: value.text != \"\"", "when: value.txt != \"\""),
+        ],
+    ),
+    // What signals carry.
+    change(
+        "undeclared_name",
+        &[
+            ("  - {name: begin, trigger: start,", "  - {name: begin, trigger: {signal: ordr},"),
+            ("invariants:\n", "signals: {order: {type: object}}\ninvariants:\n"),
+        ],
+    ),
+    change(
+        "unknown_member",
+        &[
+            (
+                "  - {name: begin, trigger: start,",
+                "  - {name: begin, trigger: {signal: order}, when: value.amuont > 1,",
+            ),
+            ("invariants:\n", "signals: {order: {type: object, properties: {amount: {type: integer}}}}\ninvariants:\n"),
+        ],
+    ),
+    change(
+        "undeclared_name",
+        &[
+            ("        additionalProperties: false\n        properties: {text", "        properties: {text"),
+            ("    when: value.text != \"\"\n", "    delay: {at: /sttus}\n"),
+        ],
+    ),
+    // Values that the schema refuses.
+    change(
+        "script_refused",
+        &[(
+            "  writer:\n    agent: llm\n",
+            "  writer:\n    agent: script\n    script: [[{op: replace, path: /claims/0/status, value: verifed}]]\n",
+        )],
+    ),
+    change(
+        "script_refused",
+        &[(
+            "  extractor:\n    agent: llm\n",
+            "  extractor:\n    agent: script\n    script: [[{op: add, path: /claims/-, value: {txt: a}}]]\n",
+        )],
+    ),
     change("stale_storm", &[("concurrency: 1\n", "")]),
+    change(
+        "stale_storm",
+        &[
+            ("concurrency: 1\n", ""),
+            (
+                "      - {path: /claims/-, ops: [add]}\n",
+                "      - {path: /claims/-, ops: [add]}\n      - {path: /claims/*/text}\n",
+            ),
+            ("trigger: {op: add, path: /claims/*}", "trigger: {path: /claims/*/text}"),
+            ("when: value.text != \"\"", "when: value != \"\""),
+        ],
+    ),
     change(
         "loop_without_progress",
         &[(

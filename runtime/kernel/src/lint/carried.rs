@@ -1,0 +1,73 @@
+//! Checks what rules take from the signals that wake them.
+
+use super::paths::{told_apart, undeclared_in};
+use super::{Check, meant, suggest};
+use crate::blueprint::{Lasts, Rule, Run, Trigger};
+use crate::expr::Look;
+use crate::pattern::Pattern;
+use crate::plan::pushed;
+use crate::schema::{Location, Schema};
+use crate::source::child;
+
+impl Check<'_> {
+    /// Warns of signals and places that are nearly those that the blueprint declares, and of places that are nowhere.
+    pub(super) fn carried(&mut self) {
+        let blueprint = self.blueprint;
+        for (number, rule) in blueprint.rules.iter().enumerate() {
+            let at = format!("/rules/{number}");
+            if let Some(signal) = signal_of(rule).filter(|signal| !blueprint.signals.contains_key(*signal))
+                && let Some(declared) = meant(signal, blueprint.signals.keys().map(String::as_str))
+            {
+                let message = format!("`signals` has no `{signal}`");
+                self.find("undeclared_name", &format!("{at}/trigger"), message, format!("Did you mean `{declared}`?"));
+            }
+            let bound = rule.bind.iter().filter(|(_, from)| self.never_carried(rule, from).is_none());
+            let mut places: Vec<(String, &str)> =
+                bound.map(|(name, from)| (child(&format!("{at}/bind"), name), from.as_str())).collect();
+            if let Run::Member { at: from, .. } = &rule.run {
+                places.push((format!("{at}/run/at"), from));
+            }
+            if let Some(Lasts::At(from)) = rule.delay.as_ref().map(|delay| &delay.lasts) {
+                places.push((format!("{at}/delay/at"), from.as_str()));
+            }
+            for (pointer, from) in places {
+                let place = Pattern::parse(from).ok();
+                if let Some((_, message, help)) = place.and_then(|place| self.never_signalled(rule, &place)) {
+                    self.find("undeclared_name", &pointer, message, help);
+                }
+            }
+        }
+    }
+
+    /// The name that is wrong in what a condition looks at of a signal, and what to say of it; none if it can be there.
+    pub(super) fn never_carried_at(&self, rule: &Rule, look: &Look) -> Option<(String, String, String)> {
+        let path = look.steps.iter().try_fold(String::new(), pushed)?;
+        self.never_signalled(rule, &Pattern::parse(&path).ok()?)
+    }
+
+    fn never_signalled(&self, rule: &Rule, place: &Pattern) -> Option<(String, String, String)> {
+        let signal = signal_of(rule)?;
+        let schema = Schema::compile(self.blueprint.signals.get(signal)?, false).ok()?;
+        if let Location::Illegal { legal_prefix, known, patterns } = schema.locate(place) {
+            let text = place.to_string();
+            let rest = text.strip_prefix(legal_prefix.as_str()).unwrap_or(&text);
+            let wrong = rest.split('/').nth(1).unwrap_or_default().to_owned();
+            let message = format!("the signal `{signal}` has no `{place}` by its schema");
+            return Some((wrong.clone(), message, told_apart(&wrong, &known, &patterns)));
+        }
+        let undeclared = undeclared_in(&schema, place, &|_| false)?;
+        let (wrong, known) = (undeclared.name, undeclared.known);
+        let message = format!("`properties` of the signal `{signal}` has no `{wrong}`");
+        let help = suggest(&wrong, known.iter().map(String::as_str), "Declare it.");
+        Some((wrong, message, help))
+    }
+}
+
+/// The signal that wakes a rule.
+fn signal_of(rule: &Rule) -> Option<&str> {
+    match &rule.trigger {
+        Trigger::Signal(signal) => Some(signal),
+        Trigger::Manual => Some(rule.name.as_str()),
+        _ => None,
+    }
+}

@@ -1,0 +1,223 @@
+//! Rules that could not be decided, and the joins that wait for them.
+
+use patchboard_kernel::board::{Input, Outcome};
+use patchboard_kernel::record::{Body, Cause, End, Retried, Trigger};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::played::Played;
+
+/// Notes that are checked if they have weight, and a report after that. `check` is the rule that wakes the checker.
+fn notes(check: Value) -> Value {
+    json!({
+        "blueprint": 2, "concurrency": 100, "state": {"schema": {}, "initial": {"notes": {}}},
+        "circuit": {"no_ops": {"limit": 50, "then": "stop_branch"}},
+        "workers": {
+            "writer": {"agent": "llm", "writes": [
+                {"path": "/notes/*", "ops": ["add", "remove"]}, {"path": "/notes/*/*"}, {"path": "/least"}]},
+            "checker": {"agent": "llm", "reads": ["/notes/{note}"], "limits": {"attempts": 1},
+                "writes": [{"path": "/notes/{note}/ok"}]},
+            "reporter": {"agent": "llm", "reads": ["/notes"], "writes": [{"path": "/report"}]},
+        },
+        "rules": [
+            {"name": "write", "trigger": "start", "run": "writer"},
+            check,
+            {"name": "report", "trigger": {"after": ["check"]}, "run": "reporter"},
+        ],
+    })
+}
+
+fn by_weight() -> Value {
+    json!({"name": "check", "trigger": {"op": "add", "path": "/notes/{note}"}, "when": "value.weight > 1", "run": "checker"})
+}
+
+fn add(path: &str, value: Value) -> Value {
+    json!({"op": "add", "path": path, "value": value})
+}
+
+fn called(played: &Played) -> Vec<&str> {
+    played.calls.iter().map(|(_, _, worker)| worker.as_str()).collect()
+}
+
+fn ended(played: &Played) -> Option<(End, Cause)> {
+    played.board.ended().map(|ended| (ended.end, ended.cause))
+}
+
+fn skipped(played: &Played) -> Vec<(bool, String, Option<String>)> {
+    let of = |body| match body {
+        Body::Skipped(of) => {
+            let place = of.trigger.and_then(|trigger| match trigger {
+                Trigger::Event { path, .. } => Some(path),
+                _ => None,
+            });
+            Some((of.invocation.is_some(), of.message, place))
+        }
+        _ => None,
+    };
+    played.bodies().filter_map(of).collect()
+}
+
+fn directly(played: &mut Played, op: Value) {
+    let outcome = played.direct("writer", &json!([op]).to_string());
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{op}: {outcome:?}");
+}
+
+const GAVE_UP: Option<(End, Cause)> = Some((End::Quiescent, Cause::GaveUp));
+
+/// A board of two notes without weight, which holds up its report.
+fn held_up() -> Played {
+    let mut played = Played::new(notes(by_weight()));
+    played.answer(
+        json!([add("/notes/a", json!({})), add("/notes/b", json!({})), add("/notes/c", json!({"weight": 2}))]),
+        None,
+    );
+    assert_eq!(called(&played), ["checker"]);
+    played.answer(json!([add("/notes/{note}/ok", json!(true))]), None);
+    assert_eq!((called(&played), ended(&played)), (vec![], GAVE_UP));
+    played
+}
+
+#[test]
+fn after_does_not_fire_where_nobody_can_tell_whether_an_element_was_meant() {
+    let played = held_up();
+    let missing = |place: &str| (false, "no such member: weight".to_owned(), Some(place.to_owned()));
+    assert_eq!(skipped(&played), [missing("/notes/a"), missing("/notes/b")], "each is named");
+    let refused = played.board.judge_retry(&Retried::default()).expect_err("nothing was given up");
+    assert!(refused.violations[0].message.contains("rule check"), "{refused:?}");
+    played.holds();
+    // A condition that is false says that the element was not meant; `settled` asks for nothing else.
+    for (trigger, weight) in [("after", json!({"weight": 1})), ("settled", json!({}))] {
+        let mut blueprint = notes(by_weight());
+        blueprint["rules"][2]["trigger"] = json!({trigger: ["check"]});
+        let mut played = Played::new(blueprint);
+        played.answer(json!([add("/notes/a", weight)]), None);
+        assert_eq!(called(&played), ["reporter"], "{trigger}");
+        played.holds();
+    }
+}
+
+#[test]
+fn what_is_decided_later_holds_up_nothing_more() {
+    // One gets a weight that counts, without an event that wakes its rule, and one is removed.
+    let mut played = held_up();
+    directly(&mut played, add("/notes/a/weight", json!(2)));
+    assert_eq!(called(&played), ["checker"]);
+    assert!(played.view().contains("/notes/a"), "{}", played.view());
+    played.answer(json!([add("/notes/{note}/ok", json!(true))]), None);
+    assert_eq!((called(&played), ended(&played)), (vec![], GAVE_UP), "the other is not decided yet");
+    directly(&mut played, json!({"op": "remove", "path": "/notes/b"}));
+    assert_eq!(called(&played), ["reporter"]);
+    played.holds();
+    // Both are not meant.
+    let mut played = held_up();
+    directly(&mut played, add("/notes/a/weight", json!(0)));
+    directly(&mut played, add("/notes/b/weight", json!(0)));
+    assert_eq!(called(&played), ["reporter"]);
+    played.holds();
+    // Another event of the element wakes the rule before anything rests.
+    let check = json!({"name": "check", "trigger": {"path": "/notes/{note}/*"}, "run": "checker",
+        "when": "state.notes[bound.note].weight > 1 && !has(state.notes[bound.note].ok)"});
+    let mut played = Played::new(notes(check));
+    played.answer(json!([add("/notes/a", json!({})), add("/notes/a/text", json!("t"))]), None);
+    assert_eq!(ended(&played), GAVE_UP);
+    directly(&mut played, add("/notes/a/weight", json!(2)));
+    assert_eq!(called(&played), ["checker"], "once");
+    played.answer(json!([add("/notes/{note}/ok", json!(true))]), None);
+    assert_eq!(called(&played), ["reporter"]);
+    played.holds();
+}
+
+#[test]
+fn what_is_gone_needs_nothing() {
+    // Its own removal is an event that the rule cannot decide about.
+    let check = json!({"name": "check", "trigger": {"path": "/notes/{note}"}, "run": "checker",
+        "when": "state.notes[bound.note].weight > 1"});
+    let mut played = Played::new(notes(check));
+    played.answer(json!([add("/notes/a", json!({"weight": 2}))]), None);
+    directly(&mut played, json!({"op": "remove", "path": "/notes/a"}));
+    // The call about it fails, and is given up.
+    while called(&played) == ["checker"] {
+        played.answer(json!([add("/notes/{note}/ok", json!(true))]), None);
+    }
+    assert!(!played.board.given_up().is_empty());
+    assert_eq!(called(&played), ["reporter"], "{:?}", skipped(&played));
+    played.holds();
+    // A rule for removals is about what is gone.
+    let check = json!({"name": "check", "trigger": {"op": "remove", "path": "/notes/{note}"}, "run": "checker",
+        "when": "value.weight > 1"});
+    let mut blueprint = notes(check);
+    blueprint["state"]["initial"] = json!({"notes": {"a": {}}});
+    let mut played = Played::new(blueprint);
+    played.answer(json!([{"op": "remove", "path": "/notes/a"}]), None);
+    assert_eq!((called(&played), ended(&played)), (vec![], GAVE_UP));
+    played.holds();
+}
+
+#[test]
+fn a_condition_that_is_asked_again_after_a_delay_can_be_undecided() {
+    let mut check = by_weight();
+    check["when"] = json!("value.weight > 1 && (!has(state.least) || state.least.weight < 2)");
+    check["delay"] = json!("1s");
+    let mut played = Played::new(notes(check));
+    played.answer(json!([add("/notes/a", json!({"weight": 2}))]), None);
+    directly(&mut played, add("/least", json!({})));
+    played.now += 1000;
+    played.give(Input::Tick);
+    let missing = (true, "no such member: weight".to_owned(), Some("/notes/a".to_owned()));
+    assert_eq!((skipped(&played), called(&played), ended(&played)), (vec![missing], vec![], GAVE_UP));
+    // Decided, it waits for its delay once more.
+    directly(&mut played, add("/least", json!({"weight": 1})));
+    assert_eq!(called(&played), Vec::<&str>::new());
+    played.now += 1000;
+    played.give(Input::Tick);
+    assert_eq!(called(&played), ["checker"]);
+    played.holds();
+}
+
+/// Something that happens to one of the notes.
+#[derive(Clone, Debug)]
+enum Change {
+    Added(usize, Option<u8>),
+    Weighed(usize, u8),
+    Removed(usize),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        (0..4_usize, prop::option::of(0..4_u8)).prop_map(|(note, weight)| Change::Added(note, weight)),
+        (0..4_usize, 0..4_u8).prop_map(|(note, weight)| Change::Weighed(note, weight)),
+        (0..4_usize).prop_map(Change::Removed),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_report_is_made_once_every_note_is_decided(changes in prop::collection::vec(change(), 0..16)) {
+        let mut played = Played::new(notes(by_weight()));
+        // Something that nobody can decide about, so that the report waits until it is gone.
+        played.answer(json!([add("/notes/z", json!({}))]), None);
+        for change in &changes {
+            let op = match change {
+                Change::Added(note, None) => add(&format!("/notes/{note}"), json!({})),
+                Change::Added(note, Some(weight)) => add(&format!("/notes/{note}"), json!({"weight": weight})),
+                Change::Weighed(note, weight) => add(&format!("/notes/{note}/weight"), json!(weight)),
+                Change::Removed(note) => json!({"op": "remove", "path": format!("/notes/{note}")}),
+            };
+            // One of a note that is not there is refused.
+            played.direct("writer", &json!([op]).to_string());
+            while called(&played).contains(&"checker") {
+                played.answer(json!([add("/notes/{note}/ok", json!(true))]), None);
+            }
+            prop_assert!(!called(&played).contains(&"reporter"));
+        }
+        directly(&mut played, json!({"op": "remove", "path": "/notes/z"}));
+        while called(&played).contains(&"checker") {
+            played.answer(json!([add("/notes/{note}/ok", json!(true))]), None);
+        }
+        let state = played.board.state().root().to_value();
+        let notes = state["notes"].as_object().expect("notes");
+        let is_decided = notes.values().all(|note| note.get("weight").is_some());
+        prop_assert_eq!(called(&played).contains(&"reporter"), is_decided, "{}", state);
+        played.holds();
+    }
+}
