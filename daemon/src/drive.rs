@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jsonptr::PointerBuf;
-use patchboard_kernel::board::{BoardError, Pending, Undecided};
+use patchboard_kernel::board::{BoardError, Pending, Undone};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::FILES;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
@@ -146,7 +146,7 @@ pub(crate) async fn to_the_end(
         has_files: snapshot.blueprint.workspace.is_some(),
         head: snapshot.head,
         totals: &progress.totals,
-        undecided: &snapshot.undecided,
+        undone: snapshot.undone.as_deref().cloned().unwrap_or_default(),
         pause_cause: snapshot.pause_cause,
         pending: &snapshot.pending,
         again: &seating.again,
@@ -205,8 +205,8 @@ pub(crate) struct CameTo<'a> {
     pub(crate) head: Head,
     /// What it took.
     pub(crate) totals: &'a Totals,
-    /// Rules that could not be decided, and that joins wait for.
-    pub(crate) undecided: &'a [Undecided],
+    /// What it leaves undone, if it has ended.
+    pub(crate) undone: Undone,
     /// Why the kernel paused it, if it did.
     pub(crate) pause_cause: Option<PauseCause>,
     /// What persons are asked.
@@ -358,28 +358,27 @@ impl CameTo<'_> {
             _ => ("to queue again what was given up", ""),
         };
         let command = |options: &str| self.again.command(&format!("retry {}{options}", self.board));
-        if cause == Cause::Exhausted && !self.totals.used_up.is_empty() {
-            // What is beyond a worker's limit is taken up by name only.
-            let commands: Vec<String> =
-                self.totals.used_up.iter().map(|worker| command(&format!(" --worker {worker}"))).collect();
-            return Some(format!(
-                "to take up what is beyond the invocations of a worker: {}",
-                commands.join(", then: ")
+        let retry = format!("{what}: {}{advice}", command(retry_option(cause)));
+        let Undone { given_up, beyond_limit, undecided } = &self.undone;
+        let mut notes = Vec::new();
+        if let (Cause::GaveUp, Some(first)) = (cause, undecided.first()) {
+            let (place, rule) = (narrative::place(Some(&first.trigger)), &first.rule);
+            let more = if undecided.len() > 1 { format!(" and {} more", undecided.len() - 1) } else { String::new() };
+            notes.push(format!(
+                "rule {rule} could not be decided{place}{more}, so `after` waits for it: mend in the blueprint what its `skipped` \
+                 line names (`has(value.member)` asks whether there is one) and run it anew"
             ));
         }
-        let retry = format!("{what}: {}{advice}", command(retry_option(cause)));
-        let Some(first) = self.undecided.first().filter(|_| cause == Cause::GaveUp) else { return Some(retry) };
-        let more = match self.undecided.len() - 1 {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let place = narrative::place(Some(&first.trigger));
-        let advice = "mend in the blueprint what its `skipped` line names (`has(value.member)` asks whether there is one) and \
-                      run it anew";
-        let mended =
-            format!("rule {} could not be decided{place}{more}, so `after` waits for it: {advice}", first.rule);
-        let has_failed = self.totals.failed + self.totals.rejected > 0;
-        Some(if has_failed { format!("{mended}\n{retry}") } else { mended })
+        if cause == Cause::Exhausted && !beyond_limit.is_empty() {
+            let commands: Vec<String> =
+                beyond_limit.iter().map(|worker| command(&format!(" --worker {worker}"))).collect();
+            notes.push(format!("to take up what is beyond the invocations of a worker: {}", commands.join(", then: ")));
+        }
+        // Where these say all, a retry without a name would be refused.
+        if notes.is_empty() || *given_up > 0 {
+            notes.push(retry);
+        }
+        Some(notes.join("\n"))
     }
 
     fn question(&self, seq: Seq, question: &Pending) -> String {

@@ -434,7 +434,7 @@ mod tests {
     fn a_rule_that_was_skipped_did_not_fire_whatever_the_reason() {
         let told = |rule: Option<&str>, message: &str| {
             let (rule, message) = (rule.map(Into::into), message.to_owned());
-            of(&Body::Skipped(Skipped { rule, invocation: None, message, trigger: None }))
+            of(&Body::Skipped(Skipped { rule, invocation: None, message, worker: None, trigger: None }))
         };
         for why in ["no such key: a", "what stands at /who is no name of a worker"] {
             assert_eq!(told(Some("r"), why), format!("rule r did not fire: {why}"));

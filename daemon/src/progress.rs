@@ -3,7 +3,7 @@
 //! Everything comes from durable records, so what is told has happened. On a terminal the last line says where the run
 //! stands; elsewhere there is one line per event and nothing that moves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use owo_colors::OwoColorize as _;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Seq, WorkerName};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::record::{Body, Budget, Kind, Record, Resource};
+use patchboard_kernel::record::{Body, Kind, Record};
 use serde_json::{Value, json};
 
 use crate::narrative::{self, Hiding, grouped};
@@ -41,8 +41,6 @@ pub(crate) struct Totals {
     pub(crate) calls: u64,
     /// First calls whose views had no room for everything.
     pub(crate) hiding: Hiding,
-    /// Workers that were woken more often than their invocations allow.
-    pub(crate) used_up: BTreeSet<WorkerName>,
 }
 
 impl Totals {
@@ -84,9 +82,6 @@ impl Totals {
                 if deferred.reason.needs_operator() && !deferred.is_served_elsewhere {
                     self.last_refusal = Some(deferred.message.clone());
                 }
-            }
-            Body::Budget(Budget { resource: Resource::Invocations, worker, .. }) => {
-                self.used_up.insert(worker.clone());
             }
             Body::Late(late) => self.spend(late.usage),
             Body::Created(created) => {

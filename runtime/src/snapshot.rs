@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::board::{Board, Pending, Undecided};
+use patchboard_kernel::board::{Board, Pending, Undone};
 use patchboard_kernel::breaker::Position;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version, WorkerName};
 use patchboard_kernel::ledger::Usage;
@@ -59,8 +59,8 @@ pub struct Snapshot {
     pub pending: Arc<BTreeMap<Seq, Pending>>,
     /// First views, by worker, that had no room for all that the worker may read.
     pub shortages: Arc<BTreeMap<WorkerName, Shortage>>,
-    /// Rules that did not fire because nobody can tell whether they should have, and that joins wait for.
-    pub undecided: Vec<Undecided>,
+    /// What it leaves undone, once it has ended.
+    pub undone: Option<Arc<Undone>>,
     /// Whether nothing but persons is waited for.
     pub waits_for_persons: bool,
     /// Invocations waiting.
@@ -116,7 +116,7 @@ impl Snapshot {
             attempts: board.scheduler().open().iter().map(|(invocation, open)| (*invocation, open.attempt)).collect(),
             pending: Arc::clone(board.pending()),
             shortages: Arc::clone(board.shortages()),
-            undecided: board.undecided().to_vec(),
+            undone: board.ended().map(|_| Arc::new(board.undone())),
             waits_for_persons: board.waits_for_persons(),
             queued: board.scheduler().queue().len(),
             tokens: board.ledger().board().committed(),

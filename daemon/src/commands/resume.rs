@@ -62,7 +62,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             has_files: recovered.blueprint().workspace.is_some(),
             head,
             totals: &totals,
-            undecided: recovered.undecided(),
+            undone: recovered.undone(),
             pause_cause: None,
             pending,
             again: &arguments.seats.again(data_dir, config),

@@ -412,7 +412,9 @@ fn judge_reply(
             false => None,
         };
         let is_unknown = |violation: &Violation| violation.code == Code::UnknownLocation;
-        if seat.journal >= WILDCARDS && violations.iter().any(is_unknown) && refuse_wildcard(&reading.before).is_some()
+        if seat.journal_format >= WILDCARDS
+            && violations.iter().any(is_unknown)
+            && refuse_wildcard(&reading.before).is_some()
         {
             violations.retain(|violation| !is_unknown(violation));
         }

@@ -58,7 +58,7 @@ pub struct Plan {
     /// The condition under which the board is done.
     pub done: Option<Expr>,
     /// The format of the journal that the board began with: its rules decide, also after a later version took the board over.
-    pub journal: u32,
+    pub journal_format: u32,
 }
 
 /// A compiled rule.
@@ -170,7 +170,7 @@ impl Plans for Own {
 impl Plan {
     /// Returns true in journals since format 13: views, expansions and short budgets are what they are since then.
     pub(crate) const fn has_ranges(&self) -> bool {
-        self.journal >= record::RANGES
+        self.journal_format >= record::RANGES
     }
 
     /// Whether a worker's replies are made patches before they come here, and its words are kept beside them. On a plain
@@ -277,7 +277,8 @@ impl Plan {
                 }
             }
             let names = Arc::new(names);
-            let seat = Seat { name, worker, contract, names, open, interface, files, is_told, journal, fixed };
+            let seat =
+                Seat { name, worker, contract, names, open, interface, files, is_told, journal_format: journal, fixed };
             seats.insert(seat.name.clone(), Arc::new(seat));
         }
         let mut rules = Vec::with_capacity(blueprint.rules.len());
@@ -388,7 +389,7 @@ impl Plan {
             rules,
             invariants,
             done,
-            journal,
+            journal_format: journal,
         };
         plan.find_upstream();
         Ok(plan)

@@ -101,7 +101,7 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
         let is_erased = erased.is_some_and(|(from, to)| (from..=to).contains(&next.seq));
         let foreign = match is_erased {
             true => slice::from_ref(next),
-            false => foreign_batch(&records[replayed..], view::compiler_of(board.plan().journal))?,
+            false => foreign_batch(&records[replayed..], view::compiler_of(board.plan().journal_format))?,
         };
         if foreign.is_empty() {
             let input = input(next, &snapshots, &board)?;

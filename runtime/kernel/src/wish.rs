@@ -81,6 +81,8 @@ pub enum Wish {
     Skip {
         /// The rule.
         rule: RuleName,
+        /// The worker that it would wake; none: any.
+        worker: Option<WorkerName>,
         /// What woke it, if that can be asked about again (since journal format 16).
         trigger: Option<Trigger>,
         /// Why not.
@@ -224,16 +226,20 @@ impl Wishes<'_> {
 
     /// Says why a rule does not fire: once for each rule, however many events there are, or for each event if a join waits for
     /// the rule.
-    fn skip(&mut self, rule: &Rule, trigger: &Trigger, message: String) {
-        let can_be_asked = self.plan.journal >= UNDECIDED && matches!(trigger, Trigger::Event { .. } | Trigger::Start);
+    fn skip(&mut self, rule: &Rule, worker: Option<&WorkerName>, trigger: &Trigger, message: String) {
+        let can_be_asked =
+            self.plan.journal_format >= UNDECIDED && matches!(trigger, Trigger::Event { .. } | Trigger::Start);
         let trigger = can_be_asked.then(|| trigger.clone());
+        let worker = worker.filter(|_| can_be_asked).cloned();
         let is_joined_on = self.plan.joined_on(&rule.name).next().is_some();
         let is_said = |wish: &Wish| match wish {
-            Wish::Skip { rule: said, trigger: of, .. } => *said == rule.name && (!is_joined_on || *of == trigger),
+            Wish::Skip { rule: said, worker: whom, trigger: of, .. } => {
+                *said == rule.name && (!is_joined_on || (*of == trigger && *whom == worker))
+            }
             Wish::Invoke { .. } => false,
         };
         if !self.wishes.iter().any(is_said) {
-            self.wishes.push(Wish::Skip { rule: rule.name.clone(), trigger, message });
+            self.wishes.push(Wish::Skip { rule: rule.name.clone(), worker, trigger, message });
         }
     }
 }
@@ -278,7 +284,7 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
         Ok(bound) => (bound, None),
         // A condition that does not ask for names is asked first.
         Err(message) if rule.when.as_ref().is_some_and(|when| !when.uses(BOUND)) => (&nothing, Some(message)),
-        Err(message) => return wishes.skip(rule, trigger, message.clone()),
+        Err(message) => return wishes.skip(rule, None, trigger, message.clone()),
     };
     let whom = match &rule.chosen {
         None => Ok(rule.workers.as_slice()),
@@ -301,14 +307,14 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
     match for_all.map_or(Ok(true), |when| when.evaluate_within(&variables, wishes.allowance)) {
         Ok(true) => {}
         Ok(false) => return,
-        Err(error) => return wishes.skip(rule, trigger, error.to_string()),
+        Err(error) => return wishes.skip(rule, None, trigger, error.to_string()),
     }
     if let Some(message) = is_unbound {
-        return wishes.skip(rule, trigger, message.clone());
+        return wishes.skip(rule, None, trigger, message.clone());
     }
     let workers = match whom {
         Ok(workers) => workers,
-        Err(message) => return wishes.skip(rule, trigger, message),
+        Err(message) => return wishes.skip(rule, None, trigger, message),
     };
     let delay = match &rule.delay {
         None => 0,
@@ -317,7 +323,12 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
             Some(ms) => ms,
             None => {
                 let place = place(at, trigger);
-                return wishes.skip(rule, trigger, format!("{place} is no number of milliseconds, of a year at most"));
+                return wishes.skip(
+                    rule,
+                    None,
+                    trigger,
+                    format!("{place} is no number of milliseconds, of a year at most"),
+                );
             }
         },
     };
@@ -326,7 +337,7 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
         match for_each.map_or(Ok(true), |when| when.evaluate_within(&variables, wishes.allowance)) {
             Ok(true) => wishes.invoke(rule, worker, trigger.clone(), delay),
             Ok(false) => {}
-            Err(error) => wishes.skip(rule, trigger, error.to_string()),
+            Err(error) => wishes.skip(rule, Some(worker), trigger, error.to_string()),
         }
     }
 }
@@ -402,8 +413,8 @@ fn seen_now<'a>(
     }
 }
 
-/// Returns true if a rule has nothing left to be about: what woke it stands in an object no more. A rule for removals is about
-/// what is gone, and of a list nobody can tell which element went.
+/// Returns true if what woke a rule stands in its object no more, so that the rule has nothing left to be about. A rule that waits
+/// for removals alone is about what is gone; of a list nobody can tell which element went.
 pub(crate) fn is_gone(state: &Node, rule: &Rule, trigger: &Trigger) -> bool {
     let Trigger::Event { path, .. } = trigger else { return false };
     if matches!(rule.wakes_on, WakesOn::Event { op: Some(EventOp::Remove), .. }) {

@@ -132,7 +132,7 @@ fn replayed(first: &Record, records: &[Record], folded: &Board) -> Result<Replay
     }
     let replayed = replay::replay(records, None).map_err(|difference| format!("replay: {difference}"))?;
     same_board("the replay", &replayed.board, folded)?;
-    let compiler = view::compiler_of(folded.plan().journal);
+    let compiler = view::compiler_of(folded.plan().journal_format);
     let is_foreign = |record: &&Record| match record.body() {
         Ok(Body::Invoked(invoked)) => invoked.compiler != compiler,
         _ => false,

@@ -21,7 +21,7 @@ use crate::pipeline::{self, Made};
 use crate::plan::Plan;
 use crate::planted::{self, Bug};
 use crate::record::{
-    self, Author, Body, Committed, Continued, Deferred, Erasure, Expanded, NoOp, Rejected, Resource, Skipped, Trigger,
+    self, Author, Body, Committed, Continued, Deferred, Erasure, Expanded, NoOp, Rejected, Resource, Trigger,
 };
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{Answered, Expansion, Open, ProviderWait, Queued};
@@ -87,7 +87,7 @@ impl Board {
                 };
                 let branch = Branch { rule: scheduled.rule.clone(), worker: scheduled.worker.clone() };
                 let trigger = scheduled.trigger.clone();
-                self.decide_undecided(branch.rule.as_ref(), &trigger);
+                self.decide_undecided(scheduled);
                 let is_after = trigger == Trigger::After;
                 let invocation = scheduled.invocation;
                 // What is beyond the limit is given up at once, and takes nothing of it.
@@ -211,13 +211,11 @@ impl Board {
                 self.scheduler.ripen(&self.plan, at, &still);
                 self.scheduler.rewind(&self.plan, at);
             }
-            Body::Skipped(Skipped { rule, invocation, trigger, .. }) => {
-                if let Some(invocation) = invocation.filter(|it| !self.scheduler.withdraw(&self.plan, *it)) {
+            Body::Skipped(skipped) => {
+                if let Some(invocation) = skipped.invocation.filter(|it| !self.scheduler.withdraw(&self.plan, *it)) {
                     return Err(format!("it takes back invocation {invocation}, which does not wait"));
                 }
-                if let (Some(rule), Some(trigger)) = (rule, trigger) {
-                    self.keep_undecided(rule, trigger);
-                }
+                self.keep_undecided(skipped);
             }
             Body::Late(_) | Body::Tick(_) => {}
             Body::Approval(approval) => {

@@ -57,6 +57,7 @@ pub use crate::pipeline::ReplyBody;
 pub(crate) use apply::reply_digest;
 pub use limits::{LimitsInForce, LimitsOfCall};
 pub use rehearsal::Rehearsal;
+pub use retry::Undone;
 pub use snapshot::Stored;
 pub use types::{Blob, BoardError, Effect, From, Genesis, Input, NotTaken, Outcome, Pending, Proposal, Step, Verdict};
 pub use undecided::Undecided;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::apply::request_token;
-use super::{Board, LimitsInForce};
+use super::{Board, LimitsInForce, Undecided};
 use crate::blueprint::{AgentKind, BoardLimits};
 use crate::breaker::Branch;
 use crate::id::WorkerName;
@@ -14,7 +14,28 @@ use crate::record::{Body, Cause, FULL_RETRY, RaisedOfWorker, Resource, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Queued;
 
+/// What a board that has ended leaves undone.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Undone {
+    /// Number of invocations that a retry takes up.
+    pub given_up: usize,
+    /// Workers that were woken more often than their invocations allow: a retry that names one takes up what is beyond.
+    pub beyond_limit: BTreeSet<WorkerName>,
+    /// Rules that did not fire because nobody can tell whether they should have, and that hold up a join.
+    pub undecided: Vec<Undecided>,
+}
+
 impl Board {
+    /// Returns what the board leaves undone.
+    pub fn undone(&self) -> Undone {
+        let beyond = self.given_up.iter().filter(|queued| queued.is_beyond_limit);
+        Undone {
+            given_up: self.chosen_by(&Retried::default()).len(),
+            beyond_limit: beyond.map(|queued| queued.branch.worker.clone()).collect(),
+            undecided: self.undecided().into_iter().cloned().collect(),
+        }
+    }
+
     /// Judges a retry before it is an input. A limit that it names must be above the one in force, and no more than a limit
     /// may be. A repetition is judged as an input.
     ///
@@ -77,9 +98,8 @@ impl Board {
                     let worker = &branch.worker;
                     format!("invocations of worker {worker} are beyond its limit: name the worker to take them up")
                 }
-                None if self.is_held_up() => {
-                    let rules: BTreeSet<&str> =
-                        self.undecided.iter().map(|undecided| undecided.rule.as_str()).collect();
+                None if !self.undecided().is_empty() => {
+                    let rules: BTreeSet<&str> = self.undecided().iter().map(|it| it.rule.as_str()).collect();
                     let rules = rules.into_iter().collect::<Vec<_>>().join(", ");
                     format!(
                         "no invocation was given up; it could not be decided whether rule {rules} should have fired"

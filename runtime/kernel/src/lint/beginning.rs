@@ -91,71 +91,62 @@ fn beyond_limits(source: &Source, board: &Board) -> Vec<Diagnostic> {
     findings
 }
 
-/// Finds rules that fire for each place of what is not there, and reads of nearly what is there.
+/// Finds rules that fire for each place of what is not there, and reads of names that are not there and nearly are.
 fn nowhere(source: &Source, board: &Board) -> Vec<Diagnostic> {
     let (plan, state) = (board.plan(), board.state().root());
+    let is_declared = |place: &str| {
+        let below = request_part(place).and_then(|below| Pattern::parse(below).ok());
+        below.is_none_or(|below| declares(&plan.request, &below))
+    };
     let mut findings = Vec::new();
     for (number, rule) in plan.blueprint.rules.iter().enumerate() {
         let Trigger::Each(path) = &rule.trigger else { continue };
-        let Some((holder, name, _)) = first_absent(state, path) else { continue };
-        let message = format!("with this board, `{}` fires for no place: {holder} has no `{name}`", rule.name);
-        let known = names_at(state, path, &name);
-        let help = suggest(&name, known.iter().map(String::as_str), "Name a place that the board begins with.");
+        let Some(absent) = first_absent(state, path).filter(|absent| !is_declared(&absent.place)) else { continue };
+        let message = format!("with this request, `{}` fires for no place: there is no `{}`", rule.name, absent.place);
+        let help = suggest(&absent.name, absent.beside.iter().map(String::as_str), "Name what the board begins with.");
         findings.push(Diagnostic::at(source, "never_fires", &format!("/rules/{number}/trigger/start"), message, help));
     }
     for (worker, seat) in &plan.seats {
         for (number, read) in seat.worker.reads.iter().enumerate() {
-            let Some((holder, name, pattern)) = first_absent(state, &read.path) else { continue };
-            let known = names_at(state, &read.path, &name);
-            let is_declared = || {
-                let below = request_part(&pattern).and_then(|below| Pattern::parse(below).ok());
-                below.is_none_or(|below| declares(&plan.request, &below))
-            };
-            let Some(near) = meant(&name, known.iter().map(String::as_str)).filter(|_| !is_declared()) else {
+            let Some(absent) = first_absent(state, &read.path).filter(|absent| !is_declared(&absent.place)) else {
                 continue;
             };
-            let message = format!("with this request, {holder} has no `{name}`, which `{worker}` reads");
-            let pointer = format!("/workers/{worker}/reads/{number}");
-            findings.push(Diagnostic::at(
-                source,
-                "undeclared_name",
-                &pointer,
-                message,
-                format!("Did you mean `{near}`?"),
-            ));
+            if let Some(near) = meant(&absent.name, absent.beside.iter().map(String::as_str)) {
+                let message = format!("with this request, there is no `{}`, which `{worker}` reads", absent.place);
+                let (pointer, help) = (format!("/workers/{worker}/reads/{number}"), format!("Did you mean `{near}`?"));
+                findings.push(Diagnostic::at(source, "undeclared_name", &pointer, message, help));
+            }
         }
     }
     findings
 }
 
-/// The first name of a path that an object of the document does not have: what holds it, the name, and the place.
-fn first_absent(state: &Node, path: &str) -> Option<(String, String, String)> {
+/// A name that an object of the document does not have.
+struct Absent {
+    name: String,
+    /// JSON Pointer of the place that it would name.
+    place: String,
+    /// Names that the object has.
+    beside: Vec<String>,
+}
+
+/// The first name of a path that an object of the document does not have.
+fn first_absent(state: &Node, path: &str) -> Option<Absent> {
     let (mut node, mut place) = (state, String::new());
     for token in PointerBuf::parse(path).ok()?.tokens() {
         let name = token.decoded().into_owned();
         if name.starts_with(['*', '{']) || node.as_array().is_some() {
             return None;
         }
-        let holder = if place.is_empty() { "the document".to_owned() } else { format!("`{place}`") };
         place = format!("{place}/{}", token.encoded());
-        match node.child(&name) {
-            Some(child) => node = child,
-            None => return Some((holder, name, place)),
-        }
-    }
-    None
-}
-
-/// Names that are beside an absent one.
-fn names_at(state: &Node, path: &str, absent: &str) -> Vec<String> {
-    let Ok(path) = PointerBuf::parse(path) else { return Vec::new() };
-    let mut node = state;
-    for token in path.tokens().map(|token| token.decoded().into_owned()).take_while(|name| name != absent) {
-        let Some(child) = node.child(&token) else { break };
+        let Some(child) = node.child(&name) else {
+            let beside = match node.to_value() {
+                Value::Object(members) => members.into_iter().map(|(name, _)| name).collect(),
+                _ => Vec::new(),
+            };
+            return Some(Absent { name, place, beside });
+        };
         node = child;
     }
-    match node.to_value() {
-        Value::Object(members) => members.into_iter().map(|(name, _)| name).collect(),
-        _ => Vec::new(),
-    }
+    None
 }

@@ -1,7 +1,8 @@
 //! Checks what rules take from the signals that wake them.
 
+use super::keywords::NAME_MIN;
 use super::paths::{told_apart, undeclared_in};
-use super::{Check, meant, suggest};
+use super::{Check, meant};
 use crate::blueprint::{Lasts, Rule, Run, Trigger};
 use crate::expr::Look;
 use crate::pattern::Pattern;
@@ -15,8 +16,13 @@ impl Check<'_> {
         let blueprint = self.blueprint;
         for (number, rule) in blueprint.rules.iter().enumerate() {
             let at = format!("/rules/{number}");
-            if let Some(signal) = signal_of(rule).filter(|signal| !blueprint.signals.contains_key(*signal))
-                && let Some(declared) = meant(signal, blueprint.signals.keys().map(String::as_str))
+            let is_heard = |name: &&String| blueprint.rules.iter().any(|rule| signal_of(rule) == Some(name.as_str()));
+            let unheard: Vec<&String> = blueprint.signals.keys().filter(|name| !is_heard(name)).collect();
+            // A short name is always near to another.
+            let is_undeclared = |name: &&String| name.len() >= NAME_MIN && !blueprint.signals.contains_key(*name);
+            if let Trigger::Signal(signal) = &rule.trigger
+                && is_undeclared(&signal)
+                && let Some(declared) = meant(signal, unheard.into_iter().map(String::as_str))
             {
                 let message = format!("`signals` has no `{signal}`");
                 self.find("undeclared_name", &format!("{at}/trigger"), message, format!("Did you mean `{declared}`?"));
@@ -56,10 +62,11 @@ impl Check<'_> {
             return Some((wrong.clone(), message, told_apart(&wrong, &known, &patterns)));
         }
         let undeclared = undeclared_in(&schema, place, &|_| false)?;
-        let (wrong, known) = (undeclared.name, undeclared.known);
-        let message = format!("`properties` of the signal `{signal}` has no `{wrong}`");
-        let help = suggest(&wrong, known.iter().map(String::as_str), "Declare it.");
-        Some((wrong, message, help))
+        // A signal may carry more than is said of it.
+        let near = meant(&undeclared.name, undeclared.known.iter().map(String::as_str))?;
+        let message = format!("`properties` of the signal `{signal}` has no `{}`", undeclared.name);
+        let help = format!("Did you mean `{near}`?");
+        Some((undeclared.name, message, help))
     }
 }
 

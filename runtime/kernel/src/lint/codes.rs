@@ -110,7 +110,11 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ),
     ("wide_grant", Warning, "A write grant on every place."),
     ("writes_request", Warning, "A write grant that reaches what the user asked for."),
-    ("script_refused", Warning, "A script answers with an operation that none of its worker's grants allows."),
+    (
+        "script_refused",
+        Warning,
+        "A script answers with what its worker's grants or the schema refuse, or with a name that nothing binds.",
+    ),
     ("value_never_fits", Warning, "A `value` of a write grant that the schema allows nowhere there."),
     ("not_a_beginning", Error, "A write grant's condition is of a place that is no beginning of the grant's path."),
     ("index_grant", Error, "A path by index into an array whose elements may move."),

@@ -10,7 +10,7 @@ use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
 use super::{Check, Expression, Read, Seat, Write};
-use crate::blueprint::{Action, AgentKind, EventOp, Freshness, Rule, Trigger};
+use crate::blueprint::{Action, AgentKind, EventOp, Freshness, Rule, Run, Trigger};
 use crate::event::caused;
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::{Pattern, PatternToken};
@@ -53,7 +53,9 @@ impl<'a> Check<'a> {
             let is_any = |token: &PatternToken| matches!(token, PatternToken::Any | PatternToken::Bound(_));
             let Some(last) = place.tokens().iter().rposition(is_any) else { continue };
             let (element, is_of_member) = (place.prefix(last + 1), last + 1 < place.tokens().len());
-            if !is_of_member && !matches!(op, None | Some(EventOp::Add)) {
+            // A member that names whom it wakes gives each element to a worker of its own.
+            let is_given_to_one = is_of_member && matches!(rule.run, Run::Member { .. });
+            if is_given_to_one || (!is_of_member && !matches!(op, None | Some(EventOp::Add))) {
                 continue;
             }
             let is_given = matches!(rule.trigger, Trigger::Each(_));
@@ -75,7 +77,7 @@ impl<'a> Check<'a> {
                     continue;
                 }
                 let meets = |read: &Read, write: &Write<'_>| {
-                    // Whoever may write its own elements only is woken for these.
+                    // A grant whose condition asks for `worker` is one on its own elements, of which it has few at once.
                     if is_of_member && self.asks_for_worker(write) {
                         return false;
                     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
-use super::{Check, Seat, Write};
+use super::{Check, Seat, Write, meant};
 use crate::pattern::{Pattern, PatternToken, is_index};
 use crate::schema::{Schema, nearest};
 
@@ -121,10 +121,20 @@ impl Check<'_> {
                     let pattern = write.pattern.under_any_binding();
                     pattern.matches(&place) || appends.as_ref().is_some_and(|append| pattern.matches(append))
                 };
-                let nowhere = template.as_ref().and_then(|place| self.never_at(&place.under_any_binding()));
-                if let Some((_, message, help)) = nowhere {
-                    found.push(("script_refused", format!("{at}/{op_nth}/path"), format!("`{name}`: {message}"), help));
+                let sought = template.as_ref().map(Pattern::under_any_binding);
+                if let Some(missing) = sought.as_ref().and_then(|place| self.missing(place)) {
+                    let message =
+                        format!("`{name}` answers with `{op}` at `{path}`, which is no place: {}", missing.why);
+                    found.push(("script_refused", format!("{at}/{op_nth}/path"), message, missing.help));
                     continue;
+                }
+                // Other names are allowed there; one that is nearly declared is probably meant to be that.
+                if let Some((holder, wrong, known)) = sought.as_ref().and_then(|place| self.undeclared(place))
+                    && let Some(near) = meant(&wrong, known.iter().map(String::as_str))
+                {
+                    let message = format!("`{path}`: `properties` of {holder} has no `{wrong}`");
+                    let help = format!("Did you mean `{near}`?");
+                    found.push(("undeclared_name", format!("{at}/{op_nth}/path"), message, help));
                 }
                 let matching: Vec<&Write<'_>> = seat.writes.iter().filter(|write| allows(write)).collect();
                 if matching.is_empty() {
@@ -148,7 +158,9 @@ impl Check<'_> {
                         format!("`{name}` answers with a value at `{path}` that `value` of its grant does not allow");
                     let help = "Change the value, or `value` of the grant.".to_owned();
                     found.push(("script_refused", format!("{at}/{op_nth}/value"), message, help));
-                } else if let Some(violation) = template.as_ref().and_then(|place| self.refusal(place, value, &bound)) {
+                } else if is_alone(patch, op_nth, path)
+                    && let Some(violation) = template.as_ref().and_then(|place| self.refusal(place, value, &bound))
+                {
                     let message =
                         format!("`{name}` answers with a value at `{path}` that the schema refuses: {violation}");
                     let help = "Change the value, or the schema.".to_owned();
@@ -158,6 +170,17 @@ impl Check<'_> {
         }
         found
     }
+}
+
+/// Returns true if no other operation of a patch writes at, below or above the place of one: the schema is asked about the
+/// result of all.
+fn is_alone(patch: &Value, nth: usize, path: &str) -> bool {
+    let is_within = |inner: &str, outer: &str| inner == outer || inner.starts_with(&format!("{outer}/"));
+    let mut others = patch.as_array().into_iter().flatten().enumerate().filter(|(other, _)| *other != nth);
+    !others.any(|(_, op)| {
+        let other = op.get("path").and_then(Value::as_str);
+        path.ends_with("/-") || other.is_some_and(|other| is_within(other, path) || is_within(path, other))
+    })
 }
 
 /// Returns true if a text in a value has one of these names in braces.

@@ -6,7 +6,7 @@ use super::{Check, meant};
 use crate::source::child;
 
 /// The shortest name that is taken for a misspelt one.
-const NAME_MIN: usize = 4;
+pub(super) const NAME_MIN: usize = 4;
 /// The most schemas that are looked at in one document.
 const SCHEMAS_MAX: usize = 4096;
 

@@ -141,13 +141,13 @@ impl Plan {
         self.rules.iter().filter(waits).map(|rule| rule.name.clone()).collect()
     }
 
-    /// Returns the joins that wait for all that a rule does, in journals in which they wait for what was not decided.
+    /// Returns the `after` rules that a rule can hold up where it cannot be decided; none before journal format 16.
     pub(crate) fn joined_on(&self, name: &RuleName) -> impl Iterator<Item = RuleName> {
         let joins = |rule: &&Rule| match &rule.wakes_on {
             WakesOn::Rest(rest) => rest.kind == RestKind::Completed && rule.name != *name && rest.waits_for_rule(name),
             _ => false,
         };
-        let rules = if self.journal >= UNDECIDED { self.rules.as_slice() } else { &[] };
+        let rules = if self.journal_format >= UNDECIDED { self.rules.as_slice() } else { &[] };
         rules.iter().filter(joins).map(|rule| rule.name.clone())
     }
 

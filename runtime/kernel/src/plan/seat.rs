@@ -40,7 +40,7 @@ pub struct Seat {
     /// True if its views show refusals.
     pub(crate) is_told: bool,
     /// The format of the journal that the board began with.
-    pub(crate) journal: u32,
+    pub(crate) journal_format: u32,
     /// The part that all its views have in common; their size is at least [`Fixed::minimum`], also when reduced.
     pub fixed: Arc<Fixed>,
 }
@@ -53,12 +53,12 @@ impl Seat {
 
     /// Returns the number of the compiler of its views.
     pub const fn compiler(&self) -> u32 {
-        compiler_of(self.journal)
+        compiler_of(self.journal_format)
     }
 
     /// Returns true if it may ask to be shown parts of places (in journals since format 13).
     pub const fn has_ranges(&self) -> bool {
-        self.journal >= record::RANGES
+        self.journal_format >= record::RANGES
     }
 
     /// Its bindings.
@@ -94,7 +94,7 @@ impl Seat {
             interface: self.interface,
             files: self.files.clone(),
             is_told: self.is_told,
-            journal: self.journal,
+            journal_format: self.journal_format,
             fixed: match self.interface {
                 Interface::Patch => Arc::clone(&self.fixed),
                 // Replies that are no patches have no names.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::Draft;
 use crate::admission::Admission;
 use crate::asked::Asked;
-use crate::blueprint::{Action, AgentKind, Freshness, Unit};
+use crate::blueprint::{Action, AgentKind, EventOp, Freshness, Unit};
 use crate::board::apply::{KEPT_VALUE_MAX, hold};
 use crate::board::rehearsal::Compiled;
-use crate::board::{Blob, Effect};
+use crate::board::{Blob, Effect, Undecided};
 use crate::breaker::{Branch, Change, Reason};
 use crate::digest::sha256;
 use crate::expr::Allowance;
@@ -45,8 +45,12 @@ impl Draft<'_> {
         }
         let board = &*self.board;
         if matches!(occasion, Occasion::Commit { .. }) {
-            // What could not be decided may be decided now.
-            self.awaited.extend(board.undecided().iter().flat_map(|undecided| board.plan.joined_on(&undecided.rule)));
+            // What could not be decided may be decided now, and what was given up may be gone.
+            let undecided = board.undecided.iter().map(|undecided| &undecided.rule);
+            let gone = board.given_up.iter().filter(|queued| self.is_pointless(queued));
+            let rules: BTreeSet<&RuleName> =
+                undecided.chain(gone.filter_map(|queued| queued.branch.rule.as_ref())).collect();
+            self.awaited.extend(rules.into_iter().flat_map(|rule| board.plan.joined_on(rule)));
         }
         let wishes = wish::wanted(&board.plan, &board.scheduler, board.state.root(), occasion);
         for wish in wishes {
@@ -59,8 +63,8 @@ impl Draft<'_> {
                     }
                 }
                 Wish::Skip { .. } if planted::is(Bug::SilentRecord) => {}
-                Wish::Skip { rule, trigger, message } => {
-                    self.push(Body::Skipped(Skipped { rule: Some(rule), invocation: None, message, trigger }));
+                Wish::Skip { rule, worker, trigger, message } => {
+                    self.push(Body::Skipped(Skipped { rule: Some(rule), invocation: None, message, worker, trigger }));
                 }
             }
         }
@@ -88,12 +92,13 @@ impl Draft<'_> {
                     continue;
                 }
                 Ok(false) => ("its condition does not hold any more".to_owned(), false),
-                Err(message) => (message, self.board.plan.journal >= UNDECIDED),
+                Err(message) => (message, self.board.plan.journal_format >= UNDECIDED),
             };
             let scheduler::Queued { invocation, branch, trigger, .. } = queued;
             let can_be_asked = is_undecided && matches!(trigger, Trigger::Event { .. } | Trigger::Start);
-            let trigger = can_be_asked.then_some(trigger);
-            self.push(Body::Skipped(Skipped { rule: branch.rule, invocation: Some(invocation), message, trigger }));
+            let (worker, trigger) = if can_be_asked { (Some(branch.worker), Some(trigger)) } else { (None, None) };
+            let (rule, invocation) = (branch.rule, Some(invocation));
+            self.push(Body::Skipped(Skipped { rule, invocation, message, worker, trigger }));
         }
     }
 
@@ -208,6 +213,7 @@ impl Draft<'_> {
                     rule: None,
                     invocation: None,
                     message: error.to_string(),
+                    worker: None,
                     trigger: None,
                 }));
             }
@@ -282,24 +288,25 @@ impl Draft<'_> {
     /// Asks again what could not be decided of what joins that rest wait for; whether something of it is queued now.
     fn ask_undecided(&mut self, rested: &BTreeSet<RuleName>) -> bool {
         let board = &*self.board;
-        if board.undecided().is_empty() {
+        if board.undecided.is_empty() {
             return false;
         }
-        let mut allowance = Allowance::new();
         let joins = board.plan.rules.iter().filter_map(|rule| match &rule.wakes_on {
             WakesOn::Rest(rest) if rest.kind == RestKind::Completed => {
                 (rested.contains(&rule.name) && !board.scheduler.has_fired(&rule.name)).then_some(rest)
             }
             _ => None,
         });
-        let mut wanted: Vec<Wish> = joins.flat_map(|rest| board.asked_again(rest, &mut allowance)).collect();
-        wanted.retain(|wish| matches!(wish, Wish::Invoke { .. }));
+        let asked = joins.flat_map(|rest| board.asked_again(rest));
+        let asked: Vec<(Undecided, Vec<Wish>)> = asked.map(|(undecided, wishes)| (undecided.clone(), wishes)).collect();
         let mut is_queued = false;
-        for (nth, wish) in wanted.iter().enumerate() {
-            if wanted[..nth].contains(wish) {
+        for (undecided, wishes) in asked {
+            // Two joins may wait for it: once is enough.
+            if !self.board.undecided.contains(&undecided) {
                 continue;
             }
-            if let Wish::Invoke { rule, worker, trigger, delay } = wish.clone() {
+            for wish in wishes {
+                let Wish::Invoke { rule, worker, trigger, delay } = wish else { continue };
                 let due = (delay > 0).then(|| self.at.plus_ms(delay));
                 self.enqueue(Branch { rule: Some(rule), worker }, trigger, due);
                 is_queued = true;
@@ -323,7 +330,7 @@ impl Draft<'_> {
                 // An invocation that changed nothing has completed, whatever its breaker did.
                 let is_lost = |queued: &&Queued| !queued.is_in_vain && rest.waits_for(&queued.branch);
                 let mut lost = board.given_up.iter().filter(is_lost).filter(|queued| !self.is_pointless(queued));
-                let is_undecided = !board.asked_again(rest, &mut Allowance::new()).is_empty();
+                let is_undecided = !board.asked_again(rest).is_empty();
                 let is_complete = lost.next().is_none() && !is_undecided && !rest.waits_for_any(&board.forgotten);
                 // A join that has not fired has something to do yet.
                 let is_join = |rule: &&Rule| match &rule.wakes_on {
@@ -355,12 +362,15 @@ impl Draft<'_> {
         (first, later)
     }
 
-    /// Returns true if what an invocation that was given up was to be about is gone.
+    /// Returns true if what an invocation that was given up was to be about is gone, unless it was about that.
     fn is_pointless(&self, queued: &Queued) -> bool {
+        if matches!(queued.trigger, Trigger::Event { op: EventOp::Remove, .. }) {
+            return false;
+        }
         let plan = &self.board.plan;
         let rule = plan.rules.iter().find(|rule| queued.branch.rule.as_ref() == Some(&rule.name));
         let is_gone = |rule| wish::is_gone(self.board.state.root(), rule, &queued.trigger);
-        plan.journal >= UNDECIDED && rule.is_some_and(is_gone)
+        plan.journal_format >= UNDECIDED && rule.is_some_and(is_gone)
     }
 
     /// How a board ends that nothing moves any more. One without rules is driven from outside and never stands still, and
@@ -381,7 +391,7 @@ impl Draft<'_> {
         } else if stopped {
             Ended { end: End::Stopped, cause: Cause::Breaker }
         } else {
-            let cause = if board.gave_up || board.is_held_up() { Cause::GaveUp } else { Cause::NothingToDo };
+            let cause = if board.gave_up || !board.undecided().is_empty() { Cause::GaveUp } else { Cause::NothingToDo };
             Ended { end: End::Quiescent, cause }
         })
     }
@@ -439,7 +449,7 @@ impl Draft<'_> {
             budget,
             unit: worker.view.unit,
             tokenizer: (worker.view.unit == Unit::Tokens).then(|| view::TOKENIZER.to_owned()),
-            compiler: view::compiler_of(board.plan.journal),
+            compiler: view::compiler_of(board.plan.journal_format),
             feedback,
             view: view.hash(),
             prompt: sha256(stored.as_bytes()),

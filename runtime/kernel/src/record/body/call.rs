@@ -244,6 +244,9 @@ pub struct Skipped {
     /// Why.
     #[serde(skip_serializing)]
     pub message: String,
+    /// The worker that it is about; none: any whom the rule would wake.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerName>,
     /// What woke it: an event, or the start, about which nobody can tell whether it was meant (since format 16).
     #[serde(default, skip_serializing)]
     pub trigger: Option<Trigger>,
