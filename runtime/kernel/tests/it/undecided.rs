@@ -11,7 +11,8 @@ use crate::played::Played;
 fn notes(check: Value) -> Value {
     json!({
         "blueprint": 2, "concurrency": 100, "state": {"schema": {}, "initial": {"notes": {}}},
-        "circuit": {"no_ops": {"limit": 50, "then": "stop_branch"}},
+        // Documents come back where notes are removed and added again.
+        "circuit": {"no_ops": {"limit": 50, "then": "stop_branch"}, "cycles": {"repeats": 100}},
         "workers": {
             "writer": {"agent": "llm", "writes": [
                 {"path": "/notes/*", "ops": ["add", "replace", "remove"]}, {"path": "/notes/*/*"}, {"path": "/least"}]},
