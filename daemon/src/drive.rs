@@ -205,7 +205,7 @@ pub(crate) struct CameTo<'a> {
     pub(crate) head: Head,
     /// What it took.
     pub(crate) totals: &'a Totals,
-    /// What it leaves undone, if it has ended.
+    /// Work that it leaves undone, if it has ended.
     pub(crate) undone: Undone,
     /// Why the kernel paused it, if it did.
     pub(crate) pause_cause: Option<PauseCause>,
@@ -374,7 +374,7 @@ impl CameTo<'_> {
                 beyond_limit.iter().map(|worker| command(&format!(" --worker {worker}"))).collect();
             notes.push(format!("to take up what is beyond the invocations of a worker: {}", commands.join(", then: ")));
         }
-        // Where these say all, a retry without a name would be refused.
+        // A retry without options takes up invocations that were given up, and is refused if there are none.
         if notes.is_empty() || *given_up > 0 {
             notes.push(retry);
         }

@@ -325,7 +325,7 @@ fn branch(rule: Option<&RuleName>, worker: &WorkerName) -> String {
     }
 }
 
-/// Says where a commit was that woke a rule.
+/// Names the place of a trigger.
 pub(crate) fn place(trigger: Option<&Trigger>) -> String {
     match trigger {
         Some(Trigger::Event { path, .. }) => format!(" at {}", short(path, SHOWN)),

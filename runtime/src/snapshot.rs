@@ -59,7 +59,7 @@ pub struct Snapshot {
     pub pending: Arc<BTreeMap<Seq, Pending>>,
     /// First views, by worker, that had no room for all that the worker may read.
     pub shortages: Arc<BTreeMap<WorkerName, Shortage>>,
-    /// What it leaves undone, once it has ended.
+    /// Work that it leaves undone, once it has ended.
     pub undone: Option<Arc<Undone>>,
     /// Whether nothing but persons is waited for.
     pub waits_for_persons: bool,

@@ -167,7 +167,13 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
     wishes.wishes
 }
 
-/// The wishes of a rule for what woke it before, as it stands now; none if nothing stands there any more.
+/// Returns true if a rule that was not decided can be asked again about what woke it: an event or the start, since journal
+/// format 16.
+pub(crate) fn can_be_asked_again(plan: &Plan, trigger: &Trigger) -> bool {
+    plan.journal_format >= UNDECIDED && matches!(trigger, Trigger::Event { .. } | Trigger::Start)
+}
+
+/// Evaluates a rule again for what woke it before, with the present state. Returns nothing if that place is gone.
 pub(crate) fn wanted_again(
     plan: &Plan,
     state: &Node,
@@ -227,8 +233,7 @@ impl Wishes<'_> {
     /// Says why a rule does not fire: once for each rule, however many events there are, or for each event if a join waits for
     /// the rule.
     fn skip(&mut self, rule: &Rule, worker: Option<&WorkerName>, trigger: &Trigger, message: String) {
-        let can_be_asked =
-            self.plan.journal_format >= UNDECIDED && matches!(trigger, Trigger::Event { .. } | Trigger::Start);
+        let can_be_asked = can_be_asked_again(self.plan, trigger);
         let trigger = can_be_asked.then(|| trigger.clone());
         let worker = worker.filter(|_| can_be_asked).cloned();
         let is_joined_on = self.plan.joined_on(&rule.name).next().is_some();
@@ -382,7 +387,7 @@ pub(crate) fn still_wants(
     when.evaluate_within(&variables, allowance).map_err(|error| error.to_string())
 }
 
-/// What a condition sees of what woke a rule before: the event, and what stands there now. `carried` is a signal's value.
+/// Returns the event and the present value that a condition sees of an earlier trigger. `carried` is a signal's value.
 fn seen_now<'a>(
     rule: &Rule,
     state: &'a Node,
@@ -413,8 +418,8 @@ fn seen_now<'a>(
     }
 }
 
-/// Returns true if what woke a rule stands in its object no more, so that the rule has nothing left to be about. A rule that waits
-/// for removals alone is about what is gone; of a list nobody can tell which element went.
+/// Returns true if the object that had the place of a trigger has no such member now. Returns false for rules on removals alone,
+/// which are about the removed value, and for elements of lists, whose indices move.
 pub(crate) fn is_gone(state: &Node, rule: &Rule, trigger: &Trigger) -> bool {
     let Trigger::Event { path, .. } = trigger else { return false };
     if matches!(rule.wakes_on, WakesOn::Event { op: Some(EventOp::Remove), .. }) {

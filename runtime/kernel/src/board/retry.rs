@@ -14,19 +14,19 @@ use crate::record::{Body, Cause, FULL_RETRY, RaisedOfWorker, Resource, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Queued;
 
-/// What a board that has ended leaves undone.
+/// Work that a board leaves undone at its end.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Undone {
     /// Number of invocations that a retry takes up.
     pub given_up: usize,
     /// Workers that were woken more often than their invocations allow: a retry that names one takes up what is beyond.
     pub beyond_limit: BTreeSet<WorkerName>,
-    /// Rules that did not fire because nobody can tell whether they should have, and that hold up a join.
+    /// Undecided rules that hold up a join.
     pub undecided: Vec<Undecided>,
 }
 
 impl Board {
-    /// Returns what the board leaves undone.
+    /// Returns the work that the board leaves undone.
     pub fn undone(&self) -> Undone {
         let beyond = self.given_up.iter().filter(|queued| queued.is_beyond_limit);
         Undone {

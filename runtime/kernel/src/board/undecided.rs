@@ -1,7 +1,7 @@
-//! Rules that did not fire because nobody can tell whether they should have.
+//! Undecided rules: their condition could not be evaluated for a trigger, or no worker or delay was found in its value.
 //!
-//! Such a rule and what woke it are kept if a join waits for the rule, and asked again whenever the join could fire. The
-//! join fires once the rule has fired for each such place after all, is not meant there, or has nothing left to be about.
+//! A board keeps an undecided rule and its trigger if a join waits for the rule, and evaluates it again whenever the join
+//! could fire. The join fires once the rule has fired for each such place, its condition is false there, or the place is gone.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::plan::{Rest, RestKind, WakesOn};
 use crate::record::{Scheduled, Skipped, Trigger};
 use crate::wish::{self, Wish};
 
-/// A rule that did not fire, and what woke it.
+/// An undecided rule and its trigger.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Undecided {
@@ -22,7 +22,7 @@ pub struct Undecided {
     /// The worker that it would have woken; none: any of its workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerName>,
-    /// What woke it: an event, or the start.
+    /// Its trigger: an event, or the start.
     pub trigger: Trigger,
 }
 
@@ -61,9 +61,9 @@ impl Board {
         }
     }
 
-    /// Lets go of what a rule did not fire for, if it fires for it now.
+    /// Removes the undecided rule that an invocation decides.
     pub(super) fn decide_undecided(&mut self, scheduled: &Scheduled) {
-        // What goes on with an earlier invocation decides nothing.
+        // A follow-up or a retry has the trigger of an earlier invocation.
         if scheduled.follows.is_some() || scheduled.retries.is_some() {
             return;
         }
@@ -85,7 +85,7 @@ impl Board {
         rule.is_some_and(|rule| wish::is_gone(self.state.root(), rule, &undecided.trigger))
     }
 
-    /// Asks again what a join waits for and could not be decided; each with what its rule wants now, if that is not nothing.
+    /// Evaluates the undecided rules again that a join waits for. Returns those that fire now or are still undecided.
     pub(super) fn asked_again(&self, rest: &Rest) -> Vec<(&Undecided, Vec<Wish>)> {
         let mut allowance = Allowance::new();
         let awaited = self.undecided.iter().filter(|undecided| rest.waits_for_rule(&undecided.rule));
@@ -106,17 +106,25 @@ impl Board {
         again.filter(|(_, wishes)| !wishes.is_empty()).collect()
     }
 
-    /// Rules that did not fire because nobody can tell whether they should have, and that hold up a join.
+    /// Returns the joins that have not fired, with what they wait for.
+    pub(super) fn joins_to_fire(&self) -> impl Iterator<Item = (&RuleName, &Rest)> {
+        self.plan.rules.iter().filter_map(|rule| match &rule.wakes_on {
+            WakesOn::Rest(rest) if rest.kind == RestKind::Completed => {
+                (!self.scheduler.has_fired(&rule.name)).then_some((&rule.name, rest))
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns the undecided rules that hold up a join.
     pub fn undecided(&self) -> Vec<&Undecided> {
+        if self.undecided.is_empty() {
+            return Vec::new();
+        }
         let mut held_up: Vec<&Undecided> = Vec::new();
-        for rule in self.plan.rules.iter().filter(|_| !self.undecided.is_empty()) {
-            let WakesOn::Rest(rest) = &rule.wakes_on else { continue };
-            if rest.kind == RestKind::Completed && !self.scheduler.has_fired(&rule.name) {
-                for (undecided, _) in self.asked_again(rest) {
-                    if !held_up.contains(&undecided) {
-                        held_up.push(undecided);
-                    }
-                }
+        for (undecided, _) in self.joins_to_fire().flat_map(|(_, rest)| self.asked_again(rest)) {
+            if !held_up.contains(&undecided) {
+                held_up.push(undecided);
             }
         }
         held_up

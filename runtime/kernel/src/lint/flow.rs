@@ -53,7 +53,7 @@ impl<'a> Check<'a> {
             let is_any = |token: &PatternToken| matches!(token, PatternToken::Any | PatternToken::Bound(_));
             let Some(last) = place.tokens().iter().rposition(is_any) else { continue };
             let (element, is_of_member) = (place.prefix(last + 1), last + 1 < place.tokens().len());
-            // A member that names whom it wakes gives each element to a worker of its own.
+            // A member that names a worker gives each element to one worker.
             let is_given_to_one = is_of_member && matches!(rule.run, Run::Member { .. });
             if is_given_to_one || (!is_of_member && !matches!(op, None | Some(EventOp::Add))) {
                 continue;

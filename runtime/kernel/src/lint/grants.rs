@@ -57,7 +57,7 @@ impl Check<'_> {
         Some(("value_never_fits", format!("{}/value{at}", write.pointer), message, help))
     }
 
-    /// Says why the schema refuses a value at a place; none if it does not, if it cannot be told, or if bound names are in it.
+    /// Returns the schema's violation by a value at a place. Returns nothing for a value with bound names, whose text is unknown.
     fn refusal(&self, place: &Pattern, value: &Value, bound: &[&str]) -> Option<String> {
         let (schema, sought, _) = self.schema_of(&place.under_any_binding())?;
         let mut fragment = schema.fragment(&sought).filter(|_| !has_name(value, bound))?;

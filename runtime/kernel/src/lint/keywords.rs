@@ -163,7 +163,7 @@ impl Check<'_> {
     /// Names that are required and misspelt: there is a property of nearly that name.
     fn undeclared_names(&mut self, pointer: &str, schema: &Map<String, Value>) {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
-        // What holds of all other names describes each of them alone.
+        // A schema under `additionalProperties` describes each other member by itself.
         let is_of_many = pointer.split('/').any(|token| token != "additionalProperties" && ELSEWHERE.contains(&token));
         let has_others = ELSEWHERE.iter().any(|keyword| schema.get(*keyword).is_some_and(|value| !value.is_boolean()));
         if is_of_many || has_others {

@@ -503,7 +503,7 @@ pub(super) fn undeclared_in(
         let properties = fragment.get("properties").and_then(Value::as_object);
         let Some(properties) = properties.filter(|properties| !properties.is_empty()) else { continue };
         let is_required = fragment["required"].as_array().is_some_and(|names| names.iter().any(|other| other == name));
-        // What is said of all other names is said of this one.
+        // The schema of other names describes this one.
         let is_described = || REST.iter().any(|keyword| fragment.get(keyword).is_some());
         if properties.contains_key(name)
             || is_required

@@ -45,7 +45,7 @@ impl Draft<'_> {
         }
         let board = &*self.board;
         if matches!(occasion, Occasion::Commit { .. }) {
-            // What could not be decided may be decided now, and what was given up may be gone.
+            // Looks again at joins that undecided rules, or invocations about removed places, hold up.
             let undecided = board.undecided.iter().map(|undecided| &undecided.rule);
             let gone = board.given_up.iter().filter(|queued| self.is_pointless(queued));
             let rules: BTreeSet<&RuleName> =
@@ -92,10 +92,10 @@ impl Draft<'_> {
                     continue;
                 }
                 Ok(false) => ("its condition does not hold any more".to_owned(), false),
-                Err(message) => (message, self.board.plan.journal_format >= UNDECIDED),
+                Err(message) => (message, true),
             };
             let scheduler::Queued { invocation, branch, trigger, .. } = queued;
-            let can_be_asked = is_undecided && matches!(trigger, Trigger::Event { .. } | Trigger::Start);
+            let can_be_asked = is_undecided && wish::can_be_asked_again(&self.board.plan, &trigger);
             let (worker, trigger) = if can_be_asked { (Some(branch.worker), Some(trigger)) } else { (None, None) };
             let (rule, invocation) = (branch.rule, Some(invocation));
             self.push(Body::Skipped(Skipped { rule, invocation, message, worker, trigger }));
@@ -285,19 +285,14 @@ impl Draft<'_> {
         true
     }
 
-    /// Asks again what could not be decided of what joins that rest wait for; whether something of it is queued now.
+    /// Evaluates undecided rules again that joins at rest wait for. Returns true if an invocation is queued.
     fn ask_undecided(&mut self, rested: &BTreeSet<RuleName>) -> bool {
         let board = &*self.board;
         if board.undecided.is_empty() {
             return false;
         }
-        let joins = board.plan.rules.iter().filter_map(|rule| match &rule.wakes_on {
-            WakesOn::Rest(rest) if rest.kind == RestKind::Completed => {
-                (rested.contains(&rule.name) && !board.scheduler.has_fired(&rule.name)).then_some(rest)
-            }
-            _ => None,
-        });
-        let asked = joins.flat_map(|rest| board.asked_again(rest));
+        let joins = board.joins_to_fire().filter(|(name, _)| rested.contains(*name));
+        let asked = joins.flat_map(|(_, rest)| board.asked_again(rest));
         let asked: Vec<(Undecided, Vec<Wish>)> = asked.map(|(undecided, wishes)| (undecided.clone(), wishes)).collect();
         let mut is_queued = false;
         for (undecided, wishes) in asked {
@@ -362,7 +357,7 @@ impl Draft<'_> {
         (first, later)
     }
 
-    /// Returns true if what an invocation that was given up was to be about is gone, unless it was about that.
+    /// Returns true if the place of an invocation that was given up is gone, unless its trigger was the removal.
     fn is_pointless(&self, queued: &Queued) -> bool {
         if matches!(queued.trigger, Trigger::Event { op: EventOp::Remove, .. }) {
             return false;

@@ -247,7 +247,7 @@ pub struct Skipped {
     /// The worker that it is about; none: any whom the rule would wake.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerName>,
-    /// What woke it: an event, or the start, about which nobody can tell whether it was meant (since format 16).
+    /// Trigger of an undecided rule: an event, or the start (since format 16).
     #[serde(default, skip_serializing)]
     pub trigger: Option<Trigger>,
 }
