@@ -119,6 +119,18 @@ fn an_interrupt_pauses_the_board_once_calls_under_way_have_answered() {
 }
 
 #[test]
+fn an_interrupt_does_not_wait_for_the_next_attempt_of_a_call_that_is_refused() {
+    let mut held = Held::new();
+    held.send("-INT");
+    held.hear("pausing: 1 under way");
+    held.sandbox.write("reply.json", r#"[{"op":"add","path":"/elsewhere","value":1}]"#);
+    held.let_go();
+    held.hear("go on with: patchboard resume ");
+    assert_eq!(held.end().0, Some(5));
+    assert_eq!(status(&held.sandbox), "paused");
+}
+
+#[test]
 fn an_interrupt_does_not_wait_for_a_provider() {
     let sandbox = Sandbox::new();
     let endpoint = Endpoint::new(vec![Act::Say(429, "retry-after: 3600\r\n", String::new())]);
