@@ -128,9 +128,17 @@ fn refused(findings: Vec<Diagnostic>) -> Report {
 }
 
 /// The blueprint of a file, or an error that holds everything that is wrong with it. Findings that refuse nothing are
-/// told as progress.
-pub(crate) fn accepted(path: &Path, output: Output) -> Result<Blueprint, Failure> {
-    let reading = read(path)?;
+/// told as progress, with those on a board that is begun with the request, if there is one. What views have no room for, the board
+/// itself tells.
+pub(crate) fn accepted(path: &Path, request: Option<&Value>, output: Output) -> Result<Blueprint, Failure> {
+    let mut reading = read(path)?;
+    if let (Some(request), false, Some(blueprint), Some(source)) =
+        (request, output.is_json(), &reading.report.blueprint, &reading.source)
+    {
+        let found = lint::check_beginning(source, blueprint.clone(), request.clone()).unwrap_or_default();
+        let is_told_here = |finding: &Diagnostic| !lint::IS_OF_VIEWS.contains(&finding.code);
+        reading.report.findings.extend(found.into_iter().filter(is_told_here));
+    }
     if !output.is_json() {
         let refused = reading.report.blueprint.is_none();
         for finding in &reading.report.findings {

@@ -13,6 +13,7 @@ use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Cause, End, Ended, PauseCause};
 use patchboard_kernel::state::State;
 use patchboard_kernel::tree::Node;
+use patchboard_kernel::workflow::engine::FailedNode;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{Head, JournalError};
@@ -225,6 +226,10 @@ pub(crate) const fn retry_option(cause: Cause) -> &'static str {
     }
 }
 
+fn and_more(all: usize) -> String {
+    if all > 1 { format!(" and {} more", all - 1) } else { String::new() }
+}
+
 /// The exit code of an end (SPEC section 12).
 const fn exit_of(end: End) -> Exit {
     match end {
@@ -238,9 +243,17 @@ const fn exit_of(end: End) -> Exit {
 /// An error of the runtime, as users see it.
 pub(crate) fn failure(error: RuntimeError) -> Failure {
     match &error {
-        RuntimeError::Board(BoardError::BadRequest(violations)) => Failure::refused(error.code(), &error)
-            .help("give --request what `request` and the state schema of the blueprint demand")
-            .detail("violations", json!(violations)),
+        RuntimeError::Board(BoardError::BadRequest(violations)) => {
+            // A document that is closed and does not name the request.
+            let has_no_room = violations.iter().any(|violation| {
+                violation.pointer.is_empty() && violation.message.contains("`request`")
+            });
+            let help = match has_no_room {
+                true => "add `request: true` to `properties` of the state schema, or leave --request out",
+                false => "give --request what `request` and the state schema of the blueprint demand",
+            };
+            Failure::refused(error.code(), &error).help(help).detail("violations", json!(violations))
+        }
         RuntimeError::BadSignal { violations, .. } => Failure::refused(error.code(), &error)
             .help("give the signal a value that `signals` of the blueprint allows")
             .detail("violations", json!(violations)),
@@ -283,8 +296,8 @@ async fn follow(
         if !pausing && snapshot.waits_for_persons && !is_over {
             return Ok(Stop::Waiting);
         }
-        // Calls under way; a paused board waits for no provider and no person.
-        let under_way = snapshot.open.saturating_sub(snapshot.provider_waits.len() + snapshot.pending.len());
+        // A paused board waits for calls alone: for no next attempt, no provider and no person.
+        let under_way = snapshot.calling;
         if snapshot.pause_cause.is_some() && under_way == 0 {
             return Ok(Stop::Unavailable);
         }
@@ -336,17 +349,55 @@ impl CameTo<'_> {
         } else {
             output.text(&self.text())?;
         }
-        if let Some(retry) = self.retry() {
-            output.note(&retry);
+        if let Some(undone) = self.undone() {
+            output.note(&undone);
         }
         Ok(self.ended.map_or(Exit::Waiting, |ended| exit_of(ended.end)))
     }
 
-    /// Names the command that goes on with what the board has left undone.
-    fn retry(&self) -> Option<String> {
-        let cause = self.ended?.cause;
+    /// Names what the board has left undone, and the commands that go on with it.
+    fn undone(&self) -> Option<String> {
+        let cause = self.ended.map(|ended| ended.cause)?;
+        match cause {
+            Cause::Done => return self.cut_off(),
+            Cause::Cancelled => return None,
+            _ => {}
+        }
+        let mut notes: Vec<String> = self.failed_nodes().into_iter().collect();
+        if cause != Cause::NothingToDo {
+            notes.extend(self.retries(cause));
+        }
+        (!notes.is_empty()).then(|| notes.join("\n"))
+    }
+
+    /// Says what a board that is done has not waited for.
+    fn cut_off(&self) -> Option<String> {
+        let Undone { cut_off, unfired, .. } = &self.undone;
+        let invocations = (*cut_off > 0).then(|| format!("though {} came to nothing", plural(*cut_off, "invocation")));
+        let joins: Vec<String> = unfired.iter().map(ToString::to_string).collect();
+        let joins = (!joins.is_empty()).then(|| format!("before {} had fired", joins.join(" and ")));
+        let missing = (!self.results.is_empty() && self.results().next().is_none()).then(|| {
+            let places: Vec<&str> = self.results.iter().map(|place| place.as_str()).collect();
+            format!("though nothing is at {}, the result", places.join(" and "))
+        });
+        let missed: Vec<String> = [invocations, joins, missing].into_iter().flatten().collect();
+        (!missed.is_empty()).then(|| format!("`done` held {}", missed.join(", and ")))
+    }
+
+    /// Names a node of the workflow that failed, and how to go on from it.
+    fn failed_nodes(&self) -> Option<String> {
+        let FailedNode { node, error } = self.undone.failed_nodes.first()?;
+        let more = and_more(self.undone.failed_nodes.len());
+        let again = self.again.command(&format!("signal {} resume '{}'", self.board, json!({"node": node})));
+        let error = short(error, 300);
+        Some(format!(
+            "node {node} of the workflow FAILED{more}: {error}\nto go on from it, or from a node that it depends on: {again}"
+        ))
+    }
+
+    /// Names the commands that take up what was given up.
+    fn retries(&self, cause: Cause) -> Vec<String> {
         let (what, advice) = match cause {
-            Cause::Done | Cause::Cancelled | Cause::NothingToDo => return None,
             Cause::Commits => ("to go on with more commits", ""),
             Cause::Edits => ("to go on with more edits", ""),
             Cause::Wall => ("to go on with more running time", ""),
@@ -359,11 +410,10 @@ impl CameTo<'_> {
         };
         let command = |options: &str| self.again.command(&format!("retry {}{options}", self.board));
         let retry = format!("{what}: {}{advice}", command(retry_option(cause)));
-        let Undone { given_up, beyond_limit, undecided } = &self.undone;
+        let Undone { given_up, beyond_limit, undecided, .. } = &self.undone;
         let mut notes = Vec::new();
         if let (Cause::GaveUp, Some(first)) = (cause, undecided.first()) {
-            let (place, rule) = (narrative::place(Some(&first.trigger)), &first.rule);
-            let more = if undecided.len() > 1 { format!(" and {} more", undecided.len() - 1) } else { String::new() };
+            let (place, rule, more) = (narrative::place(Some(&first.trigger)), &first.rule, and_more(undecided.len()));
             notes.push(format!(
                 "rule {rule} could not be decided{place}{more}, so `after` waits for it: mend in the blueprint what its `skipped` \
                  line names (`has(value.member)` asks whether there is one) and run it anew"
@@ -378,7 +428,7 @@ impl CameTo<'_> {
         if notes.is_empty() || *given_up > 0 {
             notes.push(retry);
         }
-        Some(notes.join("\n"))
+        notes
     }
 
     fn question(&self, seq: Seq, question: &Pending) -> String {

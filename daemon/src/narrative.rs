@@ -384,7 +384,9 @@ const fn reason(reason: Reason) -> &'static str {
         Reason::NoOps => "too many proposals in a row that changed nothing",
         Reason::Passes => "too many replies in a row that passed",
         Reason::Crashes => "its agent crashed in too many invocations in a row",
-        Reason::Cycles => "it keeps returning to earlier values",
+        Reason::Cycles => {
+            "it keeps returning to earlier values (`circuit: {cycles: {repeats: N}}` says how often it may)"
+        }
         Reason::Budget => "a budget is used up",
         Reason::Cooldown => "the cooldown is over",
         Reason::ProbeCommitted => "the probe was committed",

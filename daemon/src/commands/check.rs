@@ -140,7 +140,7 @@ fn whole(paths: &[PathBuf], output: Output) -> Outcome {
     let [path] = paths else {
         return Err(Failure::refused("usage", "--whole prints one blueprint").help("name one file"));
     };
-    output.json(&json!(blueprint_file::accepted(path, output)?))?;
+    output.json(&json!(blueprint_file::accepted(path, None, output)?))?;
     Ok(Exit::Done)
 }
 

@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         None if output.is_json() => Notation::Json,
         None => Notation::Mermaid,
     };
-    let blueprint = blueprint_file::accepted(&arguments.blueprint, output)?;
+    let blueprint = blueprint_file::accepted(&arguments.blueprint, None, output)?;
     let blueprint = match &arguments.board {
         None => &blueprint,
         Some(name) => blueprint.boards.get(name).ok_or_else(|| {

@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<Exit, Failure> {
-    let accepted = blueprint_file::accepted(&arguments.blueprint, output)?;
+    let accepted = blueprint_file::accepted(&arguments.blueprint, None, output)?;
     let request_schema = Schema::compile(&accepted.request, accepted.state.assert_formats);
     let request_schema = request_schema.map_err(|error| Failure::refused("bad_blueprint", error))?;
     let mut blueprint = bare(accepted);

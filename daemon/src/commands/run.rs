@@ -198,7 +198,8 @@ fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, again: &Again, 
 
 async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     let path = arguments.blueprint.as_deref().unwrap_or(Path::new(""));
-    let mut blueprint = blueprint_file::accepted(path, output)?;
+    let request = arguments.request.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
+    let mut blueprint = blueprint_file::accepted(path, Some(&request), output)?;
     if arguments.scripted {
         let (scripted, count) = blueprint.scripted();
         if count == 0 {
@@ -212,7 +213,6 @@ async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>,
         let help = "add a rule, such as {name: begin, trigger: start, run: WORKER}; `patchboard kernel` needs none";
         return Err(Failure::refused("no_rules", message).help(help));
     }
-    let request = arguments.request.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
     let request = arguments.draft.with_documents(request, blueprint.limits.state_bytes)?;
     if arguments.request.is_none() {
         demands_no_request(&blueprint, &request)?;

@@ -512,3 +512,66 @@ fn an_attempt_stores_its_instructions_once_and_little_beside_its_view() {
     // Its script is part of the blueprint, and its view is short.
     assert!(of_each < 3_000, "{of_each} bytes for an attempt with instructions of 7,000");
 }
+
+/// Three documents, a note of each, and a digest once all are checked.
+const RACE: &str = r#"blueprint: 2
+name: race
+state:
+  schema:
+    properties:
+      notes: {additionalProperties: {properties: {ok: {type: boolean}}}}
+      digest: {type: string}
+  initial: {notes: {}}
+workers:
+  reader:
+    agent: llm
+    reads: ["/request/docs/{d}"]
+    writes: [{path: "/notes/{d}", ops: [add]}]
+    script: [[{op: add, path: "/notes/{d}", value: {}}]]
+  checker:
+    agent: llm
+    reads: ["/notes/{d}"]
+    writes: [{path: "/notes/{d}/ok", ops: [add]}]
+    script: [[{op: add, path: "/notes/{d}/ok", value: true}]]
+  editor:
+    agent: llm
+    reads: [/notes]
+    writes: [{path: /digest, ops: [add]}]
+    script: [[{op: add, path: /digest, value: all}]]
+rules:
+  - {name: read, trigger: {start: "/request/docs/{d}"}, run: reader}
+  - {name: check, trigger: {op: add, path: "/notes/{d}"}, urgent: true, run: checker}
+  - {name: sum-up, trigger: {after: [read, check]}, run: editor}
+done: {when: "size(state.notes) > 0 && state.notes.all(k, n, has(n.ok))"}
+result: /digest
+concurrency: 1
+"#;
+
+#[test]
+fn a_run_says_what_a_board_that_is_done_has_not_waited_for() {
+    let sandbox = Sandbox::new();
+    sandbox.write("race.yaml", RACE);
+    sandbox.write(
+        "whole.yaml",
+        RACE.replace("size(state.notes) > 0 && state.notes.all(k, n, has(n.ok))", "has(state.digest)"),
+    );
+    let run =
+        |file| sandbox.run(&["run", file, "--scripted", "--request", r#"{"docs": ["a", "b", "c"]}"#]).exits(0).stderr;
+    let early = run("race.yaml");
+    let said = "`done` held though 2 invocations came to nothing, and before sum-up had fired, and though nothing is at /digest, the result";
+    assert!(early.contains(said), "{early}");
+    let whole = run("whole.yaml");
+    assert!(!whole.contains("`done` held"), "{whole}");
+}
+
+#[test]
+fn a_run_says_what_its_request_gives_no_rule_to_do() {
+    let sandbox = Sandbox::new();
+    sandbox.write("race.yaml", RACE.replace("done: {when:", "done: {when: has(state.digest)} #"));
+    for request in [r#"{"docs": "abc"}"#, r#"{"docs": []}"#, r#"{"documents": ["a"]}"#] {
+        let ran = sandbox.run(&["run", "race.yaml", "--scripted", "--request", request]);
+        assert!(ran.stderr.contains("with this request, `read` fires for no place"), "{request}: {}", ran.stderr);
+    }
+    let ran = sandbox.run(&["run", "race.yaml", "--scripted", "--request", r#"{"docs": ["a"]}"#]).exits(0);
+    assert!(!ran.stderr.contains("fires for no place"), "{}", ran.stderr);
+}

@@ -1,8 +1,9 @@
-//! `docs/first-board.md`, played word for word: its files are written, its commands run, and what it promises is printed.
+//! Pages of docs, played word for word: their files are written, their commands run, and what they promise is printed.
 
 use std::process::Command;
 
-const PAGE: &str = include_str!("../../../docs/first-board.md");
+const FIRST: &str = include_str!("../../../docs/first-board.md");
+const PROGRAMS: &str = include_str!("../../../docs/programs.md");
 
 /// A fenced block of the page.
 struct Block<'p> {
@@ -30,15 +31,18 @@ fn keeps(line: &str, promise: &str) -> bool {
     })
 }
 
-#[test]
-fn the_first_board_is_made_as_the_page_says() {
+/// Plays a page. Returns how many commands it has, and how many lines that they print.
+fn play(page: &str) -> (usize, usize) {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let binary = std::path::Path::new(env!("CARGO_BIN_EXE_patchboard")).parent().expect("it lies in a directory");
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
     let (mut output, mut commands, mut promises) = (String::new(), 0, 0);
-    for Block { head, text } in blocks(PAGE) {
+    for Block { head, text } in blocks(page) {
         match head.split_once(' ').unwrap_or((head, "")) {
-            ("yaml" | "json", file) => std::fs::write(directory.path().join(file), text).expect("it can be written"),
+            ("python", "") => {}
+            ("yaml" | "json" | "python", file) => {
+                std::fs::write(directory.path().join(file), text).expect("it can be written")
+            }
             ("sh", _) => {
                 output.clear();
                 for command in text.lines() {
@@ -69,8 +73,24 @@ fn the_first_board_is_made_as_the_page_says() {
             other => panic!("nothing is known of blocks of {other:?}"),
         }
     }
+    (commands, promises)
+}
+
+#[test]
+fn the_first_board_is_made_as_the_page_says() {
+    let (commands, promises) = play(FIRST);
     assert!(commands > 8 && promises > 15, "the page has its blocks: {commands} commands, {promises} promises");
-    let yaml = blocks(PAGE).iter().find(|block| block.head.starts_with("yaml")).map(|block| block.text.lines().count());
-    let scripts = PAGE.lines().filter(|line| line.trim_start().starts_with("script: ")).count();
+    let yaml =
+        blocks(FIRST).iter().find(|block| block.head.starts_with("yaml")).map(|block| block.text.lines().count());
+    let scripts = FIRST.lines().filter(|line| line.trim_start().starts_with("script: ")).count();
     assert_eq!(yaml.map(|lines| lines - scripts), Some(29), "without scripts");
+}
+
+#[test]
+fn a_program_is_a_worker_as_the_page_says() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no python3, in which the page's program is written");
+        return;
+    }
+    assert_eq!(play(PROGRAMS), (2, 4));
 }

@@ -234,6 +234,25 @@ fn what_is_skipped_bypasses_all_that_waits_for_it() {
 }
 
 #[test]
+fn a_run_names_the_node_whose_condition_could_not_be_evaluated_and_why() {
+    let sandbox = Sandbox::new();
+    let nodes = json!({
+        "a": {"output_mapping": {"n": "count"}},
+        "b": {"dependencies": ["a"], "when": "data.count > 10"},
+    });
+    // The first output is a text, which is no number that could be compared.
+    let texts = json!([output("a", json!({"n": "three"})), output("a", json!({"n": 30}))]);
+    let ran = run(&sandbox, nodes, json!({"a": texts, "b": [output("b", json!({}))]})).exits(4);
+    assert!(ran.stderr.contains("node b of the workflow FAILED: "), "{}", ran.stderr);
+    let why = &ran.json()["state"]["workflow"]["nodes"]["b"]["error"];
+    assert!(ran.stderr.contains(why.as_str().expect("a text")), "{why} in {}", ran.stderr);
+    // Nothing was given up, so no retry is named: it would be refused.
+    assert!(!ran.stderr.contains("patchboard retry"), "{}", ran.stderr);
+    let resumed = signal(&sandbox, "resume", &json!({"node": "a"})).exits(0).json();
+    assert_eq!(resumed["end"], "done");
+}
+
+#[test]
 fn no_output_comes_to_a_node_that_does_not_run_and_no_status_leaps() {
     let sandbox = Sandbox::new();
     // It writes the output of another node, which it may, as it does that one, too.

@@ -147,7 +147,10 @@ impl Pattern {
             return Ok(Self { tokens: Vec::new() });
         }
         let Some(rest) = text.strip_prefix('/') else {
-            return refuse(format!("a path pattern begins with `/`: write `/{text}`"));
+            // As an expression has it.
+            let below = text.strip_prefix("state.").map(|path| path.replace('.', "/"));
+            let path = below.as_deref().unwrap_or(text);
+            return refuse(format!("a path pattern begins with `/`: write `/{path}`"));
         };
         let tokens = rest.split('/').map(token).collect::<Result<Vec<_>, _>>()?;
         if tokens.len() > TOKENS_MAX {

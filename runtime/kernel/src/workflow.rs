@@ -22,6 +22,8 @@ pub use expansion::{Expansion, Grants, Made, REQUESTED, RESUMPTION, With, expand
 pub use status::Status;
 pub use warning::{Warning, is_node_name};
 
+/// The coordination role of the seat that decides what a workflow does next.
+pub const ROLE: &str = "workflow";
 /// How many nodes a workflow may have.
 pub const NODES_MAX: usize = 1_000_000;
 /// How many nodes the workflow of a blueprint may have: each takes up to three of its 256 rules, and a grant of a worker.

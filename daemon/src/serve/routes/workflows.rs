@@ -6,7 +6,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Token};
 use patchboard_kernel::record::Body as Recorded;
@@ -147,8 +146,7 @@ pub(crate) async fn resume(
 
 /// Why a workflow does not go on from a node as things stand, if it does not. What is no workflow has nothing to say of it.
 fn refused(board: &Board, node: &str) -> Option<Refusal> {
-    let is_engine = |agent: &AgentKind| matches!(agent, AgentKind::Builtin(role) if role == "workflow");
-    let seat = board.blueprint().workers.values().find(|seat| is_engine(&seat.agent))?;
+    let seat = board.blueprint().workers.values().find(|seat| seat.agent.is_builtin(workflow::ROLE))?;
     let with: With = serde_json::from_value(seat.with.clone()?.into()).ok()?;
     engine::turn(&with.definition(), board.state().root(), Happened::Resume(node)).err()
 }

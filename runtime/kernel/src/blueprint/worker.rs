@@ -131,6 +131,11 @@ impl AgentKind {
             Self::Builtin(name) => Self::BUILTINS.contains(&name.as_str()),
         }
     }
+
+    /// Whether it is this coordination role.
+    pub fn is_builtin(&self, role: &str) -> bool {
+        matches!(self, Self::Builtin(name) if name == role)
+    }
 }
 
 impl fmt::Display for AgentKind {

@@ -6,13 +6,15 @@ use super::apply::request_token;
 use super::{Board, LimitsInForce, Undecided};
 use crate::blueprint::{AgentKind, BoardLimits};
 use crate::breaker::Branch;
-use crate::id::WorkerName;
+use crate::id::{RuleName, WorkerName};
 use crate::ledger::{Hold, Shortfall};
 use crate::money::Money;
 use crate::planted::{self, Bug};
 use crate::record::{Body, Cause, FULL_RETRY, RaisedOfWorker, Resource, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Queued;
+use crate::workflow::engine::FailedNode;
+use crate::workflow::{self, engine};
 
 /// Work that a board leaves undone at its end.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -23,16 +25,28 @@ pub struct Undone {
     pub beyond_limit: BTreeSet<WorkerName>,
     /// Undecided rules that hold up a join.
     pub undecided: Vec<Undecided>,
+    /// Number of invocations that a board which is done has cut off, or that were given up before.
+    pub cut_off: usize,
+    /// Joins that a board which is done has not let fire.
+    pub unfired: Vec<RuleName>,
+    /// Nodes of its workflow that failed.
+    pub failed_nodes: Vec<FailedNode>,
 }
 
 impl Board {
     /// Returns the work that the board leaves undone.
     pub fn undone(&self) -> Undone {
         let beyond = self.given_up.iter().filter(|queued| queued.is_beyond_limit);
+        let has_workflow = self.blueprint().workers.values().any(|worker| worker.agent.is_builtin(workflow::ROLE));
+        let is_done = self.ended.is_some_and(|ended| ended.cause == Cause::Done);
+        let joins = self.joins_to_fire().map(|(name, _)| name.clone());
         Undone {
+            cut_off: if is_done { self.given_up.iter().filter(|queued| !queued.is_in_vain).count() } else { 0 },
+            unfired: if is_done { joins.collect() } else { Vec::new() },
             given_up: self.chosen_by(&Retried::default()).len(),
             beyond_limit: beyond.map(|queued| queued.branch.worker.clone()).collect(),
             undecided: self.undecided().into_iter().cloned().collect(),
+            failed_nodes: if has_workflow { engine::failed(self.state.root()) } else { Vec::new() },
         }
     }
 

@@ -78,6 +78,22 @@ pub(super) enum Conversion {
     Max,
 }
 
+impl Conversion {
+    /// Its name in an expression.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Size => "size",
+            Self::Int => "int",
+            Self::UInt => "uint",
+            Self::Double => "double",
+            Self::Text => "string",
+            Self::Sum => "sum",
+            Self::Min => "min",
+            Self::Max => "max",
+        }
+    }
+}
+
 /// A question about two texts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TextTest {
@@ -399,17 +415,8 @@ fn fold(name: &str) -> Option<Fold> {
 }
 
 fn conversion(name: &str) -> Option<Conversion> {
-    match name {
-        "size" => Some(Conversion::Size),
-        "int" => Some(Conversion::Int),
-        "uint" => Some(Conversion::UInt),
-        "double" => Some(Conversion::Double),
-        "string" => Some(Conversion::Text),
-        "sum" => Some(Conversion::Sum),
-        "min" => Some(Conversion::Min),
-        "max" => Some(Conversion::Max),
-        _ => None,
-    }
+    use Conversion::{Double, Int, Max, Min, Size, Sum, Text, UInt};
+    [Size, Int, UInt, Double, Text, Sum, Min, Max].into_iter().find(|conversion| conversion.name() == name)
 }
 
 fn text_test(name: &str) -> Option<TextTest> {

@@ -27,7 +27,7 @@ use serde_json::Value;
 pub(crate) use demands::{Demand, Must};
 use eval::{Meter, STEPS_MAX, Stop};
 use lower::Node;
-pub(crate) use places::{Comparison, Look, Step};
+pub(crate) use places::{Compared, Comparison, Look, Step, Test};
 use value::Val;
 
 use crate::{record, tree};

@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::Expr;
-use super::lower::{Binary, Fold, Loop, Node};
+use super::lower::{Binary, Conversion, Fold, Loop, Node};
 
 /// A step from a value into it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,13 +41,32 @@ impl Look {
     }
 }
 
-/// A place that an expression compares with a value that it names.
+/// What an expression compares with a value that it names.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Compared {
+    /// What stands at a place.
+    Place(Look),
+    /// What a function makes: a number, or else a text.
+    Made { function: &'static str, is_number: bool },
+}
+
+/// How it is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Test {
+    /// `==` or `in`.
+    Equal,
+    /// `!=`.
+    Unequal,
+    /// `<`, `<=`, `>` or `>=`.
+    Order,
+}
+
+/// A comparison with a value that an expression names.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Comparison {
-    pub(crate) look: Look,
+    pub(crate) of: Compared,
     pub(crate) with: Value,
-    /// `==` or `in`; else `!=`.
-    pub(crate) is_equal: bool,
+    pub(crate) test: Test,
 }
 
 impl Expr {
@@ -56,6 +75,21 @@ impl Expr {
         let mut walk = Walk::default();
         walk.visit(&self.node, false, &mut Vec::new());
         walk.compared
+    }
+
+    /// Returns the places whose values it takes for true or false.
+    pub(crate) fn truths(&self) -> Vec<Look> {
+        let mut looks = Vec::new();
+        Walk::default().truths(&self.node, &mut looks);
+        looks
+    }
+
+    /// Returns the divisions whose fraction may matter, by what is no constant or compared with a fraction. It is cut off if all
+    /// the places of one are whole numbers.
+    pub(crate) fn divisions(&self) -> Vec<Vec<Look>> {
+        let mut walk = Walk::default();
+        walk.visit(&self.node, false, &mut Vec::new());
+        walk.divisions
     }
 
     /// The places that it looks at, `has` included, in the order in which they are written; a place may be there twice.
@@ -90,6 +124,8 @@ pub(super) struct Walk {
     pub(super) locals: Vec<Option<Look>>,
     /// Comparisons found so far.
     compared: Vec<Comparison>,
+    /// Divisions found so far.
+    divisions: Vec<Vec<Look>>,
 }
 
 impl Walk {
@@ -142,25 +178,27 @@ impl Walk {
             }
             Node::Binary(Binary::In, of, list) => {
                 if let Node::List(values) = list.as_ref() {
-                    values.iter().for_each(|value| self.compare(of, value, true));
+                    values.iter().for_each(|value| self.compare(of, value, Test::Equal));
                 }
                 self.visit(of, false, looks);
                 looks.extend(self.place(list).map(|place| Look { is_searched: true, ..place }));
                 self.visit(list, true, looks);
             }
             _ => {
-                if let Node::Binary(binary @ (Binary::Equal | Binary::Unequal), a, b) = node {
-                    let is_equal = matches!(binary, Binary::Equal);
-                    self.compare(a, b, is_equal);
-                    self.compare(b, a, is_equal);
+                if let Node::Binary(binary, a, b) = node
+                    && let Some(test) = test_of(*binary)
+                {
+                    self.compare(a, b, test);
+                    self.compare(b, a, test);
                 }
+                self.divide(node);
                 parts(node).into_iter().for_each(|part| self.visit(part, false, looks));
             }
         }
     }
 
     /// Notes a comparison of a place with a value.
-    fn compare(&mut self, place: &Node, value: &Node, is_equal: bool) {
+    fn compare(&mut self, of: &Node, value: &Node, test: Test) {
         let with = match value {
             Node::Null => Value::Null,
             Node::Bool(value) => json!(value),
@@ -170,8 +208,87 @@ impl Walk {
             Node::Text(value) => json!(value),
             _ => return,
         };
-        let compared = self.place(place).map(|look| Comparison { look, with, is_equal });
-        self.compared.extend(compared);
+        let of = match of {
+            // The smallest of texts is a text.
+            Node::Convert(Conversion::Min | Conversion::Max, _) => None,
+            Node::Convert(conversion, _) => {
+                let is_number = !matches!(conversion, Conversion::Text);
+                Some(Compared::Made { function: conversion.name(), is_number })
+            }
+            of => self.place(of).map(Compared::Place),
+        };
+        self.compared.extend(of.map(|of| Comparison { of, with, test }));
+    }
+
+    /// Notes a division that may cut off what matters.
+    fn divide(&mut self, node: &Node) {
+        let is_constant = |node: &Node| matches!(node, Node::Int(_) | Node::UInt(_));
+        let (a, b) = match node {
+            Node::Binary(Binary::Divide, a, b) if !is_constant(b) => (a, b),
+            Node::Binary(binary, a, b) if test_of(*binary).is_some() => {
+                let is_fraction = |node: &Node| matches!(node, Node::Double(value) if value.fract() != 0.0);
+                let divided = match (a.as_ref(), b.as_ref()) {
+                    (Node::Binary(Binary::Divide, a, by), other) | (other, Node::Binary(Binary::Divide, a, by)) => {
+                        (is_fraction(other) && is_constant(by)).then_some((a, by))
+                    }
+                    _ => None,
+                };
+                let Some(divided) = divided else { return };
+                divided
+            }
+            _ => return,
+        };
+        let mut whole = Vec::new();
+        if self.whole(a, &mut whole) && self.whole(b, &mut whole) {
+            self.divisions.push(whole);
+        }
+    }
+
+    /// Whether a node is a whole number, if all places that are collected are.
+    fn whole(&self, node: &Node, places: &mut Vec<Look>) -> bool {
+        match node {
+            Node::Int(_) | Node::UInt(_) | Node::Convert(Conversion::Size | Conversion::Int | Conversion::UInt, _) => {
+                true
+            }
+            Node::Convert(Conversion::Sum | Conversion::Min | Conversion::Max, of) => match of.as_ref() {
+                Node::List(elements) => elements.iter().all(|element| self.whole(element, places)),
+                Node::Loop(of) if matches!(of.fold, Fold::Map | Fold::TransformList) => false,
+                of => {
+                    places.extend(self.place(of).map(|place| place.then(Step::Any)));
+                    self.place(of).is_some()
+                }
+            },
+            Node::Negate(of) => self.whole(of, places),
+            Node::Binary(Binary::Add | Binary::Subtract | Binary::Multiply, a, b) => {
+                self.whole(a, places) && self.whole(b, places)
+            }
+            _ => {
+                places.extend(self.place(node));
+                self.place(node).is_some()
+            }
+        }
+    }
+
+    /// Collects the places whose values a node takes for true or false.
+    fn truths(&mut self, node: &Node, looks: &mut Vec<Look>) {
+        match node {
+            Node::Path(..) | Node::Local(_) | Node::Member(..) | Node::Index(..) => looks.extend(self.place(node)),
+            Node::Not(of) => self.truths(of, looks),
+            Node::And(a, b) | Node::Or(a, b) => {
+                self.truths(a, looks);
+                self.truths(b, looks);
+            }
+            Node::If(_, a, b) => {
+                self.truths(a, looks);
+                self.truths(b, looks);
+            }
+            Node::Loop(of) if matches!(of.fold, Fold::All | Fold::Exists | Fold::ExistsOne) => {
+                self.enter(&of.range, of.is_pair);
+                self.truths(&of.body, looks);
+                self.leave(of.is_pair);
+            }
+            _ => {}
+        }
     }
 
     /// Goes into a loop: its variable stands for what it goes over, its index or name for no place.
@@ -245,6 +362,16 @@ impl Walk {
     fn is_error(&mut self, node: &Node, fails: &dyn Fn(&Look) -> bool) -> bool {
         let outcomes = self.outcomes(node, fails);
         !outcomes.holds && !outcomes.fails
+    }
+}
+
+/// The kind of comparison that an operator makes, if it makes one.
+const fn test_of(binary: Binary) -> Option<Test> {
+    match binary {
+        Binary::Equal => Some(Test::Equal),
+        Binary::Unequal => Some(Test::Unequal),
+        Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual => Some(Test::Order),
+        _ => None,
     }
 }
 

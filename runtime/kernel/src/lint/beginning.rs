@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
+use super::ending::{self, begins};
 use super::paths::declares;
 use super::{Diagnostic, meant, suggest};
 use crate::blueprint::{Blueprint, Trigger};
@@ -12,10 +13,14 @@ use crate::board::{Board, BoardError, Genesis};
 use crate::digest::Salt;
 use crate::id::{BoardId, Timestamp, WorkerName};
 use crate::mode::Mode;
-use crate::pattern::Pattern;
+use crate::pattern::{Paths, Pattern};
 use crate::plan::{Own, request_part};
+use crate::record::{Cause, FORMAT};
 use crate::source::Source;
 use crate::tree::Node;
+
+/// Codes of findings about what views have no room for.
+pub const IS_OF_VIEWS: [&str; 2] = ["budget_too_small", "view_shortage"];
 
 /// Begins a board in memory, and finds what its workers may read and their views have no room for. `blueprint` is that of
 /// the source, with view budgets.
@@ -48,6 +53,11 @@ pub fn check_beginning(source: &Source, blueprint: Blueprint, request: Value) ->
             let help = "Use a model with a larger context, or set `view.budget`.";
             findings.push(Diagnostic::at(source, "budget_too_small", &place(worker), message, help));
         }
+    }
+    if board.ended().is_some_and(|ended| ended.cause == Cause::Done) && board.blueprint().rules.iter().any(begins) {
+        let message = "with this request, `done` holds at the beginning: the board ends before any worker is woken";
+        findings.push(Diagnostic::at(source, "done_at_start", "/done/when", message, ending::ASK_FOR_MORE));
+        return Ok(findings);
     }
     findings.extend(beyond_limits(source, &board));
     findings.extend(nowhere(source, &board));
@@ -101,9 +111,18 @@ fn nowhere(source: &Source, board: &Board) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     for (number, rule) in plan.blueprint.rules.iter().enumerate() {
         let Trigger::Each(path) = &rule.trigger else { continue };
-        let Some(absent) = first_absent(state, path).filter(|absent| !is_declared(&absent.place)) else { continue };
-        let message = format!("with this request, `{}` fires for no place: there is no `{}`", rule.name, absent.place);
-        let help = suggest(&absent.name, absent.beside.iter().map(String::as_str), "Name what the board begins with.");
+        let place = Paths::of(plan.blueprint.blueprint, FORMAT).parse(path).map(|place| place.under_any_binding());
+        if place.is_ok_and(|place| !place.instances(state, 1).is_empty()) {
+            continue;
+        }
+        let (why, help) = match first_absent(state, path) {
+            Some(absent) => {
+                let beside = absent.beside.iter().map(String::as_str);
+                (format!("there is no `{}`", absent.place), suggest(&absent.name, beside, NAME_WHAT_IS_THERE))
+            }
+            None => (format!("nothing is at `{path}`"), NAME_WHAT_IS_THERE.to_owned()),
+        };
+        let message = format!("with this request, `{}` fires for no place: {why}", rule.name);
         findings.push(Diagnostic::at(source, "never_fires", &format!("/rules/{number}/trigger/start"), message, help));
     }
     for (worker, seat) in &plan.seats {
@@ -120,6 +139,8 @@ fn nowhere(source: &Source, board: &Board) -> Vec<Diagnostic> {
     }
     findings
 }
+
+const NAME_WHAT_IS_THERE: &str = "Name what the board begins with, or give it in the request.";
 
 /// A name that an object of the document does not have.
 struct Absent {

@@ -9,8 +9,8 @@ use crate::bindings::Binds;
 use crate::blueprint::{Action, Rule, Trigger};
 use crate::expr::Step;
 use crate::id::WorkerName;
-use crate::pattern::{Paths, Pattern, is_name};
-use crate::plan::{BOUND, twice};
+use crate::pattern::{Paths, Pattern, PatternToken, is_name};
+use crate::plan::{BOUND, request_part, twice};
 use crate::schema::{Location, Schema};
 use crate::source::child;
 
@@ -54,6 +54,51 @@ impl Check<'_> {
             }
         }
         self.literal_names();
+        self.foreign_indices();
+    }
+
+    /// Finds names that a trigger binds to an index of an array that workers append to, and that a grant uses in another array:
+    /// elements of the two need not correspond.
+    fn foreign_indices(&mut self) {
+        let blueprint = self.blueprint;
+        let mut found = Vec::new();
+        for rule in &blueprint.rules {
+            let Some(template) = rule.trigger.template().and_then(|path| self.paths.parse(path).ok()) else { continue };
+            for (name, array) in holders(&template) {
+                if !self.is_array(&array.to_string())
+                    || !self.writes().any(|(_, write)| appends(&write.pattern, &array))
+                {
+                    continue;
+                }
+                for seat in blueprint.woken_by(&rule.run).into_iter().filter_map(|name| self.seats.get(name)) {
+                    let reads = seat.reads.iter().map(|read| (&read.pointer, &read.pattern));
+                    for (pointer, pattern) in
+                        reads.chain(seat.writes.iter().map(|write| (&write.pointer, &write.pattern)))
+                    {
+                        let others = holders(pattern).into_iter();
+                        let mut others = others.filter(|(other, holder)| *other == name && !holder.collides(&array));
+                        if let Some((_, other)) =
+                            others.find(|(_, holder)| self.is_array(&holder.to_string()) || self.is_given_array(holder))
+                        {
+                            let message = format!(
+                                "`{{{name}}}` is an index of `{array}`, to which workers append in any order, and stands here for one of `{other}`"
+                            );
+                            found.push((pointer.clone(), message));
+                        }
+                    }
+                }
+            }
+        }
+        found.dedup();
+        for (pointer, message) in found {
+            let help = "Collect in an object under the names of the other: a worker that is woken by `/others/{name}` writes to `/notes/{name}`.";
+            self.find("foreign_index", &pointer, message, help);
+        }
+    }
+
+    /// Whether a place is in the request, of which nothing is said: what has an index there is an array.
+    fn is_given_array(&self, place: &Pattern) -> bool {
+        self.blueprint.request == serde_json::Value::Bool(true) && request_part(&place.to_string()).is_some()
     }
 
     /// The names that a rule binds.
@@ -197,4 +242,20 @@ impl Check<'_> {
         let help = suggest(name, known.iter().map(String::as_str), none);
         Some((name.to_owned(), format!("`bound` has no `{name}` here"), help))
     }
+}
+
+/// The names of a template, each with the collection whose elements it stands for.
+fn holders(template: &Pattern) -> Vec<(&str, Pattern)> {
+    let tokens = template.tokens().iter().enumerate();
+    let named = tokens.filter_map(|(at, token)| match token {
+        PatternToken::Bound(name) => Some((name.as_str(), template.prefix(at))),
+        _ => None,
+    });
+    named.collect()
+}
+
+/// Whether a grant appends to an array.
+fn appends(written: &Pattern, array: &Pattern) -> bool {
+    let (last, above) = (written.tokens().last(), written.tokens().len().saturating_sub(1));
+    last == Some(&PatternToken::Append) && written.prefix(above).collides(array)
 }

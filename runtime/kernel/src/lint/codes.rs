@@ -85,7 +85,10 @@ pub const CODES: &[(&str, Severity, &str)] = &[
         Warning,
         "A comparison with a value that the schema allows nowhere there, or with a worker that there is not.",
     ),
+    ("never_true", Warning, "A condition takes what is never true or false for a truth value."),
+    ("whole_division", Warning, "A division of whole numbers, whose result is cut off to one."),
     ("unknown_keyword", Warning, "A JSON Schema has a keyword that no draft knows, or requires a misspelt name."),
+    ("void_keyword", Warning, "A JSON Schema has a keyword that says nothing of the type that it names."),
     ("costly_schema", Warning, "Every write below a place makes validation go through a collection without a bound."),
     ("costly_shift", Warning, "A grant lets elements come or go in the middle of an array without a bound."),
     (
@@ -115,9 +118,11 @@ pub const CODES: &[(&str, Severity, &str)] = &[
         Warning,
         "A script answers with what its worker's grants or the schema refuse, or with a name that nothing binds.",
     ),
+    ("unusable_grant", Warning, "A write grant to add what is there from the beginning on."),
     ("value_never_fits", Warning, "A `value` of a write grant that the schema allows nowhere there."),
     ("not_a_beginning", Error, "A write grant's condition is of a place that is no beginning of the grant's path."),
     ("index_grant", Error, "A path by index into an array whose elements may move."),
+    ("foreign_index", Warning, "A name that is bound to an index of one array stands for an index of another."),
     ("unbound_name", Error, "A name in a path that what wakes the worker does not bind."),
     (
         "literal_name",
@@ -128,6 +133,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("view_shortage", Warning, "A worker may read more of a request than its view has room for (`check --request`)."),
     // The flow.
     ("dependency_cycle", Error, "Rules that wait for each other."),
+    ("done_at_start", Warning, "The condition of `done` holds at the beginning, so no worker is ever woken."),
     ("no_start", Warning, "Nothing can start the board."),
     ("limit_too_low", Warning, "A limit that does not suffice for what the board begins with, with this request."),
     ("never_fires", Warning, "A rule that can never fire, or whose condition can never hold."),
@@ -136,6 +142,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
         Warning,
         "A rule fires after the first of several completions of another, as `after` means in format 1.",
     ),
+    ("early_join", Warning, "A join's worker reads what a rule may still be writing that the join does not wait for."),
     ("unguarded_old", Warning, "An invariant that cannot be evaluated for an instance that is new."),
     (
         "stale_storm",

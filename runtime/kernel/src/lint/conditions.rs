@@ -8,11 +8,9 @@ use serde_json::{Value, json};
 use super::invariants::adds;
 use super::{Check, Expression, suggest};
 use crate::blueprint::Trigger;
-use crate::expr::{Comparison, Look, Step, Variable, Variables};
-use crate::id::WorkerName;
+use crate::expr::{Look, Step, Variable, Variables};
 use crate::pattern::Pattern;
 use crate::plan::{BOUND, Owner, place};
-use crate::schema::Schema;
 
 /// What an event has for a rule that waits for a change.
 const EVENT_MEMBERS: [&str; 5] = ["op", "path", "captures", "worker", "version"];
@@ -84,17 +82,7 @@ impl Check<'_> {
                 self.point_into(&expression.pointer, offset(expression, Some(&wrong)));
                 reported.push(message);
             }
-            for comparison in expression.expr.comparisons() {
-                if self.is_name(&comparison.look, expression.owner) {
-                    continue;
-                }
-                let Some((message, help)) = self.never_equal(&comparison, expression.owner) else { continue };
-                if !reported.contains(&message) {
-                    self.find("never_equal", &expression.pointer, message.clone(), help);
-                    self.point_into(&expression.pointer, offset(expression, last_name(&comparison.look)));
-                    reported.push(message);
-                }
-            }
+            self.comparisons(expression, &mut reported);
         }
         self.expressions = expressions;
     }
@@ -207,7 +195,7 @@ impl Check<'_> {
     }
 
     /// Whether what a loop goes over are the names of an object, which are no places.
-    fn is_name(&self, look: &Look, owner: Owner<'_>) -> bool {
+    pub(super) fn is_name(&self, look: &Look, owner: Owner<'_>) -> bool {
         let elements = look.steps.iter().enumerate().filter(|(_, step)| **step == Step::Element);
         elements.into_iter().any(|(at, _)| {
             let range = Look { steps: look.steps[..at].to_vec(), ..look.clone() };
@@ -217,44 +205,8 @@ impl Check<'_> {
         })
     }
 
-    /// Says that a place never is what an expression compares it with, by the schema or because no worker is called so.
-    fn never_equal(&self, comparison: &Comparison, owner: Owner<'_>) -> Option<(String, String)> {
-        let Comparison { look, with, is_equal } = comparison;
-        let always = if *is_equal { "this is never true" } else { "this is always true" };
-        let is_worker = match look.variable {
-            "event" => matches!(owner, Owner::Rule(_)) && look.steps == [Step::Member("worker".to_owned())],
-            "worker" => look.steps.is_empty(),
-            _ => false,
-        };
-        if let (true, Some(name)) = (is_worker, with.as_str()) {
-            let workers = self.blueprint.workers.keys().map(WorkerName::as_str);
-            // Administrators and programs have names of their own.
-            if name.starts_with('$') || workers.clone().any(|worker| worker == name) {
-                return None;
-            }
-            let help = suggest(name, workers, "The blueprint has no workers.");
-            return Some((format!("there is no worker `{name}`: {always}"), help));
-        }
-        // Nothing was there where it is new.
-        if look.variable == "old" && look.steps.is_empty() && with.is_null() {
-            return None;
-        }
-        let place = place(look, owner, self.paths)?;
-        let (schema, sought, _) = self.schema_of(&place)?;
-        let fragment = schema.fragment(&sought)?;
-        if fragment.get("$ref").is_some() || Schema::compile(&fragment, false).ok()?.is_valid(with) {
-            return None;
-        }
-        let known = fragment.get("enum").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-        let help = match with.as_str() {
-            Some(text) => suggest(text, known, "Compare it with a value that the schema allows."),
-            None => "Compare it with a value that the schema allows.".to_owned(),
-        };
-        Some((format!("`{place}` is never {with} by its schema: {always}"), help))
-    }
-
     /// Moves the last finding from an expression to a part of it.
-    fn point_into(&mut self, pointer: &str, offset: Option<usize>) {
+    pub(super) fn point_into(&mut self, pointer: &str, offset: Option<usize>) {
         let position = offset.and_then(|offset| self.source.position_in(pointer, offset));
         if let (Some(position), Some(finding)) = (position, self.findings.last_mut())
             && finding.pointer == pointer
@@ -274,7 +226,7 @@ fn is_null(owner: Owner<'_>, variable: &str) -> bool {
     }
 }
 
-fn last_name(look: &Look) -> Option<&str> {
+pub(super) fn last_name(look: &Look) -> Option<&str> {
     let named = look.steps.iter().rev().find_map(|step| match step {
         Step::Member(name) => Some(name.as_str()),
         Step::Any | Step::Element => None,
@@ -283,7 +235,7 @@ fn last_name(look: &Look) -> Option<&str> {
 }
 
 /// Where a name first stands in an expression as a whole word.
-fn offset(expression: &Expression<'_>, name: Option<&str>) -> Option<usize> {
+pub(super) fn offset(expression: &Expression<'_>, name: Option<&str>) -> Option<usize> {
     let (text, name) = (expression.expr.source(), name?);
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_whole = |at: &usize| !text[..*at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part);

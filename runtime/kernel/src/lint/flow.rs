@@ -9,15 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use super::{Check, Expression, Read, Seat, Write};
-use crate::blueprint::{Action, AgentKind, EventOp, Freshness, Rule, Run, Trigger};
+use super::{Check, Read, Seat};
+use crate::blueprint::{Action, AgentKind, EventOp, Rule, Run, Trigger, WorkerLimits};
 use crate::event::caused;
 use crate::id::{RuleName, WorkerName};
-use crate::pattern::{Pattern, PatternToken};
 use crate::source::child;
 
 /// What each worker can cause of what each rule on an event waits for, by the rule's number.
-type Causes<'a> = BTreeMap<&'a WorkerName, BTreeMap<usize, BTreeSet<EventOp>>>;
+pub(super) type Causes<'a> = BTreeMap<&'a WorkerName, BTreeMap<usize, BTreeSet<EventOp>>>;
 
 impl<'a> Check<'a> {
     /// Warns of rules and workers that will not do what they seem to.
@@ -29,91 +28,9 @@ impl<'a> Check<'a> {
         self.own_rest();
         self.readable_triggers();
         self.first_only();
+        self.early_joins(&causes);
         self.stale_storms(&causes);
         self.idle_workers();
-        if self.blueprint.done.is_none() {
-            let help = "Write `done: {when: has(state.answer)}`; without it a board that has nothing left to do ends as \
-                        quiescent.";
-            self.find("no_done", "", "nothing says when the task is finished", help);
-        }
-    }
-
-    /// Warns of workers that are woken for each of many elements and read what they write, so that calls side by side make each
-    /// other stale.
-    fn stale_storms(&mut self, causes: &Causes<'a>) {
-        let blueprint = self.blueprint;
-        let mut found = Vec::new();
-        for (number, rule) in blueprint.rules.iter().enumerate() {
-            let (op, path) = match &rule.trigger {
-                Trigger::Event { op, path } => (*op, path),
-                Trigger::Each(path) => (Some(EventOp::Add), path),
-                _ => continue,
-            };
-            let Ok(place) = self.paths.parse(path) else { continue };
-            let is_any = |token: &PatternToken| matches!(token, PatternToken::Any | PatternToken::Bound(_));
-            let Some(last) = place.tokens().iter().rposition(is_any) else { continue };
-            let (element, is_of_member) = (place.prefix(last + 1), last + 1 < place.tokens().len());
-            // A member that names a worker gives each element to one worker.
-            let is_given_to_one = is_of_member && matches!(rule.run, Run::Member { .. });
-            if is_given_to_one || (!is_of_member && !matches!(op, None | Some(EventOp::Add))) {
-                continue;
-            }
-            let is_given = matches!(rule.trigger, Trigger::Each(_));
-            for (name, seat) in self.seats.iter().filter(|(name, _)| blueprint.woken_by(&rule.run).contains(name)) {
-                // A worker that makes its next element itself has one at a time.
-                let is_made_by_others =
-                    causes.iter().any(|(other, caused)| other != name && caused.contains_key(&number));
-                if !is_given && !is_made_by_others {
-                    continue;
-                }
-                let side_by_side =
-                    seat.worker.limits.at_once().unwrap_or(blueprint.concurrency).min(blueprint.concurrency);
-                // A blueprint that sets the number of conflicts expects them.
-                let is_expected = self.source.value().pointer(&format!("{}/limits/conflicts", seat.pointer)).is_some();
-                if is_expected
-                    || side_by_side < 2
-                    || matches!(seat.worker.freshness, Freshness::None | Freshness::Target)
-                {
-                    continue;
-                }
-                let meets = |read: &Read, write: &Write<'_>| {
-                    // A grant whose condition asks for `worker` is one on its own elements, of which it has few at once.
-                    if is_of_member && self.asks_for_worker(write) {
-                        return false;
-                    }
-                    let is_of_element = element.collides(&write.pattern) || element.lies_above(&write.pattern);
-                    is_of_element
-                        && read.pattern.names().next().is_none()
-                        && (read.pattern.collides(&write.pattern) || read.pattern.lies_above(&write.pattern))
-                };
-                let pair = seat.reads.iter().find_map(|read| {
-                    seat.writes
-                        .iter()
-                        .find(|write| meets(read, write))
-                        .map(|write| (read.pattern.to_string(), &write.grant.path))
-                });
-                if let Some((read, written)) = pair {
-                    let message = format!(
-                        "`{}` wakes `{name}` for each change at `{path}`; each call reads all of `{read}` and writes `{written}`, so \
-                         that calls side by side make each other stale",
-                        rule.name
-                    );
-                    found.push((format!("/rules/{number}/run"), message));
-                }
-            }
-        }
-        for (pointer, message) in found {
-            let help = "Bind a name in the trigger (`/notes/{note}`, `blueprint: 2`) and use it in `reads` and `writes`; or set the \
-                        worker's `freshness: target` or `limits: {concurrency: 1}`.";
-            self.find("stale_storm", &pointer, message, help);
-        }
-    }
-
-    /// Returns true if the condition of a grant asks who writes.
-    fn asks_for_worker(&self, write: &Write<'_>) -> bool {
-        let condition = format!("{}/where/expr", write.pointer);
-        let of_grant = |expression: &&Expression<'_>| expression.pointer == condition;
-        self.expressions.iter().filter(of_grant).any(|expression| expression.expr.uses("worker"))
     }
 
     /// Rules that wait for each other, directly or round several.
@@ -150,64 +67,6 @@ impl<'a> Check<'a> {
             let help = "Add a rule: `{name: begin, trigger: start, run: <worker>}`.";
             let pointer = if self.blueprint.rules.is_empty() { "" } else { "/rules" };
             self.find("no_start", pointer, "no rule waits for the start, a signal or a person: nothing begins", help);
-        }
-    }
-
-    /// Rules whose event no worker can cause, or that wait for such a rule.
-    fn firing(&mut self, causes: &Causes<'a>) {
-        let rules = &self.blueprint.rules;
-        let mut dead: BTreeMap<usize, String> = BTreeMap::new();
-        for (number, rule) in rules.iter().enumerate() {
-            if let Trigger::Event { op, path } = &rule.trigger {
-                let appends = |place: Pattern| place.tokens().last() == Some(&PatternToken::Append);
-                if self.paths.parse(path).is_ok_and(appends) {
-                    let elements = path.trim_end_matches('-');
-                    dead.insert(number, format!("what is appended has an index: write `{elements}*`"));
-                    continue;
-                }
-                let caused = causes.values().any(|caused| caused.contains_key(&number));
-                // What is known of files changes with every edit.
-                let is_pattern = self.paths.parse(path).is_ok_and(|place| !self.is_of_files(&place));
-                if is_pattern && !caused {
-                    let what = op.map_or("any event".to_owned(), |op| format!("the event `{op}`"));
-                    dead.insert(number, format!("no worker's grants can cause {what} at `{path}`"));
-                }
-            }
-        }
-        for (number, rule) in rules.iter().enumerate() {
-            let Trigger::Each(path) = &rule.trigger else { continue };
-            let Ok(place) = self.paths.parse(path).map(|place| place.under_any_binding()) else { continue };
-            let is_there = !place.instances_of_value(&self.blueprint.state.initial, 1).is_empty();
-            if !is_there && !self.is_given(&place) {
-                dead.insert(number, format!("the board begins with nothing at `{path}`"));
-            }
-        }
-        // A rule that waits for a dead one is dead, or for nothing but dead ones; each round finds one more or is the last.
-        loop {
-            let more = rules.iter().enumerate().find_map(|(number, rule)| {
-                if dead.contains_key(&number) {
-                    return None;
-                }
-                let is_dead = |name: &&RuleName| dead.keys().any(|other| rules[*other].name == **name);
-                let name = match &rule.trigger {
-                    Trigger::After(names) if self.blueprint.joins_on_first() => names.iter().find(is_dead)?,
-                    Trigger::AfterFirst(names) => names.iter().find(is_dead)?,
-                    Trigger::After(names) | Trigger::Settled(names) | Trigger::Idle(names)
-                        if names.iter().all(|name| is_dead(&name)) =>
-                    {
-                        names.first()?
-                    }
-                    _ => return None,
-                };
-                Some((number, format!("it waits for `{name}`, which never fires")))
-            });
-            let Some((number, reason)) = more else { break };
-            dead.insert(number, reason);
-        }
-        for (number, reason) in dead {
-            let message = format!("`{}` can never fire: {reason}", rules[number].name);
-            let help = "Grant a worker the write that it waits for, or change the trigger.";
-            self.find("never_fires", &format!("/rules/{number}/trigger"), message, help);
         }
     }
 
@@ -269,15 +128,24 @@ impl<'a> Check<'a> {
     /// Warns of rules that fire whenever they rest themselves, directly or round several, and have nothing that ends it.
     fn own_rest(&mut self) {
         let rules = &self.blueprint.rules;
-        let is_limited = |worker: &WorkerName| self.is_limited(worker);
-        let is_bounded =
-            |rule: &Rule| rule.when.is_some() || self.blueprint.woken_by(&rule.run).into_iter().all(is_limited);
-        let waits_for = |rule: &Rule| -> Vec<usize> {
+        let is_limited = |worker: &WorkerName| {
+            self.is_limited(worker)
+                && self.blueprint.workers[worker].limits.invocations <= WorkerLimits::default().invocations
+        };
+        let may_end = |(number, rule): (usize, &Rule)| {
+            let condition = format!("/rules/{number}/when");
+            let asked = self.expressions.iter().find(|expression| expression.pointer == condition);
+            // A condition that looks at nothing always comes out the same.
+            asked.is_some_and(|expression| !expression.expr.references().is_empty())
+                || self.blueprint.woken_by(&rule.run).into_iter().all(is_limited)
+        };
+        let is_bounded: Vec<bool> = rules.iter().enumerate().map(may_end).collect();
+        let waits_for = |(number, rule): (usize, &Rule)| -> Vec<usize> {
             let Trigger::Idle(names) = &rule.trigger else { return Vec::new() };
             let named = |(number, other): (usize, &Rule)| names.contains(&other.name).then_some(number);
-            if is_bounded(rule) { Vec::new() } else { rules.iter().enumerate().filter_map(named).collect() }
+            if is_bounded[number] { Vec::new() } else { rules.iter().enumerate().filter_map(named).collect() }
         };
-        let edges: Vec<Vec<usize>> = rules.iter().map(waits_for).collect();
+        let edges: Vec<Vec<usize>> = rules.iter().enumerate().map(waits_for).collect();
         for cycle in cycles(&edges) {
             let mut names: Vec<&str> = cycle.iter().map(|rule| rules[*rule].name.as_str()).collect();
             names.push(names[0]);
@@ -285,32 +153,6 @@ impl<'a> Check<'a> {
             let help = "Give it a condition (`when`) that its worker's writes end, or its worker `limits.invocations`; or wait for other \
                         rules.";
             self.find("loop_without_progress", &format!("/rules/{}/trigger/idle", cycle[0]), message, help);
-        }
-    }
-
-    /// Rules that wait for the first of several things that another rule does.
-    fn first_only(&mut self) {
-        if !self.blueprint.joins_on_first() {
-            return;
-        }
-        let rules = &self.blueprint.rules;
-        for (number, rule) in rules.iter().enumerate() {
-            let Trigger::After(names) = &rule.trigger else { continue };
-            let is_of_many = |other: &&Rule| {
-                let place = other.trigger.template().and_then(|path| self.paths.parse(path).ok());
-                names.contains(&other.name) && place.is_some_and(|place| !place.is_place())
-            };
-            if let Some(other) = rules.iter().find(is_of_many) {
-                let message = format!(
-                    "`{}` fires after the first completion of `{}`, which fires for every place that matches",
-                    rule.name, other.name
-                );
-                let help = format!(
-                    "Write `blueprint: 2`, where `after` waits for all of them, or `{{idle: [{}]}}`.",
-                    other.name
-                );
-                self.find("first_only", &format!("/rules/{number}/trigger/after"), message, help);
-            }
         }
     }
 
@@ -326,7 +168,10 @@ impl<'a> Check<'a> {
                 let is_blind = |seat: &Seat<'_>| seat.worker.agent != AgentKind::Board && !seat.reads.iter().any(seen);
                 self.seats.get(worker).is_some_and(is_blind)
             };
-            if let Some(worker) = self.blueprint.woken_by(&rule.run).into_iter().find(is_blind) {
+            // Who is chosen by its name, at the place itself, has nothing more to see there.
+            let is_its_name = matches!(&rule.run, Run::Member { at, .. } if at.is_empty());
+            if let Some(worker) = self.blueprint.woken_by(&rule.run).into_iter().find(is_blind).filter(|_| !is_its_name)
+            {
                 let message = format!("`{worker}` is woken by `{path}` but may not read it");
                 let help = format!("Add `{path}` to its `reads`, or it will not see what happened.");
                 let pointer = format!("/rules/{number}/trigger/{}", rule.trigger.word());

@@ -196,11 +196,15 @@ impl Form {
         let holder = parent(error.schema_path().as_str());
         let known = self.meta.pointer(&format!("{holder}/properties")).and_then(Value::as_object);
         let known: Vec<&str> = known.into_iter().flat_map(|map| map.keys().map(String::as_str)).collect();
+        let at = child(pointer, key);
+        let is_empty = source.value().pointer(&at).is_some_and(Value::is_null);
         let help = match meant(key, known.iter().copied()) {
+            _ if is_empty && key.contains([' ', '(', ')', '"', '\'', '=', '<', '>']) => {
+                "In braces a comma ends a text without quotes: put the whole text in quotes.".to_owned()
+            }
             Some(best) => format!("Did you mean `{best}`?"),
             None => format!("Known here: {}.", known.join(", ")),
         };
-        let at = child(pointer, key);
         let mut finding =
             Diagnostic::at(source, "unknown_field", &at, format!("{} has no `{key}`", self.display(pointer)), help);
         finding.position = source.key_position(&at);

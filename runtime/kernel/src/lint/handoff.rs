@@ -1,7 +1,7 @@
 //! Who goes on writing to a piece of work that is handed over (W54). The rules of the handoff itself are in `crate::handoff`.
 
 use super::Check;
-use crate::blueprint::{AgentKind, GrantOp};
+use crate::blueprint::GrantOp;
 
 /// The role that hands work over.
 const ROLE: &str = "handoff";
@@ -15,8 +15,7 @@ impl Check<'_> {
     /// on. What a grant without a condition on the piece allows, no transfer of its `owner` takes away.
     pub(super) fn handoff(&mut self) {
         let mut found = Vec::new();
-        let is_role = |agent: &AgentKind| matches!(agent, AgentKind::Builtin(role) if role == ROLE);
-        for role in self.seats.values().filter(|seat| is_role(&seat.worker.agent)) {
+        for role in self.seats.values().filter(|seat| seat.worker.agent.is_builtin(ROLE)) {
             let with = role.worker.with.as_ref();
             let tasks = with.and_then(|with| with.get("tasks")?.as_str()).unwrap_or(TASKS);
             let piece = format!("{tasks}/*");

@@ -76,6 +76,32 @@ const KEYWORDS: [&str; 62] = [
     "writeOnly",
 ];
 
+/// Keywords that are about values of these types only.
+const SAID_OF: [(&str, &[&str]); 22] = [
+    ("additionalItems", &["array"]),
+    ("additionalProperties", &["object"]),
+    ("contains", &["array"]),
+    ("exclusiveMaximum", &["integer", "number"]),
+    ("exclusiveMinimum", &["integer", "number"]),
+    ("items", &["array"]),
+    ("maxItems", &["array"]),
+    ("maxLength", &["string"]),
+    ("maxProperties", &["object"]),
+    ("maximum", &["integer", "number"]),
+    ("minItems", &["array"]),
+    ("minLength", &["string"]),
+    ("minProperties", &["object"]),
+    ("minimum", &["integer", "number"]),
+    ("multipleOf", &["integer", "number"]),
+    ("pattern", &["string"]),
+    ("patternProperties", &["object"]),
+    ("prefixItems", &["array"]),
+    ("properties", &["object"]),
+    ("propertyNames", &["object"]),
+    ("required", &["object"]),
+    ("uniqueItems", &["array"]),
+];
+
 /// Keywords whose values are schemas by name.
 const BY_NAME: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
@@ -145,6 +171,7 @@ impl Check<'_> {
                 }
             }
             self.undeclared_names(&pointer, members);
+            self.void_keywords(&pointer, members);
         }
     }
 
@@ -158,6 +185,18 @@ impl Check<'_> {
         };
         self.find("unknown_keyword", pointer, format!("JSON Schema has no keyword `{keyword}`"), help);
         self.point_at_key();
+    }
+
+    /// Keywords that say nothing of the only type that a schema allows.
+    fn void_keywords(&mut self, pointer: &str, schema: &Map<String, Value>) {
+        let Some(of) = schema.get("type").and_then(Value::as_str) else { return };
+        let holds = |(keyword, types): &&(&str, &[&str])| schema.contains_key(*keyword) && !types.contains(&of);
+        for (keyword, types) in SAID_OF.iter().filter(holds) {
+            let message = format!("`{keyword}` says nothing of type {of}, so nothing of it is checked");
+            let help = format!("It is a keyword of type {}.", types.join(" or "));
+            self.find("void_keyword", &child(pointer, keyword), message, help);
+            self.point_at_key();
+        }
     }
 
     /// Names that are required and misspelt: there is a property of nearly that name.

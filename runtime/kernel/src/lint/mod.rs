@@ -2,7 +2,7 @@
 //!
 //! [`check`] looks at the form first (the published meta-schema, `form`), then reads the typed blueprint, then checks
 //! across fields: `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `bindings` (names in paths), `conditions`
-//! (what expressions look at), `keywords` (of schemas), `grants` (their width, replies of scripts), `workspace` (files), `inner` (boards inside boards), `flow` (what wakes what), `fields` (who writes what), `costs` and `invariants` (what makes
+//! (what expressions look at), `comparisons` (what they compare), `keywords` (of schemas), `grants` (their width and values), `scripts` (fixed replies), `workspace` (files), `inner` (boards inside boards), `flow`, `reach`, `joins` and `storms` (what wakes what), `ending` (what ends a board), `fields` (who writes what), `costs` and `invariants` (what makes
 //! a write slow). A blueprint without an error is one that a board can be made of. Whether the operator has the models
 //! and programs it names is not known here.
 
@@ -10,9 +10,11 @@ mod beginning;
 mod bindings;
 mod carried;
 mod codes;
+mod comparisons;
 mod conditions;
 mod costs;
 mod document;
+mod ending;
 mod fields;
 mod flow;
 mod form;
@@ -21,10 +23,14 @@ mod grants;
 mod handoff;
 mod inner;
 mod invariants;
+mod joins;
 mod keywords;
 mod names;
 mod paths;
+mod reach;
 mod replies;
+mod scripts;
+mod storms;
 mod workflow;
 mod workspace;
 
@@ -32,7 +38,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-pub use beginning::check_beginning;
+pub use beginning::{IS_OF_VIEWS, check_beginning};
 pub use codes::CODES;
 pub use costs::OpaquePlace;
 pub(crate) use form::{check_department, check_workflow};
@@ -279,6 +285,7 @@ impl<'a> Check<'a> {
             self.carried();
             self.conditions();
             self.flow();
+            self.ending();
             self.workflow();
             self.handoff();
             self.fields();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::PointerBuf;
 
 use super::{Check, suggest};
-use crate::blueprint::{Action, AgentKind, DELAY_MS_MAX, Lasts, Rule, Run, Trigger, definition_name};
+use crate::blueprint::{Action, AgentKind, DELAY_MS_MAX, Lasts, Rule, Run, Trigger, Worker, definition_name};
 use crate::cron::Cron;
 use crate::id::{GroupName, WorkerName};
 use crate::source::child;
@@ -306,7 +306,11 @@ impl Check<'_> {
     fn declared(&mut self, name: &WorkerName, pointer: &str) {
         if !self.blueprint.workers.contains_key(name) {
             let known = self.blueprint.workers.keys().map(WorkerName::as_str);
-            let help = suggest(name.as_str(), known, "Declare it under `workers`.");
+            let is_group = |worker: &Worker| worker.group.as_ref().is_some_and(|group| group.as_str() == name.as_str());
+            let help = match self.blueprint.workers.values().any(is_group) {
+                true => format!("It is a group: write `{{group: {name}}}`."),
+                false => suggest(name.as_str(), known, "Declare it under `workers`."),
+            };
             self.find("undeclared_worker", pointer, format!("there is no worker `{name}`"), help);
         }
     }

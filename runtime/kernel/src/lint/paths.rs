@@ -148,10 +148,6 @@ impl<'a> Check<'a> {
             base.is_empty() && (is_own() || !place.instances_of_value(&self.blueprint.state.initial, 1).is_empty())
         };
         let Undeclared { holder, name, known } = undeclared_in(schema, &sought, &is_there)?;
-        // A request may have more than is said of it; of a name nearly like a declared one that is less likely.
-        if !base.is_empty() && meant(&name, known.iter().map(String::as_str)).is_none() {
-            return None;
-        }
         let is_document = holder.tokens().is_empty() && base.is_empty();
         let holder = if is_document { "the document".to_owned() } else { format!("`{base}{holder}`") };
         Some((holder, name, known))
@@ -398,7 +394,7 @@ impl<'a> Check<'a> {
     }
 
     /// Whether the places a path pattern matches are arrays, as far as schema and initial state say.
-    fn is_array(&self, path: &str) -> bool {
+    pub(super) fn is_array(&self, path: &str) -> bool {
         let Ok(pattern) = self.paths.parse(path) else { return false };
         let initial = &self.blueprint.state.initial;
         let in_state = pattern

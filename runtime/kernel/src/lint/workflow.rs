@@ -1,9 +1,8 @@
 //! Nodes of a workflow that cannot come about (W70), and outputs that overwrite each other.
 
 use super::Check;
-use crate::blueprint::AgentKind;
 use crate::source::child;
-use crate::workflow::{Definition, With, check};
+use crate::workflow::{Definition, ROLE, With, check};
 
 impl Check<'_> {
     /// Warns of nodes that nothing starts, of those that wait for one of them, and of entries of the data that two nodes write at
@@ -11,10 +10,9 @@ impl Check<'_> {
     pub(super) fn workflow(&mut self) {
         let mut found = Vec::new();
         for (name, seat) in &self.seats {
-            let is_engine = matches!(&seat.worker.agent, AgentKind::Builtin(role) if role == "workflow");
             let with = seat.worker.with.clone().unwrap_or_default();
             let Ok(with) = serde_json::from_value::<With>(with.into()) else { continue };
-            if !is_engine {
+            if !seat.worker.agent.is_builtin(ROLE) {
                 continue;
             }
             let at = format!("{}/with/nodes", child("/workers", name.as_str()));

@@ -262,9 +262,9 @@ fn build_error(error: &jsonschema::ValidationError<'_>, schema: &Value, map: &Sc
         Kind::Format { format } if format == "regex" => SchemaError::new(
             error.instance_path().as_str(),
             format!(
-                "{} is no regular expression that can be matched in linear time: no look-around, no back-references, \
-                 no huge repetitions",
-                explain::shorten(error.instance())
+                "{} is no regular expression{}",
+                explain::shorten(error.instance()),
+                regexes::why_not(error.instance().as_str().unwrap_or_default())
             ),
         ),
         _ => SchemaError::new(error.instance_path().as_str(), explain::reason(error)),

@@ -95,6 +95,15 @@ impl Regexes {
     }
 }
 
+/// Says why a text is no regular expression that can be matched in linear time.
+pub(super) fn why_not(expression: &str) -> String {
+    match regex_syntax::parse(expression) {
+        Err(regex_syntax::Error::Parse(error)) => format!(": {}", error.kind()),
+        Err(regex_syntax::Error::Translate(error)) => format!(": {}", error.kind()),
+        _ => " that can be matched in linear time: no look-around, no back-references, no huge repetitions".to_owned(),
+    }
+}
+
 /// What to do about one that is too large.
 const SHORTEN: &str =
     "shorten counted repetitions like {1,200}, above all of \\p{…} and `.`; `maxLength` bounds a text at no cost";

@@ -101,6 +101,26 @@ pub fn turn(definition: &Definition, document: &tree::Node, happened: Happened<'
     Ok(work.turn(document))
 }
 
+/// A node that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FailedNode {
+    /// Its id.
+    pub node: String,
+    /// Why, as the document says it.
+    pub error: String,
+}
+
+/// Returns the nodes of a document's workflow that failed, in the order of their ids.
+pub fn failed(document: &tree::Node) -> Vec<FailedNode> {
+    let nodes = document["workflow"]["nodes"].as_object().into_iter().flat_map(tree::Object::iter);
+    let failed = nodes.filter(|(_, node)| node["status"].as_str() == Some(Status::Failed.as_str()));
+    let told = |(id, node): (_, &tree::Node)| FailedNode {
+        node: ToString::to_string(id),
+        error: node["error"].as_str().unwrap_or_default().to_owned(),
+    };
+    failed.map(told).collect()
+}
+
 fn is_object_with_members(value: &tree::Node) -> bool {
     value.as_object().is_some_and(|members| !members.is_empty())
 }

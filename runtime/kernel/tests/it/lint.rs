@@ -3,3 +3,4 @@
 
 mod findings;
 mod meta_schema;
+mod storms;

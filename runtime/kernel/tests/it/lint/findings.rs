@@ -239,7 +239,6 @@ fn what_an_expression_may_look_at_is_not_reported() {
         "event.worker == \"extractor\" && event.version > 1 && patch.exists(p, p.path == event.path)",
         "state.claims.all(c, c.text != before.claims[0].text) && [[1]].all(x, x.all(y, y > 0))",
         "state.claims[size(state.claims) - 1].text == \"\" && state[\"claims\"] == []",
-        "request.more.exists(x, x.y)",
     ] {
         let text = SOUND.replace("when: value.text != \"\"", &format!("when: '{expr}'"));
         let report = lint::check(&Source::read("b.yaml", &text).expect("it is YAML"));

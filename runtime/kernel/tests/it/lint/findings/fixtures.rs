@@ -980,6 +980,111 @@ pub(super) const FIXTURES: &[Fixture] = &[
             "  - {name: no-text-twice, for: /claims/*, expr: 'state.claims.exists_one(c, c.text == self.text)'}\n  - {name: a-text-stays, expr: 'before.claims.all(c, c in state.claims)'}\ndone:",
         )],
     ),
+    change(
+        "never_equal",
+        &[("when: value.text != \"\"", "when: size(value.text) == \"3\" || size(value.text) > \"3\"")],
+    ),
+    change("never_equal", &[("when: value.text != \"\"", "when: event.op == \"added\" || worker == \"extractor\"")]),
+    change("never_equal", &[(END, "done: {when: state.answer != null}\n")]),
+    change("never_equal", &[("expr: size(self.text) > 0", "expr: self.text > 3")]),
+    change("never_true", &[(END, "done: {when: state.answer}\n")]),
+    change("whole_division", &[("when: value.text != \"\"", "when: size(state.claims) / size(value.text) > 1")]),
+    change("void_keyword", &[("answer: {type: string}", "answer: {type: string, maximum: 3}")]),
+    change("done_at_start", &[(END, "done: {when: 'state.claims.all(c, c.text != \"\")'}\n")]),
+    Fixture {
+        code: "done_at_start",
+        changes: &[(END, "done: {when: request.question != \"\"}\n")],
+        fragments: &[],
+        request: Some(r#"{"question": "which?"}"#),
+    },
+    change("unusable_grant", &[("initial: {claims: []}", "initial: {claims: [], answer: none}")]),
+    change(
+        "undeclared_name",
+        &[(
+            "{path: /claims/-, ops: [add]}",
+            "{path: /claims/-, ops: [add], value: {properties: {staus: {const: draft}}}}",
+        )],
+    ),
+    change("undeclared_name", &[("reads: [/request/question, /claims]", "reads: [/request/documents, /claims]")]),
+    change(
+        "value_never_fits",
+        &[(
+            "{path: /claims/-, ops: [add]}",
+            "{path: /claims/-, ops: [add], value: {properties: {text: {type: integer}}}}",
+        )],
+    ),
+    change(
+        "script_refused",
+        &[(
+            "    agent: llm\n    reads: [/request, /claims]",
+            "    agent: llm\n    script: [[{op: replace, path: /answer, value: x}]]\n    reads: [/request, /claims]",
+        )],
+    ),
+    change(
+        "script_refused",
+        &[(
+            "    agent: llm\n    reads: [/request, /claims]",
+            "    agent: llm\n    script: [{op: add, path: /answer, value: x}]\n    reads: [/request, /claims]",
+        )],
+    ),
+    change(
+        "script_refused",
+        &[(
+            "    agent: llm\n    reads: [/request, /claims]",
+            "    agent: llm\n    script: [[{op: set, path: /answer, value: x}]]\n    reads: [/request, /claims]",
+        )],
+    ),
+    change(
+        "script_refused",
+        &[(
+            "    agent: llm\n    reads: [/request, /claims]",
+            "    agent: llm\n    script: [[{op: add, path: answer, value: x}]]\n    reads: [/request, /claims]",
+        )],
+    ),
+    change(
+        "script_refused",
+        &[(
+            "    agent: llm\n    reads: [/request, /claims]",
+            "    agent: llm\n    patch: {max_ops: 1, intent: required}\n    script: [[{op: add, path: /answer, value: x}]]\n    reads: [/request, /claims]",
+        )],
+    ),
+    change(
+        "early_join",
+        &[
+            FORMAT_2,
+            (
+                "workers:\n",
+                "workers:\n  closer: {agent: llm, reads: [/claims], writes: [{path: /answer, ops: [add]}]}\n",
+            ),
+            ("invariants:\n", "  - {name: close, trigger: {after: [begin]}, run: closer}\ninvariants:\n"),
+        ],
+    ),
+    change(
+        "foreign_index",
+        &[
+            FORMAT_2,
+            ("answer: {type: string}", "answer: {type: string}\n      others: {type: array, items: {type: string}}"),
+            ("initial: {claims: []}", "initial: {claims: [], others: [one]}"),
+            ("path: /claims/*}\n    when", "path: \"/claims/{claim}\"}\n    when"),
+            ("reads: [/request, /claims]", "reads: [/request, /claims, \"/others/{claim}\"]"),
+        ],
+    ),
+    change(
+        "never_fires",
+        &[
+            ("trigger: {op: add, path: /claims/*}", "trigger: {op: add, path: /claims}"),
+            ("    when: value.text != \"\"\n", ""),
+        ],
+    ),
+    change(
+        "never_fires",
+        &[
+            ("trigger: {op: add, path: /claims/*}", "trigger: {op: replace, path: /claims/*/status}"),
+            ("    when: value.text != \"\"\n", ""),
+        ],
+    ),
+    change("unknown_field", &[("done: {when: has(state.answer)}", "done: {when: size(state.claims) > max(1, 2)}")]),
+    change("undeclared_worker", &[GROUPED, ("run: extractor", "run: team")]),
     // Boards inside boards.
     change("bad_board", &[("  extractor:\n    agent: llm", "  extractor:\n    agent: board")]),
     change("bad_board", &[IS_INSIDE]),

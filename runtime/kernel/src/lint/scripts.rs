@@ -1,0 +1,214 @@
+//! Fixed replies that no grant of their worker, no schema or no limit allows.
+
+use std::collections::BTreeSet;
+
+use jsonptr::PointerBuf;
+use serde_json::Value;
+
+use super::{Check, Seat, Write, meant};
+use crate::blueprint::{GrantOp, Intent};
+use crate::pattern::{Pattern, is_index};
+use crate::schema::{Schema, nearest, shorten};
+
+impl Check<'_> {
+    /// Returns the schema's violation by a value at a place. Returns nothing for a value with bound names, whose text is unknown.
+    fn refusal(&self, place: &Pattern, value: &Value, bound: &[&str]) -> Option<String> {
+        let (schema, sought, _) = self.schema_of(&place.under_any_binding())?;
+        let mut fragment = schema.fragment(&sought).filter(|_| !has_name(value, bound))?;
+        if let (Some(fragment), Some(definitions)) =
+            (fragment.as_object_mut(), self.blueprint.state.schema.get("$defs"))
+        {
+            fragment.entry("$defs").or_insert_with(|| definitions.clone());
+        }
+        let schema = Schema::compile(&fragment, self.blueprint.state.assert_formats).ok()?;
+        let violation = schema.violations(value, 1).into_iter().next()?;
+        Some(match violation.pointer.as_str() {
+            "" => violation.message,
+            below => format!("{below}: {}", violation.message),
+        })
+    }
+
+    /// Operations of fixed replies that no write grant of the worker allows. `bound`: the names that stand for something there.
+    pub(super) fn refused_replies(
+        &self,
+        name: &str,
+        seat: &Seat<'_>,
+        bound: Option<&BTreeSet<String>>,
+    ) -> Vec<(&'static str, String, String, String)> {
+        let mut found = Vec::new();
+        let bound: Vec<&str> = bound.into_iter().flatten().map(String::as_str).collect();
+        for (nth, reply) in seat.worker.script.iter().enumerate() {
+            let (at, reply) = match reply.get("reply") {
+                Some(inner) => (format!("{}/script/{nth}/reply", seat.pointer), inner),
+                None => (format!("{}/script/{nth}", seat.pointer), reply),
+            };
+            // What comes before may be meant to be refused.
+            let is_last = nth + 1 == seat.worker.script.len();
+            found.extend(
+                malformed(name, seat, reply)
+                    .filter(|_| is_last)
+                    .map(|(message, help)| ("script_refused", at.clone(), message, help)),
+            );
+            let (at, patch) = match reply.get("patch") {
+                Some(patch) => (format!("{at}/patch"), patch),
+                None => (at, reply),
+            };
+            for (op_nth, op) in patch.as_array().into_iter().flatten().enumerate() {
+                let (Some(op), Some(path)) = (written(op), op.get("path").and_then(Value::as_str)) else { continue };
+                if path == "/$expand/-" {
+                    continue;
+                }
+                let Ok(place) = PointerBuf::parse(path) else {
+                    let message = format!("`{name}` answers with `{op}` at `{path}`, which is no JSON Pointer");
+                    let help = format!("Begin it with a slash: `/{path}`.");
+                    found.push(("script_refused", format!("{at}/{op_nth}/path"), message, help));
+                    continue;
+                };
+                let template = self.paths.parse(path).ok();
+                let mut names = template.iter().flat_map(|template| template.names());
+                if let Some(unbound) = names.find(|name| !bound.contains(name)) {
+                    let message =
+                        format!("`{name}` answers with `{op}` at `{path}`, and nothing binds `{{{unbound}}}` for it");
+                    let help = match (nearest(unbound, bound.iter().copied()), bound.first()) {
+                        (Some(name), _) => format!("Did you mean `{{{name}}}`?"),
+                        (None, Some(name)) => format!("Its paths use `{{{name}}}`."),
+                        (None, None) => {
+                            "Name the place itself, or bind the name: `reads` and `writes` of the worker use it, and \
+                                         the path of the rule's trigger binds it."
+                                .to_owned()
+                        }
+                    };
+                    found.push(("script_refused", format!("{at}/{op_nth}/path"), message, help));
+                    continue;
+                }
+                let appends = place.split_back().filter(|(_, last)| is_index(&last.decoded()));
+                let appends = appends.map(|(array, _)| array.with_trailing_token("-"));
+                let allows = |write: &Write<'_>| {
+                    let pattern = write.pattern.under_any_binding();
+                    pattern.matches(&place) || appends.as_ref().is_some_and(|append| pattern.matches(append))
+                };
+                let sought = template.as_ref().map(Pattern::under_any_binding);
+                if let Some(missing) = sought.as_ref().and_then(|place| self.missing(place)) {
+                    let message =
+                        format!("`{name}` answers with `{op}` at `{path}`, which is no place: {}", missing.why);
+                    found.push(("script_refused", format!("{at}/{op_nth}/path"), message, missing.help));
+                    continue;
+                }
+                // Other names are allowed there; one that is nearly declared is probably meant to be that.
+                if let Some((holder, wrong, known)) = sought.as_ref().and_then(|place| self.undeclared(place))
+                    && let Some(near) = meant(&wrong, known.iter().map(String::as_str))
+                {
+                    let message = format!("`{path}`: `properties` of {holder} has no `{wrong}`");
+                    let help = format!("Did you mean `{near}`?");
+                    found.push(("undeclared_name", format!("{at}/{op_nth}/path"), message, help));
+                }
+                let matching: Vec<&Write<'_>> = seat.writes.iter().filter(|write| allows(write)).collect();
+                if matching.is_empty() {
+                    let message = format!("`{name}` answers with `{op}` at `{path}`, and no grant of it matches that");
+                    let help = "Grant the place under `writes`, or write elsewhere.".to_owned();
+                    found.push(("script_refused", format!("{at}/{op_nth}/path"), message, help));
+                    continue;
+                }
+                if is_last && !matching.iter().any(|write| may(&write.grant.ops, op)) {
+                    let message =
+                        format!("`{name}` answers with `{op}` at `{path}`, and its grant there has no such operation");
+                    let help = format!("Name `{op}` in `ops` of the grant, or write another operation.");
+                    found.push(("script_refused", format!("{at}/{op_nth}/op"), message, help));
+                    continue;
+                }
+                // A reply that is put right by a later one is meant to be refused.
+                let quoted = Value::from(path).to_string();
+                let is_put_right =
+                    || seat.worker.script[nth + 1..].iter().any(|reply| reply.to_string().contains(&quoted));
+                let value = patch[op_nth].get("value").filter(|_| matches!(op, "add" | "replace") && !is_put_right());
+                let Some(value) = value else { continue };
+                let takes = |write: &&Write<'_>| {
+                    let schema = write.grant.value.as_ref().and_then(|value| Schema::compile(value, false).ok());
+                    schema.is_none_or(|schema| schema.is_valid(value))
+                };
+                if !matching.iter().any(takes) {
+                    let message =
+                        format!("`{name}` answers with a value at `{path}` that `value` of its grant does not allow");
+                    let help = "Change the value, or `value` of the grant.".to_owned();
+                    found.push(("script_refused", format!("{at}/{op_nth}/value"), message, help));
+                } else if is_alone(patch, op_nth, path)
+                    && let Some(violation) = template.as_ref().and_then(|place| self.refusal(place, value, &bound))
+                {
+                    let message =
+                        format!("`{name}` answers with a value at `{path}` that the schema refuses: {violation}");
+                    let help = "Change the value, or the schema.".to_owned();
+                    found.push(("script_refused", format!("{at}/{op_nth}/value"), message, help));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Returns true if no other operation of a patch writes at, below or above the place of one: the schema is asked about the
+/// result of all.
+fn is_alone(patch: &Value, nth: usize, path: &str) -> bool {
+    let is_within = |inner: &str, outer: &str| inner == outer || inner.starts_with(&format!("{outer}/"));
+    let mut others = patch.as_array().into_iter().flatten().enumerate().filter(|(other, _)| *other != nth);
+    !others.any(|(_, op)| {
+        let other = op.get("path").and_then(Value::as_str);
+        path.ends_with("/-") || other.is_some_and(|other| is_within(other, path) || is_within(path, other))
+    })
+}
+
+/// Returns true if a text in a value has one of these names in braces.
+fn has_name(value: &Value, bound: &[&str]) -> bool {
+    let text = value.to_string();
+    bound.iter().any(|name| text.contains(&format!("{{{name}}}")))
+}
+
+/// What is wrong with the form of a reply: its operations, their number, or the intent that it lacks.
+fn malformed(name: &str, seat: &Seat<'_>, reply: &Value) -> Option<(String, String)> {
+    let limits = &seat.worker.patch;
+    let operations = reply.get("patch").unwrap_or(reply);
+    if let Some(operation) = operations.as_array().into_iter().flatten().find(|operation| !is_operation(operation)) {
+        let message = format!("`{name}` answers with what is no operation of a JSON Patch: {}", shorten(operation));
+        let help =
+            "A script is a list of replies, a reply a list of operations: `[[{op: add, path: /answer, value: …}]]`.";
+        return Some((message, help.to_owned()));
+    }
+    if operations.is_object() && ["op", "path"].iter().all(|member| operations.get(member).is_some()) {
+        let message = format!("`{name}` answers with an operation where a reply is a list of operations");
+        return Some((message, "Put it into a list of its own: `[[{op: add, path: /answer, value: …}]]`.".to_owned()));
+    }
+    let count = operations.as_array().map_or(0, Vec::len);
+    if count > usize::try_from(limits.max_ops).unwrap_or(usize::MAX) {
+        let message = format!("`{name}` answers with {count} operations, more than `patch.max_ops` {}", limits.max_ops);
+        return Some((message, "Raise `patch.max_ops` of the worker, or answer with fewer.".to_owned()));
+    }
+    let says_why =
+        reply.get("intent").is_some_and(|intent| intent.as_str().is_some_and(|text| !text.trim().is_empty()));
+    if limits.intent == Intent::Required && count > 0 && !says_why {
+        let message = format!("`{name}` answers without an intent, which its `patch.intent` requires");
+        return Some((message, "Write `{patch: […], intent: …}`.".to_owned()));
+    }
+    None
+}
+
+/// Whether a value has the form of an operation that a patch may have.
+fn is_operation(operation: &Value) -> bool {
+    written(operation).is_some() || operation.get("op").is_some_and(|op| op == "test")
+}
+
+/// Whether one of these operations of a grant is the effect that an operation of a patch may have.
+fn may(granted: &[GrantOp], op: &str) -> bool {
+    let effects: &[GrantOp] = match op {
+        "add" => &[GrantOp::Add, GrantOp::Insert, GrantOp::Replace],
+        "replace" => &[GrantOp::Replace],
+        "remove" => &[GrantOp::Remove],
+        "move" => &[GrantOp::Move],
+        _ => &[GrantOp::Copy],
+    };
+    granted.iter().any(|op| effects.contains(op))
+}
+
+/// The name of an operation that writes to its path.
+fn written(op: &Value) -> Option<&str> {
+    let name = op.get("op").and_then(Value::as_str)?;
+    matches!(name, "add" | "replace" | "remove" | "move" | "copy").then_some(name)
+}

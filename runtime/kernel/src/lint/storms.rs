@@ -1,0 +1,171 @@
+//! Whether calls that are made side by side, one for each of many elements, make each other stale.
+
+use super::flow::Causes;
+use super::{Check, Expression, Read, Seat, Write};
+use crate::blueprint::{EventOp, Freshness, GrantOp, Rule, Run, Trigger};
+use crate::id::WorkerName;
+use crate::pattern::{Pattern, PatternToken};
+
+/// What wakes a worker for each of many elements.
+struct Each<'a> {
+    path: &'a str,
+    /// The trigger, up to what stands for the elements.
+    element: Pattern,
+    /// Names that the trigger binds.
+    names: Vec<String>,
+    /// Whether it waits for something of the element, not for the element itself.
+    is_of_member: bool,
+    /// Whether the board begins with the elements.
+    is_given: bool,
+}
+
+const BIND: &str = "Bind a name in the trigger (`/notes/{note}`, `blueprint: 2`) and use it in `reads` and `writes`; or set the worker's \
+                    `freshness: target` or `limits: {concurrency: 1}`.";
+const APART: &str = "Let each call write a place of its own, or set the worker's `limits: {concurrency: 1}`.";
+
+impl<'a> Check<'a> {
+    /// Warns of workers that are woken for each of many elements and whose calls side by side make each other stale.
+    pub(super) fn stale_storms(&mut self, causes: &Causes<'a>) {
+        let blueprint = self.blueprint;
+        let mut found = Vec::new();
+        for (number, rule) in blueprint.rules.iter().enumerate() {
+            let Some(each) = self.each(rule) else { continue };
+            for (name, seat) in self.seats.iter().filter(|(name, _)| blueprint.woken_by(&rule.run).contains(name)) {
+                // A worker that makes its next element itself has one at a time.
+                let is_made_by_others =
+                    causes.iter().any(|(other, caused)| other != name && caused.contains_key(&number));
+                if (each.is_given || is_made_by_others) && self.is_side_by_side(seat) {
+                    let storm = self.storm(rule, &each, name, seat);
+                    found.extend(storm.map(|(why, help)| {
+                        let message = format!(
+                            "`{}` wakes `{name}` for each change at `{}`; {why}, so that calls side by side make each other stale",
+                            rule.name, each.path
+                        );
+                        (format!("/rules/{number}/run"), message, help)
+                    }));
+                }
+            }
+        }
+        for (pointer, message, help) in found {
+            self.find("stale_storm", &pointer, message, help);
+        }
+    }
+
+    /// What a rule waits for, if it fires for each of many elements.
+    fn each(&self, rule: &'a Rule) -> Option<Each<'a>> {
+        let (op, path) = match &rule.trigger {
+            Trigger::Event { op, path } => (*op, path),
+            Trigger::Each(path) => (Some(EventOp::Add), path),
+            _ => return None,
+        };
+        let place = self.paths.parse(path).ok()?;
+        let is_any =
+            |token: &PatternToken| matches!(token, PatternToken::Any | PatternToken::Deep | PatternToken::Bound(_));
+        let last = place.tokens().iter().rposition(is_any)?;
+        let is_of_member = last + 1 < place.tokens().len();
+        // A member that names a worker gives each element to one worker.
+        let is_given_to_one = is_of_member && matches!(rule.run, Run::Member { .. });
+        let is_each = is_of_member || matches!(op, None | Some(EventOp::Add));
+        (is_each && !is_given_to_one).then(|| Each {
+            path,
+            element: place.prefix(last + 1),
+            names: place.names().map(str::to_owned).collect(),
+            is_of_member,
+            is_given: matches!(rule.trigger, Trigger::Each(_)),
+        })
+    }
+
+    /// Whether a worker has several calls at once, and conflicts between them are not expected.
+    fn is_side_by_side(&self, seat: &Seat<'_>) -> bool {
+        let concurrency = self.blueprint.concurrency;
+        let at_once = seat.worker.limits.at_once().unwrap_or(concurrency).min(concurrency);
+        // A blueprint that sets the number of conflicts expects them.
+        let is_expected = self.source.value().pointer(&format!("{}/limits/conflicts", seat.pointer)).is_some();
+        at_once > 1 && !is_expected
+    }
+
+    /// What makes calls of a worker stale, and what mends it.
+    fn storm(
+        &self,
+        rule: &Rule,
+        each: &Each<'_>,
+        name: &WorkerName,
+        seat: &Seat<'_>,
+    ) -> Option<(String, &'static str)> {
+        let freshness = seat.worker.freshness;
+        if freshness == Freshness::None {
+            return None;
+        }
+        // A condition on the document may let one of many elements through.
+        let is_chosen = rule.when.is_some();
+        let counts = |write: &Write<'_>| {
+            let is_of_element = each.element.collides(&write.pattern) || each.element.lies_above(&write.pattern);
+            // A grant whose condition asks for `worker` is one on its own elements, of which it has few at once.
+            (is_of_element || !is_chosen) && !(each.is_of_member && self.asks_for_worker(write))
+        };
+        if freshness != Freshness::Target {
+            let is_read = |write: &Write<'_>| {
+                let reads = seat.reads.iter();
+                reads.filter(|read| meets(read, write, each, freshness)).map(|read| read.pattern.to_string()).next()
+            };
+            for write in seat.writes.iter().filter(|write| counts(write)) {
+                if let Some(read) = is_read(write) {
+                    let why = format!("each call reads all of `{read}` and writes `{}`", write.grant.path);
+                    return Some((why, BIND));
+                }
+            }
+            let others = self.blueprint.rules.iter().filter(|other| {
+                !is_chosen
+                    && !std::ptr::eq(*other, rule)
+                    && self.each(other).is_some_and(|other| other.element.collides(&each.element))
+            });
+            let others = others.flat_map(|other| self.blueprint.woken_by(&other.run)).filter(|other| *other != name);
+            for (other, seat) in others.filter_map(|other| Some((other, self.seats.get(other)?))) {
+                for write in seat.writes.iter().filter(|write| counts(write)) {
+                    if let Some(read) = is_read(write) {
+                        let path = &write.grant.path;
+                        let why = format!(
+                            "each call reads all of `{read}`, and `{other}`, woken for each as well, writes `{path}`"
+                        );
+                        return Some((why, BIND));
+                    }
+                }
+            }
+        }
+        let is_shared =
+            |write: &&Write<'_>| write.grant.ops.contains(&GrantOp::Replace) && write.pattern.is_place() && !is_chosen;
+        let shared = seat.writes.iter().find(is_shared)?;
+        Some((format!("each call replaces `{}`", shared.grant.path), APART))
+    }
+
+    /// Returns true if the condition of a grant asks who writes.
+    fn asks_for_worker(&self, write: &Write<'_>) -> bool {
+        let condition = format!("{}/where/expr", write.pointer);
+        let of_grant = |expression: &&Expression<'_>| expression.pointer == condition;
+        self.expressions.iter().filter(of_grant).any(|expression| expression.expr.uses("worker"))
+    }
+}
+
+/// Whether what one call writes may be what another was shown.
+fn meets(read: &Read, write: &Write<'_>, each: &Each<'_>, freshness: Freshness) -> bool {
+    let (shown, written) = (&read.pattern, &write.pattern);
+    if !shown.collides(written) && !shown.lies_above(written) {
+        return false;
+    }
+    // Two calls differ in one of the names that the trigger binds, so places that have all of them are apart.
+    let has_both = |name: &String| {
+        let mut pairs = shown.tokens().iter().zip(written.tokens());
+        pairs.any(|(a, b)| a == b && matches!(a, PatternToken::Bound(bound) if bound == name))
+    };
+    if !each.names.is_empty() && each.names.iter().all(has_both) {
+        return false;
+    }
+    // What is new beside what was shown makes nothing stale, unless the worker asks for that.
+    let is_new = write.grant.ops.iter().all(|op| matches!(op, GrantOp::Add));
+    let is_beside = match shown.tokens().last() {
+        // What is added to an element changes it.
+        Some(PatternToken::Any | PatternToken::Bound(_)) => written.tokens().len() <= shown.tokens().len(),
+        _ => written.tokens().len() <= shown.tokens().len() + 1,
+    };
+    !(is_new && is_beside && freshness != Freshness::Members)
+}
