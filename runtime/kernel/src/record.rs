@@ -20,7 +20,7 @@ use crate::id::{Seq, Timestamp};
 pub use body::*;
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 16;
+pub const FORMAT: u32 = 17;
 
 /// The first format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
 pub(crate) const ADMISSION: u32 = 10;
@@ -43,6 +43,9 @@ pub(crate) const WILDCARDS: u32 = 15;
 
 /// The first format in which a join does not fire after a rule that it waits for failed to be decided ([`Skipped`]).
 pub(crate) const UNDECIDED: u32 = 16;
+
+/// The first format in which a step makes a bounded number of records, whatever a commit gives rules to do.
+pub(crate) const BOUNDED: u32 = 17;
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";

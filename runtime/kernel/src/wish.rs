@@ -23,8 +23,8 @@ use crate::tree::Node;
 
 /// Places that a rule fires for at the creation of a board.
 pub(crate) const EACH_MAX: usize = 1024;
-/// Invocations that all such rules begin with together.
-pub(crate) const ALL_EACH_MAX: usize = 4096;
+/// Invocations that all such rules begin with together, and that one commit may give rise to.
+pub(crate) const WOKEN_MAX: usize = 4096;
 
 /// The variable of a condition that names whom its rule would wake.
 const WORKER: &str = "worker";

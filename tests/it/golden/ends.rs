@@ -17,7 +17,7 @@ use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::keeping::SnapshotPolicy;
 use patchboard_runtime::redaction;
 use patchboard_runtime::runtime::Founding;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::play::{House, Own, accepted, scripted, seated, until};
 
@@ -216,6 +216,34 @@ pub(super) async fn gave_up(house: &House) {
 /// Nothing left to do, because one element's condition has no truth value: the others are weighed, and the join does not fire.
 pub(super) async fn undecided(house: &House) {
     house.play(scripted(), read(SACKS, &[]), Value::Null).await;
+}
+
+/// Stopped: a worker adds more notes than one commit may, and then more than the checker has invocations for.
+pub(super) async fn bounded(house: &House) {
+    let patch = |count: usize| {
+        let notes: Map<String, Value> = (0..count).map(|number| (format!("n{number}"), json!(1))).collect();
+        json!([{"op": "replace", "path": "/notes", "value": notes}])
+    };
+    let blueprint = json!({
+        "blueprint": 2, "name": "many",
+        "state": {"schema": {"properties": {"notes": {"additionalProperties": {"type": "integer"}}, "report": {"type": "string"}}},
+            "initial": {"notes": {}}},
+        "workers": {
+            "writer": {"agent": "script", "script": [patch(4097), patch(3)], "patch": {"max_bytes": 65_536},
+                "writes": [{"path": "/notes", "ops": ["replace"]}, {"path": "/notes/*", "ops": ["add"]}]},
+            "checker": {"agent": "script", "script": [[]], "limits": {"invocations": 1},
+                "reads": ["/notes/{note}"], "writes": [{"path": "/notes/{note}", "ops": ["replace"]}]},
+            "reporter": {"agent": "script", "script": [[{"op": "add", "path": "/report", "value": "all"}]],
+                "reads": ["/notes"], "writes": [{"path": "/report", "ops": ["add"]}]},
+        },
+        "rules": [
+            {"name": "write", "trigger": "start", "run": "writer"},
+            {"name": "check", "trigger": {"op": "add", "path": "/notes/{note}"}, "run": "checker"},
+            {"name": "report", "trigger": {"after": ["check"]}, "run": "reporter"},
+        ],
+        "done": {"when": "has(state.report)"},
+    });
+    house.play(scripted(), read(&blueprint.to_string(), &[]), Value::Null).await;
 }
 
 /// Waiting for a person's approval.

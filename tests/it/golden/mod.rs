@@ -45,6 +45,7 @@ const PLAYED: &[(&str, Play)] = boards![
     "approval-room": shipped::approval_room,
     "architect": ends::architect,
     "blackboard": shipped::blackboard,
+    "bounded": ends::bounded,
     "by-hand": ends::by_hand,
     "clipboard": shipped::clipboard,
     "elements": ends::elements,

@@ -26,16 +26,16 @@ use crate::freshness;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Token, Version, WorkerName};
 use crate::ledger::Usage;
 use crate::pipeline::{self, Made, Proposer, Reply};
-use crate::plan::WakesOn;
+use crate::plan::{self, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{
-    ADMISSION, Answer, Attempt, Author, Body, Breaker, Cause, Committed, End, Ended, Expanded, Failed, Late, NoOp,
-    Record, Rejected, Reserved, Signal, Steered, Trigger,
+    ADMISSION, Answer, Attempt, Author, BOUNDED, Body, Breaker, Cause, Committed, End, Ended, Expanded, Failed, Late,
+    NoOp, Record, Rejected, Reserved, Signal, Steered, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Open;
 use crate::state::State;
-use crate::wish::Occasion;
+use crate::wish::{self, Occasion, WOKEN_MAX};
 
 pub use provider::NotTaken;
 
@@ -206,12 +206,13 @@ impl Draft<'_> {
     /// Records what comes of a proposal, and what follows.
     fn conclude(&mut self, by: Author, branch: Option<Branch>, reply: &ReplyBody, verdict: pipeline::Verdict) {
         match verdict {
-            pipeline::Verdict::Accepted(accepted) => match &accepted.approval {
-                Some(approval) if by.approval.is_none() => {
+            pipeline::Verdict::Accepted(accepted) => match (self.wakes_too_many(&by, &accepted), &accepted.approval) {
+                (Some(rejection), _) => self.reject(by, branch, reply, rejection, Vec::new()),
+                (None, Some(approval)) if by.approval.is_none() => {
                     let approval = approval.clone();
                     self.ask(by, branch, accepted.reply, &approval);
                 }
-                Some(_) | None => self.commit(by, branch.as_ref(), accepted, reply),
+                (None, _) => self.commit(by, branch.as_ref(), accepted, reply),
             },
             pipeline::Verdict::NoOp(reply) if reply.clarify.is_some() => {
                 // The pipeline lets nobody ask who has nobody to ask.
@@ -248,6 +249,35 @@ impl Draft<'_> {
             }
         }
         self.go_on();
+    }
+
+    /// Refuses a commit that gives rules more to do than one step may record.
+    fn wakes_too_many(&self, by: &Author, accepted: &pipeline::Accepted) -> Option<Rejection> {
+        let board = &*self.board;
+        let waking = |rule: &&plan::Rule| matches!(rule.wakes_on, WakesOn::Event { .. });
+        let workers: usize = board.plan.rules.iter().filter(waking).map(|rule| rule.workers.len().max(1)).sum();
+        if board.format < BOUNDED || workers == 0 {
+            return None;
+        }
+        let events = events(&accepted.made.changes);
+        if events.len().saturating_mul(workers) <= WOKEN_MAX {
+            return None;
+        }
+        let occasion = Occasion::Commit {
+            events: &events,
+            patch: &accepted.reply.patch,
+            before: board.state.root(),
+            worker: &by.worker,
+            version: board.version().next(),
+        };
+        let wishes = wish::wanted(&board.plan, &board.scheduler, accepted.made.state.root(), &occasion);
+        let message = || {
+            format!(
+                "the patch gives rules more to do than one commit may, {WOKEN_MAX} invocations: write fewer elements at once"
+            )
+        };
+        let too_many = || Rejection::new(Stage::Application, vec![Violation::new(Code::TooLarge, "", message())]);
+        (wishes.len() > WOKEN_MAX).then(too_many)
     }
 
     fn reject(

@@ -51,7 +51,7 @@ use crate::scheduler::{InVain, Open, Queued, Scheduler};
 use crate::shown::Shown;
 use crate::state::State;
 use crate::view::{self, Shortage, View};
-use crate::wish::{ALL_EACH_MAX, EACH_MAX};
+use crate::wish::{EACH_MAX, WOKEN_MAX};
 
 pub use crate::pipeline::ReplyBody;
 pub(crate) use apply::reply_digest;
@@ -588,9 +588,9 @@ fn too_many_to_begin_with(plan: &Plan, state: &State) -> Option<Violation> {
         let WakesOn::Each(pattern) = &rule.wakes_on else { continue };
         let places = pattern.instances(state.root(), EACH_MAX + 1).len();
         all += places * if rule.chosen.is_some() { 1 } else { rule.workers.len() };
-        if places > EACH_MAX || all > ALL_EACH_MAX {
+        if places > EACH_MAX || all > WOKEN_MAX {
             let message = format!(
-                "the rule {} fires for {pattern}: at most {EACH_MAX} places, and {ALL_EACH_MAX} invocations of all such \
+                "the rule {} fires for {pattern}: at most {EACH_MAX} places, and {WOKEN_MAX} invocations of all such \
                  rules, and there are more",
                 rule.name
             );

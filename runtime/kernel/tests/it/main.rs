@@ -4,6 +4,7 @@ mod approval;
 mod blackboard;
 mod board;
 mod bound;
+mod bounded;
 mod clarify;
 mod continued;
 mod contract_oracle;

@@ -7,7 +7,7 @@ use super::Draft;
 use crate::admission::Admission;
 use crate::asked::Asked;
 use crate::blueprint::{Action, AgentKind, EventOp, Freshness, Unit};
-use crate::board::apply::{KEPT_VALUE_MAX, hold};
+use crate::board::apply::{GIVEN_UP_MAX, KEPT_VALUE_MAX, hold};
 use crate::board::rehearsal::Compiled;
 use crate::board::{Blob, Effect, Undecided};
 use crate::breaker::{Branch, Change, Reason};
@@ -20,7 +20,7 @@ use crate::ledger::{Shortfall, bounded};
 use crate::plan::{Rest, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{
-    Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger, UNDECIDED,
+    BOUNDED, Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger, UNDECIDED,
 };
 use crate::scheduler::{self, Delayed, Next, Queued};
 use crate::shown::Shown;
@@ -129,8 +129,12 @@ impl Draft<'_> {
                     true
                 }
             };
-        let given_up = is_kept.then(|| self.push_scheduled(&branch, trigger, None));
-        if given_up.is_some() || !self.board.exhausted.contains(&branch.worker) {
+        // Where no more is kept, one record for each rule says so: a join that waits for the rule does not fire.
+        let is_full = self.board.format >= BOUNDED && self.board.given_up.len() >= GIVEN_UP_MAX;
+        let is_forgotten = |rule: &RuleName| self.board.forgotten.contains(rule);
+        let is_told = !is_full || branch.rule.as_ref().is_none_or(is_forgotten);
+        let given_up = (is_kept && !is_full).then(|| self.push_scheduled(&branch, trigger, None));
+        if given_up.is_some() || !is_told || !self.board.exhausted.contains(&branch.worker) {
             let resource = Resource::Invocations;
             let short = Shortfall { resource, needed: 1, left: 0, may_be_freed: false };
             self.run_short(&branch, (given_up, None), short);

@@ -1,0 +1,87 @@
+//! How many records one step makes, whatever a commit gives rules to do.
+
+use patchboard_kernel::board::{Input, Outcome};
+use patchboard_kernel::record::{Body, Kind, Resource, Retried};
+use patchboard_kernel::rejection::Code;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use crate::played::Played;
+
+/// Invocations that one commit may give rise to.
+const WOKEN_MAX: usize = 4096;
+
+/// Invocations that were given up that a board keeps.
+const KEPT_MAX: usize = 1024;
+
+/// A board whose rules wake a checker for each of many notes, and a reporter after all of them.
+fn notes(rules: usize, invocations: u32) -> Played {
+    let each = |number| json!({"name": format!("check-{number}"), "trigger": {"op": "add", "path": "/notes/{note}"}, "run": "checker"});
+    let mut all = vec![json!({"name": "write", "trigger": "start", "run": "writer"})];
+    all.extend((0..rules).map(each));
+    let names: Vec<String> = (0..rules).map(|number| format!("check-{number}")).collect();
+    all.push(json!({"name": "report", "trigger": {"after": names}, "run": "reporter"}));
+    Played::new(json!({
+        "blueprint": 2, "state": {"schema": {}, "initial": {"notes": {}}},
+        "workers": {
+            "writer": {"agent": "llm", "writes": [{"path": "/notes"}, {"path": "/notes/*", "ops": ["add"]}],
+                "patch": {"max_bytes": 1_000_000}},
+            "checker": {"agent": "llm", "reads": ["/notes/{note}"], "writes": [{"path": "/notes/{note}/ok"}],
+                "limits": {"invocations": invocations}},
+            "reporter": {"agent": "llm", "reads": ["/notes"], "writes": [{"path": "/report"}]},
+        },
+        "rules": all,
+    }))
+}
+
+/// So many notes, in one patch.
+fn patch(count: usize) -> Value {
+    let notes: Map<String, Value> = (0..count).map(|number| (format!("n{number}"), json!({}))).collect();
+    json!([{"op": "replace", "path": "/notes", "value": notes}])
+}
+
+#[test]
+fn a_commit_that_gives_rules_more_to_do_than_one_step_may_is_refused_with_the_reason() {
+    let mut played = notes(1, 1_000_000);
+    let rejection = played.rejection("writer", patch(WOKEN_MAX + 1));
+    assert_eq!(rejection.code, Code::TooLarge);
+    assert!(rejection.violations[0].message.contains("write fewer elements at once"), "{rejection:?}");
+    let before = played.records.len();
+    let outcome = played.direct("writer", &patch(WOKEN_MAX).to_string());
+    assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    let scheduled = played.records[before..].iter().filter(|record| record.kind == Kind::Scheduled).count();
+    assert_eq!(scheduled, WOKEN_MAX);
+    played.holds();
+}
+
+#[test]
+fn what_is_beyond_a_workers_invocations_and_beyond_what_is_kept_is_one_record_and_holds_up_its_join() {
+    let mut played = notes(1, 2);
+    played.answer(patch(3000), None);
+    let beyond = |body: &Body| matches!(body, Body::Budget(budget) if budget.resource == Resource::Invocations);
+    assert_eq!(played.bodies().filter(beyond).count(), KEPT_MAX + 1);
+    assert_eq!(played.board.given_up().len(), KEPT_MAX);
+    // All that is kept is taken up, and the report is not written: of some notes nothing is known any more.
+    let retried = Retried { worker: Some("checker".into()), ..Retried::default() };
+    played.give(Input::Retry(retried));
+    while !played.calls.is_empty() {
+        played.answer(json!([]), None);
+    }
+    assert!(played.bodies().all(|body| !matches!(body, Body::Scheduled(of) if of.worker.as_str() == "reporter")));
+    played.holds();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_step_makes_a_bounded_number_of_records(count in 0..2500_usize, rules in 1..4_usize, invocations in 1..3000_u32) {
+        let mut played = notes(rules, invocations);
+        let before = played.records.len();
+        played.direct("writer", &patch(count).to_string());
+        let made = played.records.len() - before;
+        prop_assert!(made <= WOKEN_MAX + 2 * KEPT_MAX + 10 * rules + 10, "{made} records of {count} notes");
+        prop_assert_eq!(played.board.ended(), None);
+        played.holds();
+    }
+}
