@@ -3,7 +3,7 @@
 //! Owns the restrictions of SPEC section 11 for blueprints that a model wrote ([`CODES`]), the caps, and the fit of the
 //! board's request. An answer is hostile until it has passed: its size is bounded before anything reads it.
 
-use patchboard_kernel::blueprint::{AgentKind, Blueprint, Duration, EventOp, Trigger};
+use patchboard_kernel::blueprint::{AgentKind, Blueprint, Duration, EventOp, GrantOp, Trigger, WriteGrant};
 use patchboard_kernel::board::{Board, BoardError, Genesis};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::Timestamp;
@@ -231,20 +231,31 @@ fn unbound_elements(blueprint: &Blueprint, source: &Source) -> Vec<Diagnostic> {
     for (number, rule) in blueprint.rules.iter().enumerate() {
         // Of what was removed nothing is left to be bound to.
         let is_removal = matches!(rule.trigger, Trigger::Event { op: Some(EventOp::Remove), .. });
-        let path = rule.trigger.template().filter(|path| path.ends_with("/*") && !is_removal);
-        let Some(path) = path else { continue };
-        let is_of_element =
-            |grant: &str| grant == path || grant.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+        let Some(path) = rule.trigger.template().filter(|_| !is_removal) else { continue };
+        let tokens: Vec<&str> = path.split('/').collect();
+        let Some(element) = tokens.iter().rposition(|token| is_any(token)) else { continue };
+        let all = tokens[..element].join("/");
+        // What stands for any element of the same collection.
+        let is_of_any = |grant: &&String| {
+            let of_grant: Vec<&str> = grant.split('/').collect();
+            let is_within = tokens[..element].iter().zip(&of_grant).all(|(a, b)| a == b || (is_any(a) && is_any(b)));
+            of_grant.len() > element && is_within && matches!(of_grant[element], "*" | "**")
+        };
         for name in blueprint.woken_by(&rule.run) {
             let Some(worker) = blueprint.workers.get(name) else { continue };
-            let grants =
-                worker.reads.iter().map(|read| &read.path).chain(worker.writes.iter().map(|write| &write.path));
-            if let Some(grant) = grants.into_iter().find(|grant| is_of_element(grant)) {
-                let message = format!("`{name}` is woken for one of `{path}`, and `{grant}` is any of them");
-                let all = path.trim_end_matches("/*");
-                let named = format!("{all}/{{element}}");
+            // What is only added need not be the element: it may be another.
+            let is_new =
+                |write: &&WriteGrant| write.ops == [GrantOp::Add] && write.path.split('/').count() == element + 1;
+            let written = worker.writes.iter().filter(|write| !is_new(write)).map(|write| &write.path);
+            let mut grants = worker.reads.iter().map(|read| &read.path).chain(written);
+            if let Some(grant) = grants.find(is_of_any) {
+                let message = format!("`{name}` is woken for one of `{all}`, and `{grant}` is any of them");
+                let bound = match tokens[element] {
+                    "*" | "**" => "{element}",
+                    name => name,
+                };
                 let help = format!(
-                    "Write `{named}` in the trigger and in the paths of `{name}`, with a name for the element, in `blueprint: 2`; or read `{all}` if it needs all of them."
+                    "Write `{all}/{bound}` in the trigger and in the paths of `{name}`, with a name for the element, in `blueprint: 2`; or read `{all}` if it needs all of them."
                 );
                 let pointer = format!("/rules/{number}/trigger");
                 findings.push(Diagnostic::at(source, "unbound_element", &pointer, message, help));
@@ -252,6 +263,11 @@ fn unbound_elements(blueprint: &Blueprint, source: &Source) -> Vec<Diagnostic> {
         }
     }
     findings
+}
+
+/// Whether a token of a path stands for any name or index.
+fn is_any(token: &str) -> bool {
+    matches!(token, "*" | "**") || (token.starts_with('{') && token.ends_with('}'))
 }
 
 fn reads_documents(blueprint: &Blueprint) -> bool {

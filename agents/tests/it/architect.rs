@@ -192,9 +192,9 @@ async fn an_architect_may_use_models_persons_and_nothing_else_of_the_machine() {
 
 #[tokio::test]
 async fn a_worker_of_each_element_is_bound_to_it() {
-    let each = |format: u32, element: &str| {
+    let each = |trigger: Value, element: &str| {
         let mut blueprint = notes();
-        blueprint["blueprint"] = json!(format);
+        blueprint["blueprint"] = json!(2);
         let note =
             json!({"type": "object", "properties": {"text": {"type": "string"}, "is_right": {"type": "boolean"}}});
         blueprint["state"]["schema"]["properties"]["notes"] = json!({"type": "array", "items": note});
@@ -204,15 +204,25 @@ async fn a_worker_of_each_element_is_bound_to_it() {
         blueprint["workers"]["checker"] = json!({"agent": "llm", "role": "Check it.", "reads": [element],
             "writes": [{"path": format!("{element}/is_right"), "ops": ["add"]}]});
         blueprint["rules"] = json!([{"name": "begin", "trigger": "start", "run": "writer"},
-            {"name": "check", "trigger": {"op": "add", "path": element}, "run": "checker"}]);
+            {"name": "check", "trigger": trigger, "run": "checker"}]);
         blueprint.to_string()
     };
-    let answers = [ok(each(2, "/notes/*")), ok(each(2, "/notes/{note}"))];
-    let (design, prompts) = ask(&brief(), &Terms::default(), &answers).await;
-    let design = design.expect("a design");
-    assert_eq!(codes(&design.rounds), [vec!["unbound_element"], vec![]]);
-    let told = &prompts[1].user;
-    assert!(told.contains("`checker` is woken for one of `/notes/*`") && told.contains("/notes/{element}"), "{told}");
+    let bound = json!({"op": "add", "path": "/notes/{note}"});
+    for (trigger, wanted) in [
+        (json!({"op": "add", "path": "/notes/*"}), "/notes/{element}"),
+        (json!({"op": "add", "path": "/notes/**"}), "/notes/{element}"),
+        (json!({"op": "add", "path": "/notes/*/text"}), "/notes/{element}"),
+        (json!({"op": "add", "path": "/notes/{note}/text"}), "/notes/{note}"),
+        (bound.clone(), "/notes/{note}"),
+    ] {
+        let answers = [ok(each(trigger.clone(), "/notes/*")), ok(each(bound.clone(), "/notes/{note}"))];
+        let (design, prompts) = ask(&brief(), &Terms::default(), &answers).await;
+        let design = design.expect("a design");
+        let rounds = codes(&design.rounds);
+        assert!(rounds[0].contains(&"unbound_element") && rounds[1].is_empty(), "{trigger}: {rounds:?}");
+        let told = &prompts[1].user;
+        assert!(told.contains("`checker` is woken for one of `/notes`") && told.contains(wanted), "{told}");
+    }
 }
 
 #[tokio::test]
