@@ -4,8 +4,6 @@
 //! directory, and nothing else is opened for it.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use patchboard_kernel::blueprint::Blueprint;
@@ -18,6 +16,7 @@ use crate::department_tests;
 use crate::diagnostics;
 use crate::drive;
 use crate::failure::Failure;
+use crate::given::{self, STDIN};
 use crate::output::Output;
 
 /// The code of a blueprint that cannot be read.
@@ -241,24 +240,12 @@ fn fragment_path(directory: &Path, fragment: &str) -> Result<PathBuf, String> {
     if path.starts_with(&within) { Ok(path) } else { Err("it lies outside the blueprint's directory".to_owned()) }
 }
 
-/// Name of standard input in place of a file.
-pub(crate) const STDIN: &str = "-";
-
 /// The text of a file, no more of it than a blueprint may have: the reader refuses what is longer.
 fn text_of(path: &Path) -> Result<String, String> {
-    let file = (path != Path::new(STDIN)).then(|| File::open(path)).transpose().map_err(|error| error.to_string())?;
-    if let Some(file) = &file
-        && !file.metadata().map_err(|error| error.to_string())?.is_file()
-    {
+    if path != Path::new(STDIN) && !std::fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
         return Err("it is not a file".to_owned());
     }
-    let mut bytes = Vec::new();
-    let bytes_max = u64::try_from(source::BYTES_MAX).unwrap_or(u64::MAX);
-    let reader: &mut dyn Read = match &file {
-        Some(file) => &mut &*file,
-        None => &mut io::stdin().lock(),
-    };
-    reader.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let bytes = given::beginning(path, u64::try_from(source::BYTES_MAX).unwrap_or(u64::MAX))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(text),
         // A file that was cut within a character is too long, which the reader says better.

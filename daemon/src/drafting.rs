@@ -1,7 +1,7 @@
 //! Has an architect write a blueprint: documents in, progress while the model writes, findings if it fails, and a person's
 //! word on what it wrote.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{BufRead, IsTerminal as _, Read as _, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::blueprint_file::plural;
 use crate::diagnostics;
 use crate::failure::Failure;
+use crate::given;
 use crate::narrative::grouped;
 use crate::output::{Output, clean, json_pretty, one_line};
 use crate::seating::{ModelArguments, quoted};
@@ -390,12 +391,7 @@ fn unreadable(path: &Path, why: &str) -> Failure {
 }
 
 fn text_of(path: &Path) -> Result<String, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    let mut bytes = Vec::new();
-    file.take(DOCUMENT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > DOCUMENT_BYTES_MAX {
-        return Err("it is too long".to_owned());
-    }
+    let bytes = given::bytes(path, DOCUMENT_BYTES_MAX)?;
     String::from_utf8(bytes).map_err(|error| format!("it is not UTF-8 at byte {}", error.utf8_error().valid_up_to()))
 }
 

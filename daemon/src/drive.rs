@@ -349,6 +349,9 @@ impl CameTo<'_> {
         } else {
             output.text(&self.text())?;
         }
+        for sentence in self.totals.hiding.later() {
+            output.note(&sentence);
+        }
         if let Some(undone) = self.undone() {
             output.note(&undone);
         }
@@ -458,7 +461,7 @@ impl CameTo<'_> {
             "calls": self.totals.calls,
             "rejected": self.totals.rejected,
             "failed": self.totals.failed,
-            "unshown": UnshownInfo::of(&self.totals.hiding.0),
+            "unshown": UnshownInfo::of(&self.totals.hiding.first),
             "head": {"seq": self.head.seq, "hash": self.head.hash},
             "result": self.results().map(|(place, node)| (place.to_string(), node.to_value())).collect::<Map<_, _>>(),
             "state": self.state.root(),

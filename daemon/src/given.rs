@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::source::Source;
@@ -15,6 +16,11 @@ use crate::failure::Failure;
 const DEPTH_MAX: usize = 64;
 /// Bytes of what is given as JSON.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// What standard input is called where a file is named.
+pub(crate) const STDIN: &str = "-";
+/// True once standard input is read: it has one text.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// What an object says. By itself, serde takes a list of its members for it as well.
 pub(crate) struct Object<T>(pub(crate) T);
@@ -31,13 +37,35 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
 /// # Errors
 /// Why they cannot be had, or that there are more than `max`.
 pub(crate) fn bytes(path: &Path, max: u64) -> Result<Vec<u8>, String> {
+    let bytes = beginning(path, max)?;
+    if bytes.len() as u64 > max { Err(format!("it has more than {max} bytes")) } else { Ok(bytes) }
+}
+
+/// Refuses a blueprint and a request that are both standard input.
+///
+/// # Errors
+/// `usage`.
+pub(crate) fn apart<'p>(mut blueprints: impl Iterator<Item = &'p Path>, request: Option<&str>) -> Result<(), Failure> {
+    let is_request = request.is_some_and(|request| request.strip_prefix('@').unwrap_or(request) == STDIN);
+    if is_request && blueprints.any(|path| path == Path::new(STDIN)) {
+        let message = "standard input is named twice, as the blueprint and as the request";
+        return Err(Failure::refused("usage", message).help("give one of the two as a file"));
+    }
+    Ok(())
+}
+
+/// The same up to one byte more than `max`.
+///
+/// # Errors
+/// Why they cannot be had.
+pub(crate) fn beginning(path: &Path, max: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    let read = match path == Path::new("-") {
+    let read = match path == Path::new(STDIN) {
+        true if IS_TAKEN.swap(true, Ordering::Relaxed) => return Err("standard input is named twice".to_owned()),
         true => io::stdin().take(max + 1).read_to_end(&mut bytes),
         false => File::open(path).and_then(|file| file.take(max + 1).read_to_end(&mut bytes)),
     };
-    read.map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > max { Err(format!("it has more than {max} bytes")) } else { Ok(bytes) }
+    read.map(|_| bytes).map_err(|error| error.to_string())
 }
 
 /// What a JSON file says, or a YAML one if its name ends so.

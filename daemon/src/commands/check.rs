@@ -13,6 +13,7 @@ use crate::blueprint_file::{self, plural};
 use crate::codes;
 use crate::diagnostics::word;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::given;
 use crate::output::Output;
 use crate::seating::config_file;
 use crate::tables;
@@ -78,6 +79,7 @@ pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) 
     }
     let models = if arguments.request.is_some() { config_file(config) } else { config };
     let models = models.map(Config::read).transpose().map_err(|error| Failure::refused("bad_config", error))?;
+    given::apart(arguments.blueprints.iter().map(PathBuf::as_path), arguments.request.as_deref())?;
     let request = arguments.request.as_deref().map(json_argument).transpose()?;
     if let Some(code) = &arguments.explain {
         return explain(code, output);

@@ -1,8 +1,7 @@
 //! `patchboard kernel`: the pure kernel on standard input and output, without agents, rules, limits or a journal.
 
-use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use patchboard_kernel::blueprint::{Blueprint, BoardLimits, Circuit, Duration};
@@ -19,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::blueprint_file;
 use crate::failure::{Exit, Failure};
+use crate::given;
 use crate::output::{Output, json_line};
 
 /// The longest line that is read as a proposal; of a longer one only the beginning is kept, for the rejection.
@@ -136,10 +136,15 @@ fn bare(blueprint: Blueprint) -> Blueprint {
 
 fn state_of(path: &PathBuf, blueprint: &Blueprint) -> Result<Value, Failure> {
     let shown = path.display();
-    let text = fs::read(path)
-        .map_err(|error| Failure::refused("state_unreadable", format!("{shown} cannot be read: {error}")))?;
+    if path == Path::new(given::STDIN) {
+        let message = "standard input has what is said to the kernel, so it cannot have the state";
+        return Err(Failure::refused("state_unreadable", message).help("name a file"));
+    }
+    let most = blueprint.limits.state_bytes;
+    let text = given::beginning(path, most)
+        .map_err(|why| Failure::refused("state_unreadable", format!("{shown} cannot be read: {why}")))?;
     let limits = Limits {
-        bytes: usize::try_from(blueprint.limits.state_bytes).unwrap_or(usize::MAX),
+        bytes: usize::try_from(most).unwrap_or(usize::MAX),
         depth: usize::try_from(blueprint.limits.depth).unwrap_or(usize::MAX),
     };
     json::parse(&text, limits).map_err(|refusal| {

@@ -73,6 +73,9 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         after = records.last().map(|record| record.seq).or(after);
         if records.is_empty() {
             if !arguments.follow || has_ended {
+                for sentence in hiding.later() {
+                    output.line(&format!("{:>30} {sentence}", "not shown".yellow()))?;
+                }
                 return Ok(Exit::Done);
             }
             thread::sleep(FOLLOW_EVERY);

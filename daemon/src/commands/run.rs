@@ -1,6 +1,5 @@
 //! `patchboard run`: makes a board and lets its workers do the task.
 
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -13,10 +12,11 @@ use patchboard_kernel::schema::Schema;
 use patchboard_runtime::runtime::{Designed, Founding};
 use serde_json::Value;
 
-use crate::blueprint_file::{self, STDIN};
+use crate::blueprint_file;
 use crate::drafting::{self, DraftArguments, Word};
 use crate::drive;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::given::{self, STDIN};
 use crate::output::{Output, json_line, short};
 use crate::seating::{Again, SeatArguments, Seating, quoted};
 
@@ -198,6 +198,7 @@ fn nobody(arguments: &Arguments, design: &Design, brief: &Brief, again: &Again, 
 
 async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     let path = arguments.blueprint.as_deref().unwrap_or(Path::new(""));
+    given::apart(std::iter::once(path), arguments.request.as_deref())?;
     let request = arguments.request.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
     let mut blueprint = blueprint_file::accepted(path, Some(&request), output)?;
     if arguments.scripted {
@@ -267,21 +268,19 @@ fn demands_no_request(blueprint: &Blueprint, request: &Value) -> Result<(), Fail
 
 /// JSON from the command line, or from the file that `@FILE` names; `-` and `@-` are standard input.
 pub(crate) fn json_argument(argument: &str) -> Result<Value, Failure> {
-    let (text, source) = match argument.strip_prefix('@') {
-        _ if argument.strip_prefix('@').unwrap_or(argument) == STDIN => {
-            let mut text = Vec::new();
-            let most = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
-            io::stdin().lock().take(most).read_to_end(&mut text).map_err(|error| {
-                Failure::refused("request_unreadable", format!("standard input cannot be read: {error}"))
-            })?;
-            (text, "standard input")
-        }
+    let file = argument.strip_prefix('@').or((argument == STDIN).then_some(argument));
+    let source = match file {
+        Some(STDIN) => "standard input",
+        Some(file) => file,
+        None => "the argument",
+    };
+    let text = match file {
         Some(file) => {
-            let text = std::fs::read(file)
-                .map_err(|error| Failure::refused("request_unreadable", format!("{file} cannot be read: {error}")))?;
-            (text, file)
+            let most = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX);
+            given::beginning(Path::new(file), most)
+                .map_err(|why| Failure::refused("request_unreadable", format!("{source} cannot be read: {why}")))?
         }
-        None => (argument.as_bytes().to_vec(), "the argument"),
+        None => argument.as_bytes().to_vec(),
     };
     let limits = Limits { bytes: REQUEST_BYTES_MAX, depth: REQUEST_DEPTH_MAX };
     json::parse(&text, limits).map_err(|refusal| {

@@ -9,24 +9,66 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::name;
+use crate::blueprint_file::plural;
 use crate::output::one_line;
 
-/// First call of each worker whose view had no room for all that the worker may read.
+/// Calls whose views had no room for all that their workers may read.
 #[derive(Debug, Default)]
-pub(crate) struct Hiding(pub(crate) BTreeMap<WorkerName, Shortage>);
+pub(crate) struct Hiding {
+    /// The first of each worker.
+    pub(crate) first: BTreeMap<WorkerName, Shortage>,
+    later: BTreeMap<WorkerName, Later>,
+}
+
+/// Such calls of a worker after its first.
+#[derive(Debug)]
+struct Later {
+    calls: usize,
+    /// That which had most to show.
+    worst: Shortage,
+}
 
 impl Hiding {
     /// Notes a record. Returns sentences if it is the first of its worker that shows too little.
     pub(crate) fn note(&mut self, body: &Body) -> Vec<String> {
         let Body::Invoked(invoked) = body else { return Vec::new() };
-        let Some(shortage) = Shortage::of(invoked).filter(|_| !self.0.contains_key(&invoked.worker)) else {
+        let Some(shortage) = Shortage::of(invoked) else { return Vec::new() };
+        if self.first.contains_key(&invoked.worker) {
+            match self.later.get_mut(&invoked.worker) {
+                Some(later) => {
+                    later.calls += 1;
+                    if most(&shortage) > most(&later.worst) {
+                        later.worst = shortage;
+                    }
+                }
+                None => drop(self.later.insert(invoked.worker.clone(), Later { calls: 1, worst: shortage })),
+            }
             return Vec::new();
-        };
+        }
         let worker = name(invoked.worker.as_str());
         let sentences = shortage.sentences(&worker).map(|sentence| one_line(&sentence)).collect();
-        self.0.insert(invoked.worker.clone(), shortage);
+        self.first.insert(invoked.worker.clone(), shortage);
         sentences
     }
+
+    /// Returns a sentence about each worker of which more than one call showed too little.
+    pub(crate) fn later(&self) -> Vec<String> {
+        let told = self.later.iter().map(|(worker, later)| {
+            let worker = name(worker.as_str());
+            let worst = later.worst.sentences(&worker).next().unwrap_or_default();
+            format!(
+                "{} of {worker} showed too little; the largest: {}",
+                plural(later.calls, "more call"),
+                one_line(&worst)
+            )
+        });
+        told.collect()
+    }
+}
+
+/// Bytes of the largest place that was not shown wholly.
+fn most(shortage: &Shortage) -> u64 {
+    shortage.places.iter().map(|place| place.bytes).max().unwrap_or_default()
 }
 
 /// A readable collection or text that a view did not show wholly.

@@ -129,6 +129,24 @@ done: {when: has(state.answer)}
 ";
 
 #[test]
+fn a_run_and_its_log_count_the_calls_that_show_too_little_and_name_the_worst() {
+    let sandbox = Sandbox::new();
+    let bound = READER
+        .replace("blueprint: 1", "blueprint: 2")
+        .replace("reads: [/request/documents]", "reads: [\"/request/documents/{document}\"]")
+        .replace("{op: add, path: /answer, value: ok}", "")
+        .replace("trigger: start", "trigger: {start: \"/request/documents/{document}\"}");
+    sandbox.write("reading.yaml", bound);
+    let documents: Vec<String> = [400, 10, 900, 500].map(|words| "word ".repeat(words)).into();
+    sandbox.write("request.json", serde_json::json!({"documents": documents}).to_string());
+    let ran = sandbox.run(&["run", "reading.yaml", "--request", "@request.json"]).exits(4);
+    let sentence = "2 more calls of researcher showed too little; the largest: researcher does not see all of /request/documents/2";
+    assert!(ran.stderr.contains(sentence), "{}", ran.stderr);
+    let logged = sandbox.run(&["log", "last"]).exits(0).stdout;
+    assert!(logged.contains(sentence), "{logged}");
+}
+
+#[test]
 fn what_a_view_has_no_room_for_is_found_before_and_said_by_a_run_and_its_log() {
     let sandbox = Sandbox::new();
     sandbox.write("reading.yaml", READER);
@@ -303,6 +321,10 @@ fn schemas_are_printed_and_standard_input_stands_for_a_file() {
     assert_eq!(ran.stdout, "1 blueprint: 0 errors, 0 warnings: ok\n");
     let ran = sandbox.run_with(&["check", "-"], NOTES.replace("run: checker", "run: chekcer")).exits(2);
     assert!(ran.stdout.contains("undeclared_worker") && ran.stdout.contains("--> -:"), "{}", ran.stdout);
+    for command in ["run", "check"] {
+        let twice = sandbox.run_with(&[command, "-", "--request", "@-", "--output", "json"], NOTES).exits(2);
+        assert!(twice.error()["message"].as_str().is_some_and(|told| told.contains("named twice")), "{}", twice.stderr);
+    }
     for request in ["@-", "-"] {
         let ran = sandbox
             .run_with(&["run", "notes.yaml", "--request", request, "--output", "json"], r#"{"topic": "x"}"#)
