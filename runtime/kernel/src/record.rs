@@ -44,7 +44,8 @@ pub(crate) const WILDCARDS: u32 = 15;
 /// The first format in which a join does not fire after a rule that it waits for failed to be decided ([`Skipped`]).
 pub(crate) const UNDECIDED: u32 = 16;
 
-/// The first format in which a step makes a bounded number of records, whatever a commit gives rules to do.
+/// The first format in which a step makes a bounded number of records, whatever a commit gives rules to do, and views name the
+/// places of which nothing is shown.
 pub(crate) const BOUNDED: u32 = 17;
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.

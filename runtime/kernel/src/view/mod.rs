@@ -54,7 +54,7 @@ pub use summarised::Summarised;
 pub use unshown::{Shortage, Unshown, grouped};
 
 /// The number of this view compiler; part of the journal, because another compiler makes other bytes.
-pub const COMPILER: u32 = 6;
+pub const COMPILER: u32 = 7;
 
 /// The first compiler that shows parts of places.
 pub(crate) const RANGES: u32 = 5;
@@ -62,10 +62,14 @@ pub(crate) const RANGES: u32 = 5;
 /// The first compiler that tells of every collection that was asked for what of it is not shown.
 pub(crate) const PAGES: u32 = 6;
 
+/// The first compiler that names the places of which nothing is shown.
+pub(crate) const NAMES: u32 = 7;
+
 /// Returns the number of the compiler that makes the views of a board: boards that were made with an earlier journal format keep
 /// the views that they had.
 pub const fn compiler_of(journal: u32) -> u32 {
     match journal {
+        record::BOUNDED.. => NAMES,
         record::UNDECIDED.. => PAGES,
         record::RANGES.. => RANGES,
         _ => 4,

@@ -321,8 +321,15 @@ fn what_has_no_room_for_a_summary_is_counted() {
     let state: BTreeMap<String, String> = (0..20).map(|n| (format!("field{n}"), "v".repeat(300))).collect();
     let view = view(&worker, &json!(state), &start(), &[], 700);
     let last = *section(&view.text, render::SEE_HEADING).last().expect("a line");
-    assert!(last.starts_with("… ") && last.ends_with(" more places not shown"), "{}", view.text);
     assert_eq!(view.reads.len() + view.summarised.len(), 20);
+    // They are named, as far as there is room, so that the worker can ask for them.
+    let (count, named) = last.split_once(" more places not shown: ").expect("names");
+    let count: usize = count.trim_start_matches("… ").parse().expect("a number");
+    let (names, rest) = named.split_once(" and ").unwrap_or((named, "0 more"));
+    let rest: usize = rest.trim_end_matches(" more").parse().expect("a number");
+    let names: Vec<&str> = names.split(", ").collect();
+    assert!(names.len() + rest == count && names.iter().all(|name| name.starts_with("/field")), "{last}");
+    assert!(view.text.chars().count() > 700 - "/field10, ".len() || rest == 0, "{}", view.text);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! What comes of a choice: the lines in the order of the document, and what they say of the state.
 
-use super::super::RANGES;
 use super::super::explained::{Fate, ITEMS_MAX, Item, Why};
 use super::super::layout::Kind;
 use super::super::summarised::Summarised;
 use super::super::summary::{self, Hidden, Tally};
 use super::super::text;
 use super::super::unshown::{self, Unshown};
+use super::super::{NAMES, RANGES};
 use super::{Choice, Paid, Shown};
 use crate::tree::Node;
 
@@ -31,10 +31,10 @@ impl Choice<'_, '_> {
         for line in self.loose_pages(&is_shown) {
             out.text.push_str(&line);
         }
-        let more = format!("… {} more places not shown\n", out.unmentioned);
-        if out.unmentioned > 0 && text::chars(&out.text) + text::chars(&more) <= self.limit {
-            out.text.push_str(&more);
-        }
+        let names = if self.wanted.compiler >= NAMES { out.unmentioned.as_slice() } else { &[] };
+        let room = self.limit.saturating_sub(text::chars(&out.text));
+        let line = unmentioned(out.unmentioned.len(), names, room);
+        out.text.extend(line);
         out.reads.sort_unstable();
         let shown = Shown::new(out.text, out.reads, out.members, out.containers);
         let mut unshown = Vec::new();
@@ -142,7 +142,7 @@ impl Choice<'_, '_> {
                 }
             }
             None if is_top && !whole && (!any || self.wanted.compiler >= RANGES) => {
-                out.unmentioned += 1;
+                out.unmentioned.push(self.layout.label(node));
                 if !any {
                     self.explain(node, Fate::LeftOut, out);
                 }
@@ -199,6 +199,29 @@ impl Choice<'_, '_> {
     }
 }
 
+/// The line about places that no other line is about, with as many of their names as there is room for.
+fn unmentioned(count: usize, names: &[String], room: usize) -> Option<String> {
+    let begun = format!("… {count} more places not shown");
+    // A line ends with a line feed.
+    if count == 0 || text::chars(&begun) + 1 > room {
+        return None;
+    }
+    let mut line = begun.clone();
+    let mut named = begun;
+    for (nth, name) in names.iter().enumerate() {
+        named.push_str(if nth == 0 { ": " } else { ", " });
+        named.push_str(name);
+        let rest = names.len() - nth - 1;
+        let whole = if rest == 0 { named.clone() } else { format!("{named} and {rest} more") };
+        if text::chars(&whole) < room {
+            line = whole;
+        } else if text::chars(&named) >= room {
+            break;
+        }
+    }
+    Some(line + "\n")
+}
+
 struct Marks {
     whole: Vec<bool>,
     any: Vec<bool>,
@@ -211,7 +234,8 @@ struct Out {
     members: Vec<String>,
     containers: Vec<String>,
     summarised: Summarised,
-    unmentioned: usize,
+    /// Places that no line is about.
+    unmentioned: Vec<String>,
     items: Vec<Item>,
 }
 

@@ -432,7 +432,7 @@ impl Choice<'_> {
             whole[node] = if is_line { is_shown } else { children.iter().all(|child| whole[*child]) };
             any[node] = is_shown || children.iter().any(|child| any[*child]);
         }
-        let mut unmentioned = 0_usize;
+        let mut unmentioned: Vec<&str> = Vec::new();
         for node in self.layout.in_order() {
             let above = self.layout.nodes[node].parent;
             let is_value = self.layout.nodes[node].value.is_some();
@@ -465,14 +465,23 @@ impl Choice<'_> {
                     shown.text.push_str(&self.header(node, &[]));
                 }
                 None if self.is_top(node) && !self.is_empty_pattern(node) && !any[node] && !whole[node] => {
-                    unmentioned += 1
+                    unmentioned.push(&self.layout.nodes[node].label);
                 }
                 None => {}
             }
         }
-        let more = format!("… {unmentioned} more places not shown\n");
-        if unmentioned > 0 && text::chars(&shown.text) + text::chars(&more) <= self.limit {
-            shown.text.push_str(&more);
+        let count = unmentioned.len();
+        // From all names down to none, the first line that fits.
+        let mut lines = (0..=count).rev().map(|named| match (named, count - named) {
+            (0, _) => format!("… {count} more places not shown\n"),
+            (_, 0) => format!("… {count} more places not shown: {}\n", unmentioned.join(", ")),
+            (_, rest) => {
+                format!("… {count} more places not shown: {} and {rest} more\n", unmentioned[..named].join(", "))
+            }
+        });
+        let room = self.limit.saturating_sub(text::chars(&shown.text));
+        if let Some(line) = lines.find(|line| text::chars(line) <= room).filter(|_| count > 0) {
+            shown.text.push_str(&line);
         }
         for (which, pattern) in reads.iter().enumerate() {
             if whole[which] || self.states[which].is_some() {
