@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 64;
 /// Bytes of what is given as JSON.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// What standard input is called where a file is named.
+/// Name of standard input in place of a file.
 pub(crate) const STDIN: &str = "-";
 /// True once standard input is read: it has one text.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);

@@ -235,7 +235,7 @@ fn unbound_elements(blueprint: &Blueprint, source: &Source) -> Vec<Diagnostic> {
         let tokens: Vec<&str> = path.split('/').collect();
         let Some(element) = tokens.iter().rposition(|token| is_any(token)) else { continue };
         let all = tokens[..element].join("/");
-        // What stands for any element of the same collection.
+        // Finds paths that name any element of the collection.
         let is_of_any = |grant: &&String| {
             let of_grant: Vec<&str> = grant.split('/').collect();
             let is_within = tokens[..element].iter().zip(&of_grant).all(|(a, b)| a == b || (is_any(a) && is_any(b)));
@@ -243,7 +243,7 @@ fn unbound_elements(blueprint: &Blueprint, source: &Source) -> Vec<Diagnostic> {
         };
         for name in blueprint.woken_by(&rule.run) {
             let Some(worker) = blueprint.workers.get(name) else { continue };
-            // What is only added need not be the element: it may be another.
+            // A grant that only adds may add another element.
             let is_new =
                 |write: &&WriteGrant| write.ops == [GrantOp::Add] && write.path.split('/').count() == element + 1;
             let written = worker.writes.iter().filter(|write| !is_new(write)).map(|write| &write.path);
@@ -265,7 +265,7 @@ fn unbound_elements(blueprint: &Blueprint, source: &Source) -> Vec<Diagnostic> {
     findings
 }
 
-/// Whether a token of a path stands for any name or index.
+/// Returns true for a token of a path that matches any name or index.
 fn is_any(token: &str) -> bool {
     matches!(token, "*" | "**") || (token.starts_with('{') && token.ends_with('}'))
 }

@@ -24,7 +24,7 @@ pub(crate) struct Hiding {
 #[derive(Debug)]
 struct Later {
     calls: usize,
-    /// That which had most to show.
+    /// Shortage of the call with the largest place.
     worst: Shortage,
 }
 

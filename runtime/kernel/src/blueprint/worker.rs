@@ -132,7 +132,7 @@ impl AgentKind {
         }
     }
 
-    /// Whether it is this coordination role.
+    /// Returns true for this coordination role.
     pub fn is_builtin(&self, role: &str) -> bool {
         matches!(self, Self::Builtin(name) if name == role)
     }

@@ -41,12 +41,12 @@ impl Look {
     }
 }
 
-/// What an expression compares with a value that it names.
+/// Operand that an expression compares with a constant.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Compared {
-    /// What stands at a place.
+    /// Value at a place.
     Place(Look),
-    /// What a function makes: a number, or else a text.
+    /// Result of a function: a number, or else a text.
     Made { function: &'static str, is_number: bool },
 }
 
@@ -244,7 +244,7 @@ impl Walk {
         }
     }
 
-    /// Whether a node is a whole number, if all places that are collected are.
+    /// Returns true if a node is a whole number, provided that all collected places are.
     fn whole(&self, node: &Node, places: &mut Vec<Look>) -> bool {
         match node {
             Node::Int(_) | Node::UInt(_) | Node::Convert(Conversion::Size | Conversion::Int | Conversion::UInt, _) => {

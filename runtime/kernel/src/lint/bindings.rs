@@ -96,7 +96,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a place is in the request, of which nothing is said: what has an index there is an array.
+    /// Returns true for a place in a request without a schema: a bound index that is used there needs an array.
     fn is_given_array(&self, place: &Pattern) -> bool {
         self.blueprint.request == serde_json::Value::Bool(true) && request_part(&place.to_string()).is_some()
     }
