@@ -8,7 +8,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Input;
 use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::lint;
-use patchboard_kernel::record::{Approval, Body, Kind, Trigger};
+use patchboard_kernel::record::{Approval, Body, Cause, End, Kind, Trigger};
 use patchboard_kernel::source::Source;
 use patchboard_tests::brain::{Asked, Played, blueprint};
 use patchboard_tests::{documents, elements, shared};
@@ -110,7 +110,15 @@ fn a_report_is_written_from_all_facts_or_check_warns() {
 
 #[test]
 fn each_mapper_sees_its_document_and_pays_for_no_other() {
-    let (Some(text), Some(request)) = (case("mapreduce_big.yaml"), value("mrbig.json")) else { return };
+    let Some(request) = value("mrbig.json") else { return };
+    for name in ["mapreduce_big.yaml", "mapreduce.yaml"] {
+        let Some(text) = case(name) else { return };
+        mapped(&text, &request);
+    }
+}
+
+/// Plays a blueprint of six mappers as it is, and with each mapper bound to its document.
+fn mapped(text: &str, request: &Value) {
     let count = request["documents"].as_array().map_or(0, Vec::len);
     let answer = |asked: &Asked| {
         let doc = asked.shown.trigger()["path"].as_str().and_then(|path| path.rsplit('/').next()?.parse::<u64>().ok());
@@ -120,7 +128,7 @@ fn each_mapper_sees_its_document_and_pays_for_no_other() {
         }
     };
     let play = |text: &str| Played::of(blueprint("mapreduce", text), request.clone(), answer);
-    let before = play(&text);
+    let before = play(text);
     let bound = text
         .replace("blueprint: 1", "blueprint: 2")
         .replace("/docs/*]", "\"/docs/{doc}\"]")
@@ -138,6 +146,20 @@ fn each_mapper_sees_its_document_and_pays_for_no_other() {
     }
     let (before, after) = (before.prompt_tokens(), played.prompt_tokens());
     assert!(before > 50_000 && after * 4 <= before, "{after} tokens beside {before}");
+}
+
+#[test]
+fn each_commit_of_a_loop_makes_as_many_records_however_many_there_were() {
+    let Some(text) = case("growth.yaml") else { return };
+    for commits in [10, 60] {
+        let text = text.replace("COMMITS", &commits.to_string());
+        assert_eq!(findings(&text), [("no_done", String::new())]);
+        let played = Played::of(blueprint("growth", &text), json!({}), |_| json!([]));
+        assert_eq!((played.count(Kind::Committed), played.count(Kind::Invoked)), (commits, commits));
+        assert_eq!(played.count(Kind::Scheduled), commits + 1, "what begins, and what each commit wakes");
+        let ended = played.board.ended().expect("an end");
+        assert_eq!((ended.end, ended.cause), (End::Stopped, Cause::Commits));
+    }
 }
 
 #[test]
@@ -177,7 +199,6 @@ fn check_finds_what_would_go_wrong() {
         ("typos/wall.yaml", vec![("bad_value", "/limits/wall")]),
         ("typos/trig_dash.yaml", vec![("never_fires", "/rules/1/trigger")]),
         ("typos/trig_dash_closed.yaml", vec![("never_fires", "/rules/1/trigger")]),
-        ("growth.yaml", vec![]),
     ] {
         let Some(text) = case(name) else { return };
         let found = findings(&text.replace("COMMITS", "50"));
