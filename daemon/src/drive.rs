@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::narrative::{self, UnshownInfo, grouped};
+use crate::narrative::{self, HiddenInside, UnshownInfo, grouped};
 use crate::output::{Output, clean, json_line, json_pretty, one_line, short};
 use crate::progress::{Progress, Totals};
 use crate::reader::moment;
@@ -40,6 +40,7 @@ pub(crate) async fn start(data_dir: &Path, seating: &Seating) -> Result<Runtime,
     let mut options = Options::new(seating.agent.clone());
     // Two runs of one recording give the same records: then the place of those that name snapshots counts, too.
     options.snapshots.waits = seating.is_played();
+    options.observer = seating.inside.clone();
     Runtime::start(Arc::new(journal), options).await.map_err(failure)
 }
 
@@ -120,6 +121,7 @@ pub(crate) async fn to_the_end(
     let mut progress = Progress::new(output, told_after);
     let mut records = board.subscribe(None);
     let stop = follow(&board, &mut records, &mut progress, seating).await;
+    progress.hidden_inside(&of_others(&board, &seating.inside.hidden().borrow()));
     if stop.is_ok() {
         catch_up(&board, &mut records, &mut progress).await;
     }
@@ -284,6 +286,7 @@ async fn follow(
     seating: &Seating,
 ) -> Result<Stop, Failure> {
     let mut outages = seating.outages();
+    let mut hidden = seating.inside.hidden();
     let ended = board.ended();
     tokio::pin!(ended);
     let mut interrupts = Interrupts::new()?;
@@ -319,6 +322,7 @@ async fn follow(
                 }
             }
             news = outages.next() => progress.outage(&news),
+            Ok(()) = hidden.changed() => progress.hidden_inside(&of_others(board, &hidden.borrow_and_update())),
             record = records.next() => match record {
                 Some(Ok(record)) => {
                     progress.record(&record);
@@ -330,6 +334,11 @@ async fn follow(
             end = &mut ended => return end.map(Stop::Ended).map_err(failure),
         }
     }
+}
+
+/// What was found in boards inside: the board itself tells of its own.
+fn of_others(board: &BoardHandle, found: &[HiddenInside]) -> Vec<HiddenInside> {
+    found.iter().filter(|hidden| hidden.board != *board.id()).cloned().collect()
 }
 
 /// Reads what is durable already and has not been seen yet.
@@ -461,11 +470,17 @@ impl CameTo<'_> {
             "calls": self.totals.calls,
             "rejected": self.totals.rejected,
             "failed": self.totals.failed,
-            "unshown": UnshownInfo::of(&self.totals.hiding.first),
+            "unshown": self.unshown(),
             "head": {"seq": self.head.seq, "hash": self.head.hash},
             "result": self.results().map(|(place, node)| (place.to_string(), node.to_value())).collect::<Map<_, _>>(),
             "state": self.state.root(),
         })
+    }
+
+    fn unshown(&self) -> Vec<UnshownInfo> {
+        let mut unshown = UnshownInfo::of(&self.totals.hiding.first);
+        unshown.extend(UnshownInfo::inside(&self.totals.inside));
+        unshown
     }
 
     /// Why it ended, or why the kernel paused it.

@@ -22,7 +22,7 @@ use crate::output::{clean, one_line, short};
 use crate::reader::moment;
 
 pub(crate) use editing::Editing;
-pub(crate) use hiding::{Hiding, UnshownInfo};
+pub(crate) use hiding::{HiddenInside, Hiding, Inside, UnshownInfo};
 pub(crate) use patchboard_kernel::view::grouped;
 
 /// How many characters of a foreign text are shown.

@@ -15,7 +15,7 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Body, Kind, Record};
 use serde_json::{Value, json};
 
-use crate::narrative::{self, Hiding, grouped};
+use crate::narrative::{self, HiddenInside, Hiding, grouped};
 use crate::outages::News;
 use crate::output::{Output, short};
 
@@ -41,6 +41,8 @@ pub(crate) struct Totals {
     pub(crate) calls: u64,
     /// First calls whose views had no room for everything.
     pub(crate) hiding: Hiding,
+    /// The same of boards inside.
+    pub(crate) inside: Vec<HiddenInside>,
 }
 
 impl Totals {
@@ -164,12 +166,24 @@ impl Progress {
         self.follow_work(&body);
         if self.told_after.is_none_or(|after| record.seq > after) && is_told(body.kind()) {
             self.say(&format!("{} {}", mark(body.kind()), narrative::of(&body)));
-            for sentence in hidden {
-                self.say(&format!("{} {sentence}", "not shown".yellow()));
-            }
+            self.not_shown(&hidden);
         }
         if let Some(bar) = &self.bar {
             bar.set_message(self.status());
+        }
+    }
+
+    /// Takes into account and tells what views in boards inside had no room for, of all that was found.
+    pub(crate) fn hidden_inside(&mut self, found: &[HiddenInside]) {
+        for hidden in found.iter().skip(self.totals.inside.len()) {
+            self.not_shown(&hidden.sentences());
+        }
+        self.totals.inside = found.to_vec();
+    }
+
+    fn not_shown(&self, sentences: &[String]) {
+        for sentence in sentences {
+            self.say(&format!("{} {sentence}", "not shown".yellow()));
         }
     }
 

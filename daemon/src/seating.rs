@@ -25,6 +25,7 @@ use crate::blueprint_file::plural;
 use crate::cli::{DATA_DIR, DATA_DIR_ENV};
 use crate::drafting::try_writing;
 use crate::failure::Failure;
+use crate::narrative::Inside;
 use crate::outages::Outages;
 use crate::output::{Output, one_line};
 use crate::reader::{Reader, storage};
@@ -107,6 +108,8 @@ pub(crate) struct Seating {
     gate: Option<Gate>,
     player: Option<Arc<Player>>,
     recorder: Option<(Arc<Recorder>, PathBuf)>,
+    /// Finds what views in boards inside have no room for.
+    pub(crate) inside: Arc<Inside>,
     /// Flags of commands that go on with a board.
     pub(crate) again: Again,
 }
@@ -251,6 +254,7 @@ impl SeatArguments {
                 gate: None,
                 player: Some(player),
                 recorder: None,
+                inside: Arc::default(),
                 again,
             });
         }
@@ -284,6 +288,7 @@ impl SeatArguments {
                 gate: Some(gate),
                 player: None,
                 recorder: None,
+                inside: Arc::default(),
                 again,
             });
         };
@@ -302,6 +307,7 @@ impl SeatArguments {
             gate: Some(gate),
             player: None,
             recorder: Some((recorder, path.clone())),
+            inside: Arc::default(),
             again,
         })
     }

@@ -1,11 +1,14 @@
 //! Tells, once for each worker, what its views had no room for.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
-use patchboard_kernel::id::WorkerName;
-use patchboard_kernel::record::Body;
+use patchboard_kernel::id::{BoardId, WorkerName};
+use patchboard_kernel::record::{Body, Kind};
 use patchboard_kernel::view::Shortage;
+use patchboard_runtime::observer::{Durable, Observer};
 use serde::Serialize;
+use tokio::sync::watch;
 use utoipa::ToSchema;
 
 use super::name;
@@ -66,6 +69,83 @@ impl Hiding {
     }
 }
 
+/// Workers of boards inside whose calls are told, at most.
+const INSIDE_MAX: usize = 64;
+
+/// The first call, of a worker of boards inside, whose view had no room for all that the worker may read.
+#[derive(Clone, Debug)]
+pub(crate) struct HiddenInside {
+    /// Id of the board.
+    pub(crate) board: BoardId,
+    /// Name of the blueprint of the board; its id where the board was made before.
+    name: String,
+    worker: WorkerName,
+    shortage: Shortage,
+}
+
+impl HiddenInside {
+    /// Returns a sentence about each place.
+    pub(crate) fn sentences(&self) -> Vec<String> {
+        let board = name(&self.name);
+        let worker = name(self.worker.as_str());
+        let told = self.shortage.sentences(&worker);
+        told.map(|sentence| format!("in the board inside, {board}: {}", one_line(&sentence))).collect()
+    }
+}
+
+/// Watches the boards inside of the board that a process runs. Boards of one blueprint count as one.
+#[derive(Debug, Default)]
+pub(crate) struct Inside {
+    /// Names of boards inside that were made here.
+    names: Mutex<BTreeMap<BoardId, String>>,
+    hidden: watch::Sender<Vec<HiddenInside>>,
+}
+
+impl Inside {
+    /// Returns what is found from now on, and was found so far.
+    pub(crate) fn hidden(&self) -> watch::Receiver<Vec<HiddenInside>> {
+        self.hidden.subscribe()
+    }
+
+    fn note(&self, board: &BoardId, body: &Body) {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let invoked = match body {
+            Body::Created(created) if created.parent.is_some() => {
+                names.insert(board.clone(), created.blueprint["name"].as_str().unwrap_or_default().to_owned());
+                return;
+            }
+            Body::Invoked(invoked) => invoked,
+            _ => return,
+        };
+        let Some(shortage) = Shortage::of(invoked) else { return };
+        let name = names.get(board).map_or_else(|| board.to_string(), String::clone);
+        let found = HiddenInside { board: board.clone(), name, worker: invoked.worker.clone(), shortage };
+        self.hidden.send_if_modified(|hidden| {
+            let is_same = |one: &HiddenInside| one.name == found.name && one.worker == found.worker;
+            let is_new = hidden.len() < INSIDE_MAX && !hidden.iter().any(is_same);
+            if is_new {
+                hidden.push(found);
+            }
+            is_new
+        });
+    }
+}
+
+impl Observer for Inside {
+    fn durable(&self, step: &Durable<'_>) {
+        let kinds = [Kind::Created, Kind::Invoked];
+        for record in step.records.iter().filter(|record| kinds.contains(&record.kind)) {
+            if let Ok(body) = record.body() {
+                self.note(step.board, &body);
+            }
+        }
+    }
+
+    fn gone(&self, board: &BoardId) {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(board);
+    }
+}
+
 /// Bytes of the largest place that was not shown wholly.
 fn most(shortage: &Shortage) -> u64 {
     shortage.places.iter().map(|place| place.bytes).max().unwrap_or_default()
@@ -74,6 +154,9 @@ fn most(shortage: &Shortage) -> u64 {
 /// A readable collection or text that a view did not show wholly.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct UnshownInfo {
+    /// The board, if it is one inside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    board: Option<String>,
     /// The worker.
     worker: String,
     /// JSON Pointer; of a pattern with wildcards, its text.
@@ -96,18 +179,25 @@ pub(crate) struct UnshownInfo {
 impl UnshownInfo {
     /// Returns that of the workers, in their order.
     pub(crate) fn of(shortages: &BTreeMap<WorkerName, Shortage>) -> Vec<Self> {
-        let each = shortages.iter().flat_map(|(worker, shortage)| {
-            shortage.places.iter().map(|place| Self {
-                worker: worker.to_string(),
-                at: place.at.clone(),
-                shown: place.shown,
-                of: place.of,
-                bytes: place.bytes,
-                at_least: place.is_least,
-                budget: shortage.budget,
-                unit: shortage.unit.as_str(),
-            })
-        });
-        each.collect()
+        shortages.iter().flat_map(|(worker, shortage)| Self::each(None, worker, shortage)).collect()
+    }
+
+    /// Returns that of the workers of boards inside.
+    pub(crate) fn inside(hidden: &[HiddenInside]) -> Vec<Self> {
+        hidden.iter().flat_map(|one| Self::each(Some(&one.board), &one.worker, &one.shortage)).collect()
+    }
+
+    fn each(board: Option<&BoardId>, worker: &WorkerName, shortage: &Shortage) -> impl Iterator<Item = Self> {
+        shortage.places.iter().map(move |place| Self {
+            board: board.map(ToString::to_string),
+            worker: worker.to_string(),
+            at: place.at.clone(),
+            shown: place.shown,
+            of: place.of,
+            bytes: place.bytes,
+            at_least: place.is_least,
+            budget: shortage.budget,
+            unit: shortage.unit.as_str(),
+        })
     }
 }

@@ -111,6 +111,28 @@ fn what_is_wrong_inside_is_found_where_it_stands() {
 }
 
 #[test]
+fn what_a_view_inside_has_no_room_for_is_found_before_and_said_by_the_run() {
+    let sandbox = sandbox();
+    sandbox.write(
+        "parts/counter.yaml",
+        COUNTER.replace("    reads: [/request]\n", "    reads: [/request]\n    view: {budget: 1500}\n"),
+    );
+    let request = json!({"text": "word ".repeat(700)}).to_string();
+    let sentence = "trimmer does not see all of /request/text: it needs up to 3,502 characters beside the rest, view.budget \
+                    is 1,500";
+    let check = sandbox.run(&["check", "outer.yaml", "--request", &request]).exits(0).stdout;
+    for part in [sentence, "with what `counter` gives its board", "parts/counter.yaml:"] {
+        assert!(check.contains(part), "{part:?} is not in:\n{check}");
+    }
+    let ran = sandbox.run(&["run", "outer.yaml", "--request", &request]).exits(0).stderr;
+    assert_eq!(ran.matches(&format!("in the board inside, counter: {sentence}")).count(), 1, "{ran}");
+    let ran = sandbox.run(&["--output", "json", "run", "outer.yaml", "--request", &request]).exits(0).json();
+    assert_eq!(ran["unshown"][0]["worker"], "trimmer", "{ran}");
+    let boards = boards(&sandbox);
+    assert!(boards.iter().any(|board| board["board"] == ran["unshown"][0]["board"]), "{ran}");
+}
+
+#[test]
 fn a_recording_holds_what_was_asked_inside() {
     let sandbox = sandbox();
     let request = r#"{"text": "abc"}"#;

@@ -8,26 +8,47 @@ use serde_json::Value;
 use super::ending::{self, begins};
 use super::paths::declares;
 use super::{Diagnostic, meant, suggest};
+use crate::bindings::Bindings;
 use crate::blueprint::{Blueprint, Trigger};
 use crate::board::{Board, BoardError, Genesis};
+use crate::border;
 use crate::digest::Salt;
 use crate::id::{BoardId, Timestamp, WorkerName};
 use crate::mode::Mode;
 use crate::pattern::{Paths, Pattern};
 use crate::plan::{Own, request_part};
 use crate::record::{Cause, FORMAT};
-use crate::source::Source;
+use crate::source::{Source, child};
 use crate::tree::Node;
 
 /// Codes of findings about what views have no room for.
 pub const IS_OF_VIEWS: [&str; 2] = ["budget_too_small", "view_shortage"];
 
-/// Begins a board in memory, and finds what its workers may read and their views have no room for. `blueprint` is that of
-/// the source, with view budgets.
+/// Invocations of one worker whose boards inside are begun, at most, until one of them has findings.
+const INSIDE_MAX: usize = 16;
+
+/// Begins a board in memory, and finds what its workers may read and their views have no room for; also of the boards inside
+/// that its first invocations make. `blueprint` is that of the source, with view budgets.
 ///
 /// # Errors
 /// Those of [`Board::create`].
 pub fn check_beginning(source: &Source, blueprint: Blueprint, request: Value) -> Result<Vec<Diagnostic>, BoardError> {
+    let board = begun(blueprint, request)?;
+    let mut findings = budgets(source, &board, "");
+    if board.ended().is_some_and(|ended| ended.cause == Cause::Done) && board.blueprint().rules.iter().any(begins) {
+        let message = "with this request, `done` holds at the beginning: the board ends before any worker is woken";
+        findings.push(Diagnostic::at(source, "done_at_start", "/done/when", message, ending::ASK_FOR_MORE));
+        return Ok(findings);
+    }
+    findings.extend(beyond_limits(source, &board));
+    findings.extend(nowhere(source, &board));
+    findings.extend(shortages(source, &board, "", "with this request"));
+    findings.extend(inside(source, &board, ""));
+    Ok(findings)
+}
+
+/// Begins a board in memory.
+fn begun(blueprint: Blueprint, request: Value) -> Result<Board, BoardError> {
     let genesis = Genesis {
         board: BoardId::from("check"),
         blueprint,
@@ -38,39 +59,71 @@ pub fn check_beginning(source: &Source, blueprint: Blueprint, request: Value) ->
         salt: Salt::ZERO,
         at: Timestamp::default(),
     };
-    let (board, _) = Board::create(genesis, &Own)?;
+    Board::create(genesis, &Own).map(|(board, _)| board)
+}
+
+/// The place of a worker's view budget in a source, or of the worker. `at` is the place of its blueprint.
+fn budget_at(source: &Source, at: &str, worker: &WorkerName) -> String {
+    let pointer = child(&format!("{at}/workers"), worker.as_str());
+    let given = format!("{pointer}/view/budget");
+    if source.value().pointer(&given).is_some() { given } else { pointer }
+}
+
+/// Finds view budgets that are too small for what a view always shows.
+fn budgets(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
-    let place = |worker: &WorkerName| {
-        let pointer = format!("/workers/{worker}");
-        let given = format!("{pointer}/view/budget");
-        if source.value().pointer(&given).is_some() { given } else { pointer }
-    };
     for (worker, seat) in &board.plan().seats {
         let (least, budget) = (seat.fixed.minimum(), seat.worker.view_budget());
         if least > budget {
             let message =
                 format!("the view of `{worker}` must show {least}, and the context of its model leaves {budget}");
             let help = "Use a model with a larger context, or set `view.budget`.";
-            findings.push(Diagnostic::at(source, "budget_too_small", &place(worker), message, help));
+            findings.push(Diagnostic::at(source, "budget_too_small", &budget_at(source, at, worker), message, help));
         }
     }
-    if board.ended().is_some_and(|ended| ended.cause == Cause::Done) && board.blueprint().rules.iter().any(begins) {
-        let message = "with this request, `done` holds at the beginning: the board ends before any worker is woken";
-        findings.push(Diagnostic::at(source, "done_at_start", "/done/when", message, ending::ASK_FOR_MORE));
-        return Ok(findings);
-    }
-    findings.extend(beyond_limits(source, &board));
-    findings.extend(nowhere(source, &board));
+    findings
+}
+
+/// Finds what workers may read and their views have no room for, `given` what the board begins with.
+fn shortages(source: &Source, board: &Board, at: &str, given: &str) -> Vec<Diagnostic> {
+    let mut findings = Vec::new();
     for (worker, shortage) in board.present_shortages() {
-        let pointer = place(&worker);
+        let pointer = budget_at(source, at, &worker);
         for sentence in shortage.sentences(worker.as_str()) {
-            let message = format!("with this request, {sentence}");
+            let message = format!("{given}, {sentence}");
             let help = "Raise `view.budget`, use a model with a larger context, or bind names in the trigger so that each \
                         call reads one part.";
             findings.push(Diagnostic::at(source, "view_shortage", &pointer, message, help));
         }
     }
-    Ok(findings)
+    findings
+}
+
+/// Finds the same of boards that the first invocations of a board make. Nesting is limited by the check of the blueprint.
+fn inside(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
+    let mut findings = Vec::new();
+    for (worker, seat) in &board.plan().seats {
+        let Some(inner) = &seat.worker.board else { continue };
+        let Some(blueprint) = board.blueprint().boards.get(&inner.of) else { continue };
+        let at = child(&format!("{at}/boards"), &inner.of);
+        let open = board.scheduler().open().values().map(|open| &open.queued);
+        let queued = board.scheduler().queue().iter().chain(open).filter(|queued| queued.branch.worker == *worker);
+        for queued in queued.take(INSIDE_MAX) {
+            let rehearsed = board.rehearse(worker, Some(queued), &Bindings::default());
+            let request = rehearsed.and_then(|rehearsal| border::request(inner, &rehearsal.shown).ok());
+            // A request that makes no board is refused where the invocation is made.
+            let begun = request.and_then(|request| begun(blueprint.clone(), request).ok());
+            let Some(begun) = begun else { continue };
+            let mut found = budgets(source, &begun, &at);
+            found.extend(shortages(source, &begun, &at, &format!("with what `{worker}` gives its board")));
+            found.extend(inside(source, &begun, &at));
+            if !found.is_empty() {
+                findings.extend(found);
+                break;
+            }
+        }
+    }
+    findings
 }
 
 /// Finds limits that do not suffice for what begins with the board.
