@@ -22,6 +22,7 @@ use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, End, Ended, Kind, Record, Retried};
 use patchboard_kernel::redaction::Request;
+use patchboard_runtime::agent::Agent as _;
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
@@ -239,6 +240,11 @@ impl Daemon {
     /// The boards that run here now.
     pub(crate) fn running_boards(&self) -> impl Iterator<Item = BoardHandle> {
         self.runtime.boards().into_iter().filter_map(|board| self.runtime.board(&board))
+    }
+
+    /// Sets view budgets of a blueprint by the contexts of this daemon's models, as a board of it gets them.
+    pub(crate) fn fit_views(&self, blueprint: &mut Blueprint) {
+        blueprint.fit_views(&|model| self.seats.context(model));
     }
 
     /// The directories that boards share with their workers.

@@ -111,22 +111,7 @@ fn opaque_places_are_listed_with_what_bounds_them_and_who_writes_there() {
 }
 
 /// A worker that reads documents through a small view.
-const READER: &str = "blueprint: 2
-name: reading
-request: {type: object, properties: {documents: {type: array, items: {type: string}}}}
-state:
-  schema: {type: object, properties: {request: {}, answer: {type: string}}, additionalProperties: false}
-workers:
-  researcher:
-    agent: script
-    reads: [/request/documents]
-    writes: [{path: /answer, ops: [add]}]
-    view: {budget: 1500}
-    script: [[{op: add, path: /answer, value: ok}]]
-rules:
-  - {name: begin, trigger: start, run: researcher}
-done: {when: has(state.answer)}
-";
+const READER: &str = include_str!("../reading.yaml");
 
 #[test]
 fn a_run_and_its_log_count_the_calls_that_show_too_little_and_name_the_worst() {

@@ -93,6 +93,38 @@ async fn a_board_that_was_cancelled_stays_so() {
     daemon.post(&format!("/v1/boards/{board}/pause"), &json!({})).await.refuses(409, "board_over");
 }
 
+/// A board whose only worker is shown less than it may read.
+const READER: &str = include_str!("../reading.yaml");
+
+#[tokio::test]
+async fn what_views_have_no_room_for_is_found_before_and_said_of_a_board_also_at_rest() {
+    let mut daemon = Daemon::at_rest(&[]);
+    std::fs::write(daemon.path().join("patchboard.toml"), "[serve]\nrest_after = \"300ms\"\n").expect("a file");
+    daemon.start();
+    let request = json!({"documents": vec!["word ".repeat(560); 5]});
+    let checked = daemon.post("/v1/blueprints/check", &json!({"source": READER, "request": request})).await.is(200);
+    assert_eq!((&checked["ok"], &checked["findings"][0]["code"]), (&json!(true), &json!("view_shortage")), "{checked}");
+    let checked = daemon.post("/v1/blueprints/check", &json!({"source": READER})).await.is(200);
+    assert_eq!(checked["findings"], json!([]));
+    let wrong = json!({"source": READER, "request": {"documents": 3}});
+    daemon.post("/v1/blueprints/check", &wrong).await.refuses(422, "bad_request");
+
+    let made = daemon.post("/v1/boards", &json!({"source": READER, "request": request})).await.is(201);
+    let board = made["board"].as_str().expect("an id");
+    let shown = daemon.until(board, "done").await;
+    let unshown = shown["unshown"].clone();
+    assert_eq!((&unshown[0]["worker"], &unshown[0]["of"]), (&json!("researcher"), &json!(5)), "{shown}");
+    for _ in 0..500 {
+        let shown = daemon.get(&format!("/v1/boards/{board}")).await.is(200);
+        assert_eq!(shown["unshown"], unshown);
+        if shown.get("live").is_none() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("it never rested");
+}
+
 #[tokio::test]
 async fn a_board_that_has_ended_is_let_go_and_comes_back_when_it_is_wanted() {
     let mut daemon = Daemon::at_rest(&[]);

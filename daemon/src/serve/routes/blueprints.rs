@@ -1,9 +1,13 @@
 //! Blueprints: read and checked, whoever sent them.
 
+use std::sync::Arc;
+
 use axum::Json;
+use axum::extract::State;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::lint::{self, Report, Severity};
+use patchboard_kernel::lint::{self, FINDINGS_MAX, Report, Severity};
 use patchboard_kernel::source::{self, Source};
+use patchboard_runtime::runtime::RuntimeError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -13,6 +17,7 @@ use crate::diagnostics;
 use crate::serve::access::Need;
 use crate::serve::http::{Body, Caller};
 use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::service::Daemon;
 
 /// What findings call a blueprint that was sent.
 const NAME: &str = "blueprint";
@@ -37,8 +42,25 @@ pub(crate) struct Checked {
     findings: Vec<Value>,
 }
 
+/// A blueprint to check.
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct ToCheck {
+    /// The blueprint.
+    #[serde(flatten)]
+    written: Written,
+    /// The request of a board: finds also what is wrong with a board that begins with it, as `view_shortage`.
+    request: Option<Value>,
+}
+
+/// What was read of a blueprint.
+struct Read {
+    /// The source; absent where it cannot be read.
+    source: Option<Source>,
+    report: Report,
+}
+
 impl Written {
-    fn read(&self) -> Answered<Report> {
+    fn read(&self) -> Answered<Read> {
         let text = match (&self.blueprint, &self.source) {
             (Some(blueprint), None) => format!("{:#}", json!(blueprint)),
             (None, Some(source)) => source.clone(),
@@ -49,16 +71,16 @@ impl Written {
         };
         // What else there is on this machine is not for those who send blueprints (SPEC section 11).
         let mut none = |_: &str| Err("a blueprint that is sent must be whole: it cannot name files".to_owned());
-        let refused = |findings| Report { blueprint: None, findings, opaque: Vec::new() };
-        Ok(match Source::read(NAME, &text) {
-            Ok(source) => source::resolve(source, &mut none).map_or_else(refused, |source| lint::check(&source)),
-            Err(finding) => refused(vec![finding]),
+        let source = Source::read(NAME, &text).map_err(|finding| vec![finding]);
+        Ok(match source.and_then(|source| source::resolve(source, &mut none)) {
+            Ok(source) => Read { report: lint::check(&source), source: Some(source) },
+            Err(findings) => Read { source: None, report: Report { blueprint: None, findings, opaque: Vec::new() } },
         })
     }
 
     /// The blueprint, if nothing is wrong with it.
     pub(crate) fn accepted(&self) -> Answered<Blueprint> {
-        let report = self.read()?;
+        let Read { report, .. } = self.read()?;
         let findings: Vec<Value> = report.findings.iter().map(diagnostics::json).collect();
         let errors = report.findings.iter().filter(|finding| finding.severity == Severity::Error).count();
         let blueprint = report.blueprint.ok_or_else(|| {
@@ -76,11 +98,30 @@ impl Written {
 }
 
 /// Check a blueprint: every finding with its line, a stable code and how to mend it
-#[utoipa::path(post, path = "/v1/blueprints/check", tag = "blueprints", request_body = Written,
+///
+/// With a `request` a board is begun in memory, with the models of this daemon; 422 with `bad_request` if it makes no board.
+#[utoipa::path(post, path = "/v1/blueprints/check", tag = "blueprints", request_body = ToCheck,
     responses((status = 200, body = Checked), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
-pub(crate) async fn check(caller: Caller, Body(written): Body<Written>) -> Answered<Json<Checked>> {
+pub(crate) async fn check(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    Body(to_check): Body<ToCheck>,
+) -> Answered<Json<Checked>> {
     caller.needs(&Need::SeeAll)?;
-    let report = written.read()?;
+    let on_daemon = Arc::clone(&daemon);
+    daemon.ask(move |_| Ok(found(&on_daemon, to_check))).await?.map(Json)
+}
+
+/// Returns the findings on a blueprint, and on a board in memory that begins with the request.
+fn found(daemon: &Daemon, to_check: ToCheck) -> Answered<Checked> {
+    let Read { source, mut report } = to_check.written.read()?;
+    if let (Some(request), Some(source), Some(blueprint)) = (to_check.request, &source, &report.blueprint) {
+        let mut blueprint = blueprint.clone();
+        daemon.fit_views(&mut blueprint);
+        let found = lint::check_beginning(source, blueprint, request).map_err(RuntimeError::Board)?;
+        report.findings.extend(found);
+        report.findings.truncate(FINDINGS_MAX);
+    }
     let findings = report.findings.iter().map(diagnostics::json).collect();
-    Ok(Json(Checked { ok: report.blueprint.is_some(), findings }))
+    Ok(Checked { ok: report.blueprint.is_some(), findings })
 }

@@ -59,6 +59,10 @@ pub(crate) struct BoardInfo {
     /// What goes on, of a board that is taken up.
     #[serde(skip_serializing_if = "Option::is_none")]
     live: Option<LiveInfo>,
+    /// What the views of workers had no room for, at the first call of each worker where that was so. Lists of boards have it
+    /// for boards that run here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unshown: Vec<UnshownInfo>,
 }
 
 /// A record, by number and hash.
@@ -87,9 +91,6 @@ pub(crate) struct LiveInfo {
     /// The first wait for a provider, if the board waits for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<ProviderInfo>,
-    /// What the views of workers had no room for, at the first call of each worker where that was so.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    unshown: Vec<UnshownInfo>,
 }
 
 /// A wait for a provider that does not take requests.
@@ -155,6 +156,7 @@ impl BoardInfo {
             updated_at: summary.updated_at.0,
             parent: summary.parent.as_ref().map(ToString::to_string),
             live: None,
+            unshown: Vec::new(),
         };
         if let Some(snapshot) = &snapshot {
             info.live(daemon, snapshot);
@@ -183,8 +185,8 @@ impl BoardInfo {
             tokens: snapshot.tokens,
             money: Money(snapshot.money),
             provider: ProviderInfo::of(daemon, snapshot),
-            unshown: UnshownInfo::of(&snapshot.shortages),
         });
+        self.unshown = UnshownInfo::of(&snapshot.shortages);
     }
 }
 
@@ -298,7 +300,13 @@ pub(crate) async fn show(
     BoardPath(board): BoardPath,
 ) -> Answered<Json<BoardInfo>> {
     caller.needs(&Need::See(board.clone()))?;
-    Ok(Json(BoardInfo::of(&daemon, &daemon.summary(&board)?)))
+    let mut info = BoardInfo::of(&daemon, &daemon.summary(&board)?);
+    if info.live.is_none() {
+        let unshown = daemon.ask_board(&board, None, |board| Ok(UnshownInfo::of(board.shortages()))).await;
+        // A journal that cannot be read is refused where it is asked for.
+        info.unshown = unshown.unwrap_or_default();
+    }
+    Ok(Json(info))
 }
 
 /// Dispatch no more: calls under way may still answer
