@@ -782,7 +782,24 @@ impl BoardHandle {
     /// # Errors
     /// What stopped it: storage, too many failures, or that it was closed.
     pub async fn ended(&self) -> Result<Ended, RuntimeError> {
-        match self.published.status(|status| matches!(status, Status::Ended(_) | Status::Gone(_))).await {
+        self.ended_as(|_| true).await
+    }
+
+    /// Waits until the board has ended for good: one that stands still may go on.
+    ///
+    /// # Errors
+    /// It does not go on here.
+    pub async fn ended_for_good(&self) -> Result<Ended, RuntimeError> {
+        self.ended_as(Ended::is_final).await
+    }
+
+    async fn ended_as(&self, wanted: impl Fn(Ended) -> bool) -> Result<Ended, RuntimeError> {
+        let is_wanted = |status: &Status| match status {
+            Status::Ended(ended) => wanted(*ended),
+            Status::Gone(_) => true,
+            Status::Starting | Status::Running => false,
+        };
+        match self.published.status(is_wanted).await {
             Status::Ended(ended) => Ok(ended),
             Status::Gone(reason) => Err(reason),
             Status::Starting | Status::Running => Err(RuntimeError::Closed(self.id().clone())),

@@ -16,7 +16,7 @@ use patchboard_kernel::board::Board;
 use patchboard_kernel::denials::Denials;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
 use patchboard_kernel::plan::Seat;
-use patchboard_kernel::record::{self, Ended, Kind, Record};
+use patchboard_kernel::record::{self, Kind, Record};
 use patchboard_runtime::journal::{Journal as _, JournalError};
 use patchboard_runtime::runtime::BoardHandle;
 use patchboard_runtime::subscription::Subscription;
@@ -307,12 +307,11 @@ impl Follow {
                 // One that has ended may be kept, to answer who repeats a request.
                 () = over(running.as_ref()) => None,
             };
-            let Some(next) = next else {
-                // Its last records may have come since the subscription was asked for one.
-                if self.last >= Some(running?.snapshot().head.seq) {
-                    return None;
-                }
-                continue;
+            let next = match next {
+                Some(next) => next,
+                None if self.last >= Some(running?.snapshot().head.seq) => return None,
+                // Its last records have come since the subscription was asked for one.
+                None => self.subscription.next().await,
             };
             match next {
                 Some(Ok(record)) => {
@@ -351,7 +350,7 @@ impl Follow {
 /// Waits until a board that runs here has ended for good.
 async fn over(running: Option<&BoardHandle>) {
     let ended = match running {
-        Some(board) => board.ended().await.is_ok_and(Ended::is_final),
+        Some(board) => board.ended_for_good().await.is_ok(),
         None => false,
     };
     if !ended {

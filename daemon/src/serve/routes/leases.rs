@@ -366,10 +366,8 @@ pub(crate) async fn remote(daemon: &Arc<Daemon>, board: &BoardId, worker: &Worke
 }
 
 async fn until_over(board: &BoardHandle) {
-    if board.ended().await.is_ok_and(|ended| !ended.is_final()) {
-        // It stands still, and may go on.
-        std::future::pending::<()>().await;
-    }
+    // One that stands still may go on.
+    drop(board.ended_for_good().await);
 }
 
 fn is_over(board: &BoardHandle) -> bool {

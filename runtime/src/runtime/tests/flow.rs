@@ -144,8 +144,13 @@ async fn a_signal_wakes_a_quiescent_board_and_an_ended_one_says_so() {
     let journal = sqlite(dir.path());
     let runtime = runtime(journal.clone(), counting()).await;
     let board = create(&runtime, blueprint).await;
+    let over = tokio::spawn({
+        let board = board.clone();
+        async move { board.ended_for_good().await }
+    });
     for version in 1..=5 {
         assert_eq!(board.ended().await.expect("ended").end, End::Quiescent);
+        assert!(!over.is_finished(), "a board that stands still is not over");
         assert_eq!(journal.summary(board.id()).expect("read").expect("listed").ended, Some(End::Quiescent));
         let mut records = board.subscribe(Some(board.snapshot().head.seq));
         board.signal("kick", Value::Null, None).await.expect("woken");
@@ -153,6 +158,7 @@ async fn a_signal_wakes_a_quiescent_board_and_an_ended_one_says_so() {
         assert_eq!(board.snapshot().version, Version(version));
     }
     assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_eq!(over.await.expect("no panic").expect("ended").end, End::Done);
     assert_eq!(board.signal("kick", Value::Null, None).await.expect_err("over").code(), "board_over");
     assert_eq!(board.cancel().await.expect_err("over").code(), "board_over");
     assert_sound(&journal, board.id());
