@@ -21,6 +21,7 @@ struct Each<'a> {
 
 const BIND: &str = "Bind a name in the trigger (`/notes/{note}`, `blueprint: 2`) and use it in `reads` and `writes`; or set the worker's \
                     `freshness: target` or `limits: {concurrency: 1}`.";
+const OF_MEMBERS: &str = "Let the worker read the members that it needs, or set its `freshness: target`.";
 const APART: &str = "Let each call write a place of its own, or set the worker's `limits: {concurrency: 1}`.";
 
 impl<'a> Check<'a> {
@@ -34,8 +35,9 @@ impl<'a> Check<'a> {
                 // A worker that makes its next element itself has one at a time.
                 let is_made_by_others =
                     causes.iter().any(|(other, caused)| other != name && caused.contains_key(&number));
-                if (each.is_given || is_made_by_others) && self.is_side_by_side(seat) {
-                    let storm = self.storm(rule, &each, name, seat);
+                if each.is_given || is_made_by_others {
+                    let storm = self.is_side_by_side(seat).then(|| self.storm(rule, &each, name, seat)).flatten();
+                    let storm = storm.or_else(|| self.storm_of_one_element(rule, name, seat));
                     found.extend(storm.map(|(why, help)| {
                         let message = format!(
                             "`{}` wakes `{name}` for each change at `{}`; {why}, so that calls side by side make each other stale",
@@ -79,9 +81,53 @@ impl<'a> Check<'a> {
     fn is_side_by_side(&self, seat: &Seat<'_>) -> bool {
         let concurrency = self.blueprint.concurrency;
         let at_once = seat.worker.limits.at_once().unwrap_or(concurrency).min(concurrency);
-        // A blueprint that sets the number of conflicts expects them.
-        let is_expected = self.source.value().pointer(&format!("{}/limits/conflicts", seat.pointer)).is_some();
-        at_once > 1 && !is_expected
+        at_once > 1 && !self.expects_conflicts(seat)
+    }
+
+    /// Returns true if the blueprint sets the number of conflicts of a worker.
+    fn expects_conflicts(&self, seat: &Seat<'_>) -> bool {
+        self.source.value().pointer(&format!("{}/limits/conflicts", seat.pointer)).is_some()
+    }
+
+    /// What makes a call of a worker stale beside calls of others that the same element wakes, and what mends it.
+    fn storm_of_one_element(&self, rule: &Rule, name: &WorkerName, seat: &Seat<'_>) -> Option<(String, &'static str)> {
+        let freshness = seat.worker.freshness;
+        let looks_at_reads = !matches!(freshness, Freshness::None | Freshness::Target);
+        if !looks_at_reads || self.blueprint.concurrency < 2 || self.expects_conflicts(seat) {
+            return None;
+        }
+        let is_for_one = |rule: &&Rule| matches!(rule.run, Run::Member { .. });
+        // Conditions may let through different elements.
+        let is_same = |other: &&Rule| rule.when.is_none() && other.when.is_none() && self.wake_together(rule, other);
+        let rules = self.blueprint.rules.iter().filter(|other| std::ptr::eq(*other, rule) || is_same(other));
+        let others = rules.filter(|rule| !is_for_one(rule)).flat_map(|other| self.blueprint.woken_by(&other.run));
+        for (other, its) in others.filter(|other| *other != name).filter_map(|it| Some((it, self.seats.get(it)?))) {
+            for write in &its.writes {
+                if let Some(read) = seat.reads.iter().find(|read| meets(read, write, &[], freshness)) {
+                    let (read, path) = (&read.pattern, &write.grant.path);
+                    let why = format!(
+                        "each call reads all of `{read}`, and `{other}`, woken by the same change, writes `{path}`"
+                    );
+                    return Some((why, OF_MEMBERS));
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns true if two rules fire for the same changes.
+    fn wake_together(&self, rule: &Rule, other: &Rule) -> bool {
+        let is_same_place = |a: &str, b: &str| {
+            let parsed = |path: &str| self.paths.parse(path).map(|place| place.under_any_binding());
+            matches!((parsed(a), parsed(b)), (Ok(a), Ok(b)) if a == b)
+        };
+        match (&rule.trigger, &other.trigger) {
+            (Trigger::Event { op, path }, Trigger::Event { op: other, path: same }) => {
+                (op.is_none() || other.is_none() || op == other) && is_same_place(path, same)
+            }
+            (Trigger::Each(path), Trigger::Each(same)) => is_same_place(path, same),
+            _ => false,
+        }
     }
 
     /// What makes calls of a worker stale, and what mends it.
@@ -106,7 +152,10 @@ impl<'a> Check<'a> {
         if freshness != Freshness::Target {
             let is_read = |write: &Write<'_>| {
                 let reads = seat.reads.iter();
-                reads.filter(|read| meets(read, write, each, freshness)).map(|read| read.pattern.to_string()).next()
+                reads
+                    .filter(|read| meets(read, write, &each.names, freshness))
+                    .map(|read| read.pattern.to_string())
+                    .next()
             };
             for write in seat.writes.iter().filter(|write| counts(write)) {
                 if let Some(read) = is_read(write) {
@@ -146,18 +195,18 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Whether what one call writes may be what another was shown.
-fn meets(read: &Read, write: &Write<'_>, each: &Each<'_>, freshness: Freshness) -> bool {
+/// Whether what one call writes may be what another was shown, where they differ in one of these names.
+fn meets(read: &Read, write: &Write<'_>, names: &[String], freshness: Freshness) -> bool {
     let (shown, written) = (&read.pattern, &write.pattern);
     if !shown.collides(written) && !shown.lies_above(written) {
         return false;
     }
-    // Two calls differ in one of the names that the trigger binds, so places that have all of them are apart.
+    // Places that have all of the names are apart.
     let has_both = |name: &String| {
         let mut pairs = shown.tokens().iter().zip(written.tokens());
         pairs.any(|(a, b)| a == b && matches!(a, PatternToken::Bound(bound) if bound == name))
     };
-    if !each.names.is_empty() && each.names.iter().all(has_both) {
+    if !names.is_empty() && names.iter().all(has_both) {
         return false;
     }
     // What is new beside what was shown makes nothing stale, unless the worker asks for that.

@@ -74,3 +74,54 @@ fn calls_that_are_apart_or_only_add_are_not() {
         assert!(!is_storm(trigger, when, reads, writes), "{trigger} {reads} {writes}");
     }
 }
+
+/// Two workers that read `reads` of an element and write a member of it each, with these rules on new elements.
+fn reviewers(rules: &str, reads: &str, of_worker: &str) -> bool {
+    let text = format!(
+        r#"blueprint: 2
+name: reviews
+state:
+  schema:
+    properties:
+      notes: {{additionalProperties: {{properties: {{t: {{type: string}}, a: {{type: string}}, b: {{type: string}}}}}}}}
+  initial: {{notes: {{}}}}
+workers:
+  begin:
+    agent: llm
+    reads: [/request]
+    writes: [{{path: "/notes/*", ops: [add]}}]
+  a: {{agent: llm, group: rev, reads: ["{reads}"], writes: [{{path: "/notes/{{n}}/a"}}]{of_worker}}}
+  b: {{agent: llm, group: rev, reads: ["{reads}"], writes: [{{path: "/notes/{{n}}/b"}}]{of_worker}}}
+rules:
+  - {{name: begin, trigger: start, run: begin}}
+{rules}
+done: {{when: "size(state.notes) == 3"}}
+"#
+    );
+    let report = lint::check(&Source::read("reviews", &text).expect("it is YAML"));
+    assert!(report.blueprint.is_some(), "{:?}\n{text}", report.findings);
+    report.findings.iter().any(|finding| finding.code == "stale_storm")
+}
+
+#[test]
+fn workers_that_one_element_wakes_together_are_found_where_each_is_shown_what_the_others_write() {
+    let group = r#"  - {name: r, trigger: {op: add, path: "/notes/{n}"}, run: {group: rev}}"#;
+    let two = r#"  - {name: ra, trigger: {op: add, path: "/notes/{n}"}, run: a}
+  - {name: rb, trigger: {op: add, path: "/notes/{n}"}, run: b}"#;
+    let one_after_the_other = r#"  - {name: ra, trigger: {op: add, path: "/notes/{n}"}, run: a}
+  - {name: rb, trigger: {op: add, path: "/notes/{n}/a"}, run: b}"#;
+    let one_of_them = r#"  - {name: ra, trigger: {op: add, path: "/notes/{n}"}, when: "value.t == 'x'", run: a}
+  - {name: rb, trigger: {op: add, path: "/notes/{n}"}, when: "value.t == 'y'", run: b}"#;
+    for (rules, reads, of_worker, is_found) in [
+        (group, "/notes/{n}", "", true),
+        (two, "/notes/{n}", "", true),
+        (two, "/notes/{n}", ", limits: {concurrency: 1}", true),
+        (group, "/notes/{n}/t", "", false),
+        (two, "/notes/{n}", ", freshness: target", false),
+        (two, "/notes/{n}", ", limits: {conflicts: 5}", false),
+        (one_after_the_other, "/notes/{n}", "", false),
+        (one_of_them, "/notes/{n}", "", false),
+    ] {
+        assert_eq!(reviewers(rules, reads, of_worker), is_found, "{rules} {reads}{of_worker}");
+    }
+}
