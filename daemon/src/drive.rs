@@ -392,7 +392,12 @@ impl CameTo<'_> {
             let places: Vec<&str> = self.results.iter().map(|place| place.as_str()).collect();
             format!("though nothing is at {}, the result", places.join(" and "))
         });
-        let missed: Vec<String> = [invocations, joins, missing].into_iter().flatten().collect();
+        let undecided = self.totals.undecided.first().map(|(rule, place)| {
+            let more = and_more(self.totals.undecided.len());
+            let place = place.as_ref().map(|place| format!(" at {}", short(place, 200))).unwrap_or_default();
+            format!("though rule {rule} could not be decided{place}{more}")
+        });
+        let missed: Vec<String> = [invocations, undecided, joins, missing].into_iter().flatten().collect();
         (!missed.is_empty()).then(|| format!("`done` held {}", missed.join(", and ")))
     }
 
@@ -471,6 +476,7 @@ impl CameTo<'_> {
             "rejected": self.totals.rejected,
             "failed": self.totals.failed,
             "unshown": self.unshown(),
+            "undecided": self.totals.undecided.iter().map(|(rule, at)| json!({"rule": rule, "at": at})).collect::<Vec<_>>(),
             "head": {"seq": self.head.seq, "hash": self.head.hash},
             "result": self.results().map(|(place, node)| (place.to_string(), node.to_value())).collect::<Map<_, _>>(),
             "state": self.state.root(),

@@ -3,14 +3,14 @@
 //! Everything comes from durable records, so what is told has happened. On a terminal the last line says where the run
 //! stands; elsewhere there is one line per event and nothing that moves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use owo_colors::OwoColorize as _;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{InvocationId, Seq, WorkerName};
+use patchboard_kernel::id::{InvocationId, RuleName, Seq, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Body, Kind, Record};
 use serde_json::{Value, json};
@@ -21,6 +21,9 @@ use crate::output::{Output, short};
 
 /// How often the line that moves is drawn anew.
 const TICK: Duration = Duration::from_millis(120);
+
+/// The most undecided rules that are kept.
+const UNDECIDED_MAX: usize = 1024;
 
 /// What a run has done so far.
 #[derive(Debug, Default)]
@@ -43,6 +46,8 @@ pub(crate) struct Totals {
     pub(crate) hiding: Hiding,
     /// The same of boards inside.
     pub(crate) inside: Vec<HiddenInside>,
+    /// Rules that could not be decided and have not fired since, each with the place of its trigger.
+    pub(crate) undecided: BTreeSet<(RuleName, Option<String>)>,
 }
 
 impl Totals {
@@ -70,6 +75,18 @@ impl Totals {
     fn count(&mut self, body: &Body) -> Vec<String> {
         match body {
             Body::Invoked(_) => self.calls += 1,
+            Body::Skipped(skipped) => {
+                if let (Some(rule), Some(trigger)) = (&skipped.rule, &skipped.trigger)
+                    && self.undecided.len() < UNDECIDED_MAX
+                {
+                    self.undecided.insert((rule.clone(), trigger.place().map(str::to_owned)));
+                }
+            }
+            Body::Scheduled(scheduled) => {
+                if let Some(rule) = &scheduled.rule {
+                    self.undecided.remove(&(rule.clone(), scheduled.trigger.place().map(str::to_owned)));
+                }
+            }
             Body::Continued(continued) => {
                 self.calls += 1;
                 self.spend(continued.by.usage);
@@ -97,9 +114,7 @@ impl Totals {
             | Body::Approval(_)
             | Body::Answer(_)
             | Body::Epoch(_)
-            | Body::Scheduled(_)
             | Body::Reserved(_)
-            | Body::Skipped(_)
             | Body::Breaker(_)
             | Body::Budget(_)
             | Body::Paused(_)

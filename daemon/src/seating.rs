@@ -314,11 +314,7 @@ impl SeatArguments {
 
     /// The flags of a later command that goes on with a board.
     pub(crate) fn again(&self, data_dir: &Path, config: Option<&Path>) -> Again {
-        let mut words = String::new();
-        let named = std::env::var_os(DATA_DIR_ENV);
-        if data_dir != named.as_deref().map_or(Path::new(DATA_DIR), Path::new) {
-            flag(&mut words, "--data-dir", Some(&data_dir.display().to_string()));
-        }
+        let mut words = finding(data_dir);
         let finds = words.clone();
         flag(&mut words, "--config", config.map(|config| config.display().to_string()).as_deref());
         words += &self.agents.repeated();
@@ -327,6 +323,16 @@ impl SeatArguments {
         }
         Again { finds, fills: words }
     }
+}
+
+/// Flags with which a later command finds the same boards; each begins with a space.
+pub(crate) fn finding(data_dir: &Path) -> String {
+    let mut words = String::new();
+    let named = std::env::var_os(DATA_DIR_ENV);
+    if data_dir != named.as_deref().map_or(Path::new(DATA_DIR), Path::new) {
+        flag(&mut words, "--data-dir", Some(&data_dir.display().to_string()));
+    }
+    words
 }
 
 /// Flags with which a later command finds the same boards and fills the seats in the same way.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use patchboard_agents::architect::{Brief, Design};
-use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::mode::{Component, Mode};
 use patchboard_kernel::rejection::VIOLATIONS_MAX;
@@ -218,8 +218,20 @@ async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>,
     if arguments.request.is_none() {
         demands_no_request(&blueprint, &request)?;
     }
-    let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
+    let seating = arguments.seats.seat(&blueprint, data_dir, config);
+    let seating = seating.map_err(|failure| match unscripted(&blueprint) {
+        names if arguments.scripted && !names.is_empty() => {
+            failure.help(format!("give {names} a `script`, or a model with --config"))
+        }
+        _ => failure,
+    })?;
     start(arguments, data_dir, &seating, blueprint, request, None, output).await
+}
+
+/// Names of the workers that a model answers for.
+fn unscripted(blueprint: &Blueprint) -> String {
+    let workers = blueprint.workers.iter().filter(|(_, worker)| worker.agent == AgentKind::Llm);
+    workers.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Makes the board and goes along with it.

@@ -179,6 +179,11 @@ fn an_element_whose_condition_cannot_be_evaluated_is_named_and_no_join_passes_ov
     assert!(!ran.stderr.contains("patchboard retry"), "{}", ran.stderr);
     let retried = sandbox.run(&["retry", "last"]).exits(2);
     assert!(retried.stderr.contains("whether rule weigh should have fired"), "{}", retried.stderr);
+    // A join that passes over it leaves a word of it.
+    sandbox.write("sacks.yaml", SACKS.replace("after: [weigh]", "settled: [weigh]"));
+    let ran = sandbox.run(&["run", "sacks.yaml", "--output", "json"]).exits(0);
+    assert!(ran.stderr.contains("`done` held though rule weigh could not be decided at /sacks/oats"), "{}", ran.stderr);
+    assert_eq!(ran.json()["undecided"], json!([{"rule": "weigh", "at": "/sacks/oats"}]));
     // The advice holds.
     sandbox.write("sacks.yaml", SACKS.replace("when: value.full", "when: has(value.full) && value.full"));
     assert!(sandbox.run(&["run", "sacks.yaml"]).exits(0).stdout.starts_with("all is weighed"));
@@ -198,6 +203,8 @@ fn a_seat_that_cannot_be_filled_is_told_before_anything_happens() {
     sandbox.write("model.yaml", NOTES.replacen("agent: script", "agent: llm", 1).replace(SCRIPT_OF_WRITER, ""));
     let ran = sandbox.run(&["run", "model.yaml", "--request", REQUEST, "--output", "json"]).exits(2);
     assert_eq!(ran.error()["code"], "not_configured");
+    let scripted = sandbox.run(&["run", "model.yaml", "--request", REQUEST, "--scripted"]).exits(2);
+    assert!(scripted.stderr.contains("give `writer` a `script`, or a model"), "{}", scripted.stderr);
     let message = ran.error()["message"].to_string();
     assert!(message.contains("writer") && message.contains("--model-url"), "{message}");
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::flow::Causes;
 use super::{Check, Seat};
-use crate::blueprint::{Rule, Trigger};
+use crate::blueprint::{Rule, Run, Trigger};
 use crate::id::RuleName;
 use crate::pattern::Pattern;
 
@@ -17,15 +17,19 @@ impl Check<'_> {
         let rules = &self.blueprint.rules;
         for (number, rule) in rules.iter().enumerate() {
             let Trigger::After(names) = &rule.trigger else { continue };
-            let is_of_many = |other: &&Rule| {
+            let many = |other: &Rule| {
                 let place = other.trigger.template().and_then(|path| self.paths.parse(path).ok());
-                names.contains(&other.name) && place.is_some_and(|place| !place.is_place())
+                let woken = self.blueprint.woken_by(&other.run).len();
+                match (place.is_some_and(|place| !place.is_place()), &other.run) {
+                    (true, _) => Some("fires for every place that matches".to_owned()),
+                    (false, Run::Group(_)) if woken > 1 => Some(format!("wakes {woken} workers")),
+                    _ => None,
+                }
             };
-            if let Some(other) = rules.iter().find(is_of_many) {
-                let message = format!(
-                    "`{}` fires after the first completion of `{}`, which fires for every place that matches",
-                    rule.name, other.name
-                );
+            let of_many = rules.iter().filter(|other| names.contains(&other.name));
+            if let Some((other, why)) = of_many.into_iter().find_map(|other| Some((other, many(other)?))) {
+                let message =
+                    format!("`{}` fires after the first completion of `{}`, which {why}", rule.name, other.name);
                 let help = format!(
                     "Write `blueprint: 2`, where `after` waits for all of them, or `{{idle: [{}]}}`.",
                     other.name

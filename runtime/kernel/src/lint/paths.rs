@@ -385,10 +385,15 @@ impl<'a> Check<'a> {
             GrantOp::Insert | GrantOp::Remove | GrantOp::Move | GrantOp::Copy => true,
             GrantOp::Add | GrantOp::Replace => false,
         };
-        let appends = |pattern: &Pattern| pattern.tokens().last() == Some(&PatternToken::Append);
+        // An append moves none, and what ends in the name of a member is no element.
+        let may_be_element = |pattern: &Pattern| match pattern.tokens().last() {
+            Some(PatternToken::Append) => false,
+            Some(PatternToken::Literal(name)) => is_index(name),
+            _ => true,
+        };
         self.writes()
             .find(|(_, write)| {
-                write.grant.ops.iter().any(moving) && !appends(&write.pattern) && write.pattern.overlaps(elements)
+                write.grant.ops.iter().any(moving) && may_be_element(&write.pattern) && write.pattern.overlaps(elements)
             })
             .map(|(name, _)| name.to_string())
     }

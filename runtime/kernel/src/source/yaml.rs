@@ -53,7 +53,7 @@ pub(super) fn compose(text: &str) -> Result<(Value, BTreeMap<String, Place>), Re
         })?;
         composer.take(event, span, text)?;
     }
-    let nothing = || Refusal::syntax(start, "the file is empty", "Write a blueprint: `blueprint: 1`, `name: …`, …");
+    let nothing = || Refusal::syntax(start, "the file is empty", "Write a blueprint: `blueprint: 2`, `name: …`, …");
     let value = composer.root.ok_or_else(nothing)?;
     Ok((value, composer.places))
 }

@@ -427,3 +427,56 @@ fn a_worker_that_sees_what_woke_it_makes_no_storm() {
         assert!(codes.iter().all(|(code, _)| *code != "stale_storm"), "{codes:?}");
     }
 }
+
+/// Codes and places of what is found in a blueprint whose group of two is woken at the start and joined.
+fn group(format: u8, run: &str) -> Vec<(&'static str, String)> {
+    let text = format!(
+        r#"blueprint: {format}
+name: group
+state:
+  schema: {{properties: {{a: {{type: string}}, b: {{type: string}}, end: {{type: string}}}}}}
+workers:
+  a: {{agent: llm, group: g, reads: [/request], writes: [{{path: /a}}]}}
+  b: {{agent: llm, group: g, reads: [/request], writes: [{{path: /b}}]}}
+  c: {{agent: llm, reads: [/a, /b], writes: [{{path: /end}}]}}
+rules:
+  - {{name: all, trigger: start, run: {run}}}
+  - {{name: end, trigger: {{after: [all]}}, run: c}}
+done: {{when: has(state.end)}}
+"#
+    );
+    let report = lint::check(&Source::read("group", &text).expect("it is YAML"));
+    report.findings.into_iter().map(|finding| (finding.code, finding.pointer)).collect()
+}
+
+#[test]
+fn a_join_that_fires_after_the_first_worker_of_a_group_is_found() {
+    assert_eq!(group(1, "{group: g}"), [("first_only", "/rules/1/trigger/after".to_owned())]);
+    assert_eq!(group(2, "{group: g}"), []);
+    assert!(group(1, "a").iter().all(|(code, _)| *code != "first_only"));
+}
+
+#[test]
+fn a_grant_on_members_moves_no_element() {
+    let found = |removed: &str| {
+        let text = format!(
+            r#"blueprint: 2
+name: moves
+state:
+  schema: {{properties: {{l: {{type: array, items: {{properties: {{s: {{type: string}}, t: {{type: string}}}}}}}}}}}}
+  initial: {{l: []}}
+workers:
+  w: {{agent: llm, reads: ["/l/{{i}}"], writes: [{{path: "/l/{{i}}/t"}}, {{path: /l/-, ops: [add]}}]}}
+  clean: {{agent: llm, reads: [/l], writes: [{{path: "{removed}", ops: [remove]}}]}}
+rules:
+  - {{name: begin, trigger: start, run: clean}}
+  - {{name: each, trigger: {{op: add, path: "/l/{{i}}"}}, run: w}}
+done: {{when: "size(state.l) == 3"}}
+"#
+        );
+        let report = lint::check(&Source::read("moves", &text).expect("it is YAML"));
+        report.findings.iter().any(|finding| finding.code == "index_grant")
+    };
+    assert!(!found("/**/s") && !found("/l/*/s"));
+    assert!(found("/l/*") && found("/**") && found("/l/0"));
+}
