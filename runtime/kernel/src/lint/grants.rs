@@ -116,39 +116,108 @@ fn undeclared_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, S
 /// allows.
 fn misfit_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, String)> {
     let told = |what: String| Some((at.to_owned(), what));
-    if let Some(values) = named_values(value) {
-        let schema = Schema::compile(fragment, false).ok()?;
+    // The values of `named` if the other schema allows none of them.
+    let refused = |named: &Value, other: &Value| {
+        let (values, schema) = (named_values(named)?, Schema::compile(other, false).ok()?);
         let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
-        return if values.iter().any(|value| schema.is_valid(value)) { None } else { told(texts.join(" or ")) };
+        (!values.iter().any(|value| schema.is_valid(value))).then(|| texts.join(" or "))
+    };
+    if named_values(value).is_some() {
+        return told(refused(value, fragment)?);
     }
     if let (Some(allowed), Some(there)) = (types_of(value), types_of(fragment))
         && !allowed.iter().any(|of| there.iter().any(|other| is_of(of, other) || is_of(other, of)))
     {
         return told(format!("a value of type {}", allowed.join(" or ")));
     }
-    let number = |schema: &Value, keyword: &str| schema.get(keyword).and_then(Value::as_f64);
-    for (least, most) in [("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems")] {
-        for (low, high) in [(value, fragment), (fragment, value)] {
-            if let (Some(low), Some(high)) = (number(low, least), number(high, most))
-                && low > high
+    if let Some(values) = refused(fragment, value) {
+        return told(format!("what is not {values}"));
+    }
+    for (low, high) in [(value, fragment), (fragment, value)] {
+        if let Some(what) = beyond(low, high) {
+            return told(what);
+        }
+    }
+    // All of several, and one of several.
+    for (schema, is_value) in [(value, true), (fragment, false)] {
+        let parts = |keyword: &str| schema.get(keyword).and_then(Value::as_array).into_iter().flatten().enumerate();
+        let of = |keyword: &str, nth: usize, part: &Value| match is_value {
+            true => misfit_in(part, fragment, &format!("{at}/{keyword}/{nth}")),
+            false => misfit_in(value, part, at),
+        };
+        if let Some(found) = parts("allOf").find_map(|(nth, part)| of("allOf", nth, part)) {
+            return Some(found);
+        }
+        for keyword in ["anyOf", "oneOf"] {
+            let found: Vec<_> = parts(keyword).map(|(nth, part)| of(keyword, nth, part)).collect();
+            if let Some(Some(first)) = found.first()
+                && found.iter().all(Option::is_some)
             {
-                return told(format!("what has {least} {low} and {most} {high}"));
+                return Some(first.clone());
             }
         }
     }
-    let declared = fragment.get("properties").and_then(Value::as_object);
-    let is_closed = fragment.get("additionalProperties") == Some(&Value::Bool(false))
-        && fragment.get("patternProperties").is_none();
-    let required = value.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let missing = |name: &&str| is_closed && !declared.is_some_and(|declared| declared.contains_key(*name));
-    if let Some(name) = required.into_iter().find(missing) {
-        return told(format!("what has `{name}`"));
+    if [value, fragment].iter().all(|schema| types_of(schema).is_none_or(|types| types == ["object"])) {
+        if let Some(name) = required(value).find(|name| forbids(fragment, name)) {
+            return told(format!("what has `{name}`"));
+        }
+        if let Some(name) = required(fragment).find(|name| forbids(value, name)) {
+            return told(format!("what lacks `{name}`"));
+        }
     }
+    let has_elements =
+        [value, fragment].iter().any(|schema| number(schema, "minItems").is_some_and(|least| least > 0.0));
+    if let (Some(element), Some(there), true) = (value.get("items"), fragment.get("items"), has_elements)
+        && let Some(found) = misfit_in(element, there, &format!("{at}/items"))
+    {
+        return Some(found);
+    }
+    let declared = fragment.get("properties").and_then(Value::as_object);
     let members = value.get("properties").and_then(Value::as_object)?;
     members.iter().find_map(|(name, member)| {
         let below = declared?.get(name).filter(|below| below.get("$ref").is_none())?;
         misfit_in(member, below, &child(&format!("{at}/properties"), name))
     })
+}
+
+fn number(schema: &Value, keyword: &str) -> Option<f64> {
+    schema.get(keyword).and_then(Value::as_f64)
+}
+
+fn required(schema: &Value) -> impl Iterator<Item = &str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// Whether a schema allows no object that has a member.
+fn forbids(schema: &Value, name: &str) -> bool {
+    match schema.get("properties").and_then(|declared| declared.get(name)) {
+        Some(member) => *member == Value::Bool(false),
+        None => {
+            schema.get("additionalProperties") == Some(&Value::Bool(false)) && schema.get("patternProperties").is_none()
+        }
+    }
+}
+
+/// Says what the lower bounds of one schema and the upper bounds of another leave nothing of.
+fn beyond(low: &Value, high: &Value) -> Option<String> {
+    let counted = [("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties")];
+    let numbers = [
+        ("minimum", "maximum", false),
+        ("exclusiveMinimum", "maximum", true),
+        ("minimum", "exclusiveMaximum", true),
+        ("exclusiveMinimum", "exclusiveMaximum", true),
+    ];
+    let pairs = counted.map(|(least, most)| (least, most, false)).into_iter().chain(numbers);
+    for (least, most, is_open) in pairs {
+        if let (Some(low), Some(high)) = (number(low, least), number(high, most))
+            && (low > high || is_open && low >= high)
+        {
+            return Some(format!("what has {least} {low} and {most} {high}"));
+        }
+    }
+    let names = required(low).count();
+    let most = number(high, "maxProperties").filter(|most| names as f64 > *most);
+    most.map(|most| format!("what has {names} members and maxProperties {most}"))
 }
 
 /// The types that a schema names, if it names any.

@@ -480,3 +480,53 @@ done: {{when: "size(state.l) == 3"}}
     assert!(!found("/**/s") && !found("/l/*/s"));
     assert!(found("/l/*") && found("/**") && found("/l/0"));
 }
+
+#[test]
+fn values_that_fit_no_place_are_found_however_they_are_written() {
+    let finds = |there: &str, value: &str| {
+        let text = format!(
+            r#"blueprint: 2
+name: values
+state:
+  schema: {{properties: {{l: {{type: array, items: {there}}}}}}}
+  initial: {{l: []}}
+workers:
+  w: {{agent: llm, reads: [/l], writes: [{{path: /l/-, ops: [add], value: {value}}}]}}
+rules: [{{name: begin, trigger: start, run: w}}]
+done: {{when: "size(state.l) == 1"}}
+"#
+        );
+        let report = lint::check(&Source::read("values", &text).expect("it is YAML"));
+        assert!(report.blueprint.is_some(), "{:?}\n{text}", report.findings);
+        report.findings.iter().any(|finding| finding.code == "value_never_fits")
+    };
+    let note = "{type: object, required: [t, s], properties: {t: {type: string}, s: {enum: [a, b]}}}";
+    let closed = "{type: object, additionalProperties: false, properties: {t: {type: string}}}";
+    for (there, value) in [
+        (note, "{properties: {s: false}}"),
+        (note, "{additionalProperties: false, properties: {t: {type: string}}}"),
+        (note, "{maxProperties: 1}"),
+        (note, "{allOf: [{properties: {s: {const: c}}}]}"),
+        (note, "{anyOf: [{properties: {s: {const: c}}}, {type: string}]}"),
+        (closed, "{required: [s]}"),
+        ("{type: number, maximum: 9}", "{exclusiveMinimum: 9}"),
+        ("{type: number, exclusiveMaximum: 9}", "{minimum: 9}"),
+        ("{oneOf: [{const: a}, {const: b}]}", "{type: integer}"),
+        ("{type: array, items: {enum: [a, b]}}", "{items: {const: z}, minItems: 1}"),
+    ] {
+        assert!(finds(there, value), "{there} {value}");
+    }
+    for (there, value) in [
+        (note, "{properties: {s: {const: a}}}"),
+        (note, "{maxProperties: 2}"),
+        (note, "{anyOf: [{properties: {s: {const: c}}}, {properties: {s: {const: a}}}]}"),
+        (note, "{additionalProperties: false, properties: {t: {type: string}, s: {type: string}}}"),
+        (closed, "{properties: {s: false}}"),
+        ("{type: number, maximum: 9}", "{minimum: 9}"),
+        ("{oneOf: [{const: a}, {type: integer}]}", "{type: integer}"),
+        ("{type: array, items: {enum: [a, b]}}", "{items: {const: z}}"),
+        ("{type: [object, string], required: [t]}", "{additionalProperties: false}"),
+    ] {
+        assert!(!finds(there, value), "{there} {value}");
+    }
+}
