@@ -336,7 +336,7 @@ async fn follow(
     }
 }
 
-/// What was found in boards inside: the board itself tells of its own.
+/// Returns findings of boards inside, without those of the board that runs.
 fn of_others(board: &BoardHandle, found: &[HiddenInside]) -> Vec<HiddenInside> {
     found.iter().filter(|hidden| hidden.board != *board.id()).cloned().collect()
 }

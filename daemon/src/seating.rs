@@ -314,7 +314,7 @@ impl SeatArguments {
 
     /// The flags of a later command that goes on with a board.
     pub(crate) fn again(&self, data_dir: &Path, config: Option<&Path>) -> Again {
-        let mut words = finding(data_dir);
+        let mut words = finding_flags(data_dir);
         let finds = words.clone();
         flag(&mut words, "--config", config.map(|config| config.display().to_string()).as_deref());
         words += &self.agents.repeated();
@@ -326,7 +326,7 @@ impl SeatArguments {
 }
 
 /// Flags with which a later command finds the same boards; each begins with a space.
-pub(crate) fn finding(data_dir: &Path) -> String {
+pub(crate) fn finding_flags(data_dir: &Path) -> String {
     let mut words = String::new();
     let named = std::env::var_os(DATA_DIR_ENV);
     if data_dir != named.as_deref().map_or(Path::new(DATA_DIR), Path::new) {

@@ -12,7 +12,7 @@ use crate::drive::{question_json, until};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, json_line, one_line, short};
 use crate::reader::{Reader, storage};
-use crate::seating::finding;
+use crate::seating::finding_flags;
 
 /// Characters of a patch in a list.
 const PATCH_MAX: usize = 400;
@@ -34,7 +34,7 @@ impl Inbox {
     pub(crate) async fn run(&self, data_dir: &Path, output: Output) -> Outcome {
         let (questions, again) = match self.daemon.client()? {
             Some(daemon) => (listed(&daemon).await?, daemon.repeated()),
-            None => (standing(data_dir)?, finding(data_dir)),
+            None => (standing(data_dir)?, finding_flags(data_dir)),
         };
         if output.is_json() {
             output.json(&json!({ "questions": questions }))?;

@@ -69,7 +69,7 @@ impl Hiding {
     }
 }
 
-/// Workers of boards inside whose calls are told, at most.
+/// Limit of workers of boards inside that are reported.
 const INSIDE_MAX: usize = 64;
 
 /// The first call, of a worker of boards inside, whose view had no room for all that the worker may read.

@@ -52,7 +52,7 @@ pub(crate) struct ToCheck {
     request: Option<Value>,
 }
 
-/// What was read of a blueprint.
+/// Source of a blueprint, and its findings.
 struct Read {
     /// The source; absent where it cannot be read.
     source: Option<Source>,

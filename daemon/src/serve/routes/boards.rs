@@ -59,8 +59,8 @@ pub(crate) struct BoardInfo {
     /// What goes on, of a board that is taken up.
     #[serde(skip_serializing_if = "Option::is_none")]
     live: Option<LiveInfo>,
-    /// What the views of workers had no room for, at the first call of each worker where that was so. Lists of boards have it
-    /// for boards that run here.
+    /// Places that views had no room for, of the first such call of each worker. In lists of boards: of boards that run
+    /// here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unshown: Vec<UnshownInfo>,
 }

@@ -188,7 +188,7 @@ fn required(schema: &Value) -> impl Iterator<Item = &str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Whether a schema allows no object that has a member.
+/// Returns true if a schema refuses every object with this member.
 fn forbids(schema: &Value, name: &str) -> bool {
     match schema.get("properties").and_then(|declared| declared.get(name)) {
         Some(member) => *member == Value::Bool(false),

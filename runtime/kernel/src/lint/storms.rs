@@ -89,7 +89,7 @@ impl<'a> Check<'a> {
         self.source.value().pointer(&format!("{}/limits/conflicts", seat.pointer)).is_some()
     }
 
-    /// What makes a call of a worker stale beside calls of others that the same element wakes, and what mends it.
+    /// Returns why calls that the same element wakes make a call of a worker stale, and the help.
     fn storm_of_one_element(&self, rule: &Rule, name: &WorkerName, seat: &Seat<'_>) -> Option<(String, &'static str)> {
         let freshness = seat.worker.freshness;
         let looks_at_reads = !matches!(freshness, Freshness::None | Freshness::Target);
@@ -195,7 +195,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Whether what one call writes may be what another was shown, where they differ in one of these names.
+/// Returns true if a call may write what another call was shown, where the two differ in one of these names.
 fn meets(read: &Read, write: &Write<'_>, names: &[String], freshness: Freshness) -> bool {
     let (shown, written) = (&read.pattern, &write.pattern);
     if !shown.collides(written) && !shown.lies_above(written) {
