@@ -162,7 +162,7 @@ pub(crate) fn preview(
         if !asked.place().is_some_and(|place| readable.may_ask_for(&place)) {
             return Err(refuse("path_not_granted", "what is asked for must be what the worker may read"));
         }
-        if let Some(violation) = nothing_to_show(board.state(), &readable, &asked) {
+        if let Some(violation) = nothing_to_show(board.state(), &readable, &asked, board.plan().journal_format) {
             return Err(refuse("path_not_found", &violation.message));
         }
         asked_for.push(asked);

@@ -1,10 +1,16 @@
 //! Describes what a worker asks to be shown: a place, or the parts of it from one on.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use jsonptr::{Pointer, PointerBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::tree::Node;
+
+/// Ends a name that a view has cut.
+pub(crate) const CUT: char = '…';
 
 /// A place that a worker asks to be shown.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -72,6 +78,17 @@ impl Asked {
 }
 
 impl Start {
+    /// Returns the name from which the members of an object are wanted: one that was cut is meant without its mark.
+    pub(crate) fn name_in(&self, object: &Node) -> Cow<'_, str> {
+        match self {
+            Self::Number(number) => Cow::Owned(number.to_string()),
+            Self::Name(name) => {
+                let begun = name.strip_suffix(CUT).filter(|_| object.child(name).is_none());
+                Cow::Borrowed(begun.unwrap_or(name))
+            }
+        }
+    }
+
     /// Returns it as a number of characters of a text; none if it is none.
     pub fn characters(&self) -> Option<usize> {
         match self {

@@ -31,7 +31,7 @@ use crate::json;
 use crate::mode::{Component, Interface, Mode};
 use crate::patch::{self, Op};
 use crate::plan::{Plan, Seat};
-use crate::record::WILDCARDS;
+use crate::record::{STARTS, WILDCARDS};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::state::{Applied, Candidate, Effect, ResultLimits, State};
 use crate::tree::{Node, Since};
@@ -408,7 +408,16 @@ fn judge_reply(
             false => authority.judge_effect(index, op, &meets, &mut reading, allowance),
         };
         let refuse_wildcard = |readable: &Readable<'_>| match seat.has_ranges() && !is_derived {
-            true => wildcard::refuse(op, candidate.root(), readable, seat.bound()),
+            true => wildcard::refuse(
+                op,
+                &wildcard::Scene {
+                    root: candidate.root(),
+                    schema: &plan.schema,
+                    readable,
+                    bound: seat.bound(),
+                    format: seat.journal_format,
+                },
+            ),
             false => None,
         };
         let is_unknown = |violation: &Violation| violation.code == Code::UnknownLocation;
@@ -450,7 +459,8 @@ fn judge_reply(
     if !unauthorized.is_empty() {
         return Err(refuse(Stage::Authorization, unauthorized));
     }
-    inapplicable.extend(reply.expand.iter().filter_map(|asked| nothing_to_show(state, &reading.before, asked)));
+    let finds_nothing = |asked: &Asked| nothing_to_show(state, &reading.before, asked, seat.journal_format);
+    inapplicable.extend(reply.expand.iter().filter_map(finds_nothing));
     let least = if is_agreed { Freshness::Reads } else { Freshness::None };
     let own = seat.worker.freshness;
     let (mode, wants_seen) = (own.max(least), own != Freshness::None);
@@ -557,23 +567,38 @@ fn judge_expansion(seat: &Seat, readable: &Readable<'_>, expand: &[Asked], conte
     expand.iter().filter(|asked| !is_readable(asked)).map(refuse).collect()
 }
 
-/// Refuses to show what is not there. Where only parts may be read, it does not say how many there are.
-pub fn nothing_to_show(state: &State, readable: &Readable<'_>, asked: &Asked) -> Option<Violation> {
+/// Refuses to show what is not there; `format` is the board's journal format. Where only parts may be read, it does not say how many there are.
+pub fn nothing_to_show(state: &State, readable: &Readable<'_>, asked: &Asked, format: u32) -> Option<Violation> {
     let place = asked.place()?;
     let Some(value) = state.get(&place) else {
         let message = "there is nothing to be shown; name a place, like /claims/3";
         return Some(Violation::new(Code::PathNotFound, asked.at(), message));
     };
     let from = asked.start()?;
+    let refuse = |is_refused: bool, message: String| {
+        (is_refused && readable.may_read(&place)).then(|| Violation::new(Code::PathNotFound, asked.at(), message))
+    };
     let (first, count, parts) = match (value, from) {
         (Node::Array(elements), Start::Number(from)) => (usize::try_from(*from).ok(), elements.len(), "elements"),
-        (Node::Array(_) | Node::Object(_), _) => return None,
+        (Node::Array(_) | Node::Object(_), _) if format < STARTS => return None,
+        (Node::Array(elements), Start::Name(name)) => {
+            let is_it = |(index, element): (usize, &Node)| {
+                element.child("id").and_then(Node::as_str) == Some(name) || index.to_string() == *name
+            };
+            let is_there = elements.iter().enumerate().any(is_it);
+            let message = "no element has this `id`, and there is none at such an index";
+            return refuse(!is_there, message.to_owned());
+        }
+        (Node::Object(_), from) => {
+            let is_over = value.parts_from(0, &from.name_in(value)).next().is_none();
+            return refuse(is_over, "there is nothing from there on: all names come before this one".to_owned());
+        }
         (value, from) => (from.characters(), value.as_str()?.chars().count(), "characters"),
     };
     let message =
         format!("there is nothing from there on: it has {count} {parts}, and `from` is the number of those before");
     let is_beyond = first.is_none_or(|first| first >= count);
-    (is_beyond && readable.may_read(&place)).then(|| Violation::new(Code::PathNotFound, asked.at(), message))
+    refuse(is_beyond, message)
 }
 
 /// Judges a question to a person: there must be one whom its author may ask.

@@ -246,6 +246,35 @@ pub(super) async fn bounded(house: &House) {
     house.play(scripted(), read(&blueprint.to_string(), &[]), Value::Null).await;
 }
 
+/// Done: a reader asks for parts that are not there, and writes a wildcard in the place of a new name. The names have so much in
+/// common that they are told apart by their ends.
+pub(super) async fn parts(house: &House) {
+    let pages: Map<String, Value> = (0..40)
+        .map(|number| {
+            (format!("https://docs.example.org/{}/{number:02}", "guide/".repeat(10)), json!("text ".repeat(40)))
+        })
+        .collect();
+    let shown = |at: &str, from: Value| json!({"patch": [], "expand": [{"at": at, "from": from}]});
+    let written = |path: &str| json!([{"op": "add", "path": path, "value": "read"}]);
+    let blueprint = json!({
+        "blueprint": 2, "name": "parts",
+        "state": {
+            "schema": {"properties": {
+                "pages": {"additionalProperties": {"type": "string"}},
+                "list": {"items": {"properties": {"id": {"type": "string"}}}},
+                "said": {"properties": {"a/b": {"type": "string"}}, "additionalProperties": false}}},
+            "initial": {"pages": pages, "list": [{"id": "x"}], "said": {}}},
+        "workers": {"reader": {
+            "agent": "script", "limits": {"attempts": 5}, "view": {"budget": 1600}, "reads": ["/pages", "/list", "/said"],
+            "writes": [{"path": "/said/*", "ops": ["add"]}],
+            "script": [shown("/list", json!("y")), shown("/pages", json!("zz")), shown("/pages", json!("")), written("/said/*"),
+                written("/said/a~1b")]}},
+        "rules": [{"name": "read", "trigger": "start", "run": "reader"}],
+        "done": {"when": "size(state.said) > 0"},
+    });
+    house.play(scripted(), read(&blueprint.to_string(), &[]), Value::Null).await;
+}
+
 /// Waiting for a person's approval.
 pub(super) async fn waiting(house: &House) {
     let asks = "{status: {const: draft}}}, approval: {by: boss}}";

@@ -57,6 +57,7 @@ const PLAYED: &[(&str, Play)] = boards![
     "mode-plain": ends::mode_plain,
     "mode-structured": ends::mode_structured,
     "negotiation": shipped::negotiation,
+    "parts": ends::parts,
     "provider": provider::provider_waits,
     "redacted": ends::redacted,
     "redacted-open": ends::redacted_open,

@@ -1,11 +1,13 @@
 //! Refuses a wildcard in a patch: in a grant `*` stands for any index or name, in a patch it would be a name.
 
-use jsonptr::{Pointer, PointerBuf};
+use jsonptr::{Pointer, PointerBuf, Token};
 
 use crate::bindings::Bindings;
 use crate::contract::Readable;
 use crate::patch::Op;
+use crate::record::STARTS;
 use crate::rejection::{Code, Violation};
+use crate::schema::Schema;
 use crate::tree::{Node, Step};
 
 /// Maximum number of parts that are looked at for what may be written instead.
@@ -13,29 +15,44 @@ const LOOKED_AT_MAX: usize = 64;
 /// Maximum number of names in a message.
 const NAMES_MAX: usize = 8;
 
-/// Returns the refusal of an operation that names no part by `*` or `**`, with the parts that its author may read there. A
-/// token that a name is bound to is meant as it is.
-pub(super) fn refuse(op: &Op<'_>, root: &Node, readable: &Readable<'_>, bound: &Bindings) -> Option<Violation> {
+/// The document in which an operation is read, and its author.
+pub(super) struct Scene<'a> {
+    pub(super) root: &'a Node,
+    pub(super) schema: &'a Schema,
+    pub(super) readable: &'a Readable<'a>,
+    /// Names in the author's grants; a token that one is bound to is meant as it is.
+    pub(super) bound: &'a Bindings,
+    /// The board's journal format.
+    pub(super) format: u32,
+}
+
+/// Returns the refusal of an operation that names no part by `*` or `**`, with the parts that its author may read there.
+pub(super) fn refuse(op: &Op<'_>, scene: &Scene<'_>) -> Option<Violation> {
     let from = match op {
-        Op::Move { from, .. } | Op::Copy { from, .. } => Some(*from),
+        Op::Move { from, .. } | Op::Copy { from, .. } => Some((*from, false)),
         _ => None,
     };
-    from.into_iter().chain([op.path()]).find_map(|path| {
-        let message = of_path(path, root, readable, bound)?;
+    let makes = matches!(op, Op::Add { .. } | Op::Move { .. } | Op::Copy { .. }) && scene.format >= STARTS;
+    from.into_iter().chain([(op.path(), makes)]).find_map(|(path, makes)| {
+        let message = of_path(path, makes, scene)?;
         Some(Violation::new(Code::PathNotFound, path.as_str(), message))
     })
 }
 
-fn of_path(path: &Pointer, root: &Node, readable: &Readable<'_>, bound: &Bindings) -> Option<String> {
-    let (mut node, mut above) = (root, PointerBuf::new());
-    for token in path.tokens() {
+/// `makes`: the last token may be the name of a new member.
+fn of_path(path: &Pointer, makes: bool, scene: &Scene<'_>) -> Option<String> {
+    let (mut node, mut above) = (scene.root, PointerBuf::new());
+    let mut tokens = path.tokens().peekable();
+    while let Some(token) = tokens.next() {
         let name = token.decoded();
         let next = node.child(&name);
-        let is_wildcard = matches!(name.as_ref(), "*" | "**") && !bound.iter().any(|(_, token)| token == name);
+        let is_wildcard = matches!(name.as_ref(), "*" | "**") && !scene.bound.iter().any(|(_, token)| token == name);
         if is_wildcard && next.is_none() {
-            let parts = told(node, &above, readable);
+            let parts = told(node, &above, scene);
+            let is_new = makes && tokens.peek().is_none();
             return match node {
                 Node::Array(_) => Some(format!("`{name}` stands for any index; write the one that is meant{parts}")),
+                Node::Object(_) if is_new => Some(of_new(&name, node, &above, &parts, scene)),
                 Node::Object(_) => Some(format!(
                     "`{name}` stands for any name; write the one that is meant{parts}. A member called `{name}` is written with \
                      its object"
@@ -49,15 +66,48 @@ fn of_path(path: &Pointer, root: &Node, readable: &Readable<'_>, bound: &Binding
     None
 }
 
+/// Says what may be written for a new member: a name that the schema has left, or any.
+fn of_new(wildcard: &str, object: &Node, above: &Pointer, parts: &str, scene: &Scene<'_>) -> String {
+    let Some(names) = scene.schema.names_at(above) else {
+        let taken =
+            if parts.is_empty() { String::new() } else { format!("; there are{}", parts.trim_start_matches(':')) };
+        return format!(
+            "`{wildcard}` stands for any name; write the name of the new member{taken}. A member called `{wildcard}` is written \
+             with its object"
+        );
+    };
+    let is_left = |name: &&String| object.child(name).is_none();
+    let left: Vec<String> = names.known.iter().filter(is_left).map(|name| token(name)).collect();
+    let matching: Vec<String> =
+        names.patterns.iter().map(|pattern| crate::json::shortened(pattern).into_owned()).collect();
+    let choice = match (left.is_empty(), matching.is_empty()) {
+        (false, _) => format!(": {}", listed(&left)),
+        (true, false) => format!(", which matches {}", listed(&matching)),
+        (true, true) => parts.to_owned(),
+    };
+    format!("`{wildcard}` stands for any name; write the one that is meant{choice}")
+}
+
+/// Returns a name as a path has it, shortened.
+fn token(name: &str) -> String {
+    crate::json::shortened(Token::new(name).encoded()).into_owned()
+}
+
+/// Lists names, as many as a message has room for.
+fn listed(names: &[String]) -> String {
+    let more = if names.len() > NAMES_MAX { " and more" } else { "" };
+    format!("{}{more}", names[..names.len().min(NAMES_MAX)].join(", "))
+}
+
 /// Says which parts there are, of those that may be read.
-fn told(container: &Node, above: &Pointer, readable: &Readable<'_>) -> String {
+fn told(container: &Node, above: &Pointer, scene: &Scene<'_>) -> String {
     let may_see = |step: &Step<'_>| {
         let mut place = above.to_buf();
         match step {
             Step::Index(index) => place.push_back(*index),
             Step::Key(key) => place.push_back(key.as_str()),
         }
-        readable.may_ask_for(&place)
+        scene.readable.may_ask_for(&place)
     };
     let seen = container.first_parts().take(LOOKED_AT_MAX).map(|(step, _)| step).filter(may_see);
     let seen: Vec<Step<'_>> = seen.collect();
@@ -72,11 +122,11 @@ fn told(container: &Node, above: &Pointer, readable: &Readable<'_>) -> String {
         (seen, _) => {
             let name = |step: &Step<'_>| match step {
                 Step::Index(index) => index.to_string(),
+                Step::Key(key) if scene.format >= STARTS => token(key.as_str()),
                 Step::Key(key) => crate::json::shortened(key.as_str()).into_owned(),
             };
-            let names: Vec<String> = seen.iter().take(NAMES_MAX).map(name).collect();
-            let more = if seen.len() > NAMES_MAX { " and more" } else { "" };
-            format!(": {}{more}", names.join(", "))
+            let names: Vec<String> = seen.iter().map(name).collect();
+            format!(": {}", listed(&names))
         }
     }
 }

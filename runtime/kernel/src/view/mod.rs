@@ -54,7 +54,7 @@ pub use summarised::Summarised;
 pub use unshown::{Shortage, Unshown, grouped};
 
 /// The number of this view compiler; part of the journal, because another compiler makes other bytes.
-pub const COMPILER: u32 = 7;
+pub const COMPILER: u32 = 8;
 
 /// The first compiler that shows parts of places.
 pub(crate) const RANGES: u32 = 5;
@@ -65,10 +65,14 @@ pub(crate) const PAGES: u32 = 6;
 /// The first compiler that names the places of which nothing is shown.
 pub(crate) const NAMES: u32 = 7;
 
+/// The first compiler that cuts long names where they begin to differ.
+pub(crate) const DISTINCT: u32 = 8;
+
 /// Returns the number of the compiler that makes the views of a board: boards that were made with an earlier journal format keep
 /// the views that they had.
 pub const fn compiler_of(journal: u32) -> u32 {
     match journal {
+        record::STARTS.. => DISTINCT,
         record::BOUNDED.. => NAMES,
         record::UNDECIDED.. => PAGES,
         record::RANGES.. => RANGES,

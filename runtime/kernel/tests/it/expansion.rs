@@ -18,7 +18,7 @@ fn library(reader: Value) -> Played {
         "writes": [{"path": "/notes/-", "ops": ["add"]}, {"path": "/long", "ops": ["replace"]}]});
     seat.as_object_mut().expect("an object").extend(reader.as_object().expect("members").clone());
     Played::new(json!({
-        "state": {"schema": {"type": "object"}, "initial": {"sources": sources, "notes": [], "long": "y".repeat(5000), "secret": 1}},
+        "state": {"schema": {"type": "object"}, "initial": {"sources": sources, "notes": [], "list": [{"id": "x"}, {"id": "y"}], "named": {"a": 1, "b": 2}, "long": "y".repeat(5000), "secret": 1}},
         "workers": {"reader": seat, "last": {"agent": "script", "script": [[{"op": "add", "path": "/end", "value": 1}]],
             "writes": [{"path": "/end", "ops": ["add"]}]}},
         "rules": [
@@ -140,10 +140,14 @@ proptest! {
     #[test]
     fn every_identifier_of_a_summary_is_reached(
         ids in prop::collection::btree_set("[a-z][a-z0-9]{2,9}", 20..120_usize),
+        shared in 0..90_usize,
         size in 100..400_usize,
         is_array in any::<bool>(),
         pattern in any::<bool>(),
     ) {
+        // The identifiers of arrays are short, or elements are named by their indices alone.
+        let shared = if is_array { 0 } else { shared };
+        let ids: std::collections::BTreeSet<String> = ids.iter().map(|id| "p".repeat(shared) + id).collect();
         let value = |id: &String| json!({"id": id, "text": "x".repeat(size)});
         let things = match is_array {
             true => json!(ids.iter().map(value).collect::<Vec<_>>()),
@@ -170,14 +174,23 @@ proptest! {
             prop_assert!(matches!(outcome, Outcome::Expanded { .. }), "{outcome:?}");
             seen += played.view();
             let list = named(played.view(), reads);
-            let is_named = |id: &&String| list.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == id.as_str());
-            from = ids.iter().rev().find(is_named).cloned();
+            // An index has the identifier behind it: `12 (abc)`.
+            let last = list.trim_end_matches(" and more").rsplit([',', '(']).next().unwrap_or_default();
+            from = Some(last.trim_matches([' ', ')']).to_owned()).filter(|name| !name.is_empty());
             if from.is_none() || !list.contains(" and more") {
                 break;
             }
         }
-        let words: std::collections::BTreeSet<&str> = seen.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-        let missing: Vec<_> = ids.iter().filter(|id| !words.contains(id.as_str())).collect();
+        // A long name may be cut, as long as it is told from all others.
+        let words: std::collections::BTreeSet<&str> = seen.split(|c: char| !c.is_ascii_alphanumeric() && c != '…').collect();
+        let is_told = |id: &&String| {
+            let begins = |word: &&str| {
+                let begun = word.strip_suffix('…');
+                begun.is_some_and(|begun| ids.range(begun.to_owned()..).next() == Some(*id))
+            };
+            words.contains(id.as_str()) || words.iter().any(begins)
+        };
+        let missing: Vec<_> = ids.iter().filter(|id| !is_told(id)).collect();
         prop_assert!(missing.is_empty(), "{missing:?} are in none of the views, the last of which is\n{}", played.view());
         played.holds();
     }
@@ -198,6 +211,7 @@ fn there_is_an_end_to_asking() {
 
 #[test]
 fn only_what_is_there_and_may_be_read_can_be_asked_for() {
+    let wide = || json!({"reads": ["/sources/*", "/long", "/list", "/named"]});
     let many: Vec<String> = (0..17).map(|n| format!("/sources/{n}")).collect();
     for (reply, stage, code) in [
         (ask(&["/secret"]), Stage::Authorization, Code::PathNotGranted),
@@ -208,6 +222,10 @@ fn only_what_is_there_and_may_be_read_can_be_asked_for() {
         (json!({"expand": [{"at": "/sources", "from": -1}]}), Stage::Syntax, Code::BadPointer),
         (json!({"expand": [{"at": "/secret", "from": 0}]}), Stage::Authorization, Code::PathNotGranted),
         (json!({"expand": [{"at": "/long", "from": 5000}]}), Stage::Application, Code::PathNotFound),
+        (json!({"expand": [{"at": "/long", "from": "end"}]}), Stage::Application, Code::PathNotFound),
+        (json!({"expand": [{"at": "/list", "from": "zz"}]}), Stage::Application, Code::PathNotFound),
+        (json!({"expand": [{"at": "/list", "from": 2}]}), Stage::Application, Code::PathNotFound),
+        (json!({"expand": [{"at": "/named", "from": "c"}]}), Stage::Application, Code::PathNotFound),
         (json!({"expand": "/sources/1"}), Stage::Syntax, Code::NotAPatch),
         (json!({"expand": []}), Stage::Syntax, Code::NotAPatch),
         (json!({"expand": many}), Stage::Syntax, Code::TooLarge),
@@ -217,12 +235,22 @@ fn only_what_is_there_and_may_be_read_can_be_asked_for() {
             Code::PathNotGranted,
         ),
     ] {
-        let mut played = library(json!({}));
+        let mut played = library(wide());
         assert_eq!(refused(played.answer(reply.clone(), None)), (stage, code), "{reply}");
         played.holds();
     }
+    for from in [json!("x"), json!("1"), json!(1)] {
+        let mut played = library(wide());
+        let outcome = played.answer(json!({"expand": [{"at": "/list", "from": from}]}), None);
+        assert!(matches!(outcome, Outcome::Expanded { .. }), "{from}: {outcome:?}");
+    }
+    for from in ["", "aa", "b", "b…"] {
+        let mut played = library(wide());
+        let outcome = played.answer(json!({"expand": [{"at": "/named", "from": from}]}), None);
+        assert!(matches!(outcome, Outcome::Expanded { .. }), "{from}: {outcome:?}");
+    }
     // What holds something readable may be asked for as well, and what was asked twice counts once.
-    let mut played = library(json!({}));
+    let mut played = library(wide());
     assert!(matches!(played.answer(ask(&["/sources", "/sources"]), None), Outcome::Expanded { .. }));
     assert_eq!(
         refused(played.direct("reader", &ask(&["/long"]).to_string())),

@@ -120,8 +120,10 @@ fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that
 fn a_wildcard_of_a_grant_that_a_patch_repeats_is_answered_with_what_there_is() {
     let claim = json!({"type": "object", "properties": {"status": {"type": "string"}}, "additionalProperties": false});
     let note = json!({"type": "object", "properties": {"x": true}, "additionalProperties": false});
+    let few =
+        json!({"type": "object", "properties": {"a/b": true, "k/2": true, "l~m": true}, "additionalProperties": false});
     let closed = json!({"type": "object", "properties": {
-        "claims": {"type": "array", "items": claim}, "odd": true, "hidden": true,
+        "claims": {"type": "array", "items": claim}, "odd": true, "hidden": true, "few": few,
         "notes": {"type": "object", "propertyNames": {"maxLength": 1}, "additionalProperties": note}}, "additionalProperties": false});
     wildcards_are_answered_with_what_there_is(&json!({"type": "object"}));
     wildcards_are_answered_with_what_there_is(&closed);
@@ -130,10 +132,10 @@ fn a_wildcard_of_a_grant_that_a_patch_repeats_is_answered_with_what_there_is() {
 fn wildcards_are_answered_with_what_there_is(schema: &Value) {
     let mut played = Played::new(json!({
         "state": {"schema": schema, "initial": {
-            "claims": [{"status": "open"}, {"status": "open"}], "notes": {"a": {"x": 1}, "b": {}}, "odd": {"*": 1}, "hidden": {}}},
-        "workers": {"w": {"agent": "llm", "reads": ["/claims", "/notes", "/odd"], "writes": [
-            {"path": "/claims/*/status", "ops": ["replace"]}, {"path": "/notes/*", "ops": ["add"]}, {"path": "/notes/*/x", "ops": ["add", "copy"]},
-            {"path": "/odd/*", "ops": ["add", "replace"]}, {"path": "/hidden/*", "ops": ["add"]}]}},
+            "claims": [{"status": "open"}, {"status": "open"}], "notes": {"a": {"x": 1}, "b": {}}, "odd": {"*": 1}, "hidden": {}, "few": {"k/2": 1}}},
+        "workers": {"w": {"agent": "llm", "reads": ["/claims", "/notes", "/odd", "/few"], "writes": [
+            {"path": "/claims/*/status", "ops": ["replace"]}, {"path": "/notes/*", "ops": ["add", "copy"]}, {"path": "/notes/*/x", "ops": ["add", "copy"]},
+            {"path": "/odd/*", "ops": ["add", "replace"]}, {"path": "/hidden/*", "ops": ["add"]}, {"path": "/few/*", "ops": ["add", "replace"]}]}},
         "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
     }));
     let mut refused = |op: &str, path: &str, from: Option<&str>| {
@@ -152,7 +154,23 @@ fn wildcards_are_answered_with_what_there_is(schema: &Value) {
     );
     let of_names =
         "`*` stands for any name; write the one that is meant: a, b. A member called `*` is written with its object";
-    assert_eq!(refused("add", "/notes/*", None), found(of_names));
+    let of_new = "`*` stands for any name; write the name of the new member; there are a, b. A member called `*` is written with its object";
+    assert_eq!(refused("add", "/notes/*", None), found(of_new));
+    assert_eq!(refused("copy", "/notes/*", Some("/claims/0")), found(of_new));
+    // Names are written as a path has them.
+    let of_few = match schema.get("properties") {
+        None => {
+            "`*` stands for any name; write the name of the new member; there are k~12. A member called `*` is written with its object"
+        }
+        Some(_) => "`*` stands for any name; write the one that is meant: a~1b, l~0m",
+    };
+    assert_eq!(refused("add", "/few/*", None), found(of_few));
+    assert_eq!(
+        refused("replace", "/few/*", None),
+        found(
+            "`*` stands for any name; write the one that is meant: k~12. A member called `*` is written with its object"
+        )
+    );
     assert_eq!(refused("add", "/notes/*/x", None), found(of_names));
     assert_eq!(refused("copy", "/notes/b/x", Some("/notes/*/x")), found(of_names));
     // What may not be read is not told.

@@ -2,15 +2,15 @@
 
 use jsonptr::{Pointer, PointerBuf, Token};
 
-use super::super::PAGES;
 use super::super::explained::Why;
 use super::super::layout::Kind;
 use super::super::search::{self, Found, Order, Search};
 use super::super::summary;
 use super::super::text;
+use super::super::{DISTINCT, PAGES};
 use super::order::Collection;
 use super::{Choice, Paid};
-use crate::asked::Start;
+use crate::asked::{CUT, Start};
 use crate::pattern::{Pattern, PatternToken};
 use crate::tree::{At, Node, Step};
 
@@ -28,8 +28,11 @@ const NO_ROOM: &str = "more than has room";
 const LOOSE_WORDS: &str = ": not shown: ";
 /// Steps of a search for something readable in one part: many parts may hold nothing.
 const HELD_STEPS: usize = 256;
-/// Maximum number of characters of a name; the beginning of a longer one is named, from which it can be asked for.
+/// Maximum number of characters of a name that differs within them from the one before; the beginning of a longer one is named,
+/// from which it can be asked for.
 const NAME_MAX: usize = 64;
+/// Part of the names of a page that one cut name may take where it differs earlier: a quarter, so that each page gets ahead.
+const NAME_SHARE: usize = 4;
 
 /// A place that comes before others.
 pub(in super::super) struct First<'a> {
@@ -385,6 +388,9 @@ impl<'a> Choice<'a, '_> {
             Some(Start::Number(number)) => {
                 return (usize::try_from(*number).unwrap_or(usize::MAX), number.to_string());
             }
+            Some(from) if self.wanted.compiler >= DISTINCT && value.as_array().is_none() => {
+                return (0, from.name_in(value).into_owned());
+            }
             Some(Start::Name(name)) => name,
         };
         let Node::Array(elements) = value else { return (0, name.clone()) };
@@ -402,6 +408,7 @@ impl<'a> Choice<'a, '_> {
     pub(super) fn names(&self, page: &Page<'_>, is_shown: &dyn Fn(usize) -> bool) -> Option<String> {
         let Page { node, place, value, path, first: (index, name), is_from_start, chars } = page;
         let (mut out, mut is_cut, mut way) = (String::new(), false, path.clone());
+        let mut before = name.as_str();
         for (number, (step, part)) in self.seen_parts(place, value, (*index, name)).enumerate() {
             // Parts that are not named count as well.
             if number >= self.bounds.steps {
@@ -413,15 +420,23 @@ impl<'a> Choice<'a, '_> {
             let place = below(place, step);
             way.truncate(path.len());
             way.push(step);
-            let is_named = match node {
+            let is_shown = match node {
                 Some(node) => {
                     let children = &self.layout.nodes[*node].children;
                     let child = children.get([step].as_slice()).or_else(|| children.get(way.as_slice()));
-                    !child.is_some_and(|child| is_shown(*child))
+                    child.is_some_and(|child| is_shown(*child))
                 }
-                None => !self.shows_below(&way) && self.holds_readable(&place, &way, part),
+                None => self.shows_below(&way),
             };
-            if !is_named {
+            // A name that may not be read makes no difference to the next one.
+            if !is_shown && node.is_none() && !self.holds_readable(&place, &way, part) {
+                continue;
+            }
+            let previous = before;
+            if let Step::Key(key) = step {
+                before = key.as_str();
+            }
+            if is_shown {
                 continue;
             }
             let end = out.len();
@@ -429,7 +444,13 @@ impl<'a> Choice<'a, '_> {
                 out.push_str(", ");
             }
             match step {
-                Step::Key(name) => push_part_name(&mut out, name.as_str()),
+                Step::Key(name) => {
+                    let most = match self.wanted.compiler >= DISTINCT {
+                        true => (common(previous, name.as_str()) + 1).max(NAME_MAX.min(chars / NAME_SHARE)),
+                        false => NAME_MAX,
+                    };
+                    push_part_name(&mut out, name.as_str(), most);
+                }
                 Step::Index(index) => {
                     search::push_index(&mut out, index);
                     let id = part.child(ID).filter(|id| !id.has_parts() && self.may_read(&id_of(&place)));
@@ -510,12 +531,18 @@ fn is_parts_of(read: &Pattern, place: &Pointer) -> bool {
     above.len() == place.tokens().count() && above.iter().zip(place.tokens()).all(is_it)
 }
 
-fn push_part_name(out: &mut String, name: &str) {
-    match name.char_indices().nth(NAME_MAX) {
+/// Returns the number of characters with which both begin.
+fn common(one: &str, other: &str) -> usize {
+    one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count()
+}
+
+/// Writes a name behind `out`, or the beginning of one that has more than `most` characters.
+fn push_part_name(out: &mut String, name: &str, most: usize) {
+    match name.char_indices().nth(most) {
         None => text::push_name(out, name),
         Some((end, _)) => {
             text::push_name(out, &name[..end]);
-            out.push('…');
+            out.push(CUT);
         }
     }
 }
