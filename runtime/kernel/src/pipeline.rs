@@ -20,7 +20,7 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use crate::asked::{Asked, Start};
-use crate::blueprint::{Approval, Format, Freshness};
+use crate::blueprint::{Approval, Format, Freshness, Worker};
 use crate::contract::{Meets, Readable, Reading};
 use crate::event::Change;
 use crate::expr::Allowance;
@@ -548,6 +548,17 @@ fn demand(approval: &mut Option<Approval>, demanded: &Approval, op: &Op<'_>) -> 
         }
     }
     Ok(())
+}
+
+/// Reads a reply and its operations, as far as that needs no board; the first violation if it is refused.
+pub(crate) fn read_reply(body: &ReplyBody, worker: &Worker) -> Result<Reply, Violation> {
+    let may = May { pass: worker.pass, ask_for_parts: true };
+    let read = || {
+        let reply = reply::read(body, &worker.patch, may)?.reply;
+        patch::parse(&reply.patch, &worker.patch)?;
+        Ok(reply)
+    };
+    read().map_err(|mut violations: Vec<Violation>| violations.remove(0))
 }
 
 /// Judges a request to be shown something: its author must be able to read the place, or something in it.

@@ -46,8 +46,12 @@ impl Look {
 pub(crate) enum Compared {
     /// Value at a place.
     Place(Look),
+    /// Size of what is at a place.
+    Size(Look),
     /// Result of a function: a number, or else a text.
     Made { function: &'static str, is_number: bool },
+    /// A constant.
+    Constant(Value),
 }
 
 /// How it is compared.
@@ -57,14 +61,34 @@ pub(crate) enum Test {
     Equal,
     /// `!=`.
     Unequal,
-    /// `<`, `<=`, `>` or `>=`.
-    Order,
+    /// `<`.
+    Less,
+    /// `<=`.
+    LessOrEqual,
+    /// `>`.
+    Greater,
+    /// `>=`.
+    GreaterOrEqual,
+}
+
+impl Test {
+    /// Returns it with its operands exchanged.
+    const fn turned(self) -> Self {
+        match self {
+            Self::Equal | Self::Unequal => self,
+            Self::Less => Self::Greater,
+            Self::LessOrEqual => Self::GreaterOrEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterOrEqual => Self::LessOrEqual,
+        }
+    }
 }
 
 /// A comparison with a value that an expression names.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Comparison {
-    pub(crate) of: Compared,
+    /// What the operand can be: the branches of a choice, or the one thing that it is.
+    pub(crate) of: Vec<Compared>,
     pub(crate) with: Value,
     pub(crate) test: Test,
 }
@@ -140,6 +164,10 @@ impl Walk {
             Node::Member(of, name) => Some(self.place(of)?.then(Step::Member(name.clone()))),
             Node::Index(of, key) => match key.as_ref() {
                 Node::Text(name) => Some(self.place(of)?.then(Step::Member(name.clone()))),
+                // Of what is filtered it is another element.
+                Node::Int(index) if *index >= 0 && !matches!(of.as_ref(), Node::Loop(_)) => {
+                    Some(self.place(of)?.then(Step::Member(index.to_string())))
+                }
                 _ => Some(self.place(of)?.then(step_into(of, Step::Any))),
             },
             // Its elements are elements of what is filtered.
@@ -177,8 +205,12 @@ impl Walk {
                 self.leave(*is_pair);
             }
             Node::Binary(Binary::In, of, list) => {
-                if let Node::List(values) = list.as_ref() {
-                    values.iter().for_each(|value| self.compare(of, value, Test::Equal));
+                match list.as_ref() {
+                    Node::List(values) => values.iter().for_each(|value| self.compare(of, value, Test::Equal)),
+                    list => {
+                        let element = self.element(list, Step::Element).map(|look| vec![Compared::Place(look)]);
+                        self.note(element, of, Test::Equal);
+                    }
                 }
                 self.visit(of, false, looks);
                 looks.extend(self.place(list).map(|place| Look { is_searched: true, ..place }));
@@ -189,7 +221,7 @@ impl Walk {
                     && let Some(test) = test_of(*binary)
                 {
                     self.compare(a, b, test);
-                    self.compare(b, a, test);
+                    self.compare(b, a, test.turned());
                 }
                 self.divide(node);
                 parts(node).into_iter().for_each(|part| self.visit(part, false, looks));
@@ -197,27 +229,39 @@ impl Walk {
         }
     }
 
-    /// Notes a comparison of a place with a value.
+    /// Notes a comparison with a value.
     fn compare(&mut self, of: &Node, value: &Node, test: Test) {
-        let with = match value {
-            Node::Null => Value::Null,
-            Node::Bool(value) => json!(value),
-            Node::Int(value) => json!(value),
-            Node::UInt(value) => json!(value),
-            Node::Double(value) => json!(value),
-            Node::Text(value) => json!(value),
-            _ => return,
-        };
-        let of = match of {
+        let mut operands = Vec::new();
+        let is_known = self.operands(of, &mut operands);
+        self.note(is_known.then_some(operands), value, test);
+    }
+
+    fn note(&mut self, of: Option<Vec<Compared>>, value: &Node, test: Test) {
+        if let (Some(of), Some(with)) = (of, constant(value)) {
+            self.compared.push(Comparison { of, with, test });
+        }
+    }
+
+    /// Collects what an operand can be. Returns false if it can be something else.
+    fn operands(&self, node: &Node, out: &mut Vec<Compared>) -> bool {
+        let operand = match node {
+            Node::If(_, a, b) => return self.operands(a, out) && self.operands(b, out),
             // The smallest of texts is a text.
             Node::Convert(Conversion::Min | Conversion::Max, _) => None,
+            Node::Convert(Conversion::Size, of) => Some(match self.place(of) {
+                // What is filtered has another size.
+                Some(look) if !matches!(of.as_ref(), Node::Loop(_)) => Compared::Size(look),
+                _ => Compared::Made { function: Conversion::Size.name(), is_number: true },
+            }),
             Node::Convert(conversion, _) => {
                 let is_number = !matches!(conversion, Conversion::Text);
                 Some(Compared::Made { function: conversion.name(), is_number })
             }
-            of => self.place(of).map(Compared::Place),
+            node => self.place(node).map(Compared::Place).or_else(|| constant(node).map(Compared::Constant)),
         };
-        self.compared.extend(of.map(|of| Comparison { of, with, test }));
+        let is_known = operand.is_some();
+        out.extend(operand);
+        is_known
     }
 
     /// Notes a division that may cut off what matters.
@@ -296,11 +340,23 @@ impl Walk {
     /// One variable that goes over an object stands for its names: what is known of places below it holds of a list.
     pub(super) fn enter(&mut self, range: &Node, is_pair: bool) {
         let step = if is_pair { step_into(range, Step::Any) } else { Step::Element };
-        let element = self.place(range).map(|place| place.then(step));
+        let element = self.element(range, step);
         if is_pair {
             self.locals.push(None);
         }
         self.locals.push(element);
+    }
+
+    /// The place of the elements of what a loop or `in` goes over; `step` leads to it from the place of the whole.
+    fn element(&mut self, range: &Node, step: Step) -> Option<Look> {
+        let Node::Loop(of) = range else { return self.place(range).map(|place| place.then(step)) };
+        if !matches!(of.fold, Fold::Map | Fold::TransformList) {
+            return self.place(range).map(|place| place.then(step));
+        }
+        self.enter(&of.range, of.is_pair);
+        let made = self.place(&of.body);
+        self.leave(of.is_pair);
+        made
     }
 
     pub(super) fn leave(&mut self, is_pair: bool) {
@@ -365,12 +421,41 @@ impl Walk {
     }
 }
 
+/// Returns the value of a constant.
+fn constant(node: &Node) -> Option<Value> {
+    match node {
+        Node::Null => Some(Value::Null),
+        Node::Bool(value) => Some(json!(value)),
+        Node::Int(value) => Some(json!(value)),
+        Node::UInt(value) => Some(json!(value)),
+        Node::Double(value) => Some(json!(value)),
+        Node::Text(value) => Some(json!(value)),
+        Node::Negate(of) => match of.as_ref() {
+            Node::Int(value) => value.checked_neg().map(|value| json!(value)),
+            Node::Double(value) => Some(json!(-value)),
+            _ => None,
+        },
+        Node::List(elements) => elements.iter().map(constant).collect(),
+        Node::Map(entries) => {
+            let member = |(name, value): &(Node, Node)| match name {
+                Node::Text(name) => Some((name.clone(), constant(value)?)),
+                _ => None,
+            };
+            entries.iter().map(member).collect::<Option<_>>().map(Value::Object)
+        }
+        _ => None,
+    }
+}
+
 /// The kind of comparison that an operator makes, if it makes one.
 const fn test_of(binary: Binary) -> Option<Test> {
     match binary {
         Binary::Equal => Some(Test::Equal),
         Binary::Unequal => Some(Test::Unequal),
-        Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual => Some(Test::Order),
+        Binary::Less => Some(Test::Less),
+        Binary::LessOrEqual => Some(Test::LessOrEqual),
+        Binary::Greater => Some(Test::Greater),
+        Binary::GreaterOrEqual => Some(Test::GreaterOrEqual),
         _ => None,
     }
 }

@@ -1,5 +1,8 @@
 //! Checks what rules take from the signals that wake them.
 
+use serde_json::Value;
+
+use super::comparisons::may_be;
 use super::keywords::NAME_MIN;
 use super::paths::{told_apart, undeclared_in};
 use super::{Check, meant};
@@ -38,20 +41,66 @@ impl Check<'_> {
             }
             for (pointer, from) in places {
                 let place = Pattern::parse(from).ok();
-                if let Some((_, message, help)) = place.and_then(|place| self.never_signalled(rule, &place)) {
+                if let Some((_, message, help)) = place.and_then(|place| self.never_signalled(rule, &place, true)) {
                     self.find("undeclared_name", &pointer, message, help);
                 }
             }
+            self.unusable(rule, &at);
         }
     }
 
     /// The name that is wrong in what a condition looks at of a signal, and what to say of it; none if it can be there.
     pub(super) fn never_carried_at(&self, rule: &Rule, look: &Look) -> Option<(String, String, String)> {
         let path = look.steps.iter().try_fold(String::new(), pushed)?;
-        self.never_signalled(rule, &Pattern::parse(&path).ok()?)
+        self.never_signalled(rule, &Pattern::parse(&path).ok()?, false)
     }
 
-    fn never_signalled(&self, rule: &Rule, place: &Pattern) -> Option<(String, String, String)> {
+    /// Returns a place in the value that wakes a rule as a message has it, and what its schema says of it.
+    pub(super) fn brought(&self, rule: &Rule, at: &str) -> Option<(String, Value)> {
+        if let Some(signal) = signal_of(rule) {
+            let schema = Schema::compile(self.blueprint.signals.get(signal)?, false).ok()?;
+            let said = schema.fragment(&Pattern::parse(at).ok()?)?;
+            let place = if at.is_empty() { "the value".to_owned() } else { format!("`{at}`") };
+            return Some((format!("{place} of the signal `{signal}`"), said));
+        }
+        let place = format!("{}{at}", rule.trigger.template()?);
+        let (schema, sought, _) = self.schema_of(&self.paths.parse(&place).ok()?)?;
+        Some((format!("`{place}`"), schema.fragment(&sought)?))
+    }
+
+    /// Warns of a rule that finds no name of a worker, or no time, where it looks for one.
+    fn unusable(&mut self, rule: &Rule, at: &str) {
+        let mut found = Vec::new();
+        if let Run::Member { group, at: from } = &rule.run
+            && let Some((place, said)) = self.brought(rule, from)
+        {
+            let is_member = |name: &Value| self.blueprint.group(group).iter().any(|member| *name == member.as_str());
+            let names = said.get("enum").and_then(Value::as_array).map(Vec::as_slice);
+            let names = names.or(said.get("const").map(std::slice::from_ref));
+            if !may_be(&said, "string") || names.is_some_and(|names| !names.iter().any(is_member)) {
+                let message = format!(
+                    "`{}` never fires: {place} is never the name of a worker of `{group}` by its schema",
+                    rule.name
+                );
+                let help = "Name a place whose schema allows the names of the group's workers.";
+                found.push((format!("{at}/run/at"), message, help));
+            }
+        }
+        if let Some(Lasts::At(from)) = rule.delay.as_ref().map(|delay| &delay.lasts)
+            && let Some((place, said)) = self.brought(rule, from)
+            && !may_be(&said, "number")
+        {
+            let message =
+                format!("`{}` never fires: {place} is never a number of milliseconds by its schema", rule.name);
+            found.push((format!("{at}/delay/at"), message, "Name a place whose schema says integer."));
+        }
+        for (pointer, message, help) in found {
+            self.find("never_fires", &pointer, message, help);
+        }
+    }
+
+    /// `is_needed`: the rule does nothing without it.
+    fn never_signalled(&self, rule: &Rule, place: &Pattern, is_needed: bool) -> Option<(String, String, String)> {
         let signal = signal_of(rule)?;
         let schema = Schema::compile(self.blueprint.signals.get(signal)?, false).ok()?;
         if let Location::Illegal { legal_prefix, known, patterns } = schema.locate(place) {
@@ -63,15 +112,19 @@ impl Check<'_> {
         }
         let undeclared = undeclared_in(&schema, place, &|_| false)?;
         // A signal may carry more than is said of it.
-        let near = meant(&undeclared.name, undeclared.known.iter().map(String::as_str))?;
+        let near = meant(&undeclared.name, undeclared.known.iter().map(String::as_str));
         let message = format!("`properties` of the signal `{signal}` has no `{}`", undeclared.name);
-        let help = format!("Did you mean `{near}`?");
+        let help = match near {
+            Some(near) => format!("Did you mean `{near}`?"),
+            None if is_needed => "Declare it, as the rule does nothing without it.".to_owned(),
+            None => return None,
+        };
         Some((undeclared.name, message, help))
     }
 }
 
 /// The signal that wakes a rule.
-fn signal_of(rule: &Rule) -> Option<&str> {
+pub(super) fn signal_of(rule: &Rule) -> Option<&str> {
     match &rule.trigger {
         Trigger::Signal(signal) => Some(signal),
         Trigger::Manual => Some(rule.name.as_str()),

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
+use super::carried::signal_of;
 use super::conditions::{last_name, offset};
 use super::{Check, Expression, suggest};
 use crate::blueprint::{EventOp, Trigger};
 use crate::expr::{Compared, Comparison, Look, Step, Test};
 use crate::id::WorkerName;
-use crate::pattern::Pattern;
-use crate::plan::{BOUND, Owner, place};
+use crate::plan::{BOUND, Owner, place, pushed};
 use crate::schema::Schema;
 
 /// What is said of a comparison, and what mends it.
@@ -23,16 +23,10 @@ impl Check<'_> {
         let owner = expression.owner;
         let mut found = Vec::new();
         for comparison in expression.expr.comparisons() {
-            let (told, name) = match &comparison.of {
-                Compared::Place(look) if self.is_name(look, owner) => continue,
-                Compared::Place(look) => {
-                    (self.never_equal(look, &comparison, owner), last_name(look).map(str::to_owned))
-                }
-                Compared::Made { function, is_number } => {
-                    (never_made(function, *is_number, &comparison), Some((*function).to_owned()))
-                }
-            };
-            found.extend(told.map(|(message, help)| ("never_equal", message, help, name)));
+            // Each branch of a choice must be another value.
+            let told: Option<Vec<_>> = comparison.of.iter().map(|of| self.never(of, &comparison, owner)).collect();
+            let first = told.into_iter().flatten().flatten().next();
+            found.extend(first.map(|((message, help), name)| ("never_equal", message, help, Some(name))));
         }
         for look in expression.expr.truths() {
             let told = self.no_truth(&look, owner).map(|(message, help)| ("never_true", message, help));
@@ -55,6 +49,38 @@ impl Check<'_> {
         }
     }
 
+    /// Says that an operand never compares so, and names it; of a constant there is nothing to say.
+    fn never(&self, of: &Compared, comparison: &Comparison, owner: Owner<'_>) -> Option<Option<(Told, String)>> {
+        let named = |look: &Look| last_name(look).unwrap_or_default().to_owned();
+        let (told, name) = match of {
+            Compared::Place(look) if self.is_name(look, owner) => return None,
+            Compared::Place(look) => (self.never_equal(look, comparison, owner)?, named(look)),
+            Compared::Size(look) => {
+                let told = never_made("size", true, comparison).or_else(|| self.never_of_size(look, comparison, owner));
+                (told?, "size".to_owned())
+            }
+            Compared::Made { function, is_number } => {
+                (never_made(function, *is_number, comparison)?, (*function).to_owned())
+            }
+            Compared::Constant(value) => {
+                let is_another = comparison.test == Test::Equal && *value != comparison.with;
+                return is_another.then_some(None);
+            }
+        };
+        Some(Some((told, name)))
+    }
+
+    /// Says that nothing at a place has such a size.
+    fn never_of_size(&self, look: &Look, comparison: &Comparison, owner: Owner<'_>) -> Option<Told> {
+        let (place, fragment) = self.said_of(look, owner)?;
+        let (least, most) = Bounds::of_size(&fragment)?.beyond(comparison)?;
+        let bounds = [least.map(|least| format!("at least {least}")), most.map(|most| format!("at most {most}"))];
+        let bounds: Vec<String> = bounds.into_iter().flatten().collect();
+        let message =
+            format!("the size of {place} is {} by its schema{}", bounds.join(" and "), outcome(comparison.test));
+        Some((message, "Compare it with a size that the schema allows.".to_owned()))
+    }
+
     /// Says that a place never is what an expression compares it with.
     fn never_equal(&self, look: &Look, comparison: &Comparison, owner: Owner<'_>) -> Option<Told> {
         let Comparison { with, test, .. } = comparison;
@@ -65,7 +91,7 @@ impl Check<'_> {
             let is_of_name = look.steps.len() == 1 && !with.is_string() && !with.is_null();
             return is_of_name.then(|| {
                 let help = format!("Write it as a text: `\"{with}\"`.");
-                (format!("a name that a trigger binds is a text, and never {with}{}", outcome(*test)), help)
+                (format!("a name that a trigger binds is a text, and never {with}{}", outcome_of_type(*test)), help)
             });
         }
         if into_event("op") {
@@ -78,15 +104,19 @@ impl Check<'_> {
         if look.variable == "old" && look.steps.is_empty() && with.is_null() {
             return None;
         }
-        let place = place(look, owner, self.paths)?;
-        let fragment = self.said_of(&place)?;
-        if *test == Test::Order {
+        let (place, fragment) = self.said_of(look, owner)?;
+        if is_order(*test) {
             let is_other = |of: &str| !may_be(&fragment, of);
-            let never = (with.is_number() && is_other("number")) || (with.is_string() && is_other("string"));
-            let message = || {
-                format!("`{place}` and {with} cannot be compared by `<` or `>`: the schema says {}", types(&fragment))
-            };
-            return never.then(|| (message(), NAME_ANOTHER.to_owned()));
+            if (with.is_number() && is_other("number")) || (with.is_string() && is_other("string")) {
+                let said = types(&fragment);
+                let message = format!("{place} and {with} cannot be compared by `<` or `>`: the schema says {said}");
+                return Some((message, NAME_ANOTHER.to_owned()));
+            }
+            let (least, most) = Bounds::of_number(&fragment)?.beyond(comparison)?;
+            let bounds = [least.map(|least| format!("{least} or more")), most.map(|most| format!("{most} or less"))];
+            let bounds: Vec<String> = bounds.into_iter().flatten().collect();
+            let message = format!("{place} is {} by its schema{}", bounds.join(" and "), outcome(*test));
+            return Some((message, NAME_ANOTHER.to_owned()));
         }
         if Schema::compile(&fragment, false).ok()?.is_valid(with) {
             return None;
@@ -95,7 +125,7 @@ impl Check<'_> {
             let member: String = look.steps.iter().map(written).collect();
             let not = if *test == Test::Equal { "!" } else { "" };
             let message =
-                format!("`{place}` is never null by its schema; while it is not there, this cannot be evaluated");
+                format!("{place} is never null by its schema; while it is not there, this cannot be evaluated");
             return Some((message, format!("Write `{not}has({}{member})`.", look.variable)));
         }
         let known = fragment.get("enum").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
@@ -103,7 +133,7 @@ impl Check<'_> {
             Some(text) => suggest(text, known, NAME_ANOTHER),
             None => NAME_ANOTHER.to_owned(),
         };
-        Some((format!("`{place}` is never {with} by its schema{}", outcome(*test)), help))
+        Some((format!("{place} is never {with} by its schema{}", outcome(*test)), help))
     }
 
     /// Says that no worker of this name can be meant. `is_woken`: it is the one that the rule wakes.
@@ -130,22 +160,29 @@ impl Check<'_> {
         if self.is_name(look, owner) {
             return None;
         }
-        let place = place(look, owner, self.paths)?;
-        let fragment = self.said_of(&place)?;
-        let message = || format!("`{place}` is neither true nor false: the schema says {}", types(&fragment));
+        let (place, fragment) = self.said_of(look, owner)?;
+        let message = || format!("{place} is neither true nor false: the schema says {}", types(&fragment));
         let help = || "Compare it with something, or ask with `has(…)` whether it is there.".to_owned();
         (!may_be(&fragment, "boolean")).then(|| (message(), help()))
     }
 
     fn is_whole(&self, look: &Look, owner: Owner<'_>) -> bool {
-        let said = place(look, owner, self.paths).and_then(|place| self.said_of(&place));
-        said.is_some_and(|said| said.get("type").is_some_and(|of| of == "integer"))
+        self.said_of(look, owner).is_some_and(|(_, said)| said.get("type").is_some_and(|of| of == "integer"))
     }
 
-    /// What the schema says of a place; `None` if it says it elsewhere.
-    fn said_of(&self, place: &Pattern) -> Option<Value> {
-        let (schema, sought, _) = self.schema_of(place)?;
-        schema.fragment(&sought).filter(|fragment| fragment.get("$ref").is_none())
+    /// Returns a place as a message has it, and what the schema says of it; `None` if it says it elsewhere.
+    fn said_of(&self, look: &Look, owner: Owner<'_>) -> Option<(String, Value)> {
+        let (place, fragment) = match (owner, look.variable) {
+            (Owner::Rule(rule), "value") if signal_of(rule).is_some() => {
+                self.brought(rule, &look.steps.iter().try_fold(String::new(), pushed)?)?
+            }
+            _ => {
+                let place = place(look, owner, self.paths)?;
+                let (schema, sought, _) = self.schema_of(&place)?;
+                (format!("`{place}`"), schema.fragment(&sought)?)
+            }
+        };
+        fragment.get("$ref").is_none().then_some((place, fragment))
     }
 }
 
@@ -154,7 +191,87 @@ const fn outcome(test: Test) -> &'static str {
     match test {
         Test::Equal => ": this is never true",
         Test::Unequal => ": this is always true",
-        Test::Order => ": this cannot be evaluated",
+        Test::Less | Test::LessOrEqual | Test::Greater | Test::GreaterOrEqual => ": this is never true",
+    }
+}
+
+/// What a comparison with a value of another type comes to.
+const fn outcome_of_type(test: Test) -> &'static str {
+    if is_order(test) { ": this cannot be evaluated" } else { outcome(test) }
+}
+
+const fn is_order(test: Test) -> bool {
+    !matches!(test, Test::Equal | Test::Unequal)
+}
+
+/// Least and most that a number can be.
+#[derive(Clone, Copy)]
+struct Bounds {
+    least: f64,
+    most: f64,
+    /// Whether they are no values themselves.
+    without: (bool, bool),
+}
+
+impl Bounds {
+    /// Returns the bounds of the numbers that a schema allows.
+    fn of_number(said: &Value) -> Option<Self> {
+        let bound = |keyword: &str| said.get(keyword).and_then(Value::as_f64);
+        let values = match (said.get("const"), said.get("enum").and_then(Value::as_array)) {
+            (Some(value), _) => vec![value.as_f64()?],
+            (None, Some(values)) => values.iter().filter_map(Value::as_f64).collect(),
+            (None, None) => Vec::new(),
+        };
+        if let Some(first) = values.first() {
+            let least = values.iter().copied().fold(*first, f64::min);
+            return Some(Self { least, most: values.iter().copied().fold(*first, f64::max), without: (false, false) });
+        }
+        let (low, above) =
+            (bound("minimum").unwrap_or(f64::NEG_INFINITY), bound("exclusiveMinimum").unwrap_or(f64::NEG_INFINITY));
+        let (high, below) =
+            (bound("maximum").unwrap_or(f64::INFINITY), bound("exclusiveMaximum").unwrap_or(f64::INFINITY));
+        Some(Self { least: low.max(above), most: high.min(below), without: (above >= low, below <= high) })
+    }
+
+    /// Returns the bounds of the size of what a schema allows; none if it may be of several types.
+    fn of_size(said: &Value) -> Option<Self> {
+        let count = |keyword: &str| said.get(keyword).and_then(Value::as_f64);
+        let members = |keyword: &str| {
+            let members = said.get(keyword)?;
+            let count = members.as_array().map(Vec::len).or_else(|| Some(members.as_object()?.len()))?;
+            u32::try_from(count).ok().map(f64::from)
+        };
+        let is_closed = |keyword: &str| said.get(keyword) == Some(&Value::Bool(false));
+        let (least, most) = match said.get("type")?.as_str()? {
+            "array" => {
+                let all = members("prefixItems").filter(|_| is_closed("items"));
+                (count("minItems"), [count("maxItems"), all])
+            }
+            "object" => {
+                let is_closed = is_closed("additionalProperties") && said.get("patternProperties").is_none();
+                let all = members("properties").filter(|_| is_closed);
+                (count("minProperties").or(members("required")), [count("maxProperties"), all])
+            }
+            "string" => (count("minLength"), [count("maxLength"), None]),
+            _ => return None,
+        };
+        let most = most.into_iter().flatten().fold(f64::INFINITY, f64::min);
+        Some(Self { least: least.unwrap_or(0.0), most, without: (false, false) })
+    }
+
+    /// Returns the bound beyond which a comparison lies; none if it can hold.
+    fn beyond(self, comparison: &Comparison) -> Option<(Option<f64>, Option<f64>)> {
+        let with = comparison.with.as_f64()?;
+        let is_over = with > self.most || (with == self.most && self.without.1);
+        let is_under = with < self.least || (with == self.least && self.without.0);
+        let (under, over) = match comparison.test {
+            Test::Equal | Test::Unequal => (is_under, is_over),
+            Test::Less => (is_under || with == self.least, false),
+            Test::LessOrEqual => (is_under, false),
+            Test::Greater => (false, is_over || with == self.most),
+            Test::GreaterOrEqual => (false, is_over),
+        };
+        (under || over).then_some((under.then_some(self.least), over.then_some(self.most)))
     }
 }
 
@@ -170,7 +287,7 @@ fn never_made(function: &str, is_number: bool, comparison: &Comparison) -> Optio
     let Comparison { with, test, .. } = comparison;
     let fits = if is_number { with.is_number() } else { with.is_string() };
     let what = if is_number { "a number" } else { "a text" };
-    let message = || format!("`{function}(…)` is {what}, and never {with}{}", outcome(*test));
+    let message = || format!("`{function}(…)` is {what}, and never {with}{}", outcome_of_type(*test));
     (!fits).then(|| (message(), format!("Compare it with {what}.")))
 }
 
@@ -191,7 +308,7 @@ fn never_op(comparison: &Comparison, owner: Owner<'_>) -> Option<Told> {
 }
 
 /// Whether a schema leaves a value of this type.
-fn may_be(said: &Value, of: &str) -> bool {
+pub(super) fn may_be(said: &Value, of: &str) -> bool {
     let fits = |named: &Value| named == of || (of == "number" && named == "integer");
     let is_of = |value: &Value| match of {
         "boolean" => value.is_boolean(),

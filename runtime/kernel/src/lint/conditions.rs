@@ -24,7 +24,7 @@ impl Check<'_> {
         let mut found = Vec::new();
         for expression in &self.expressions {
             let looks = expression.expr.looks();
-            for look in looks.iter().filter(|look| look.is_range) {
+            for look in looks.iter().filter(|look| look.is_range || look.is_searched) {
                 let Some(place) = place(look, expression.owner, self.paths) else { continue };
                 let Some((schema, sought, _)) = self.schema_of(&place) else { continue };
                 if schema.may_be_array(&sought) {
@@ -36,11 +36,12 @@ impl Check<'_> {
                 };
                 let place = if place.to_string().is_empty() { "the document".to_owned() } else { format!("`{place}`") };
                 let (message, help) = if !schema.may_be_object(&sought) {
-                    (
-                        format!("a loop goes over a list or an object, and the schema allows neither at {place}"),
-                        "Loop over an array or an object.",
-                    )
-                } else if !look.is_pair && looks.iter().any(is_entered) {
+                    let (what, help) = match look.is_range {
+                        true => ("a loop goes over", "Loop over an array or an object."),
+                        false => ("`in` looks into", "Look into an array or an object; `==` compares two values."),
+                    };
+                    (format!("{what} a list or an object, and the schema allows neither at {place}"), help)
+                } else if look.is_range && !look.is_pair && looks.iter().any(is_entered) {
                     (
                         format!(
                             "{place} is an object, and a loop with one variable goes over the names of its members"

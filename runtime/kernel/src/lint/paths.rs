@@ -1,9 +1,10 @@
 //! Path patterns and grants: that they are patterns, name places of the document, and do not contradict each other.
 
-use jsonptr::PointerBuf;
-use serde_json::Value;
+use std::collections::BTreeSet;
 
-use super::keywords::ELSEWHERE;
+use jsonptr::PointerBuf;
+use serde_json::{Value, json};
+
 use super::{Check, Read, Seat, Write, meant, suggest};
 use crate::blueprint::{Delay, GrantOp, Lasts, Rule, Run, Trigger, Unit, Worker, WriteGrant};
 use crate::contract::{Contract, beginning};
@@ -485,6 +486,54 @@ pub(super) struct Undeclared {
     pub(super) known: Vec<String>,
 }
 
+/// What a schema and the schemas that it is combined of say of the names of members.
+#[derive(Default)]
+struct Declared {
+    /// Names under `properties`.
+    properties: BTreeSet<String>,
+    /// Those, and names that are required.
+    names: BTreeSet<String>,
+    /// Regular expressions of `patternProperties`.
+    patterns: BTreeSet<String>,
+    /// Whether the schema of all other names describes them.
+    describes_rest: bool,
+    /// Whether a schema that is not shown may declare names.
+    is_open: bool,
+}
+
+impl Declared {
+    fn note(&mut self, schema: &Value) {
+        let Some(members) = schema.as_object() else {
+            self.is_open |= *schema == Value::Bool(true);
+            return;
+        };
+        let keys =
+            |keyword: &str| members.get(keyword).and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name);
+        self.properties.extend(keys("properties").cloned());
+        self.names.extend(keys("properties").cloned());
+        self.patterns.extend(keys("patternProperties").cloned());
+        let required = members.get("required").and_then(Value::as_array).into_iter().flatten();
+        self.names.extend(required.filter_map(Value::as_str).map(str::to_owned));
+        self.describes_rest |= REST.iter().any(|keyword| members.contains_key(*keyword));
+        self.is_open |= ["$ref", "$dynamicRef", "dependencies"].iter().any(|keyword| members.contains_key(*keyword));
+        for part in ["allOf", "anyOf", "oneOf"].iter().filter_map(|keyword| members.get(*keyword)?.as_array()).flatten()
+        {
+            // A part that is too long to show is cut down to its type.
+            self.is_open |= part.get("type").is_some_and(|of| of == "object")
+                && ["properties", "required"].iter().all(|keyword| part.get(*keyword).is_none());
+            self.note(part);
+        }
+        let applied = ["if", "then", "else"].iter().filter_map(|keyword| members.get(*keyword));
+        let dependent = members.get("dependentSchemas").and_then(Value::as_object).into_iter().flatten();
+        applied.chain(dependent.map(|(_, part)| part)).for_each(|part| self.note(part));
+    }
+}
+
+/// Returns true if a regular expression matches a name, or cannot be read.
+fn matches(pattern: &str, name: &str) -> bool {
+    Schema::compile(&json!({"pattern": pattern}), false).map_or(true, |schema| schema.is_valid(&json!(name)))
+}
+
 /// Finds the first name of a pattern that `properties` does not declare, in an object that takes other names as well, and that
 /// is neither required nor there.
 pub(super) fn undeclared_in(
@@ -495,25 +544,26 @@ pub(super) fn undeclared_in(
     for (depth, token) in sought.tokens().iter().enumerate() {
         let PatternToken::Literal(name) = token else { continue };
         let holder = sought.prefix(depth);
+        // An index names no member.
+        if is_index(name) && schema.may_be_array(&holder) {
+            continue;
+        }
         let fragment = schema.fragment(&holder)?;
-        // Other schemas may declare the name.
-        let combines = |keyword: &&str| !REST.contains(keyword) && fragment.get(keyword).is_some();
-        if name.starts_with('$') || ELSEWHERE.iter().chain(&["$dynamicRef", "dependencies"]).any(combines) {
+        let mut declared = Declared::default();
+        declared.note(&fragment);
+        if name.starts_with('$') || declared.is_open {
             return None;
         }
-        let properties = fragment.get("properties").and_then(Value::as_object);
-        let Some(properties) = properties.filter(|properties| !properties.is_empty()) else { continue };
-        let is_required = fragment["required"].as_array().is_some_and(|names| names.iter().any(|other| other == name));
-        // The schema of other names describes this one.
-        let is_described = || REST.iter().any(|keyword| fragment.get(keyword).is_some());
-        if properties.contains_key(name)
-            || is_required
-            || is_described()
+        if declared.names.is_empty()
+            || declared.names.contains(name)
+            || declared.describes_rest
+            || declared.patterns.iter().any(|pattern| matches(pattern, name))
             || is_there(&sought.prefix(depth + 1).under_any_binding())
         {
             continue;
         }
-        return Some(Undeclared { holder, name: name.clone(), known: properties.keys().cloned().collect() });
+        let known = declared.properties.into_iter().collect();
+        return Some(Undeclared { holder, name: name.clone(), known });
     }
     None
 }

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use jsonptr::PointerBuf;
+use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
-use super::{Check, Seat, Write, meant};
-use crate::blueprint::{GrantOp, Intent};
+use super::{Check, Read, Seat, Write, meant};
+use crate::asked::Asked;
+use crate::blueprint::GrantOp;
 use crate::pattern::{Pattern, is_index};
+use crate::pipeline::{self, ReplyBody};
+use crate::rejection::Code;
 use crate::schema::{Schema, nearest, shorten};
 
 impl Check<'_> {
@@ -162,9 +165,8 @@ fn has_name(value: &Value, bound: &[&str]) -> bool {
     bound.iter().any(|name| text.contains(&format!("{{{name}}}")))
 }
 
-/// What is wrong with the form of a reply: its operations, their number, or the intent that it lacks.
+/// What is wrong with a reply whatever the board is: its form and size, and what it looks at or asks without the right to.
 fn malformed(name: &str, seat: &Seat<'_>, reply: &Value) -> Option<(String, String)> {
-    let limits = &seat.worker.patch;
     let operations = reply.get("patch").unwrap_or(reply);
     if let Some(operation) = operations.as_array().into_iter().flatten().find(|operation| !is_operation(operation)) {
         let message = format!("`{name}` answers with what is no operation of a JSON Patch: {}", shorten(operation));
@@ -176,18 +178,57 @@ fn malformed(name: &str, seat: &Seat<'_>, reply: &Value) -> Option<(String, Stri
         let message = format!("`{name}` answers with an operation where a reply is a list of operations");
         return Some((message, "Put it into a list of its own: `[[{op: add, path: /answer, value: …}]]`.".to_owned()));
     }
-    let count = operations.as_array().map_or(0, Vec::len);
-    if count > usize::try_from(limits.max_ops).unwrap_or(usize::MAX) {
-        let message = format!("`{name}` answers with {count} operations, more than `patch.max_ops` {}", limits.max_ops);
-        return Some((message, "Raise `patch.max_ops` of the worker, or answer with fewer.".to_owned()));
+    let body = match reply.get("text").and_then(Value::as_str) {
+        Some(text) => ReplyBody::Text(text.to_owned()),
+        None => ReplyBody::Json(reply.clone()),
+    };
+    // A failure says what it is, and a reply in another form is read by that.
+    if seat.worker.format.is_some() || reply.get("fail").is_some() {
+        return None;
     }
-    let says_why =
-        reply.get("intent").is_some_and(|intent| intent.as_str().is_some_and(|text| !text.trim().is_empty()));
-    if limits.intent == Intent::Required && count > 0 && !says_why {
-        let message = format!("`{name}` answers without an intent, which its `patch.intent` requires");
-        return Some((message, "Write `{patch: […], intent: …}`.".to_owned()));
+    let reply = match pipeline::read_reply(&body, seat.worker) {
+        Ok(reply) => reply,
+        // The places of operations are looked at one by one.
+        Err(violation) if violation.code == Code::BadPointer && violation.pointer.as_str().ends_with("/path") => {
+            return None;
+        }
+        Err(violation) => {
+            let place =
+                if violation.pointer.is_empty() { String::new() } else { format!(" at `{}`", violation.pointer) };
+            let message = format!("`{name}` answers with what is refused{place}: {}", violation.message);
+            let help = match violation.code {
+                Code::TooLarge => "Answer with less, or raise `patch.max_ops` or `patch.max_bytes` of the worker.",
+                Code::IntentMissing => "Write `{patch: […], intent: …}`.",
+                _ if reply.get("pass").is_some() && !seat.worker.pass => "Add `pass: true` to the worker.",
+                _ if violation.pointer.is_empty() => {
+                    "A reply is a list of operations, or an object with one as `patch`."
+                }
+                _ => "Correct the reply there.",
+            };
+            return Some((message, help.to_owned()));
+        }
+    };
+    if reply.clarify.is_some() && seat.worker.clarify.is_none() {
+        let message = format!("`{name}` asks a person, and there is nobody whom it may ask");
+        return Some((message, "Add `clarify: {by: PERSON}` to the worker.".to_owned()));
     }
-    None
+    let unread = |place: &Pointer, reaches: bool| {
+        let may_read = |read: &Read| {
+            let pattern = read.pattern.under_any_binding();
+            pattern.covers(place) || (reaches && pattern.reaches_below(place))
+        };
+        let is_named = place.to_string().contains('{');
+        !is_named && !seat.reads.iter().any(may_read)
+    };
+    let asked = reply.expand.iter().filter_map(Asked::place).find(|place| unread(place, true));
+    let tested = || {
+        let ops = reply.patch.as_array().into_iter().flatten().filter(|op| op.get("op").is_some_and(|op| op == "test"));
+        let mut places = ops.filter_map(|op| PointerBuf::parse(op.get("path")?.as_str()?).ok());
+        places.find(|place| unread(place, false))
+    };
+    let (what, place) = asked.map(|place| ("asks to be shown", place)).or_else(|| Some(("tests", tested()?)))?;
+    let message = format!("`{name}` {what} `{place}`, which it may not read");
+    Some((message, "Add the place to `reads` of the worker, or take it out of the reply.".to_owned()))
 }
 
 /// Whether a value has the form of an operation that a patch may have.

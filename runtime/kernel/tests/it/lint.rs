@@ -3,4 +3,5 @@
 
 mod findings;
 mod meta_schema;
+mod never;
 mod storms;

@@ -1,0 +1,275 @@
+//! Comparisons that never hold, names that nothing declares, and scripts that are always refused; beside each what is right.
+
+use patchboard_kernel::lint;
+use serde_json::{Value, json};
+
+/// Returns the codes, places and messages of the findings about a part of a blueprint.
+fn found(blueprint: Value, at: &str) -> Vec<(String, String)> {
+    let findings = lint::check_value(blueprint).findings;
+    let told = findings.into_iter().filter(|finding| finding.pointer.starts_with(at));
+    told.map(|finding| (finding.code.to_owned(), finding.message)).collect()
+}
+
+/// Returns a board whose rule of a signal has this condition.
+fn board() -> Value {
+    let note = json!({"type": "object", "properties": {
+        "status": {"enum": ["draft", "ok"]}, "n": {"type": "integer", "minimum": 0, "maximum": 10}, "who": {"type": "string"}}});
+    json!({
+        "blueprint": 2, "name": "never",
+        "signals": {"s": {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}, "ident": {"type": "string"}, "ms": {"type": "integer"}}}},
+        "state": {
+            "schema": {"type": "object", "properties": {
+                "notes": {"type": "object", "additionalProperties": note},
+                "list": {"type": "array", "minItems": 1, "maxItems": 5, "items": note},
+                "pair": {"type": "array", "prefixItems": [{"enum": ["x", "y"]}, {"type": "integer"}], "items": false},
+                "name": {"type": "string", "maxLength": 5},
+                "closed": {"type": "object", "properties": {"a": true, "b": true}, "additionalProperties": false},
+                "score": {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+                "level": {"enum": [1, 2, 4]},
+                "item": {"oneOf": [
+                    {"type": "object", "required": ["kind"], "properties": {"kind": {"const": "a"}, "left": true}},
+                    {"type": "object", "required": ["kind"], "properties": {"kind": {"const": "b"}, "right": true}}]},
+                "task": {"type": "object", "allOf": [{"properties": {"title": true}}, {"properties": {"state": true}}]},
+                "meta": {"type": "object", "properties": {"owner": true}, "patternProperties": {"^x_": true}},
+                "open": {"anyOf": [{"type": "object", "properties": {"a": true}}, {"type": "object"}]},
+            }},
+            "initial": {"notes": {}, "list": [{}], "pair": ["x", 1], "name": "n", "score": 0.5, "level": 1, "closed": {},
+                "item": {"kind": "a"}, "task": {}, "meta": {}, "open": {}},
+        },
+        "workers": {
+            "w": {"agent": "llm", "reads": ["/notes"], "writes": [{"path": "/notes/*", "ops": ["add"]}]},
+            "v": {"agent": "llm", "writes": [{"path": "/notes/*", "ops": ["add"]}]}},
+        "rules": [{"name": "r", "trigger": {"signal": "s"}, "run": "w"}, {"name": "begin", "trigger": "start", "run": "v"}],
+    })
+}
+
+#[test]
+fn a_comparison_that_never_holds_is_found_wherever_its_operands_come_from() {
+    for (never, told) in [
+        ("size(state.list) >= 10", "the size of `/list` is at most 5 by its schema: this is never true"),
+        ("size(state.list) > 5", "the size of `/list` is at most 5 by its schema: this is never true"),
+        ("6 <= size(state.list)", "the size of `/list` is at most 5 by its schema: this is never true"),
+        ("size(state.list) == 0", "the size of `/list` is at least 1 by its schema: this is never true"),
+        ("size(state.list) < 1", "the size of `/list` is at least 1 by its schema: this is never true"),
+        ("size(state.pair) == 3", "the size of `/pair` is at most 2 by its schema: this is never true"),
+        ("size(state.closed) > 2", "the size of `/closed` is at most 2 by its schema: this is never true"),
+        ("size(state.name) == 6", "the size of `/name` is at most 5 by its schema: this is never true"),
+        ("state.score >= 1", "`/score` is 1 or less by its schema: this is never true"),
+        ("state.score < 0.0", "`/score` is 0 or more by its schema: this is never true"),
+        ("state.score < -1", "`/score` is 0 or more by its schema: this is never true"),
+        ("state.level > 4", "`/level` is 4 or less by its schema: this is never true"),
+        ("state.list.exists(e, e.n > 10)", "`/list/*/n` is 10 or less by its schema: this is never true"),
+        ("state.pair[0] == \"z\"", "`/pair/0` is never \"z\" by its schema: this is never true"),
+        ("value.kind == \"c\"", "`/kind` of the signal `s` is never \"c\" by its schema: this is never true"),
+        (
+            "(has(state.name) ? state.list[0].status : \"none\") == \"okk\"",
+            "`/list/0/status` is never \"okk\" by its schema: this is never true",
+        ),
+        (
+            "\"okk\" in state.list.map(e, e.status)",
+            "`/list/*/status` is never \"okk\" by its schema: this is never true",
+        ),
+        (
+            "state.notes.transformList(k, v, v.status).exists(s, s == \"okk\")",
+            "`/notes/*/status` is never \"okk\" by its schema: this is never true",
+        ),
+        ("state.list == {}", "`/list` is never {} by its schema: this is never true"),
+        ("state.notes == []", "`/notes` is never [] by its schema: this is never true"),
+    ] {
+        let mut blueprint = board();
+        blueprint["rules"][0]["when"] = never.into();
+        let expected = ("never_equal".to_owned(), told.to_owned());
+        assert_eq!(found(blueprint, "/rules/0/when"), [expected], "{never}");
+    }
+    for may in [
+        "size(state.list) >= 5",
+        "size(state.list) == 1",
+        "size(state.list.filter(e, e.n > 1)) == 0",
+        "size(state.notes) == 0",
+        "size(state.name) <= 5",
+        "state.score > 0.9",
+        "state.score <= 0",
+        "state.level >= 4",
+        "state.pair[0] == \"y\"",
+        "state.list[1].status == \"ok\"",
+        "value.kind == \"b\"",
+        "(has(state.name) ? state.list[0].status : \"none\") == \"none\"",
+        "(has(state.name) ? state.list[0].status : state.name) == \"okk\"",
+        "\"ok\" in state.list.map(e, e.status)",
+        "\"k\" in state.notes",
+        "state.notes == {}",
+        "state.list == [{}]",
+    ] {
+        let mut blueprint = board();
+        blueprint["rules"][0]["when"] = may.into();
+        assert_eq!(found(blueprint, "/rules/0/when"), [], "{may}");
+    }
+}
+
+#[test]
+fn what_is_looked_into_must_be_a_list_or_an_object() {
+    let mut blueprint = board();
+    blueprint["rules"][0]["when"] = "\"x\" in state.score".into();
+    let message = "`in` looks into a list or an object, and the schema allows neither at `/score`";
+    assert_eq!(found(blueprint, "/rules/0/when"), [("bad_condition".to_owned(), message.to_owned())]);
+}
+
+#[test]
+fn a_rule_that_finds_no_name_or_time_where_it_looks_never_fires() {
+    let signal = |from: &Value| {
+        json!({"name": "r", "trigger": {"signal": "s"}, "run": "w"}).as_object().map(|rule| {
+            let mut rule = rule.clone();
+            rule.extend(from.as_object().expect("members").clone());
+            Value::Object(rule)
+        })
+    };
+    let event = |from: &Value| {
+        let mut rule = signal(from).expect("a rule");
+        rule["trigger"] = json!({"op": "add", "path": "/notes/*"});
+        rule
+    };
+    let chosen = |at: &str| json!({"run": {"group": "g", "at": at}});
+    let delay = |at: &str| json!({"delay": {"at": at}});
+    let cases = [
+        (
+            signal(&delay("/kind")),
+            Some("`r` never fires: `/kind` of the signal `s` is never a number of milliseconds by its schema"),
+        ),
+        (signal(&delay("/ms")), None),
+        (
+            Some(event(&delay("/status"))),
+            Some("`r` never fires: `/notes/*/status` is never a number of milliseconds by its schema"),
+        ),
+        (Some(event(&delay("/n"))), None),
+        (
+            signal(&chosen("/kind")),
+            Some("`r` never fires: `/kind` of the signal `s` is never the name of a worker of `g` by its schema"),
+        ),
+        (signal(&chosen("/ident")), None),
+        (
+            Some(event(&chosen("/n"))),
+            Some("`r` never fires: `/notes/*/n` is never the name of a worker of `g` by its schema"),
+        ),
+        (Some(event(&chosen("/who"))), None),
+    ];
+    for (rule, told) in cases {
+        let mut blueprint = board();
+        blueprint["workers"]["w"]["group"] = "g".into();
+        blueprint["rules"][0] = rule.expect("a rule");
+        let expected: Vec<_> = told.map(|told| ("never_fires".to_owned(), told.to_owned())).into_iter().collect();
+        assert_eq!(found(blueprint.clone(), "/rules/0"), expected, "{}", blueprint["rules"]);
+    }
+}
+
+#[test]
+fn a_name_is_declared_by_any_of_the_schemas_that_are_combined() {
+    for (place, wrong) in [
+        ("/item/statu", Some("`/item/statu`: `properties` of `/item` has no `statu`")),
+        ("/item/left", None),
+        ("/item/right", None),
+        ("/task/titel", Some("`/task/titel`: `properties` of `/task` has no `titel`")),
+        ("/task/state", None),
+        ("/meta/ownr", Some("`/meta/ownr`: `properties` of `/meta` has no `ownr`")),
+        ("/meta/x_any", None),
+        ("/open/b", None),
+        ("/list/0/status", None),
+    ] {
+        let mut blueprint = board();
+        blueprint["workers"]["w"]["reads"] = json!(["/notes", place]);
+        blueprint["workers"]["w"]["writes"] =
+            json!([{"path": "/notes/*", "ops": ["add"]}, {"path": place, "ops": ["add"]}]);
+        let expected: Vec<_> = wrong.map(|told| ("undeclared_name".to_owned(), told.to_owned())).into_iter().collect();
+        assert_eq!(found(blueprint, "/workers/w/reads/1"), expected, "{place}");
+    }
+    // What a rule cannot do without is declared.
+    let mut blueprint = board();
+    blueprint["workers"]["w"]["writes"] = json!([{"path": "/notes/{note}", "ops": ["add"]}]);
+    blueprint["rules"][0]["bind"] = json!({"note": "/key"});
+    let message = "`properties` of the signal `s` has no `key`";
+    assert_eq!(found(blueprint, "/rules/0/bind"), [("undeclared_name".to_owned(), message.to_owned())]);
+    // A place behind the end of a closed list.
+    let mut blueprint = board();
+    blueprint["rules"][0]["when"] = "state.pair[2] == 1".into();
+    let message = "`/pair/2` is no place of the document: `/pair` has no `2`";
+    assert_eq!(found(blueprint, "/rules/0/when"), [("unknown_member".to_owned(), message.to_owned())]);
+}
+
+#[test]
+fn a_script_that_is_always_refused_is_found() {
+    let add = json!({"op": "add", "path": "/notes/a", "value": {}});
+    for (reply, limits, told) in [
+        (
+            json!([{"op": "test", "path": "/score", "value": 1}, add]),
+            json!({}),
+            Some("`w` tests `/score`, which it may not read"),
+        ),
+        (json!([{"op": "test", "path": "/notes/b", "value": {}}, add]), json!({}), None),
+        (
+            json!([{"op": "add", "path": "/notes/a"}]),
+            json!({}),
+            Some(
+                "`w` answers with what is refused at `/0`: the operation lacks \"value\", a JSON value (null, if nothing is meant)",
+            ),
+        ),
+        (
+            json!({"pass": "nothing"}),
+            json!({}),
+            Some(
+                "`w` answers with what is refused: a reply is an array of operations, or an object with such an array as \"patch\"",
+            ),
+        ),
+        (json!({"pass": "nothing"}), json!({"pass": true}), None),
+        (
+            json!({"pass": true}),
+            json!({"pass": true}),
+            Some("`w` answers with what is refused at `/pass`: pass is a text that says why nothing is proposed"),
+        ),
+        (
+            json!({"clarify": {"question": "which?"}}),
+            json!({}),
+            Some("`w` asks a person, and there is nobody whom it may ask"),
+        ),
+        (
+            json!({"intent": "none"}),
+            json!({}),
+            Some(
+                "`w` answers with what is refused: a reply is an array of operations, or an object with such an array as \"patch\"",
+            ),
+        ),
+        (json!({"expand": ["/score"]}), json!({}), Some("`w` asks to be shown `/score`, which it may not read")),
+        (json!({"expand": ["/notes", {"at": "/notes/a", "from": 0}]}), json!({}), None),
+        (
+            json!([add]),
+            json!({"patch": {"max_bytes": 20}}),
+            Some(
+                "`w` answers with what is refused: the text has 43 bytes, at most 20 are read (at byte 20); a reply is one JSON object {\"patch\": […]}, or the array in it, and nothing else",
+            ),
+        ),
+        (
+            json!([add, add]),
+            json!({"patch": {"max_ops": 1}}),
+            Some("`w` answers with what is refused: the patch has 2 operations, at most 1 are allowed"),
+        ),
+        (json!({"text": "[]"}), json!({}), None),
+        (
+            json!({"text": "I am done."}),
+            json!({}),
+            Some(
+                "`w` answers with what is refused: not JSON: expected value (at byte 0); a reply is one JSON object {\"patch\": […]}, or the array in it, and nothing else",
+            ),
+        ),
+        (json!({"fail": "timeout"}), json!({}), None),
+    ] {
+        let mut blueprint = board();
+        let worker = blueprint["workers"]["w"].as_object_mut().expect("an object");
+        worker.extend(limits.as_object().expect("members").clone());
+        worker.insert("script".into(), json!([reply]));
+        let expected: Vec<_> = told.map(|told| ("script_refused".to_owned(), told.to_owned())).into_iter().collect();
+        assert_eq!(found(blueprint.clone(), "/workers/w/script"), expected, "{reply}");
+        // A reply before the last may be meant to be refused.
+        let later = blueprint["workers"]["w"]["script"].as_array_mut().expect("a list");
+        later.push(json!([{"op": "add", "path": "/notes/c", "value": {}}]));
+        let of_first = found(blueprint, "/workers/w/script/0");
+        assert!(of_first.is_empty(), "{reply}: {of_first:?}");
+    }
+}
