@@ -6,6 +6,7 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::ending::{self, begins};
+use super::follow::{self, Following};
 use super::paths::declares;
 use super::{Diagnostic, meant, suggest};
 use crate::bindings::Bindings;
@@ -126,15 +127,19 @@ fn inside(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
     findings
 }
 
-/// Finds limits that do not suffice for what begins with the board.
+/// Finds limits that do not suffice for what begins with the board, and for what follows from it one for one.
 fn beyond_limits(source: &Source, board: &Board) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     let mut woken: BTreeMap<&WorkerName, (usize, usize)> = BTreeMap::new();
+    let mut begun = follow::Woken::new();
     let queued = board.scheduler().queue().iter().chain(board.given_up());
     for queued in queued.chain(board.scheduler().open().values().map(|open| &open.queued)) {
         let (all, beyond) = woken.entry(&queued.branch.worker).or_default();
         *all += 1;
         *beyond += usize::from(queued.is_beyond_limit);
+        if let Some(rule) = &queued.branch.rule {
+            *begun.entry((rule.clone(), queued.branch.worker.clone())).or_default() += 1;
+        }
     }
     for (worker, (all, beyond)) in woken.iter().filter(|(_, (_, beyond))| *beyond > 0) {
         let allowed = all - beyond;
@@ -143,11 +148,33 @@ fn beyond_limits(source: &Source, board: &Board) -> Vec<Diagnostic> {
         let help = format!("Raise `limits.invocations` of `{worker}`, and of all whom its work wakes.");
         findings.push(Diagnostic::at(source, "limit_too_low", &format!("/workers/{worker}"), message, help));
     }
-    let (begun, commits) = (woken.values().map(|(all, _)| *all as u64).sum::<u64>(), board.limits().commits);
-    if begun > commits {
-        let message = format!(
-            "with this request, the board begins with {begun} invocations, and its `limits.commits` allow {commits}"
-        );
+    let mut all: BTreeMap<&WorkerName, u64> = woken.iter().map(|(worker, (all, _))| (*worker, *all as u64)).collect();
+    let following = follow::following(board, &begun);
+    for Following { worker, count, writer, place } in &following {
+        let before = all.entry(worker).or_default();
+        let (had, count) = (*before, *before + count);
+        *before = count;
+        let allowed = u64::from(board.plan().seats.get(worker).map_or(u32::MAX, |seat| seat.worker.limits.invocations));
+        if had <= allowed && count > allowed {
+            let message = format!(
+                "with this request, `{worker}` is woken {count} times if each invocation of `{writer}` writes its `{place}`, and \
+                 its `limits.invocations` allow {allowed}"
+            );
+            let help = format!("Raise `limits.invocations` of `{worker}`, and of all whom its work wakes.");
+            findings.push(Diagnostic::at(source, "limit_too_low", &format!("/workers/{worker}"), message, help));
+        }
+    }
+    let (begun, all, commits) =
+        (woken.values().map(|(all, _)| *all as u64).sum::<u64>(), all.values().sum::<u64>(), board.limits().commits);
+    if all > commits {
+        let message = match begun > commits {
+            true => format!(
+                "with this request, the board begins with {begun} invocations, and its `limits.commits` allow {commits}"
+            ),
+            false => format!(
+                "with this request, {all} invocations begin the board or follow one for one, and its `limits.commits` allow {commits}"
+            ),
+        };
         let help = "Raise `limits.commits`: each invocation that does something takes one.";
         findings.push(Diagnostic::at(source, "limit_too_low", "/limits", message, help));
     }

@@ -135,7 +135,11 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("dependency_cycle", Error, "Rules that wait for each other."),
     ("done_at_start", Warning, "The condition of `done` holds at the beginning, so no worker is ever woken."),
     ("no_start", Warning, "Nothing can start the board."),
-    ("limit_too_low", Warning, "A limit that does not suffice for what the board begins with, with this request."),
+    (
+        "limit_too_low",
+        Warning,
+        "A limit that does not suffice for what the board begins with, with this request, and for what follows from it one for one.",
+    ),
     ("never_fires", Warning, "A rule that can never fire, or whose condition can never hold."),
     (
         "first_only",

@@ -17,6 +17,7 @@ mod document;
 mod ending;
 mod fields;
 mod flow;
+mod follow;
 mod form;
 mod format;
 mod grants;

@@ -1,6 +1,7 @@
 //! Comparisons that never hold, names that nothing declares, and scripts that are always refused; beside each what is right.
 
 use patchboard_kernel::lint;
+use patchboard_kernel::source::Source;
 use serde_json::{Value, json};
 
 /// Returns the codes, places and messages of the findings about a part of a blueprint.
@@ -192,6 +193,56 @@ fn a_name_is_declared_by_any_of_the_schemas_that_are_combined() {
     blueprint["rules"][0]["when"] = "state.pair[2] == 1".into();
     let message = "`/pair/2` is no place of the document: `/pair` has no `2`";
     assert_eq!(found(blueprint, "/rules/0/when"), [("unknown_member".to_owned(), message.to_owned())]);
+}
+
+/// Returns the findings about limits of a board that begins with this many documents.
+fn limited(documents: usize, limits: &[(&str, u64)], changes: &dyn Fn(&mut Value)) -> Vec<String> {
+    let mut blueprint = json!({
+        "blueprint": 2, "name": "chain",
+        "state": {"schema": {"properties": {"notes": {"additionalProperties": {"type": "object"}}}}, "initial": {"notes": {}}},
+        "workers": {
+            "reader": {"agent": "llm", "reads": ["/request/docs/{doc}"], "writes": [{"path": "/notes/{doc}", "ops": ["add"]}]},
+            "checker": {"agent": "llm", "reads": ["/notes/{n}"], "writes": [{"path": "/notes/{n}/status", "ops": ["add"]}]},
+            "judge": {"agent": "llm", "reads": ["/notes/{n}"], "writes": [{"path": "/notes/{n}/verdict", "ops": ["add"]}]},
+        },
+        "rules": [
+            {"name": "read", "trigger": {"start": "/request/docs/{doc}"}, "run": "reader"},
+            {"name": "check", "trigger": {"op": "add", "path": "/notes/{n}"}, "run": "checker"},
+            {"name": "judge", "trigger": {"path": "/notes/{n}/status"}, "run": "judge"},
+        ],
+        "limits": {"commits": 1000},
+    });
+    for (worker, most) in limits {
+        blueprint["workers"][*worker]["limits"] = json!({"invocations": most});
+    }
+    changes(&mut blueprint);
+    let docs: serde_json::Map<_, _> = (0..documents).map(|number| (format!("d{number}"), json!("text"))).collect();
+    let source = Source::read("b.json", &blueprint.to_string()).expect("it is JSON");
+    let blueprint = lint::check(&source).blueprint.expect("it is sound");
+    let findings = lint::check_beginning(&source, blueprint, json!({"docs": docs})).expect("it makes a board");
+    findings.into_iter().filter(|finding| finding.code == "limit_too_low").map(|finding| finding.message).collect()
+}
+
+#[test]
+fn limits_suffice_for_what_follows_one_for_one() {
+    let all = [("reader", 200), ("checker", 200), ("judge", 200)];
+    assert_eq!(limited(100, &[], &|_| ()), [""; 0]);
+    assert_eq!(limited(150, &all, &|_| ()), [""; 0]);
+    let of_checker = "with this request, `checker` is woken 150 times if each invocation of `reader` writes its `/notes/{doc}`, and its \
+                      `limits.invocations` allow 100";
+    assert_eq!(limited(150, &[("reader", 200), ("judge", 200)], &|_| ()), [of_checker]);
+    let of_judge = "with this request, `judge` is woken 150 times if each invocation of `checker` writes its `/notes/{n}/status`, and its \
+                    `limits.invocations` allow 100";
+    assert_eq!(limited(150, &all[..2], &|_| ()), [of_judge]);
+    let few_commits = |blueprint: &mut Value| blueprint["limits"]["commits"] = 400.into();
+    let of_commits =
+        "with this request, 450 invocations begin the board or follow one for one, and its `limits.commits` allow 400";
+    assert_eq!(limited(150, &all, &few_commits), [of_commits]);
+    // A condition may leave out any of them, and one place is one for all.
+    let conditional = |blueprint: &mut Value| blueprint["rules"][1]["when"] = "size(value) > 0".into();
+    assert_eq!(limited(150, &all[..1], &conditional), [""; 0]);
+    let shared = |blueprint: &mut Value| blueprint["workers"]["reader"]["writes"][0]["path"] = "/notes/all".into();
+    assert_eq!(limited(150, &all[..1], &shared), [""; 0]);
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! Counts the invocations that follow one for one from those that a board begins with.
+//!
+//! A worker that is woken for each of many places, and writes one place for each, wakes whom a rule wakes for that. Conditions and
+//! rules that fire otherwise are left out, so that no more is counted than each invocation's one write brings about.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::blueprint::{Rule, Run, Trigger};
+use crate::board::Board;
+use crate::id::{RuleName, WorkerName};
+use crate::pattern::{Paths, Pattern};
+use crate::record::FORMAT;
+
+/// Invocations of workers by rules.
+pub(super) type Woken = BTreeMap<(RuleName, WorkerName), u64>;
+
+/// Invocations of a worker that follow from what another writes.
+pub(super) struct Following {
+    pub(super) worker: WorkerName,
+    pub(super) count: u64,
+    /// Who writes.
+    pub(super) writer: WorkerName,
+    /// The place that it writes, as its grant has it.
+    pub(super) place: String,
+}
+
+/// Returns what follows from the invocations that a board begins with, each rule once.
+pub(super) fn following(board: &Board, begun: &Woken) -> Vec<Following> {
+    let rules = &board.blueprint().rules;
+    let paths = Paths::of(board.blueprint().blueprint, FORMAT);
+    let template = |rule: &Rule| rule.trigger.template().and_then(|path| paths.parse(path).ok());
+    let mut left: Vec<(RuleName, WorkerName, u64)> =
+        begun.iter().map(|((rule, worker), count)| (rule.clone(), worker.clone(), *count)).collect();
+    let (mut found, mut fired) = (Vec::new(), BTreeSet::new());
+    while let Some((rule, worker, count)) = left.pop() {
+        let waking = rules.iter().find(|other| other.name == rule).and_then(template);
+        let (Some(waking), Some(seat)) = (waking, board.plan().seats.get(&worker)) else { continue };
+        for grant in &seat.worker.writes {
+            let Ok(written) = paths.parse(&grant.path) else { continue };
+            if !names_all(&written, &waking) {
+                continue;
+            }
+            for rule in rules.iter().filter(|rule| rule.when.is_none()) {
+                let Trigger::Event { op, .. } = &rule.trigger else { continue };
+                let fires = op.is_none_or(|op| grant.ops.iter().any(|granted| granted.as_str() == op.as_str()))
+                    && template(rule).is_some_and(|woken| woken.under_any_binding() == written.under_any_binding());
+                if !fires || !fired.insert(rule.name.clone()) {
+                    continue;
+                }
+                let workers = match rule.run {
+                    Run::Worker(_) | Run::Group(_) => board.blueprint().woken_by(&rule.run),
+                    Run::Member { .. } => Vec::new(),
+                };
+                for woken in workers {
+                    left.push((rule.name.clone(), woken.clone(), count));
+                    let (writer, place) = (worker.clone(), grant.path.clone());
+                    found.push(Following { worker: woken.clone(), count, writer, place });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Returns true if a place has all names that a trigger binds, and any at all: each invocation writes its own.
+fn names_all(written: &Pattern, waking: &Pattern) -> bool {
+    let names: BTreeSet<&str> = written.names().collect();
+    !names.is_empty() && waking.names().all(|name| names.contains(name))
+}
