@@ -195,7 +195,7 @@ const fn outcome(test: Test) -> &'static str {
     }
 }
 
-/// What a comparison with a value of another type comes to.
+/// Says how a comparison with a value of another type ends.
 const fn outcome_of_type(test: Test) -> &'static str {
     if is_order(test) { ": this cannot be evaluated" } else { outcome(test) }
 }
@@ -209,7 +209,7 @@ const fn is_order(test: Test) -> bool {
 struct Bounds {
     least: f64,
     most: f64,
-    /// Whether they are no values themselves.
+    /// True for a bound that the number cannot have itself.
     without: (bool, bool),
 }
 

@@ -1,7 +1,7 @@
 //! Counts the invocations that follow one for one from those that a board begins with.
 //!
-//! A worker that is woken for each of many places, and writes one place for each, wakes whom a rule wakes for that. Conditions and
-//! rules that fire otherwise are left out, so that no more is counted than each invocation's one write brings about.
+//! A worker that is woken for each of many places, and writes one place for each, wakes the worker of a rule for that place. Rules
+//! with conditions are left out: the count is that of one write for each invocation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,9 @@ pub(super) type Woken = BTreeMap<(RuleName, WorkerName), u64>;
 pub(super) struct Following {
     pub(super) worker: WorkerName,
     pub(super) count: u64,
-    /// Who writes.
+    /// Worker whose writes wake it.
     pub(super) writer: WorkerName,
-    /// The place that it writes, as its grant has it.
+    /// Path of the grant that the other writes by.
     pub(super) place: String,
 }
 

@@ -486,7 +486,7 @@ pub(super) struct Undeclared {
     pub(super) known: Vec<String>,
 }
 
-/// What a schema and the schemas that it is combined of say of the names of members.
+/// Names of members that a schema declares, with the schemas that it is combined of.
 #[derive(Default)]
 struct Declared {
     /// Names under `properties`.
@@ -495,9 +495,9 @@ struct Declared {
     names: BTreeSet<String>,
     /// Regular expressions of `patternProperties`.
     patterns: BTreeSet<String>,
-    /// Whether the schema of all other names describes them.
+    /// True if one schema describes all other names.
     describes_rest: bool,
-    /// Whether a schema that is not shown may declare names.
+    /// True if a schema that is not shown may declare names.
     is_open: bool,
 }
 

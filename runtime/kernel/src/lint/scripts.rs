@@ -165,7 +165,7 @@ fn has_name(value: &Value, bound: &[&str]) -> bool {
     bound.iter().any(|name| text.contains(&format!("{{{name}}}")))
 }
 
-/// What is wrong with a reply whatever the board is: its form and size, and what it looks at or asks without the right to.
+/// Returns the fault of a reply that every board refuses: its form, its size, or a place or person that is not for the worker.
 fn malformed(name: &str, seat: &Seat<'_>, reply: &Value) -> Option<(String, String)> {
     let operations = reply.get("patch").unwrap_or(reply);
     if let Some(operation) = operations.as_array().into_iter().flatten().find(|operation| !is_operation(operation)) {
