@@ -518,15 +518,23 @@ impl Declared {
         self.is_open |= ["$ref", "$dynamicRef", "dependencies"].iter().any(|keyword| members.contains_key(*keyword));
         for part in ["allOf", "anyOf", "oneOf"].iter().filter_map(|keyword| members.get(*keyword)?.as_array()).flatten()
         {
-            // A part that is too long to show is cut down to its type.
-            self.is_open |= part.get("type").is_some_and(|of| of == "object")
-                && ["properties", "required"].iter().all(|keyword| part.get(*keyword).is_none());
+            self.is_open |= says_no_more_than_object(part);
             self.note(part);
         }
         let applied = ["if", "then", "else"].iter().filter_map(|keyword| members.get(*keyword));
         let dependent = members.get("dependentSchemas").and_then(Value::as_object).into_iter().flatten();
         applied.chain(dependent.map(|(_, part)| part)).for_each(|part| self.note(part));
     }
+}
+
+/// Returns true for a part that leaves all names open, as one that is too long to show is: it is cut down to its type.
+fn says_no_more_than_object(part: &Value) -> bool {
+    const ANNOTATIONS: [&str; 6] = ["type", "title", "description", "default", "examples", "$comment"];
+    let is_object =
+        |of: &Value| of == "object" || of.as_array().is_some_and(|types| types.iter().any(|of| of == "object"));
+    part.as_object().is_some_and(|part| {
+        part.keys().all(|keyword| ANNOTATIONS.contains(&keyword.as_str())) && part.get("type").is_none_or(is_object)
+    })
 }
 
 /// Returns true if a regular expression matches a name, or cannot be read.

@@ -19,7 +19,7 @@ fn board() -> Value {
         "blueprint": 2, "name": "never",
         "signals": {"s": {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}, "ident": {"type": "string"}, "ms": {"type": "integer"}}}},
         "state": {
-            "schema": {"type": "object", "properties": {
+            "schema": {"type": "object", "additionalProperties": false, "properties": {"request": true,
                 "notes": {"type": "object", "additionalProperties": note},
                 "list": {"type": "array", "minItems": 1, "maxItems": 5, "items": note},
                 "pair": {"type": "array", "prefixItems": [{"enum": ["x", "y"]}, {"type": "integer"}], "items": false},
@@ -32,9 +32,10 @@ fn board() -> Value {
                     {"type": "object", "required": ["kind"], "properties": {"kind": {"const": "b"}, "right": true}}]},
                 "task": {"type": "object", "allOf": [{"properties": {"title": true}}, {"properties": {"state": true}}]},
                 "meta": {"type": "object", "properties": {"owner": true}, "patternProperties": {"^x_": true}},
+                "wide": {"allOf": [{"properties": {"a": true}}, {"type": ["object", "null"], "description": "More."}]},
                 "open": {"anyOf": [{"type": "object", "properties": {"a": true}}, {"type": "object"}]},
             }},
-            "initial": {"notes": {}, "list": [{}], "pair": ["x", 1], "name": "n", "score": 0.5, "level": 1, "closed": {},
+            "initial": {"wide": {}, "notes": {}, "list": [{}], "pair": ["x", 1], "name": "n", "score": 0.5, "level": 1, "closed": {},
                 "item": {"kind": "a"}, "task": {}, "meta": {}, "open": {}},
         },
         "workers": {
@@ -87,6 +88,7 @@ fn a_comparison_that_never_holds_is_found_wherever_its_operands_come_from() {
         "size(state.list) == 1",
         "size(state.list.filter(e, e.n > 1)) == 0",
         "size(state.notes) == 0",
+        "size(state) > 15",
         "size(state.name) <= 5",
         "state.score > 0.9",
         "state.score <= 0",
@@ -173,6 +175,7 @@ fn a_name_is_declared_by_any_of_the_schemas_that_are_combined() {
         ("/meta/ownr", Some("`/meta/ownr`: `properties` of `/meta` has no `ownr`")),
         ("/meta/x_any", None),
         ("/open/b", None),
+        ("/wide/b", None),
         ("/list/0/status", None),
     ] {
         let mut blueprint = board();
