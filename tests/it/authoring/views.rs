@@ -36,7 +36,7 @@ fn a_path_of_a_grant_that_is_copied_word_for_word_is_answered_with_the_indices()
     });
     let told = |rejection: Rejection| (rejection.code, rejection.violations[0].message.clone());
     let expected = [
-        (Code::PathNotFound, "`*` stands for any index; write the one that is meant: 0 to 1".to_owned()),
+        (Code::PathNotFound, "name one: 0 to 1; `*` stands for any index".to_owned()),
         (Code::PathNotGranted, "no write grant of this worker matches `/claims/0/text`".to_owned()),
     ];
     assert_eq!(rejections.map(told).collect::<Vec<_>>(), expected);

@@ -50,15 +50,26 @@ fn of_path(path: &Pointer, makes: bool, scene: &Scene<'_>) -> Option<String> {
         if is_wildcard && next.is_none() {
             let parts = told(node, &above, scene);
             let is_new = makes && tokens.peek().is_none();
-            return match node {
-                Node::Array(_) => Some(format!("`{name}` stands for any index; write the one that is meant{parts}")),
-                Node::Object(_) if is_new => Some(of_new(&name, node, &above, &parts, scene)),
-                Node::Object(_) => Some(format!(
-                    "`{name}` stands for any name; write the one that is meant{parts}. A member called `{name}` is written with \
-                     its object"
-                )),
-                _ => None,
+            let is_array = match node {
+                Node::Array(_) => true,
+                Node::Object(_) => false,
+                _ => return None,
             };
+            let choice = match is_new && !is_array {
+                true => of_new(node, &above, &parts, scene),
+                false if scene.format >= STARTS => format!("name one{parts}"),
+                false => format!("write the one that is meant{parts}"),
+            };
+            let stands = format!("`{name}` stands for any {}", if is_array { "index" } else { "name" });
+            let rest = match is_array {
+                true => String::new(),
+                false => format!(". A member called `{name}` is written with its object"),
+            };
+            // A view with little room cuts off the end.
+            return Some(match scene.format >= STARTS {
+                true => format!("{choice}; {stands}{rest}"),
+                false => format!("{stands}; {choice}{rest}"),
+            });
         }
         node = next?;
         above.push_back(name.as_ref());
@@ -67,25 +78,21 @@ fn of_path(path: &Pointer, makes: bool, scene: &Scene<'_>) -> Option<String> {
 }
 
 /// Says what may be written for a new member: a name that the schema has left, or any.
-fn of_new(wildcard: &str, object: &Node, above: &Pointer, parts: &str, scene: &Scene<'_>) -> String {
+fn of_new(object: &Node, above: &Pointer, parts: &str, scene: &Scene<'_>) -> String {
     let Some(names) = scene.schema.names_at(above) else {
         let taken =
-            if parts.is_empty() { String::new() } else { format!("; there are{}", parts.trim_start_matches(':')) };
-        return format!(
-            "`{wildcard}` stands for any name; write the name of the new member{taken}. A member called `{wildcard}` is written \
-             with its object"
-        );
+            if parts.is_empty() { String::new() } else { format!(" (there are{})", parts.trim_start_matches(':')) };
+        return format!("name the new member{taken}");
     };
     let is_left = |name: &&String| object.child(name).is_none();
     let left: Vec<String> = names.known.iter().filter(is_left).map(|name| token(name)).collect();
     let matching: Vec<String> =
         names.patterns.iter().map(|pattern| crate::json::shortened(pattern).into_owned()).collect();
-    let choice = match (left.is_empty(), matching.is_empty()) {
-        (false, _) => format!(": {}", listed(&left)),
-        (true, false) => format!(", which matches {}", listed(&matching)),
-        (true, true) => parts.to_owned(),
-    };
-    format!("`{wildcard}` stands for any name; write the one that is meant{choice}")
+    match (left.is_empty(), matching.is_empty()) {
+        (false, _) => format!("name one: {}", listed(&left)),
+        (true, false) => format!("name one that matches {}", listed(&matching)),
+        (true, true) => format!("name one{parts}"),
+    }
 }
 
 /// Returns a name as a path has it, shortened.

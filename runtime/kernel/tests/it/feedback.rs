@@ -148,28 +148,23 @@ fn wildcards_are_answered_with_what_there_is(schema: &Value) {
         (rejection.stage, rejection.code, rejection.violations[0].message.clone())
     };
     let found = |message: &str| (Stage::Application, Code::PathNotFound, message.to_owned());
-    assert_eq!(
-        refused("replace", "/claims/*/status", None),
-        found("`*` stands for any index; write the one that is meant: 0 to 1")
-    );
-    let of_names =
-        "`*` stands for any name; write the one that is meant: a, b. A member called `*` is written with its object";
-    let of_new = "`*` stands for any name; write the name of the new member; there are a, b. A member called `*` is written with its object";
+    assert_eq!(refused("replace", "/claims/*/status", None), found("name one: 0 to 1; `*` stands for any index"));
+    let of_names = "name one: a, b; `*` stands for any name. A member called `*` is written with its object";
+    let of_new =
+        "name the new member (there are a, b); `*` stands for any name. A member called `*` is written with its object";
     assert_eq!(refused("add", "/notes/*", None), found(of_new));
     assert_eq!(refused("copy", "/notes/*", Some("/claims/0")), found(of_new));
     // Names are written as a path has them.
     let of_few = match schema.get("properties") {
         None => {
-            "`*` stands for any name; write the name of the new member; there are k~12. A member called `*` is written with its object"
+            "name the new member (there are k~12); `*` stands for any name. A member called `*` is written with its object"
         }
-        Some(_) => "`*` stands for any name; write the one that is meant: a~1b, l~0m",
+        Some(_) => "name one: a~1b, l~0m; `*` stands for any name. A member called `*` is written with its object",
     };
     assert_eq!(refused("add", "/few/*", None), found(of_few));
     assert_eq!(
         refused("replace", "/few/*", None),
-        found(
-            "`*` stands for any name; write the one that is meant: k~12. A member called `*` is written with its object"
-        )
+        found("name one: k~12; `*` stands for any name. A member called `*` is written with its object")
     );
     assert_eq!(refused("add", "/notes/*/x", None), found(of_names));
     assert_eq!(refused("copy", "/notes/b/x", Some("/notes/*/x")), found(of_names));
