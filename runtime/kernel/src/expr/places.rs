@@ -57,8 +57,10 @@ pub(crate) enum Compared {
 /// How it is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Test {
-    /// `==` or `in`.
+    /// `==`, or `in` of what is no list of constants.
     Equal,
+    /// `in` of a list of constants.
+    Among,
     /// `!=`.
     Unequal,
     /// `<`.
@@ -75,7 +77,7 @@ impl Test {
     /// Returns it with its operands exchanged.
     const fn turned(self) -> Self {
         match self {
-            Self::Equal | Self::Unequal => self,
+            Self::Equal | Self::Among | Self::Unequal => self,
             Self::Less => Self::Greater,
             Self::LessOrEqual => Self::GreaterOrEqual,
             Self::Greater => Self::Less,
@@ -206,7 +208,7 @@ impl Walk {
             }
             Node::Binary(Binary::In, of, list) => {
                 match list.as_ref() {
-                    Node::List(values) => values.iter().for_each(|value| self.compare(of, value, Test::Equal)),
+                    Node::List(values) => values.iter().for_each(|value| self.compare(of, value, Test::Among)),
                     list => {
                         let element = self.element(list, Step::Element).map(|look| vec![Compared::Place(look)]);
                         self.note(element, of, Test::Equal);
@@ -245,6 +247,8 @@ impl Walk {
     /// Collects what an operand can be. Returns false if it can be something else.
     fn operands(&self, node: &Node, out: &mut Vec<Compared>) -> bool {
         let operand = match node {
+            // What is filtered is another list than the place that it is of.
+            Node::Loop(_) => None,
             Node::If(_, a, b) => return self.operands(a, out) && self.operands(b, out),
             // The smallest of texts is a text.
             Node::Convert(Conversion::Min | Conversion::Max, _) => None,

@@ -130,51 +130,45 @@ fn inside(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
 /// Finds limits that do not suffice for what begins with the board, and for what follows from it one for one.
 fn beyond_limits(source: &Source, board: &Board) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
-    let mut woken: BTreeMap<&WorkerName, (usize, usize)> = BTreeMap::new();
+    let mut woken: BTreeMap<&WorkerName, u64> = BTreeMap::new();
     let mut begun = follow::Woken::new();
-    let queued = board.scheduler().queue().iter().chain(board.given_up());
+    let delayed = board.scheduler().delayed().iter().map(|delayed| &delayed.queued);
+    let queued = board.scheduler().queue().iter().chain(board.given_up()).chain(delayed);
     for queued in queued.chain(board.scheduler().open().values().map(|open| &open.queued)) {
-        let (all, beyond) = woken.entry(&queued.branch.worker).or_default();
-        *all += 1;
-        *beyond += usize::from(queued.is_beyond_limit);
+        *woken.entry(&queued.branch.worker).or_default() += 1;
         if let Some(rule) = &queued.branch.rule {
             *begun.entry((rule.clone(), queued.branch.worker.clone())).or_default() += 1;
         }
     }
-    for (worker, (all, beyond)) in woken.iter().filter(|(_, (_, beyond))| *beyond > 0) {
-        let allowed = all - beyond;
-        let message =
-            format!("with this request, `{worker}` is woken {all} times, and its `limits.invocations` allow {allowed}");
-        let help = format!("Raise `limits.invocations` of `{worker}`, and of all whom its work wakes.");
-        findings.push(Diagnostic::at(source, "limit_too_low", &format!("/workers/{worker}"), message, help));
-    }
-    let mut all: BTreeMap<&WorkerName, u64> = woken.iter().map(|(worker, (all, _))| (*worker, *all as u64)).collect();
-    let following = follow::following(board, &begun);
-    for Following { worker, count, writer, place } in &following {
-        let before = all.entry(worker).or_default();
-        let (had, count) = (*before, *before + count);
-        *before = count;
-        let allowed = u64::from(board.plan().seats.get(worker).map_or(u32::MAX, |seat| seat.worker.limits.invocations));
+    let mut beyond = |worker: &WorkerName, count: u64, had: u64, if_written: &str| {
+        let limits = board.plan().seats.get(worker).map(|seat| &seat.worker.limits);
+        let allowed = limits.map_or(u64::MAX, |limits| limits.invocations.into());
         if had <= allowed && count > allowed {
             let message = format!(
-                "with this request, `{worker}` is woken {count} times if each invocation of `{writer}` writes its `{place}`, and \
-                 its `limits.invocations` allow {allowed}"
+                "with this request, `{worker}` is woken {count} times{if_written}, and its `limits.invocations` allow {allowed}"
             );
             let help = format!("Raise `limits.invocations` of `{worker}`, and of all whom its work wakes.");
             findings.push(Diagnostic::at(source, "limit_too_low", &format!("/workers/{worker}"), message, help));
         }
+    };
+    for (worker, count) in &woken {
+        beyond(worker, *count, 0, "");
     }
-    let (begun, all, commits) =
-        (woken.values().map(|(all, _)| *all as u64).sum::<u64>(), all.values().sum::<u64>(), board.limits().commits);
+    let following = follow::following(board, &begun);
+    for Following { worker, count, writer, place } in &following {
+        let all = woken.entry(worker).or_default();
+        let had = *all;
+        *all += count;
+        beyond(worker, *all, had, &format!(" if each invocation of `{writer}` writes its `{place}`"));
+    }
+    let writes =
+        |worker: &WorkerName| board.plan().seats.get(worker).is_some_and(|seat| !seat.worker.writes.is_empty());
+    let all: u64 = woken.iter().filter(|(worker, _)| writes(worker)).map(|(_, count)| count).sum();
+    let commits = board.limits().commits;
     if all > commits {
-        let message = match begun > commits {
-            true => format!(
-                "with this request, the board begins with {begun} invocations, and its `limits.commits` allow {commits}"
-            ),
-            false => format!(
-                "with this request, {all} invocations begin the board or follow one for one, and its `limits.commits` allow {commits}"
-            ),
-        };
+        let message = format!(
+            "with this request, {all} commits are made if each invocation writes once, and `limits.commits` allow {commits}"
+        );
         let help = "Raise `limits.commits`: each invocation that does something takes one.";
         findings.push(Diagnostic::at(source, "limit_too_low", "/limits", message, help));
     }

@@ -59,13 +59,14 @@ impl Check<'_> {
     pub(super) fn brought(&self, rule: &Rule, at: &str) -> Option<(String, Value)> {
         if let Some(signal) = signal_of(rule) {
             let schema = Schema::compile(self.blueprint.signals.get(signal)?, false).ok()?;
-            let said = schema.fragment(&Pattern::parse(at).ok()?)?;
+            let sought = Pattern::parse(at).ok().filter(|sought| schema.is_described(sought))?;
+            let said = schema.fragment(&sought)?;
             let place = if at.is_empty() { "the value".to_owned() } else { format!("`{at}`") };
             return Some((format!("{place} of the signal `{signal}`"), said));
         }
         let place = format!("{}{at}", rule.trigger.template()?);
         let (schema, sought, _) = self.schema_of(&self.paths.parse(&place).ok()?)?;
-        Some((format!("`{place}`"), schema.fragment(&sought)?))
+        schema.is_described(&sought).then(|| Some((format!("`{place}`"), schema.fragment(&sought)?)))?
     }
 
     /// Warns of a rule that finds no name of a worker, or no time, where it looks for one.

@@ -63,7 +63,7 @@ impl Check<'_> {
                 (never_made(function, *is_number, comparison)?, (*function).to_owned())
             }
             Compared::Constant(value) => {
-                let is_another = comparison.test == Test::Equal && *value != comparison.with;
+                let is_another = matches!(comparison.test, Test::Equal | Test::Among) && *value != comparison.with;
                 return is_another.then_some(None);
             }
         };
@@ -125,7 +125,7 @@ impl Check<'_> {
         }
         if with.is_null() && matches!(look.steps.last(), Some(Step::Member(_))) {
             let member: String = look.steps.iter().map(written).collect();
-            let not = if *test == Test::Equal { "!" } else { "" };
+            let not = if *test == Test::Unequal { "" } else { "!" };
             let message =
                 format!("{place} is never null by its schema; while it is not there, this cannot be evaluated");
             return Some((message, format!("Write `{not}has({}{member})`.", look.variable)));
@@ -168,6 +168,23 @@ impl Check<'_> {
         (!may_be(&fragment, "boolean")).then(|| (message(), help()))
     }
 
+    /// Returns true if a loop or `in` may go over the names of an object, which are no places.
+    fn may_be_name(&self, look: &Look, owner: Owner<'_>) -> bool {
+        let elements = look.steps.iter().enumerate().filter(|(_, step)| **step == Step::Element);
+        elements.into_iter().any(|(at, _)| {
+            let range = Look { steps: look.steps[..at].to_vec(), ..look.clone() };
+            let place = place(&range, owner, self.paths);
+            let known = place.as_ref().and_then(|place| self.schema_of(place));
+            known.is_none_or(|(schema, sought, _)| {
+                let said = schema.fragment(&sought).unwrap_or_default();
+                let has_one = |keywords: &[&str]| keywords.iter().any(|keyword| said.get(*keyword).is_some());
+                let is_list = has_one(&["items", "prefixItems"])
+                    && !has_one(&["type", "properties", "patternProperties", "additionalProperties"]);
+                schema.may_be_object(&sought) && !is_list
+            })
+        })
+    }
+
     fn is_whole(&self, look: &Look, owner: Owner<'_>) -> bool {
         self.said_of(look, owner).is_some_and(|(_, said)| said.get("type").is_some_and(|of| of == "integer"))
     }
@@ -181,6 +198,9 @@ impl Check<'_> {
             _ => {
                 let place = place(look, owner, self.paths)?;
                 let (schema, sought, _) = self.schema_of(&place)?;
+                if !schema.is_described(&sought) || self.may_be_name(look, owner) {
+                    return None;
+                }
                 (format!("`{place}`"), schema.fragment(&sought)?)
             }
         };
@@ -192,6 +212,7 @@ impl Check<'_> {
 const fn outcome(test: Test) -> &'static str {
     match test {
         Test::Equal => ": this is never true",
+        Test::Among => ": it never is that one of the list",
         Test::Unequal => ": this is always true",
         Test::Less | Test::LessOrEqual | Test::Greater | Test::GreaterOrEqual => ": this is never true",
     }
@@ -203,7 +224,7 @@ const fn outcome_of_type(test: Test) -> &'static str {
 }
 
 const fn is_order(test: Test) -> bool {
-    !matches!(test, Test::Equal | Test::Unequal)
+    !matches!(test, Test::Equal | Test::Among | Test::Unequal)
 }
 
 /// Least and most that a number can be.
@@ -263,11 +284,16 @@ impl Bounds {
 
     /// Returns the bound beyond which a comparison lies; none if it can hold.
     fn beyond(self, comparison: &Comparison) -> Option<(Option<f64>, Option<f64>)> {
+        /// Numbers beyond it are rounded.
+        const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
         let with = comparison.with.as_f64()?;
+        if [with, self.least, self.most].iter().any(|bound| bound.is_finite() && bound.abs() >= EXACT_MAX) {
+            return None;
+        }
         let is_over = with > self.most || (with == self.most && self.without.1);
         let is_under = with < self.least || (with == self.least && self.without.0);
         let (under, over) = match comparison.test {
-            Test::Equal | Test::Unequal => (is_under, is_over),
+            Test::Equal | Test::Among | Test::Unequal => (is_under, is_over),
             Test::Less => (is_under || with == self.least, false),
             Test::LessOrEqual => (is_under, false),
             Test::Greater => (false, is_over || with == self.most),

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::blueprint::{Rule, Run, Trigger};
+use crate::blueprint::{EventOp, GrantOp, Rule, Run, Trigger};
 use crate::board::Board;
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::{Paths, Pattern};
@@ -42,9 +42,17 @@ pub(super) fn following(board: &Board, begun: &Woken) -> Vec<Following> {
             }
             for rule in rules.iter().filter(|rule| rule.when.is_none()) {
                 let Trigger::Event { op, .. } = &rule.trigger else { continue };
-                let fires = op.is_none_or(|op| grant.ops.iter().any(|granted| granted.as_str() == op.as_str()))
-                    && template(rule).is_some_and(|woken| woken.under_any_binding() == written.under_any_binding());
-                if !fires || !fired.insert(rule.name.clone()) {
+                let place = written.under_any_binding();
+                let fires = match op {
+                    None => true,
+                    // What is there is replaced.
+                    Some(EventOp::Add) => {
+                        grant.ops.contains(&GrantOp::Add) && place.instances(board.state().root(), 1).is_empty()
+                    }
+                    Some(_) => false,
+                };
+                let is_of_it = template(rule).is_some_and(|woken| woken.under_any_binding() == place);
+                if !fires || !is_of_it || !fired.insert(rule.name.clone()) {
                     continue;
                 }
                 let workers = match rule.run {

@@ -154,8 +154,8 @@ fn is_alone(patch: &Value, nth: usize, path: &str) -> bool {
     let is_within = |inner: &str, outer: &str| inner == outer || inner.starts_with(&format!("{outer}/"));
     let mut others = patch.as_array().into_iter().flatten().enumerate().filter(|(other, _)| *other != nth);
     !others.any(|(_, op)| {
-        let other = op.get("path").and_then(Value::as_str);
-        path.ends_with("/-") || other.is_some_and(|other| is_within(other, path) || is_within(path, other))
+        let mut others = ["path", "from"].iter().filter_map(|member| op.get(*member).and_then(Value::as_str));
+        path.ends_with("/-") || others.any(|other| is_within(other, path) || is_within(path, other))
     })
 }
 

@@ -186,7 +186,7 @@ impl Verdict {
 /// What a schema says of the places that a pattern matches.
 pub(super) fn locate(map: &SchemaMap, pattern: &Pattern) -> Location {
     let wanted = pattern.tokens().iter().map(Wanted::from).collect::<Vec<_>>();
-    match claims(map, &wanted) {
+    match claims(map, &wanted, Kinds::All) {
         Ok(claims) => legal(map, &claims),
         Err(furthest) => illegal(map, pattern.prefix(furthest.tokens).to_string(), &furthest),
     }
@@ -196,7 +196,7 @@ pub(super) fn locate(map: &SchemaMap, pattern: &Pattern) -> Location {
 pub(super) fn locate_pointer(map: &SchemaMap, place: &Pointer) -> Location {
     let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
     let wanted = tokens.iter().map(|token| Wanted::Exactly(token)).collect::<Vec<_>>();
-    match claims(map, &wanted) {
+    match claims(map, &wanted, Kinds::All) {
         Ok(claims) => legal(map, &claims),
         Err(furthest) => {
             let prefix = jsonptr::PointerBuf::from_tokens(&tokens[..furthest.tokens]);
@@ -208,7 +208,7 @@ pub(super) fn locate_pointer(map: &SchemaMap, place: &Pointer) -> Location {
 /// What a schema claims of the places that a pattern matches, legal ones only; none if there is none.
 pub(super) fn claims_of(map: &SchemaMap, pattern: &Pattern) -> BTreeSet<Claim> {
     let wanted = pattern.tokens().iter().map(Wanted::from).collect::<Vec<_>>();
-    claims(map, &wanted).unwrap_or_default()
+    claims(map, &wanted, Kinds::All).unwrap_or_default()
 }
 
 /// Whether a schema leaves room for arrays at the places that a pattern matches; also if it has no such places.
@@ -255,7 +255,7 @@ fn is_number(map: &SchemaMap, id: Id, asked: &mut BTreeSet<Id>) -> bool {
 pub(super) fn names_at(map: &SchemaMap, place: &Pointer) -> Option<Names> {
     let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
     let wanted = tokens.iter().map(|token| Wanted::Exactly(token)).collect::<Vec<_>>();
-    let claims = claims(map, &wanted).ok()?;
+    let claims = claims(map, &wanted, Kinds::All).ok()?;
     let mut names = Names::default();
     for claim in &claims {
         for step in steps(map, claim) {
@@ -311,8 +311,51 @@ struct Furthest {
     claims: BTreeSet<Claim>,
 }
 
+/// Steps that a wildcard stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kinds {
+    /// Members and elements, wherever both may be.
+    All,
+    /// Elements alone where a schema without a type speaks of elements alone, and members in the same way.
+    Meant,
+}
+
+/// Returns true if the schema describes all that may be at the places of a pattern, without a neighbour of `$ref` that its draft
+/// ignores. Where it names no type, what it speaks of is meant: members or elements.
+pub(super) fn is_described(map: &SchemaMap, pattern: &Pattern) -> bool {
+    let wanted = pattern.tokens().iter().map(Wanted::from).collect::<Vec<_>>();
+    let Ok(claims) = claims(map, &wanted, Kinds::Meant) else { return false };
+    claims.iter().all(|claim| {
+        let mut ids = BTreeSet::new();
+        claim.ids(&mut ids);
+        *claim != Claim::Anything
+            && !ids.into_iter().flat_map(|id| map.closure(id)).any(|id| map.node(id).hides_siblings)
+    })
+}
+
+/// Returns true for a step of the kind that the subschemas of a claim speak of, or of either if they speak of both or neither.
+fn is_meant(map: &SchemaMap, claim: &Claim, step: Step<'_>) -> bool {
+    let mut ids = BTreeSet::new();
+    claim.ids(&mut ids);
+    let (mut members, mut elements) = (false, false);
+    for (role, _) in ids.into_iter().flat_map(|id| map.closure(id)).flat_map(|id| &map.node(id).children) {
+        match role {
+            Role::Property(_)
+            | Role::Pattern(_)
+            | Role::AdditionalProperties
+            | Role::UnevaluatedProperties
+            | Role::PropertyNames => {
+                members = true;
+            }
+            Role::Prefix(_) | Role::Items | Role::UnevaluatedItems | Role::Contains => elements = true,
+            _ => {}
+        }
+    }
+    members == elements || (matches!(step, Step::Element | Step::Index(_)) == elements)
+}
+
 /// The claims at the places that the tokens lead to.
-fn claims(map: &SchemaMap, wanted: &[Wanted<'_>]) -> Result<BTreeSet<Claim>, Furthest> {
+fn claims(map: &SchemaMap, wanted: &[Wanted<'_>], kinds: Kinds) -> Result<BTreeSet<Claim>, Furthest> {
     let mut found = BTreeSet::new();
     let mut furthest = Furthest { tokens: 0, claims: BTreeSet::new() };
     let mut visited = BTreeSet::new();
@@ -358,7 +401,10 @@ fn claims(map: &SchemaMap, wanted: &[Wanted<'_>]) -> Result<BTreeSet<Claim>, Fur
                 }
             }
             Wanted::Append => go(tokens + 1, Step::Element),
-            Wanted::Any => steps(map, &claim).into_iter().for_each(|step| go(tokens + 1, step)),
+            Wanted::Any => {
+                let leads = |step: &Step<'_>| kinds == Kinds::All || is_meant(map, &claim, *step);
+                steps(map, &claim).into_iter().filter(leads).for_each(|step| go(tokens + 1, step));
+            }
             Wanted::Deep => {
                 if depth < DEEP_MAX {
                     steps(map, &claim).into_iter().for_each(|step| go(tokens, step));

@@ -172,6 +172,11 @@ impl Schema {
         locate::may_be_object(&self.map, pattern)
     }
 
+    /// Returns true if the schema describes all that may be at the places of a pattern.
+    pub(crate) fn is_described(&self, pattern: &Pattern) -> bool {
+        locate::is_described(&self.map, pattern)
+    }
+
     /// Whether the schema says `number` of some of the places a pattern matches.
     pub(crate) fn says_number(&self, pattern: &Pattern) -> bool {
         locate::says_number(&self.map, pattern)

@@ -32,10 +32,13 @@ fn board() -> Value {
                     {"type": "object", "required": ["kind"], "properties": {"kind": {"const": "b"}, "right": true}}]},
                 "task": {"type": "object", "allOf": [{"properties": {"title": true}}, {"properties": {"state": true}}]},
                 "meta": {"type": "object", "properties": {"owner": true}, "patternProperties": {"^x_": true}},
+                "untyped": {"properties": {"title": {"type": "integer"}}},
+                "either": {"type": ["object", "array"], "items": {"type": "integer"}},
+                "huge": {"type": "integer", "maximum": 9_007_199_254_740_993_i64},
                 "wide": {"allOf": [{"properties": {"a": true}}, {"type": ["object", "null"], "description": "More."}]},
                 "open": {"anyOf": [{"type": "object", "properties": {"a": true}}, {"type": "object"}]},
             }},
-            "initial": {"wide": {}, "notes": {}, "list": [{}], "pair": ["x", 1], "name": "n", "score": 0.5, "level": 1, "closed": {},
+            "initial": {"untyped": {}, "either": {}, "huge": 1, "wide": {}, "notes": {}, "list": [{}], "pair": ["x", 1], "name": "n", "score": 0.5, "level": 1, "closed": {},
                 "item": {"kind": "a"}, "task": {}, "meta": {}, "open": {}},
         },
         "workers": {
@@ -75,6 +78,10 @@ fn a_comparison_that_never_holds_is_found_wherever_its_operands_come_from() {
             "state.notes.transformList(k, v, v.status).exists(s, s == \"okk\")",
             "`/notes/*/status` is never \"okk\" by its schema: this is never true",
         ),
+        (
+            "state.list[0].status in [\"ok\", \"okk\"]",
+            "`/list/0/status` is never \"okk\" by its schema: it never is that one of the list",
+        ),
         ("state.list == {}", "`/list` is never {} by its schema: this is never true"),
         ("state.notes == []", "`/notes` is never [] by its schema: this is never true"),
     ] {
@@ -100,6 +107,16 @@ fn a_comparison_that_never_holds_is_found_wherever_its_operands_come_from() {
         "(has(state.name) ? state.list[0].status : state.name) == \"okk\"",
         "\"ok\" in state.list.map(e, e.status)",
         "\"k\" in state.notes",
+        "state.list.filter(e, e.n > 1) == []",
+        "[] == state.list.filter(e, e.n > 1)",
+        "state.list.filter(e, e.n > 1) in [[]]",
+        "state.task.exists(k, v, v == \"any\")",
+        "\"any\" in state.wide.transformList(k, v, v)",
+        "\"title\" in state.untyped",
+        "state.untyped.exists(k, k == \"title\")",
+        "\"key\" in state.either",
+        "state.either.exists(e, e == \"key\")",
+        "state.huge > 9007199254740992",
         "state.notes == {}",
         "state.list == [{}]",
     ] {
@@ -239,11 +256,23 @@ fn limits_suffice_for_what_follows_one_for_one() {
     assert_eq!(limited(150, &all[..2], &|_| ()), [of_judge]);
     let few_commits = |blueprint: &mut Value| blueprint["limits"]["commits"] = 400.into();
     let of_commits =
-        "with this request, 450 invocations begin the board or follow one for one, and its `limits.commits` allow 400";
+        "with this request, 450 commits are made if each invocation writes once, and `limits.commits` allow 400";
     assert_eq!(limited(150, &all, &few_commits), [of_commits]);
     // A condition may leave out any of them, and one place is one for all.
     let conditional = |blueprint: &mut Value| blueprint["rules"][1]["when"] = "size(value) > 0".into();
     assert_eq!(limited(150, &all[..1], &conditional), [""; 0]);
+    let there = |blueprint: &mut Value| blueprint["state"]["initial"]["notes"] = json!({"d1": {}});
+    assert_eq!(limited(150, &all[..1], &there), [""; 0]);
+    // A time that is still to come changes nothing, and who writes nothing commits nothing.
+    let delayed = |blueprint: &mut Value| blueprint["rules"][0]["delay"] = "1s".into();
+    assert_eq!(limited(150, &[("reader", 200), ("judge", 200)], &delayed), [of_checker]);
+    let of_reader = "with this request, `reader` is woken 3 times, and its `limits.invocations` allow 1";
+    assert_eq!(limited(3, &[("reader", 1)], &delayed), [of_reader]);
+    let silent = |blueprint: &mut Value| {
+        few_commits(blueprint);
+        blueprint["workers"]["judge"]["writes"] = json!([]);
+    };
+    assert_eq!(limited(150, &all, &silent), [""; 0]);
     let shared = |blueprint: &mut Value| blueprint["workers"]["reader"]["writes"][0]["path"] = "/notes/all".into();
     assert_eq!(limited(150, &all[..1], &shared), [""; 0]);
 }
@@ -304,6 +333,11 @@ fn a_script_that_is_always_refused_is_found() {
             json!({"patch": {"max_ops": 1}}),
             Some("`w` answers with what is refused: the patch has 2 operations, at most 1 are allowed"),
         ),
+        (
+            json!([{"op": "add", "path": "/notes/b", "value": 5}, {"op": "move", "from": "/notes/b", "path": "/notes/c"}]),
+            json!({"writes": [{"path": "/notes/*", "ops": ["add", "remove", "move"]}]}),
+            None,
+        ),
         (json!({"text": "[]"}), json!({}), None),
         (
             json!({"text": "I am done."}),
@@ -325,5 +359,19 @@ fn a_script_that_is_always_refused_is_found() {
         later.push(json!([{"op": "add", "path": "/notes/c", "value": {}}]));
         let of_first = found(blueprint, "/workers/w/script/0");
         assert!(of_first.is_empty(), "{reply}: {of_first:?}");
+    }
+}
+
+#[test]
+fn a_draft_that_ignores_what_is_beside_a_reference_is_read_so() {
+    for (draft, is_found) in
+        [("http://json-schema.org/draft-07/schema#", false), ("https://json-schema.org/draft/2020-12/schema", true)]
+    {
+        let mut blueprint = board();
+        blueprint["state"]["schema"]["$schema"] = draft.into();
+        blueprint["state"]["schema"]["definitions"] = json!({"text": {"type": "string"}});
+        blueprint["state"]["schema"]["properties"]["name"] = json!({"$ref": "#/definitions/text", "enum": ["n"]});
+        blueprint["rules"][0]["when"] = "state.name == \"m\"".into();
+        assert_eq!(!found(blueprint, "/rules/0/when").is_empty(), is_found, "{draft}");
     }
 }
