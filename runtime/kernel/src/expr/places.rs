@@ -89,7 +89,7 @@ impl Test {
 /// A comparison with a value that an expression names.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Comparison {
-    /// What the operand can be: the branches of a choice, or the one thing that it is.
+    /// Operands: each branch of a choice, or the one that is written.
     pub(crate) of: Vec<Compared>,
     pub(crate) with: Value,
     pub(crate) test: Test,
@@ -247,13 +247,13 @@ impl Walk {
     /// Collects what an operand can be. Returns false if it can be something else.
     fn operands(&self, node: &Node, out: &mut Vec<Compared>) -> bool {
         let operand = match node {
-            // What is filtered is another list than the place that it is of.
+            // A filtered list differs from the list at the place.
             Node::Loop(_) => None,
             Node::If(_, a, b) => return self.operands(a, out) && self.operands(b, out),
             // The smallest of texts is a text.
             Node::Convert(Conversion::Min | Conversion::Max, _) => None,
             Node::Convert(Conversion::Size, of) => Some(match self.place(of) {
-                // What is filtered has another size.
+                // A filtered list has another size.
                 Some(look) if !matches!(of.as_ref(), Node::Loop(_)) => Compared::Size(look),
                 _ => Compared::Made { function: Conversion::Size.name(), is_number: true },
             }),

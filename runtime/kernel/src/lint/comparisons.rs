@@ -24,8 +24,16 @@ impl Check<'_> {
         let mut found = Vec::new();
         for comparison in expression.expr.comparisons() {
             // Each branch of a choice must be another value.
-            let told: Option<Vec<_>> = comparison.of.iter().map(|of| self.never(of, &comparison, owner)).collect();
-            let first = told.into_iter().flatten().flatten().next();
+            let may_hold = |of: &Compared| match of {
+                Compared::Constant(value) => is_order(comparison.test) || *value == comparison.with,
+                _ => false,
+            };
+            if comparison.of.iter().any(may_hold) {
+                continue;
+            }
+            let others = comparison.of.iter().filter(|of| !matches!(of, Compared::Constant(_)));
+            let told: Option<Vec<_>> = others.map(|of| self.never(of, &comparison, owner)).collect();
+            let first = told.into_iter().flatten().next();
             found.extend(first.map(|((message, help), name)| ("never_equal", message, help, Some(name))));
         }
         for look in expression.expr.truths() {
@@ -49,11 +57,10 @@ impl Check<'_> {
         }
     }
 
-    /// Says that an operand never compares so, and names it; of a constant there is nothing to say.
-    fn never(&self, of: &Compared, comparison: &Comparison, owner: Owner<'_>) -> Option<Option<(Told, String)>> {
+    /// Says that an operand never compares so, and names it.
+    fn never(&self, of: &Compared, comparison: &Comparison, owner: Owner<'_>) -> Option<(Told, String)> {
         let named = |look: &Look| last_name(look).unwrap_or_default().to_owned();
-        let (told, name) = match of {
-            Compared::Place(look) if self.is_name(look, owner) => return None,
+        Some(match of {
             Compared::Place(look) => (self.never_equal(look, comparison, owner)?, named(look)),
             Compared::Size(look) => {
                 let told = never_made("size", true, comparison).or_else(|| self.never_of_size(look, comparison, owner));
@@ -62,12 +69,8 @@ impl Check<'_> {
             Compared::Made { function, is_number } => {
                 (never_made(function, *is_number, comparison)?, (*function).to_owned())
             }
-            Compared::Constant(value) => {
-                let is_another = matches!(comparison.test, Test::Equal | Test::Among) && *value != comparison.with;
-                return is_another.then_some(None);
-            }
-        };
-        Some(Some((told, name)))
+            Compared::Constant(_) => return None,
+        })
     }
 
     /// Says that nothing at a place has such a size.
@@ -159,9 +162,6 @@ impl Check<'_> {
 
     /// Says that what stands at a place is never true or false.
     fn no_truth(&self, look: &Look, owner: Owner<'_>) -> Option<Told> {
-        if self.is_name(look, owner) {
-            return None;
-        }
         let (place, fragment) = self.said_of(look, owner)?;
         let message = || format!("{place} is neither true nor false: the schema says {}", types(&fragment));
         let help = || "Compare it with something, or ask with `has(…)` whether it is there.".to_owned();
@@ -170,17 +170,13 @@ impl Check<'_> {
 
     /// Returns true if a loop or `in` may go over the names of an object, which are no places.
     fn may_be_name(&self, look: &Look, owner: Owner<'_>) -> bool {
-        let elements = look.steps.iter().enumerate().filter(|(_, step)| **step == Step::Element);
-        elements.into_iter().any(|(at, _)| {
-            let range = Look { steps: look.steps[..at].to_vec(), ..look.clone() };
-            let place = place(&range, owner, self.paths);
-            let known = place.as_ref().and_then(|place| self.schema_of(place));
-            known.is_none_or(|(schema, sought, _)| {
-                let said = schema.fragment(&sought).unwrap_or_default();
+        self.goes_over(look, owner, |range| {
+            range.is_none_or(|(schema, sought)| {
+                let said = schema.fragment(sought).unwrap_or_default();
                 let has_one = |keywords: &[&str]| keywords.iter().any(|keyword| said.get(*keyword).is_some());
                 let is_list = has_one(&["items", "prefixItems"])
                     && !has_one(&["type", "properties", "patternProperties", "additionalProperties"]);
-                schema.may_be_object(&sought) && !is_list
+                schema.may_be_object(sought) && !is_list
             })
         })
     }

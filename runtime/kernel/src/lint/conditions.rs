@@ -11,6 +11,7 @@ use crate::blueprint::Trigger;
 use crate::expr::{Look, Step, Variable, Variables};
 use crate::pattern::Pattern;
 use crate::plan::{BOUND, Owner, place};
+use crate::schema::Schema;
 
 /// What an event has for a rule that waits for a change.
 const EVENT_MEMBERS: [&str; 5] = ["op", "path", "captures", "worker", "version"];
@@ -197,12 +198,24 @@ impl Check<'_> {
 
     /// Whether what a loop goes over are the names of an object, which are no places.
     pub(super) fn is_name(&self, look: &Look, owner: Owner<'_>) -> bool {
+        self.goes_over(look, owner, |range| {
+            range.is_some_and(|(schema, sought)| !schema.may_be_array(sought) && schema.may_be_object(sought))
+        })
+    }
+
+    /// Returns true if a look goes over a place of which this is so; the place is none where its schema is unknown.
+    pub(super) fn goes_over(
+        &self,
+        look: &Look,
+        owner: Owner<'_>,
+        is_so: impl Fn(Option<(&Schema, &Pattern)>) -> bool,
+    ) -> bool {
         let elements = look.steps.iter().enumerate().filter(|(_, step)| **step == Step::Element);
         elements.into_iter().any(|(at, _)| {
             let range = Look { steps: look.steps[..at].to_vec(), ..look.clone() };
             let place = place(&range, owner, self.paths);
             let known = place.as_ref().and_then(|place| self.schema_of(place));
-            known.is_some_and(|(schema, sought, _)| !schema.may_be_array(&sought) && schema.may_be_object(&sought))
+            is_so(known.as_ref().map(|(schema, sought, _)| (*schema, sought)))
         })
     }
 

@@ -45,7 +45,7 @@ pub(super) fn following(board: &Board, begun: &Woken) -> Vec<Following> {
                 let place = written.under_any_binding();
                 let fires = match op {
                     None => true,
-                    // What is there is replaced.
+                    // A write to a member that exists replaces it.
                     Some(EventOp::Add) => {
                         grant.ops.contains(&GrantOp::Add) && place.instances(board.state().root(), 1).is_empty()
                     }

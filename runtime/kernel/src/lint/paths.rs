@@ -562,7 +562,7 @@ pub(super) fn undeclared_in(
         if name.starts_with('$') || declared.is_open {
             return None;
         }
-        if declared.names.is_empty()
+        if declared.properties.is_empty()
             || declared.names.contains(name)
             || declared.describes_rest
             || declared.patterns.iter().any(|pattern| matches(pattern, name))

@@ -35,10 +35,11 @@ fn board() -> Value {
                 "untyped": {"properties": {"title": {"type": "integer"}}},
                 "either": {"type": ["object", "array"], "items": {"type": "integer"}},
                 "huge": {"type": "integer", "maximum": 9_007_199_254_740_993_i64},
+                "named": {"type": "object", "required": ["a"]},
                 "wide": {"allOf": [{"properties": {"a": true}}, {"type": ["object", "null"], "description": "More."}]},
                 "open": {"anyOf": [{"type": "object", "properties": {"a": true}}, {"type": "object"}]},
             }},
-            "initial": {"untyped": {}, "either": {}, "huge": 1, "wide": {}, "notes": {}, "list": [{}], "pair": ["x", 1], "name": "n", "score": 0.5, "level": 1, "closed": {},
+            "initial": {"named": {"a": 1}, "untyped": {}, "either": {}, "huge": 1, "wide": {}, "notes": {}, "list": [{}], "pair": ["x", 1], "name": "n", "score": 0.5, "level": 1, "closed": {},
                 "item": {"kind": "a"}, "task": {}, "meta": {}, "open": {}},
         },
         "workers": {
@@ -193,6 +194,7 @@ fn a_name_is_declared_by_any_of_the_schemas_that_are_combined() {
         ("/meta/x_any", None),
         ("/open/b", None),
         ("/wide/b", None),
+        ("/named/b", None),
         ("/list/0/status", None),
     ] {
         let mut blueprint = board();
