@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use owo_colors::OwoColorize as _;
 use patchboard_agents::config::Config;
-use patchboard_kernel::lint::{CODES, Severity};
+use patchboard_kernel::lint::{CODES, FINDINGS_MAX, Severity};
 use serde_json::{Value, json};
 
 use super::run::json_argument;
@@ -106,6 +106,12 @@ pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) 
             } else {
                 output.line(&reading.text(finding))?;
             }
+        }
+        if reading.report.findings.len() == FINDINGS_MAX {
+            output.note(&format!(
+                "these are the first {FINDINGS_MAX} findings on {}: mend them, and check again for more",
+                path.display()
+            ));
         }
         for opaque in reading.report.opaque.iter().filter(|_| arguments.costs) {
             if output.is_json() {

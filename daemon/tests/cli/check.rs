@@ -29,6 +29,17 @@ fn every_finding_points_at_its_line_and_says_how_to_mend_it() {
 }
 
 #[test]
+fn a_report_that_is_full_says_so() {
+    let sandbox = Sandbox::new();
+    let models: String = (0..120).map(|number| format!("  m{number}: {number}\n")).collect();
+    sandbox.write("many.yaml", format!("{NOTES}models:\n{models}"));
+    let ran = sandbox.run(&["check", "many.yaml"]).exits(2);
+    assert!(ran.stderr.contains("these are the first 100 findings on many.yaml"), "{}", ran.stderr);
+    let few = sandbox.run(&["check", "notes.yaml"]).exits(0);
+    assert!(!few.stderr.contains("these are the first"), "{}", few.stderr);
+}
+
+#[test]
 fn findings_are_told_as_one_json_value() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.yaml", NOTES.replace("run: checker", "run: chekcer"));

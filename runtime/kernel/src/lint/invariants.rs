@@ -181,6 +181,7 @@ pub(super) fn adds(write: &Write<'_>) -> bool {
 }
 
 fn listed(places: &BTreeSet<String>, last: &str) -> String {
-    let named: Vec<String> = places.iter().map(|place| format!("`{place}`")).collect();
+    let name = |place: &String| if place.is_empty() { "the state".to_owned() } else { format!("`{place}`") };
+    let named: Vec<String> = places.iter().map(name).collect();
     named.join(&format!(" {last} "))
 }

@@ -227,7 +227,8 @@ fn malformed(name: &str, seat: &Seat<'_>, reply: &Value) -> Option<(String, Stri
         places.find(|place| unread(place, false))
     };
     let (what, place) = asked.map(|place| ("asks to be shown", place)).or_else(|| Some(("tests", tested()?)))?;
-    let message = format!("`{name}` {what} `{place}`, which it may not read");
+    let place = if place.is_root() { "the whole state".to_owned() } else { format!("`{place}`") };
+    let message = format!("`{name}` {what} {place}, which it may not read");
     Some((message, "Add the place to `reads` of the worker, or take it out of the reply.".to_owned()))
 }
 
