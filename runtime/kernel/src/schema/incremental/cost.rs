@@ -3,7 +3,7 @@
 //! A part of the schema that looks across a value is cheap where the value is small. So for each such part the walk it
 //! makes through a value is followed, until it comes to a collection whose size nothing bounds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jsonptr::Token;
 use serde_json::Value;
@@ -17,6 +17,8 @@ pub const FEW: u64 = 128;
 const DEPTH_MAX: usize = 12;
 /// The most places that are looked at; larger schemas are reported in part.
 const LOOKED_MAX: usize = 5_000;
+/// The most visits of subschemas by one estimate; it reports what it has found until then.
+const VISITS_MAX: usize = 2_000_000;
 
 /// A place below which a write validates more than it touches.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -36,9 +38,16 @@ pub struct Cost {
 
 /// The costs of a plan, by place.
 pub(super) fn costs(document: &Value, map: &SchemaMap, places: &[Place]) -> Vec<Cost> {
-    let mut costing =
-        Costing { document, map, places, found: BTreeSet::new(), seen: BTreeSet::new(), left: LOOKED_MAX };
-    costing.place(&[0], &mut Vec::new());
+    let mut costing = Costing {
+        document,
+        map,
+        places,
+        found: BTreeSet::new(),
+        seen: BTreeSet::new(),
+        left: LOOKED_MAX,
+        visits: VISITS_MAX,
+    };
+    costing.place(BTreeSet::from([0]), &mut Vec::new());
     costing.found.into_iter().collect()
 }
 
@@ -50,6 +59,8 @@ struct Costing<'c> {
     /// Sets of places that were looked at, by the pattern of their path.
     seen: BTreeSet<(String, Vec<usize>)>,
     left: usize,
+    /// Visits of subschemas that are left.
+    visits: usize,
 }
 
 /// What judges a value for sure, and what somebody goes through it with.
@@ -71,18 +82,18 @@ fn literal(name: &str) -> String {
 
 impl Costing<'_> {
     /// Looks at all places of the plan that judge the value at a path.
-    fn place(&mut self, places: &[usize], path: &mut Vec<String>) {
-        let mut all: Vec<usize> = places.to_vec();
-        let mut at = 0;
-        while let Some(&place) = all.get(at) {
-            if let Inside::Parts(parts) = &self.places[place].inside {
-                let new: Vec<usize> = parts.beside.iter().copied().filter(|beside| !all.contains(beside)).collect();
-                all.extend(new);
-            }
-            at += 1;
-        }
-        all.sort_unstable();
-        if self.left == 0 || path.len() > DEPTH_MAX || !self.seen.insert((self.shape_of(path), all.clone())) {
+    fn place(&mut self, places: BTreeSet<usize>, path: &mut Vec<String>) {
+        let beside = |place: usize| match &self.places[place].inside {
+            Inside::Parts(parts) => parts.beside.as_slice(),
+            Inside::Nothing | Inside::Whole(_) => &[],
+        };
+        let all = reached(places, &mut self.visits, |place| beside(place).iter().copied());
+        let all: Vec<usize> = all.into_iter().collect();
+        if self.left == 0
+            || self.visits == 0
+            || path.len() > DEPTH_MAX
+            || !self.seen.insert((self.shape_of(path), all.clone()))
+        {
             return;
         }
         self.left -= 1;
@@ -113,10 +124,10 @@ impl Costing<'_> {
             any_member |= !parts.patterns.is_empty() || parts.judged_others().is_some();
             any_element |= !parts.prefix.is_empty() || parts.items.is_some();
         }
-        let mut go = |this: &mut Self, token: String, below: Vec<usize>| {
+        let mut go = |this: &mut Self, token: String, below: BTreeSet<usize>| {
             if !below.is_empty() {
                 path.push(token);
-                this.place(&below, path);
+                this.place(below, path);
                 path.pop();
             }
         };
@@ -153,8 +164,8 @@ impl Costing<'_> {
         match &here.inside {
             Inside::Nothing => {}
             Inside::Whole(opaque) => {
-                let run = self.map.closure(here.id);
-                let collection = grows(self.document, self.map, &Looked { sure, run: &run }, path);
+                let run = [here.id];
+                let collection = grows(self.document, self.map, &Looked { sure, run: &run }, path, &mut self.visits);
                 let at = format!("{}/{}", here.pointer, opaque.keyword());
                 let is_there = self.document.pointer(&at).is_some();
                 let at = if is_there { at } else { opaque.at(self.document).unwrap_or_else(|| here.pointer.clone()) };
@@ -164,7 +175,8 @@ impl Costing<'_> {
                 let node = self.map.node(here.id);
                 let may_be_array = sure.iter().all(|&id| self.map.node(id).arrays);
                 if parts.unique.is_some() && may_be_array {
-                    let collection = (!is_small(self.document, self.map, sure, false)).then(|| path.to_vec());
+                    let collection =
+                        (!is_small(self.document, self.map, sure.iter().copied(), false)).then(|| path.to_vec());
                     report("uniqueItems", format!("{}/uniqueItems", here.pointer), collection);
                 }
                 for (role, part) in &node.children {
@@ -190,12 +202,12 @@ impl Costing<'_> {
                         | Role::Definition => continue,
                     };
                     let collection = if *role == Role::Contains {
-                        let run = [here.id];
-                        let is_long = !is_small(self.document, self.map, &[sure, &run].concat(), false);
+                        let both = sure.iter().copied().chain([here.id]);
+                        let is_long = !is_small(self.document, self.map, both, false);
                         if is_long { Some(path.to_vec()) } else { None }
                     } else {
-                        let run = self.map.closure(*part);
-                        grows(self.document, self.map, &Looked { sure, run: &run }, path)
+                        let run = [*part];
+                        grows(self.document, self.map, &Looked { sure, run: &run }, path, &mut self.visits)
                     };
                     let keyword_at = self.map.node(*part).pointer.strip_prefix(here.pointer.as_str());
                     let keyword_at = keyword_at.and_then(|rest| rest.split('/').nth(1)).unwrap_or(keyword);
@@ -206,40 +218,24 @@ impl Costing<'_> {
     }
 }
 
-/// The first collection without a bound that subschemas go through, by its path.
-fn grows(document: &Value, map: &SchemaMap, looked: &Looked<'_>, path: &[String]) -> Option<Vec<String>> {
-    let mut seen = BTreeSet::new();
-    let mut pending = vec![(looked.sure.to_vec(), looked.run.to_vec(), path.to_vec())];
-    let mut next = 0;
-    while let Some((sure, run, path)) = pending.get(next).cloned() {
-        next += 1;
-        if next > LOOKED_MAX || path.len() > 2 * DEPTH_MAX || !seen.insert((sure.clone(), run.clone())) {
-            continue;
-        }
-        let sure: Vec<Id> = sure.iter().flat_map(|&id| conjuncts(map, id)).collect();
-        let run: Vec<Id> = run.iter().flat_map(|&id| map.closure(id)).collect();
-        let both = [sure.as_slice(), run.as_slice()].concat();
-        let may_be = |kind: fn(&super::super::map::Node) -> bool| sure.iter().all(|&id| kind(map.node(id)));
-        let goes = |roles: &[Role]| run.iter().any(|&id| roles.iter().any(|role| map.node(id).one(role).is_some()));
-        let has = |keyword: &str| run.iter().any(|&id| value_at(document, map, id, keyword).is_some());
-        let through_elements = goes(&[Role::Items, Role::Contains, Role::UnevaluatedItems]) || has("uniqueItems");
-        if may_be(|node| node.arrays) && through_elements && !is_small(document, map, &both, false) {
-            return Some(path);
-        }
-        let others = [Role::AdditionalProperties, Role::PropertyNames, Role::UnevaluatedProperties];
-        let through_members = goes(&others) || has("patternProperties");
-        if may_be(|node| node.objects) && through_members && !is_small(document, map, &both, true) {
-            return Some(path);
-        }
-        // Everything it goes through here is small: what of the parts?
-        let below = |ids: &[Id], name: Option<&str>, is_element: bool| -> Vec<Id> {
-            let parts = ids.iter().flat_map(|&id| map.node(id).children.iter());
-            let applies = |role: &Role| match role {
-                Role::Property(known) => name == Some(known.as_str()),
-                Role::Pattern(_) | Role::AdditionalProperties | Role::UnevaluatedProperties => {
-                    name.is_none() && !is_element
-                }
-                Role::Items | Role::Prefix(_) | Role::Contains | Role::UnevaluatedItems => is_element,
+/// Subschemas that judge what is directly in a value.
+#[derive(Default)]
+struct Parts<'m> {
+    members: BTreeMap<&'m str, BTreeSet<Id>>,
+    /// Those of members that no `properties` names.
+    other_members: BTreeSet<Id>,
+    elements: BTreeSet<Id>,
+}
+
+impl<'m> Parts<'m> {
+    fn of(map: &'m SchemaMap, ids: &BTreeSet<Id>, visits: &mut usize) -> Self {
+        let mut parts = Self::default();
+        for (role, part) in ids.iter().flat_map(|&id| &map.node(id).children) {
+            *visits = visits.saturating_sub(1);
+            let below = match role {
+                Role::Property(name) => parts.members.entry(name.as_str()).or_default(),
+                Role::Pattern(_) | Role::AdditionalProperties | Role::UnevaluatedProperties => &mut parts.other_members,
+                Role::Items | Role::Prefix(_) | Role::Contains | Role::UnevaluatedItems => &mut parts.elements,
                 Role::AllOf
                 | Role::AnyOf
                 | Role::OneOf
@@ -249,41 +245,84 @@ fn grows(document: &Value, map: &SchemaMap, looked: &Looked<'_>, path: &[String]
                 | Role::Else
                 | Role::Dependent
                 | Role::PropertyNames
-                | Role::Definition => false,
+                | Role::Definition => continue,
             };
-            parts.filter(|(role, _)| applies(role)).map(|(_, part)| *part).collect()
-        };
-        let mut names: BTreeSet<&str> = BTreeSet::new();
-        for &id in &run {
-            names.extend(map.node(id).properties().map(|(name, _)| name));
+            below.insert(*part);
         }
-        let mut go = |token: String, name: Option<&str>, is_element: bool| {
-            let run = below(&run, name, is_element);
+        parts
+    }
+}
+
+/// The first collection without a bound that subschemas go through, by its path; none if `visits` are used up before.
+fn grows(
+    document: &Value,
+    map: &SchemaMap,
+    looked: &Looked<'_>,
+    path: &[String],
+    visits: &mut usize,
+) -> Option<Vec<String>> {
+    let mut seen = BTreeSet::new();
+    let first = |ids: &[Id]| ids.iter().copied().collect::<BTreeSet<Id>>();
+    let mut pending = VecDeque::from([(first(looked.sure), first(looked.run), path.to_vec())]);
+    while let Some((sure, run, path)) = pending.pop_front() {
+        if path.len() > 2 * DEPTH_MAX || !seen.insert((sure.clone(), run.clone())) {
+            continue;
+        }
+        let sure = reached(sure, visits, |id| conjuncts(map, id));
+        let run = reached(run, visits, |id| map.node(id).in_place());
+        if *visits == 0 || seen.len() > LOOKED_MAX {
+            return None;
+        }
+        let both = || sure.iter().chain(&run).copied();
+        let may_be = |kind: fn(&super::super::map::Node) -> bool| sure.iter().all(|&id| kind(map.node(id)));
+        let goes = |roles: &[Role]| run.iter().any(|&id| roles.iter().any(|role| map.node(id).one(role).is_some()));
+        let has = |keyword: &str| run.iter().any(|&id| value_at(document, map, id, keyword).is_some());
+        let through_elements = goes(&[Role::Items, Role::Contains, Role::UnevaluatedItems]) || has("uniqueItems");
+        if may_be(|node| node.arrays) && through_elements && !is_small(document, map, both(), false) {
+            return Some(path);
+        }
+        let others = [Role::AdditionalProperties, Role::PropertyNames, Role::UnevaluatedProperties];
+        let through_members = goes(&others) || has("patternProperties");
+        if may_be(|node| node.objects) && through_members && !is_small(document, map, both(), true) {
+            return Some(path);
+        }
+        // Everything it goes through here is small: what of the parts?
+        let (mut certain, parts) = (Parts::of(map, &sure, visits), Parts::of(map, &run, visits));
+        let mut go = |token: String, sure: BTreeSet<Id>, run: BTreeSet<Id>| {
             if !run.is_empty() {
-                // Of several elements or members no single schema is sure.
-                let sure = if name.is_some() { below(&sure, name, false) } else { Vec::new() };
-                pending.push((sure, run, [path.as_slice(), &[token]].concat()));
+                pending.push_back((sure, run, [path.as_slice(), &[token]].concat()));
             }
         };
-        names.into_iter().for_each(|name| go(literal(name), Some(name), false));
-        go("*".to_owned(), None, false);
-        go("*".to_owned(), None, true);
+        for (name, run) in parts.members {
+            go(literal(name), certain.members.remove(name).unwrap_or_default(), run);
+        }
+        // Of several elements or members no single schema is sure.
+        go("*".to_owned(), BTreeSet::new(), parts.other_members);
+        go("*".to_owned(), BTreeSet::new(), parts.elements);
     }
     None
 }
 
-/// A subschema and those that hold whenever it does.
-fn conjuncts(map: &SchemaMap, id: Id) -> Vec<Id> {
-    let mut all = vec![id];
-    let mut at = 0;
-    while let Some(&id) = all.get(at) {
-        let node = map.node(id);
-        let targets = node.refs.iter().filter(|targets| targets.len() == 1).flatten().copied();
-        let new: Vec<Id> = node.each(&Role::AllOf).chain(targets).filter(|id| !all.contains(id)).collect();
-        all.extend(new);
-        at += 1;
+/// Subschemas and all that are reached from them.
+fn reached<I: Iterator<Item = Id>>(from: BTreeSet<Id>, visits: &mut usize, next: impl Fn(Id) -> I) -> BTreeSet<Id> {
+    let mut pending: Vec<Id> = from.iter().copied().collect();
+    let mut all = from;
+    while let Some(id) = pending.pop() {
+        for id in next(id) {
+            *visits = visits.saturating_sub(1);
+            if all.insert(id) {
+                pending.push(id);
+            }
+        }
     }
     all
+}
+
+/// Subschemas that hold whenever a subschema does.
+fn conjuncts(map: &SchemaMap, id: Id) -> impl Iterator<Item = Id> {
+    let node = map.node(id);
+    let targets = node.refs.iter().filter(|targets| targets.len() == 1).flatten().copied();
+    node.each(&Role::AllOf).chain(targets)
 }
 
 fn value_at<'d>(document: &'d Value, map: &SchemaMap, id: Id, keyword: &str) -> Option<&'d Value> {
@@ -292,8 +331,8 @@ fn value_at<'d>(document: &'d Value, map: &SchemaMap, id: Id, keyword: &str) -> 
 }
 
 /// Whether something keeps the elements, or the members, few.
-fn is_small(document: &Value, map: &SchemaMap, ids: &[Id], members: bool) -> bool {
-    ids.iter().any(|&id| {
+fn is_small(document: &Value, map: &SchemaMap, mut ids: impl Iterator<Item = Id>, members: bool) -> bool {
+    ids.any(|id| {
         let keyword = if members { "maxProperties" } else { "maxItems" };
         let at_most = value_at(document, map, id, keyword).and_then(Value::as_u64);
         let node = map.node(id);
