@@ -42,8 +42,11 @@ fn checked(blueprint: &Value) -> usize {
     lint::check(&source).findings.len()
 }
 
+/// Makes a schema in which another one stands.
+type Level<'l> = &'l dyn Fn(&Value) -> Value;
+
 /// A schema of a keyword, in which the next one stands where `next` is.
-fn levels(level: &dyn Fn(&Value) -> Value) -> Value {
+fn levels(level: Level<'_>) -> Value {
     let numbered = (0..LEVELS).map(|n| (n.to_string(), level(&json!({"$ref": format!("#/$defs/{}", n + 1)}))));
     blueprint(numbered.chain([(LEVELS.to_string(), json!({"type": "array"}))]).collect())
 }
@@ -51,7 +54,7 @@ fn levels(level: &dyn Fn(&Value) -> Value) -> Value {
 #[test]
 fn a_check_ends_however_often_a_schema_leads_to_the_same_part() {
     let member = |next: &Value| json!({"properties": {"x": next}});
-    let kinds: [(&str, &dyn Fn(&Value) -> Value); 17] = [
+    let kinds: [(&str, Level<'_>); 17] = [
         ("anyOf", &|next| json!({"anyOf": [member(next), member(next)]})),
         ("anyOf of references", &|next| json!({"anyOf": [next, next]})),
         ("oneOf", &|next| json!({"oneOf": [member(next), member(next), member(next)]})),
@@ -83,9 +86,7 @@ fn a_check_ends_however_often_a_schema_leads_to_the_same_part() {
         }),
     ];
     for (kind, level) in kinds {
-        let begun = std::time::Instant::now();
-        let found = checked(&levels(level));
-        println!("{kind}: {found} findings, {} ms", begun.elapsed().as_millis());
+        assert!(checked(&levels(level)) < lint::FINDINGS_MAX, "{kind}");
     }
 }
 
