@@ -236,10 +236,16 @@ impl Source {
 
 /// The position behind some text that begins at `start`.
 fn advance(start: Position, text: &str) -> Position {
-    text.chars().fold(start, |at, c| match c {
-        '\n' => Position { line: at.line.saturating_add(1), column: 1 },
-        _ => Position { line: at.line, column: at.column.saturating_add(1) },
-    })
+    let (mut at, mut rest) = (start, text.chars());
+    while let Some(c) = rest.next() {
+        at = match c {
+            '\n' => Position { line: at.line.saturating_add(1), column: 1 },
+            // The first half of the end of a line, not a character of it.
+            '\r' if matches!(rest.as_str().bytes().next(), None | Some(b'\n')) => at,
+            _ => Position { line: at.line, column: at.column.saturating_add(1) },
+        };
+    }
+    at
 }
 
 /// Appends a token to a JSON Pointer (RFC 6901, section 3).

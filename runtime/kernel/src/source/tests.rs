@@ -164,6 +164,12 @@ fn offsets_in_strings_are_found_in_every_notation() {
     assert_eq!(place("e: a\n  ==   \n  oops", "oops"), (3, 3));
     // Beyond the end, the value itself.
     assert_eq!(read("e: abc").position_in("/e", 99), Some(Position { line: 1, column: 4 }));
+    // The end of a line is no character of it, however it is written.
+    for (offset, line, column) in [(2, 1, 6), (4, 2, 4), (5, 2, 5)] {
+        for text in ["e: ab\r\n  cd\r\n  ef\r\n", "e: ab\n  cd\n  ef\n"] {
+            assert_eq!(read(text).position_in("/e", offset), Some(Position { line, column }), "{text:?}");
+        }
+    }
 }
 
 /// Resolves a blueprint whose fragments are in a map.
