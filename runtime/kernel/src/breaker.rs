@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use jsonptr::Pointer;
 use serde::{Deserialize, Serialize};
 
 use crate::blueprint::{Action, Circuit};
@@ -99,8 +100,13 @@ pub enum Position {
 /// What an outcome was, as far as a breaker cares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
-    /// A commit; the fingerprint of what it wrote.
-    Commit(Digest),
+    /// A commit.
+    Commit {
+        /// The fingerprint of what it wrote.
+        written: Digest,
+        /// The binding that circles are counted for, of a bound invocation.
+        of: Option<Digest>,
+    },
     /// A proposal that changed nothing.
     NoOp,
     /// A proposal of a bound invocation that changed nothing: it counts for no streak.
@@ -145,8 +151,40 @@ struct Track {
     crashes: u32,
     /// What the last commits wrote, and whether each was a return to an earlier value.
     recent: VecDeque<(Digest, bool)>,
+    /// The same of bound invocations, for each binding; the one that has committed last comes last.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    recent_bound: VecDeque<(Digest, VecDeque<(Digest, bool)>)>,
     /// The probe's outcome, while the move it causes is due.
     probe: Option<Reason>,
+}
+
+/// Maximum number of bindings of a branch whose commits are remembered.
+const BINDINGS_MAX: usize = 256;
+
+impl Track {
+    /// Returns the last commits that this one may return to.
+    fn recent(&mut self, of: Option<Digest>) -> &mut VecDeque<(Digest, bool)> {
+        let Some(of) = of else { return &mut self.recent };
+        let there = self.recent_bound.iter().position(|(bound, _)| *bound == of);
+        let recent = there.and_then(|at| self.recent_bound.remove(at)).unwrap_or_else(|| (of, VecDeque::new()));
+        if self.recent_bound.len() >= BINDINGS_MAX {
+            self.recent_bound.pop_front();
+        }
+        self.recent_bound.push_back(recent);
+        let last = self.recent_bound.len() - 1;
+        &mut self.recent_bound[last].1
+    }
+
+    /// Returns the most returns among the last commits, of bound invocations those of one binding.
+    fn returns(&self) -> usize {
+        let of = |recent: &VecDeque<(Digest, bool)>| recent.iter().filter(|(_, is_return)| *is_return).count();
+        self.recent_bound.iter().map(|(_, recent)| of(recent)).fold(of(&self.recent), usize::max)
+    }
+
+    fn forget(&mut self) {
+        self.recent.clear();
+        self.recent_bound.clear();
+    }
 }
 
 /// Snapshots of boards on which nobody passes stay what they were.
@@ -230,7 +268,7 @@ impl Breaker {
             track.crashes = 0;
         }
         match heard {
-            Heard::Commit(written) => {
+            Heard::Commit { written, of } => {
                 if !planted::is(Bug::LongMemory) {
                     track.rejections = 0;
                 }
@@ -238,10 +276,11 @@ impl Breaker {
                 track.passes = 0;
                 // A cycle is made of commits: they are no sign that it is over.
                 track.reduced = track.reduced.filter(|reason| *reason == Reason::Cycles);
-                let is_return = track.recent.iter().any(|(earlier, _)| *earlier == written);
-                track.recent.push_back((written, is_return));
-                while track.recent.len() > policy.cycles.window as usize {
-                    track.recent.pop_front();
+                let recent = track.recent(of);
+                let is_return = recent.iter().any(|(earlier, _)| *earlier == written);
+                recent.push_back((written, is_return));
+                while recent.len() > policy.cycles.window as usize {
+                    recent.pop_front();
                 }
                 track.probe = probing.then_some(Reason::ProbeCommitted);
             }
@@ -281,8 +320,7 @@ impl Breaker {
             let change = if reason == Reason::ProbeCommitted { Change::Closed } else { Change::Opened };
             return Some(Move { reason, action: None, change });
         }
-        let returns = track.recent.iter().filter(|(_, is_return)| *is_return).count();
-        let (reason, action) = if returns >= policy.cycles.repeats as usize {
+        let (reason, action) = if track.returns() >= policy.cycles.repeats as usize {
             (Reason::Cycles, &policy.cycles.then)
         } else if track.no_ops >= policy.no_ops.limit {
             (Reason::NoOps, &policy.no_ops.then)
@@ -326,11 +364,11 @@ impl Breaker {
         track.crashes = 0;
         match change {
             Change::Reduced => {
-                track.recent.clear();
+                track.forget();
                 track.reduced = Some(reason);
             }
             Change::Opened => {
-                track.recent.clear();
+                track.forget();
                 track.position = Position::Open { since };
             }
             Change::HalfOpened => track.position = Position::HalfOpen { probe: None },
@@ -345,17 +383,17 @@ impl Breaker {
 /// The fingerprint of what a commit wrote: the places, and what the new state holds there.
 ///
 /// A return of this fingerprint is a return of the branch's own region to an earlier value, whatever other workers
-/// write beside it; appending always makes a new place, so progress never looks like a return.
-pub fn fingerprint(hasher: &Hasher, changes: &[event::Change], state: &State) -> Digest {
-    let places: BTreeMap<&str, Option<String>> = changes
-        .iter()
-        .map(|change| {
-            // Digests of parts of the tree are at hand: what is large is not written out.
-            let now = state.get(&change.path).map(|node| hasher.tree(node).to_string());
-            (change.path.as_str(), now)
-        })
-        .collect();
-    hasher.document(&serde_json::json!(places))
+/// write beside it; appending always makes a new place, so progress never looks like a return. Of a bound invocation, the
+/// whole element counts: one that others have worked on since is another.
+pub fn fingerprint(hasher: &Hasher, changes: &[event::Change], state: &State, element: Option<&Pointer>) -> Digest {
+    // Digests of parts of the tree are at hand: what is large is not written out.
+    let held = |place: &Pointer| state.get(place).map(|node| hasher.tree(node).to_string());
+    let places: BTreeMap<&str, Option<String>> =
+        changes.iter().map(|change| (change.path.as_str(), held(&change.path))).collect();
+    match element {
+        Some(element) => hasher.document(&serde_json::json!([places, held(element)])),
+        None => hasher.document(&serde_json::json!(places)),
+    }
 }
 
 #[cfg(test)]
@@ -368,7 +406,32 @@ mod tests {
     }
 
     fn written(value: u8) -> Heard {
-        Heard::Commit(Digest([value; 32]))
+        Heard::Commit { written: Digest([value; 32]), of: None }
+    }
+
+    #[test]
+    fn each_binding_goes_in_circles_of_its_own() {
+        let policy = Circuit::default();
+        let mut breaker = Breaker::default();
+        let mut hear = |value: u8, of: u8| {
+            let of = Some(Digest([of; 32]));
+            breaker.hear(&policy, Some(&branch()), Heard::Commit { written: Digest([value; 32]), of });
+            breaker.due(&policy, &branch()).map(|due| due.reason)
+        };
+        // One return of each of many is none of one, and others between do not hide the circle of one.
+        for round in 0..2 {
+            for of in 0..100 {
+                assert_eq!(hear(of, of), None, "{round}");
+            }
+        }
+        assert_eq!(hear(7, 7), Some(Reason::Cycles));
+        // What is remembered has a bound.
+        let mut breaker = Breaker::default();
+        for of in 0..10_000_u32 {
+            let of = Some(crate::digest::sha256(&of.to_be_bytes()));
+            breaker.hear(&policy, Some(&branch()), Heard::Commit { written: Digest([0; 32]), of });
+        }
+        assert_eq!(breaker.branches[&branch()].recent_bound.len(), BINDINGS_MAX);
     }
 
     #[test]

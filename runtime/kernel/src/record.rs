@@ -20,7 +20,7 @@ use crate::id::{Seq, Timestamp};
 pub use body::*;
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 18;
+pub const FORMAT: u32 = 19;
 
 /// The first format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
 pub(crate) const ADMISSION: u32 = 10;
@@ -51,6 +51,9 @@ pub(crate) const BOUNDED: u32 = 17;
 /// The first format in which a request for parts must begin at one that is there, views cut long names where they begin to
 /// differ, and the answer to a wildcard says what may be written for a new member.
 pub(crate) const STARTS: u32 = 18;
+
+/// The first format in which circles of bound invocations are those of one element.
+pub(crate) const ELEMENTS: u32 = 19;
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";

@@ -21,7 +21,7 @@ use crate::pipeline::{self, Made};
 use crate::plan::Plan;
 use crate::planted::{self, Bug};
 use crate::record::{
-    self, Author, Body, Committed, Continued, Deferred, Erasure, Expanded, NoOp, Rejected, Resource, Trigger,
+    self, Author, Body, Committed, Continued, Deferred, ELEMENTS, Erasure, Expanded, NoOp, Rejected, Resource, Trigger,
 };
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{Answered, Expansion, Open, ProviderWait, Queued};
@@ -435,7 +435,10 @@ impl Board {
         self.wake();
         // A direct proposal belongs to no branch that could go in circles.
         let is_of_branch = committed.by.attempt.is_some();
-        let region = || breaker::fingerprint(&self.hasher, &made.changes, &made.state);
+        let bound = self.bound(&committed.by);
+        let is_of_element = self.format >= ELEMENTS && !bound.is_empty();
+        let element = is_of_element.then(|| self.element(&committed.by)).flatten();
+        let region = || breaker::fingerprint(&self.hasher, &made.changes, &made.state, element.as_deref());
         let written = is_of_branch.then(|| beside.region.unwrap_or_else(region));
         // A message of a plain blackboard that sets nothing.
         let is_idle = made.changes.is_empty();
@@ -456,12 +459,12 @@ impl Board {
             self.tokens.remember(token, reply, verdict, at, &self.pending);
         }
         let finish = if committed.expand.is_empty() { Finish::Completed } else { Finish::Continued(None) };
-        let bound = self.bound(&committed.by);
         let branch = self.finish(&committed.by, at, finish)?;
+        let of = is_of_element.then(|| self.hasher.document(&bound.to_value()));
         let heard = match is_idle {
             true if bound.is_empty() => Heard::NoOp,
             true => Heard::Unchanged,
-            false => Heard::Commit(written.unwrap_or(committed.state)),
+            false => Heard::Commit { written: written.unwrap_or(committed.state), of },
         };
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
         self.has_succeeded(&committed.by, &bound);
@@ -472,6 +475,12 @@ impl Board {
     fn bound(&self, by: &Author) -> Bindings {
         let open = by.attempt.as_ref().and_then(|attempt| self.scheduler.open().get(&attempt.invocation));
         open.map(|open| self.plan.bound_of(&open.queued)).unwrap_or_default()
+    }
+
+    /// Returns the place that the trigger of a proposal's invocation binds.
+    fn element(&self, by: &Author) -> Option<PointerBuf> {
+        let open = self.scheduler.open().get(&by.attempt.as_ref()?.invocation)?;
+        self.plan.element(&open.queued.branch, &open.queued.trigger)
     }
 
     /// What is kept for an author because it was refused is kept no longer.

@@ -7,7 +7,7 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::{Plan, Rule, WakesOn, decoded};
-use crate::bindings::Bindings;
+use crate::bindings::{Bindings, Binds};
 use crate::blueprint::Worker;
 use crate::breaker::Branch;
 use crate::contract::Contract;
@@ -15,7 +15,7 @@ use crate::expr::Variable;
 use crate::files::Access;
 use crate::id::WorkerName;
 use crate::mode::Interface;
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, PatternToken};
 use crate::record::{self, Trigger};
 use crate::scheduler::Queued;
 use crate::view::{Fixed, compiler_of};
@@ -122,9 +122,33 @@ impl Rule {
         };
         bound.unwrap_or_default()
     }
+
+    /// Returns the place that is bound: that of the event, up to the last token that a name stands for.
+    fn element(&self, trigger: &Trigger) -> Option<PointerBuf> {
+        let (Trigger::Event { path, .. }, Binds::Captures(names)) = (trigger, &self.binds) else { return None };
+        let (WakesOn::Event { path: pattern, .. } | WakesOn::Each(pattern)) = &self.wakes_on else { return None };
+        let mut names = names.iter();
+        let is_fixed = |token: &&PatternToken| !matches!(token, PatternToken::Deep);
+        let named = pattern.tokens().iter().take_while(is_fixed).map(|token| match token {
+            PatternToken::Any | PatternToken::Bound(_) => names.next().is_some_and(Option::is_some),
+            PatternToken::Deep | PatternToken::Literal(_) | PatternToken::Append => false,
+        });
+        let named: Vec<bool> = named.collect();
+        let last = named.iter().rposition(|is_named| *is_named)?;
+        let place = PointerBuf::parse(path.as_str()).ok()?;
+        Some(PointerBuf::from_tokens(place.tokens().take(last + 1)))
+    }
 }
 
 impl Plan {
+    /// Returns the place that an invocation's trigger binds, if it is one of a document and the worker uses the names.
+    pub(crate) fn element(&self, branch: &Branch, trigger: &Trigger) -> Option<PointerBuf> {
+        let rule = branch.rule.as_ref().and_then(|name| self.rules.iter().find(|rule| rule.name == *name))?;
+        let names = &self.seats.get(&branch.worker)?.names;
+        let is_bound = rule.binds.names().iter().any(|name| names.contains(*name));
+        is_bound.then(|| rule.element(trigger)).flatten()
+    }
+
     /// Returns the bindings of an invocation. `value` is the value of the signal, if one woke it.
     pub(crate) fn bindings(&self, branch: &Branch, trigger: &Trigger, value: Option<&Value>) -> Bindings {
         let rule = branch.rule.as_ref().and_then(|name| self.rules.iter().find(|rule| rule.name == *name));

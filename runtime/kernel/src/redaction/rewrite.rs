@@ -13,12 +13,12 @@ use super::texts::Needles;
 use super::traces::{Shadow, Traces, at, each_number};
 use super::{Request, Still, TOLD_MAX, is_mark, mark, mark_name};
 use crate::board::{initial, reply_digest};
-use crate::breaker;
+use crate::breaker::{self, Branch};
 use crate::digest::{Digest, Hasher, Salt};
 use crate::id::{InvocationId, Seq, WorkerName};
 use crate::pipeline;
 use crate::plan::Plan;
-use crate::record::{ADMISSION, Approval, Body, Erasure, Expanded, NoOp, Record, Trigger};
+use crate::record::{ADMISSION, Approval, Body, Committed, ELEMENTS, Erasure, Expanded, NoOp, Record, Trigger};
 use crate::state::State;
 
 /// The most places outside those asked for that are held against what was proposed and refused.
@@ -48,6 +48,8 @@ pub(super) struct Rewriting<'a> {
     asking: BTreeMap<Seq, InvocationId>,
     /// Invocations of which something is erased that they asked a person, or were told.
     told: BTreeSet<InvocationId>,
+    /// Places that triggers of invocations bind.
+    elements: BTreeMap<InvocationId, PointerBuf>,
     /// The format of the records.
     format: u32,
     done: Done,
@@ -94,6 +96,7 @@ impl<'a> Rewriting<'a> {
             touched: BTreeSet::new(),
             asking: BTreeMap::new(),
             told: BTreeSet::new(),
+            elements: BTreeMap::new(),
             format: 0,
             done: Done::default(),
         }
@@ -148,9 +151,14 @@ impl<'a> Rewriting<'a> {
                 };
                 let (was, becomes) = (reapply(&self.before, &committed.patch)?, reapply(&self.after, patch)?);
                 if committed.by.attempt.is_some() {
-                    let of = |made: &pipeline::Made| breaker::fingerprint(self.hasher, &made.changes, &made.state);
-                    let recorded = region.unwrap_or_else(|| of(&was));
-                    region = (region.is_some() || of(&becomes) != recorded).then_some(recorded);
+                    let element = self.element_of(committed);
+                    let renamed = element.map(|element| renamed(element.as_str(), self.names, self.hasher));
+                    let renamed = renamed.and_then(|place| PointerBuf::parse(place).ok());
+                    let of = |made: &pipeline::Made, element: Option<&Pointer>| {
+                        breaker::fingerprint(self.hasher, &made.changes, &made.state, element)
+                    };
+                    let recorded = region.unwrap_or_else(|| of(&was, element));
+                    region = (region.is_some() || of(&becomes, renamed.as_deref()) != recorded).then_some(recorded);
                 }
                 (self.before, self.after) = (was.state, becomes.state);
                 self.exposed = None;
@@ -194,6 +202,9 @@ impl<'a> Rewriting<'a> {
                 }
             }
             Body::Scheduled(scheduled) => {
+                let branch = Branch { rule: scheduled.rule.clone(), worker: scheduled.worker.clone() };
+                let element = self.plan.element(&branch, &scheduled.trigger);
+                self.elements.extend(element.map(|element| (scheduled.invocation, element)));
                 self.pointers(&mut values, is_asked);
                 self.rename_trigger(&mut values);
                 let before = scheduled.follows.or(scheduled.retries);
@@ -251,6 +262,12 @@ impl<'a> Rewriting<'a> {
             self.done.records.push(record.with_erased(values, &erasure));
         }
         Ok(())
+    }
+
+    /// Returns the place that the trigger of a commit's invocation binds, where circles are those of one element.
+    fn element_of(&self, committed: &Committed) -> Option<&Pointer> {
+        let attempt = committed.by.attempt.as_ref().filter(|_| self.format >= ELEMENTS)?;
+        self.elements.get(&attempt.invocation).map(PointerBuf::as_ref)
     }
 
     pub(super) fn finish(mut self) -> Done {

@@ -6,7 +6,7 @@ use crate::played::Played;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{From, Input, Outcome, Proposal, ReplyBody};
 use patchboard_kernel::mode::{Component, Mode};
-use patchboard_kernel::record::{Body, Kind};
+use patchboard_kernel::record::{Body, Cause, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -276,6 +276,70 @@ fn workers_of_elements_that_are_right_already_stop_nothing() {
     }
     assert_eq!((played.count(Kind::Breaker), played.calls.len()), (0, 1));
     played.holds();
+}
+
+/// Items that are written and reviewed, again while they are refused and may have another round.
+fn rounds() -> Value {
+    let items: serde_json::Map<String, Value> = ('a'..='h').map(|name| (name.to_string(), json!({}))).collect();
+    json!({
+        "blueprint": 2, "concurrency": 3,
+        "state": {"schema": {}, "initial": {"items": items}},
+        "workers": {
+            "writer": {"agent": "llm", "reads": ["/items/{item}"], "writes": [{"path": "/items/{item}"}]},
+            "reviewer": {"agent": "llm", "reads": ["/items/{item}"], "writes": [{"path": "/items/{item}/status", "ops": ["replace"]}]},
+        },
+        "rules": [
+            {"name": "write", "trigger": {"start": "/items/{item}"}, "run": "writer"},
+            {"name": "review", "trigger": {"op": "replace", "path": "/items/{item}"}, "run": "reviewer"},
+            {"name": "again", "trigger": {"op": "replace", "path": "/items/{item}/status"},
+             "when": "value == 'refused' && state.items[bound.item].round < 5", "run": "writer"},
+        ],
+    })
+}
+
+/// Plays [`rounds`]: `written` says which round a writer writes after one, `refused` of which items reviewers refuse each.
+fn review(played: &mut Played, written: impl Fn(u64) -> u64, refused: &str) {
+    for _ in 0..200 {
+        if played.calls.is_empty() {
+            return;
+        }
+        let (worker, _, shown) = played.prompts.remove(0);
+        let item = shown.seat().bound().get("item").expect("it is bound").to_owned();
+        let round = played.board.state().root()["items"][item.as_str()].to_value()["round"].as_u64().unwrap_or(0);
+        let status = if refused.contains(&item) { "refused" } else { "accepted" };
+        let reply = match worker.as_str() {
+            "writer" => {
+                json!([{"op": "replace", "path": "/items/{item}", "value": {"round": written(round), "status": "draft"}}])
+            }
+            _ => json!([{"op": "replace", "path": "/items/{item}/status", "value": status}]),
+        };
+        played.answer(reply, None);
+    }
+}
+
+#[test]
+fn an_element_that_others_have_worked_on_is_no_circle_and_neither_are_many_elements() {
+    let mut played = Played::new(rounds());
+    review(&mut played, |round| round + 1, "abc");
+    let rounds: Vec<Value> =
+        ["a", "c", "d"].iter().map(|item| played.board.state().root()["items"][*item].to_value()).collect();
+    let done = |round: u64, status: &str| json!({"round": round, "status": status});
+    assert_eq!(rounds, [done(5, "refused"), done(5, "refused"), done(1, "accepted")]);
+    assert_eq!(played.count(Kind::Breaker), 0);
+    played.holds();
+    // What is written over and over is one.
+    let mut played = Played::new(rounds_of_one());
+    review(&mut played, |_| 1, "b");
+    let breakers = played.records.iter().filter(|record| record.kind == Kind::Breaker).count();
+    assert_eq!((breakers, played.board.ended().map(|ended| ended.cause)), (1, Some(Cause::Cycles)));
+    played.holds();
+}
+
+/// [`rounds`] without parallel calls.
+fn rounds_of_one() -> Value {
+    let mut blueprint = rounds();
+    blueprint["concurrency"] = json!(1);
+    blueprint
 }
 
 #[test]
