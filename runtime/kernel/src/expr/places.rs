@@ -110,6 +110,13 @@ impl Expr {
         looks
     }
 
+    /// Returns constants that stand for true or false and are neither, as they are written.
+    pub(crate) fn constant_truths(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        constant_truths(&self.node, &mut found);
+        found
+    }
+
     /// Returns the divisions whose fraction may matter, by what is no constant or compared with a fraction. It is cut off if all
     /// the places of one are whole numbers.
     pub(crate) fn divisions(&self) -> Vec<Vec<Look>> {
@@ -128,6 +135,26 @@ impl Expr {
     /// Whether it can come true where looking at some places is always an error, as far as its logic tells.
     pub(crate) fn may_hold(&self, fails: &dyn Fn(&Look) -> bool) -> bool {
         Walk::default().outcomes(&self.node, fails).holds
+    }
+}
+
+/// Collects constants that a node takes for true or false.
+fn constant_truths(node: &Node, found: &mut Vec<String>) {
+    match node {
+        Node::Text(text) => found.push(format!("{text:?}")),
+        Node::Int(number) => found.push(number.to_string()),
+        Node::UInt(number) => found.push(number.to_string()),
+        Node::Double(number) => found.push(number.to_string()),
+        Node::Null => found.push("null".to_owned()),
+        Node::Not(of) => constant_truths(of, found),
+        Node::And(a, b) | Node::Or(a, b) | Node::If(_, a, b) => {
+            constant_truths(a, found);
+            constant_truths(b, found);
+        }
+        Node::Loop(of) if matches!(of.fold, Fold::All | Fold::Exists | Fold::ExistsOne) => {
+            constant_truths(&of.body, found);
+        }
+        _ => {}
     }
 }
 

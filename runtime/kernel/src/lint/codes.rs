@@ -118,7 +118,11 @@ pub const CODES: &[(&str, Severity, &str)] = &[
         Warning,
         "A script answers with what its worker's grants or the schema refuse, or with a name that nothing binds.",
     ),
-    ("unusable_grant", Warning, "A write grant to add what is there from the beginning on."),
+    (
+        "unusable_grant",
+        Warning,
+        "A write grant that cannot be used: to add what is there from the beginning on, or below a place that nobody may add.",
+    ),
     ("value_never_fits", Warning, "A `value` of a write grant that the schema allows nowhere there."),
     ("not_a_beginning", Error, "A write grant's condition is of a place that is no beginning of the grant's path."),
     ("index_grant", Error, "A path by index into an array whose elements may move."),

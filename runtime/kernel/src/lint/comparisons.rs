@@ -40,6 +40,11 @@ impl Check<'_> {
             let told = self.no_truth(&look, owner).map(|(message, help)| ("never_true", message, help));
             found.extend(told.map(|(code, message, help)| (code, message, help, last_name(&look).map(str::to_owned))));
         }
+        for constant in expression.expr.constant_truths() {
+            let message = format!("{constant} stands where true or false is expected, and is neither");
+            let help = "Compare each: `value == \"a\" || value == \"b\"`, or `value in [\"a\", \"b\"]`.".to_owned();
+            found.push(("never_true", message, help, Some(constant)));
+        }
         for whole in expression.expr.divisions() {
             if whole.iter().all(|look| self.is_whole(look, owner)) {
                 let message =

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::grants::named_values;
 use super::{Check, Write};
 use crate::blueprint::{GrantOp, Writers};
 use crate::graph;
@@ -56,9 +57,11 @@ impl Check<'_> {
         for (number, (name, seat)) in seats.iter().enumerate() {
             for (other_name, other) in &seats[..number] {
                 let pair = seat.writes.iter().filter(replaces).find_map(|write| {
-                    // Where each has a condition, the state says whose turn it is.
-                    let is_told_apart =
-                        |met: &Write<'_>| write.grant.condition.is_some() && met.grant.condition.is_some();
+                    // Where each has a condition, the state says whose turn it is; where they write other values, the value does.
+                    let is_told_apart = |met: &Write<'_>| {
+                        (write.grant.condition.is_some() && met.grant.condition.is_some())
+                            || are_apart(write.grant.value.as_ref(), met.grant.value.as_ref())
+                    };
                     let mut others = other.writes.iter().filter(replaces);
                     let met = others.find(|met| write.pattern.overlaps(&met.pattern) && !is_told_apart(met));
                     met.map(|met| (write, met))
@@ -73,20 +76,19 @@ impl Check<'_> {
             }
         }
         for (pointer, message) in found {
-            let help = "Give each a field of its own, or let one only `add`.";
+            let help = "Give each a field of its own, let one only `add`, or say of both when they may (`where`) or what (`value`).";
             self.find("two_writers", &pointer, message, help);
         }
     }
 
     /// Reports reads of places where nothing is and nothing can come to be; returns their patterns.
     fn unwritten_reads(&mut self) -> Vec<Pattern> {
-        let initial = &self.blueprint.state.initial;
         let mut found = Vec::new();
         for (name, seat) in &self.seats {
             for read in &seat.reads {
                 let text = read.pattern.to_string();
                 let pattern = read.pattern.under_any_binding();
-                let there = self.is_given(&pattern) || !pattern.instances_of_value(initial, 1).is_empty();
+                let there = self.is_there_at_first(&pattern);
                 let comes = |write: &Write<'_>| {
                     self.may_create(write, &read.pattern) || read.pattern.lies_above(&write.pattern)
                 };
@@ -105,16 +107,22 @@ impl Check<'_> {
         patterns
     }
 
-    /// Whether a write can bring about something at a place.
-    fn may_create(&self, write: &Write<'_>, place: &Pattern) -> bool {
-        let only_removes = write.grant.ops.iter().all(|op| *op == GrantOp::Remove);
-        !only_removes && (write.pattern.collides(place) || write.pattern.lies_above(place))
+    /// Returns true if a write can bring about something at a place where nothing is.
+    pub(super) fn may_create(&self, write: &Write<'_>, place: &Pattern) -> bool {
+        let makes = |op: &GrantOp| !matches!(op, GrantOp::Remove | GrantOp::Replace);
+        let writes = |op: &GrantOp| *op != GrantOp::Remove;
+        (write.pattern.collides(place) && write.grant.ops.iter().any(makes))
+            || (write.pattern.lies_above(place) && write.grant.ops.iter().any(writes))
+    }
+
+    /// Returns true if something is at a place when the board begins.
+    pub(super) fn is_there_at_first(&self, place: &Pattern) -> bool {
+        self.is_given(place) || !place.instances_of_value(&self.blueprint.state.initial, 1).is_empty()
     }
 
     /// Reports fields that the schema declares, where nothing is and nothing can come to be.
     fn unwritten_fields(&mut self, reported: &[Pattern]) {
         let document = &self.blueprint.state.schema;
-        let initial = &self.blueprint.state.initial;
         let mut fields = Fields { document, seen: BTreeSet::new(), found: Vec::new() };
         fields.walk("", document, "", 0);
         // Sorted by place, so that a field comes before what lies below it.
@@ -123,7 +131,7 @@ impl Check<'_> {
         let mut missing: Vec<Pattern> = reported.to_vec();
         for (place, schema) in &fields.found {
             let Ok(pattern) = Pattern::parse(place) else { continue };
-            if self.is_given(&pattern) || !pattern.instances_of_value(initial, 1).is_empty() {
+            if self.is_there_at_first(&pattern) {
                 continue;
             }
             // What lies below a missing field is missing for the same reason.
@@ -131,17 +139,36 @@ impl Check<'_> {
                 continue;
             }
             if !self.writes().any(|(_, write)| self.may_create(write, &pattern)) {
-                found.push((format!("/state/schema{schema}"), place.clone()));
+                let is_replaced = self
+                    .writes()
+                    .any(|(_, write)| write.pattern.collides(&pattern) && write.grant.ops.contains(&GrantOp::Replace));
+                found.push((format!("/state/schema{schema}"), place.clone(), is_replaced));
                 missing.push(pattern);
             }
         }
-        for (pointer, place) in found {
-            let message = format!("`{place}` is not there at first and nobody can write it");
-            let help = "Grant a worker to write it, put it into `state.initial`, or remove it from the schema.";
+        for (pointer, place, is_replaced) in found {
+            let (may, help) = match is_replaced {
+                true => ("may only be replaced", "Grant `add`, or put it into `state.initial`."),
+                false => (
+                    "nobody can write it",
+                    "Grant a worker to write it, put it into `state.initial`, or remove it from the schema.",
+                ),
+            };
+            let message = format!("`{place}` is not there at first and {may}");
             self.find("never_written", &pointer, message, help);
             self.point_at_key();
         }
     }
+}
+
+/// Returns true if no value is one that both schemas name.
+fn are_apart(one: Option<&Value>, other: Option<&Value>) -> bool {
+    let named =
+        |schema: Option<&Value>| schema.and_then(named_values).map(|values| values.into_iter().cloned().collect());
+    let (Some(one), Some(other)): (Option<Vec<Value>>, Option<Vec<Value>>) = (named(one), named(other)) else {
+        return false;
+    };
+    !one.iter().any(|value| other.contains(value))
 }
 
 /// The walk through a schema that collects the fields it declares.

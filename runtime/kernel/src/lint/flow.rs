@@ -13,6 +13,7 @@ use super::{Check, Read, Seat};
 use crate::blueprint::{Action, AgentKind, EventOp, Rule, Run, Trigger, WorkerLimits};
 use crate::event::caused;
 use crate::id::{RuleName, WorkerName};
+use crate::pattern::Pattern;
 use crate::source::child;
 
 /// What each worker can cause of what each rule on an event waits for, by the rule's number.
@@ -160,9 +161,20 @@ impl<'a> Check<'a> {
         for (number, rule) in self.blueprint.rules.iter().enumerate() {
             let Some(path) = rule.trigger.template() else { continue };
             let Ok(place) = self.paths.parse(path) else { continue };
+            // Of what is gone there is nothing to see.
+            if matches!(&rule.trigger, Trigger::Event { op: Some(EventOp::Remove), .. }) {
+                continue;
+            }
+            let binds: BTreeSet<&str> = place.names().collect();
             let is_blind = |worker: &&WorkerName| {
                 let seen = |read: &Read| {
-                    read.pattern.collides(&place) || read.pattern.lies_above(&place) || place.lies_above(&read.pattern)
+                    // It knows which element it is, and sees another part of it that others know of.
+                    let is_about_it =
+                        read.pattern.names().any(|name| binds.contains(name)) && self.is_known(&read.pattern);
+                    is_about_it
+                        || read.pattern.collides(&place)
+                        || read.pattern.lies_above(&place)
+                        || place.lies_above(&read.pattern)
                 };
                 // What a board inside is given is said at its border.
                 let is_blind = |seat: &Seat<'_>| seat.worker.agent != AgentKind::Board && !seat.reads.iter().any(seen);
@@ -178,6 +190,13 @@ impl<'a> Check<'a> {
                 self.find("trigger_unreadable", &pointer, message, help);
             }
         }
+    }
+
+    /// Returns true if a rule is about a place, or a worker writes there.
+    fn is_known(&self, place: &Pattern) -> bool {
+        let is_at = |other: &Pattern| other.collides(place) || other.lies_above(place);
+        let triggers = self.blueprint.rules.iter().filter_map(|rule| self.paths.parse(rule.trigger.template()?).ok());
+        triggers.into_iter().any(|trigger| is_at(&trigger)) || self.writes().any(|(_, write)| is_at(&write.pattern))
     }
 
     fn idle_workers(&mut self) {

@@ -35,6 +35,12 @@ impl Check<'_> {
                     let help = "Grant `replace`, or leave it out of `state.initial`.";
                     found.push(("unusable_grant", pointer.clone(), message, help.to_owned()));
                 }
+                if let Some(above) = self.missing_above(write) {
+                    let message =
+                        format!("`{name}` may write `{path}`, and nothing is at `{above}`, which nobody may add");
+                    let help = format!("Grant a worker to add `{above}`, or put it into `state.initial`.");
+                    found.push(("unusable_grant", pointer.clone(), message, help));
+                }
                 let reaches = |request: &Pattern| write.pattern.overlaps(request) || request.lies_above(&write.pattern);
                 if request.as_ref().is_some_and(reaches) {
                     let message = format!("`{name}` may write to the request: `{path}`");
@@ -47,6 +53,15 @@ impl Check<'_> {
         for (code, pointer, message, help) in found {
             self.find(code, &pointer, message, help);
         }
+    }
+
+    /// Returns the place that a write is below, if nothing is there and nobody can bring it about.
+    fn missing_above(&self, write: &Write<'_>) -> Option<Pattern> {
+        let above = write.pattern.prefix(write.pattern.tokens().len().checked_sub(1).filter(|above| *above > 0)?);
+        let place = above.under_any_binding();
+        let is_fixed = !place.tokens().contains(&PatternToken::Deep);
+        let comes = || self.writes().any(|(_, write)| self.may_create(write, &place));
+        (is_fixed && !self.is_there_at_first(&place) && !comes()).then_some(above)
     }
 
     /// Reports a name in a `value` that `properties` of the schema there does not declare.
@@ -75,7 +90,7 @@ impl Check<'_> {
 }
 
 /// Returns the values that a schema names: `const`, or those of `enum`; none if it names none.
-fn named_values(schema: &Value) -> Option<Vec<&Value>> {
+pub(super) fn named_values(schema: &Value) -> Option<Vec<&Value>> {
     match (schema.get("const"), schema.get("enum").and_then(Value::as_array)) {
         (Some(value), _) => Some(vec![value]),
         (None, Some(values)) => Some(values.iter().collect()),

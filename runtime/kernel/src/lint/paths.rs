@@ -132,12 +132,23 @@ impl<'a> Check<'a> {
         }
         for (pointer, pattern) in places {
             self.place(&pointer, &pattern);
+            if self.ends_in_nothing(&pattern) {
+                let message = format!("`{pattern}` ends with a `/`: it is the member whose name is empty");
+                self.find("undeclared_name", &pointer, message, "Leave the last `/` out.");
+                continue;
+            }
             if let Some((holder, wrong, known)) = self.undeclared(&pattern) {
                 let message = format!("`{pattern}`: `properties` of {holder} has no `{wrong}`");
                 let help = suggest(&wrong, known.iter().map(String::as_str), "Declare it.");
                 self.find("undeclared_name", &pointer, message, help);
             }
         }
+    }
+
+    /// Returns true if a pattern names a member without a name, and there is none.
+    fn ends_in_nothing(&self, pattern: &Pattern) -> bool {
+        let is_nameless = matches!(pattern.tokens().last(), Some(PatternToken::Literal(name)) if name.is_empty());
+        is_nameless && !self.is_there_at_first(pattern)
     }
 
     /// Finds the first token of a pattern that `properties` does not declare, in an object that takes other names as well:

@@ -377,3 +377,102 @@ fn a_draft_that_ignores_what_is_beside_a_reference_is_read_so() {
         assert_eq!(!found(blueprint, "/rules/0/when").is_empty(), is_found, "{draft}");
     }
 }
+
+/// Returns a board of tickets, with other members of the worker that is woken for each, and of the blueprint.
+fn tickets(seat: Value, changes: Value) -> Value {
+    let mut blueprint = json!({
+        "blueprint": 2, "name": "tickets",
+        "state": {"schema": {"properties": {
+            "tickets": {"type": "object", "additionalProperties": {"type": "object", "properties": {"class": {"enum": ["urgent", "high", "low"]}}}},
+            "summary": {"type": "string"}}},
+            "initial": {"tickets": {}}},
+        "workers": {
+            "sorter": {"agent": "llm", "reads": ["/request/tickets/{t}"], "writes": [{"path": "/tickets/{t}", "ops": ["add", "replace"]}]},
+            "last": {"agent": "llm", "reads": ["/tickets"], "writes": [{"path": "/summary"}]}},
+        "rules": [
+            {"name": "sort", "trigger": {"start": "/request/tickets/{t}"}, "run": "sorter"},
+            {"name": "sum", "trigger": {"after": ["sort"]}, "run": "last"}],
+        "result": "/summary", "done": {"when": "has(state.summary)"},
+    });
+    blueprint["workers"]["sorter"].as_object_mut().expect("a seat").extend(seat.as_object().expect("members").clone());
+    blueprint.as_object_mut().expect("an object").extend(changes.as_object().expect("members").clone());
+    blueprint
+}
+
+fn codes(blueprint: Value) -> Vec<&'static str> {
+    lint::check_value(blueprint).findings.into_iter().map(|finding| finding.code).collect()
+}
+
+#[test]
+fn what_nobody_can_bring_about_is_found() {
+    assert_eq!(codes(tickets(json!({}), json!({}))), [""; 0]);
+    // Below a place that nobody may add...
+    let below = json!({"writes": [{"path": "/tickets/{t}/class"}]});
+    assert_eq!(codes(tickets(below.clone(), json!({}))), ["unusable_grant"]);
+    // ...and not if it is there, or another may.
+    let schema = tickets(json!({}), json!({}))["state"]["schema"].clone();
+    let there = json!({"state": {"schema": schema, "initial": {"tickets": {"a": {}}}}});
+    assert_eq!(codes(tickets(below.clone(), there)), [""; 0]);
+    let mut other = tickets(below, json!({}));
+    other["workers"]["last"]["writes"] = json!([{"path": "/summary"}, {"path": "/tickets/*", "ops": ["add"]}]);
+    assert!(!codes(other).contains(&"unusable_grant"));
+    // What may only be replaced is never there.
+    let mut replaced = tickets(json!({}), json!({}));
+    replaced["workers"]["last"]["writes"] = json!([{"path": "/summary", "ops": ["replace"]}]);
+    assert_eq!(
+        found(replaced, "/state"),
+        [("never_written".to_owned(), "`/summary` is not there at first and may only be replaced".to_owned())]
+    );
+    // A path that ends with a slash is that of a member without a name.
+    let mut slash = tickets(json!({}), json!({}));
+    slash["workers"]["last"]["reads"] = json!(["/tickets/"]);
+    assert_eq!(found(slash, "/workers/last/reads/0").first().map(|(code, _)| code.as_str()), Some("undeclared_name"));
+}
+
+#[test]
+fn a_word_that_stands_for_true_or_false_is_found() {
+    for (when, count) in [
+        ("value.class == 'urgent' || 'high'", 1),
+        ("value.class == 'urgent' && !('high')", 1),
+        ("state.tickets.all(k, t, t.class == 'low' || 'high')", 1),
+        ("value.class == 'urgent' || value.class == 'high'", 0),
+        ("value.class in ['urgent', 'high']", 0),
+        ("(value.class == 'urgent' ? 'a' : 'b') == 'a'", 0),
+    ] {
+        let mut blueprint = tickets(json!({}), json!({}));
+        blueprint["rules"][0]["when"] = when.into();
+        assert_eq!(codes(blueprint).iter().filter(|code| **code == "never_true").count(), count, "{when}");
+    }
+}
+
+#[test]
+fn writers_of_other_values_and_workers_that_know_which_element_it_is_are_right() {
+    let two = |first: Value, second: Value| {
+        let mut blueprint = tickets(json!({}), json!({}));
+        for (name, value) in [("one", first), ("other", second)] {
+            blueprint["workers"][name] = json!({"agent": "llm", "reads": ["/tickets/{t}"],
+                "writes": [{"path": "/tickets/{t}/class", "ops": ["replace"], "value": value}]});
+            let rule = json!({"name": name, "trigger": {"op": "add", "path": "/tickets/{t}"}, "run": name});
+            blueprint["rules"].as_array_mut().expect("rules").push(rule);
+        }
+        codes(blueprint).contains(&"two_writers")
+    };
+    assert!(!two(json!({"const": "low"}), json!({"enum": ["urgent", "high"]})));
+    assert!(two(json!({"const": "high"}), json!({"enum": ["urgent", "high"]})));
+    assert!(two(json!({"const": "low"}), json!({"type": "string"})));
+    // Who is woken by one part of an element and reads another knows which it is; of what is gone there is nothing to read.
+    let woken = |reads: Value, trigger: Value| {
+        let mut blueprint = tickets(json!({}), json!({}));
+        blueprint["workers"]["other"] =
+            json!({"agent": "llm", "reads": reads, "writes": [{"path": "/summary", "ops": ["add"]}]});
+        blueprint["rules"]
+            .as_array_mut()
+            .expect("rules")
+            .push(json!({"name": "next", "trigger": trigger, "run": "other"}));
+        codes(blueprint).contains(&"trigger_unreadable")
+    };
+    assert!(!woken(json!(["/request/tickets/{t}"]), json!({"path": "/tickets/{t}/class"})));
+    assert!(woken(json!(["/request/topic"]), json!({"path": "/tickets/{t}/class"})));
+    assert!(woken(json!(["/request/ticket/{t}"]), json!({"path": "/tickets/{t}/class"})), "nothing else is about it");
+    assert!(!woken(json!(["/request/topic"]), json!({"op": "remove", "path": "/tickets/*"})));
+}
