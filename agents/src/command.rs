@@ -218,7 +218,9 @@ async fn write(mut stdin: ChildStdin, line: &[u8]) -> io::Result<()> {
 }
 
 fn too_long(max: u64) -> Failure {
-    failure(FailureCode::Protocol, format!("the program's line is longer than {max} bytes"))
+    let message =
+        format!("the program's line is longer than {max} bytes: twice what `patch.max_bytes` of the worker allows");
+    failure(FailureCode::Protocol, message)
 }
 
 fn unreadable(error: &io::Error) -> Failure {

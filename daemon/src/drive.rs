@@ -376,6 +376,10 @@ impl CameTo<'_> {
             _ => {}
         }
         let mut notes: Vec<String> = self.failed_nodes().into_iter().collect();
+        notes.extend(self.undone.unmet.first().map(|rule| {
+            let more = and_more(self.undone.unmet.len());
+            format!("rule {rule}{more} has woken nobody: its `when` does not hold")
+        }));
         if cause != Cause::NothingToDo {
             notes.extend(self.retries(cause));
         }

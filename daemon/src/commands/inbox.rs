@@ -62,9 +62,13 @@ fn standing(data_dir: &Path) -> Result<Vec<Value>, Failure> {
     let mut questions = Vec::new();
     for summary in reader.journal.boards().map_err(storage)?.iter().filter(|board| board.ended.is_none()) {
         let board = reader.board(summary, None)?;
+        let has_programs = board.blueprint().workers.values().any(|worker| !worker.program.is_empty());
         questions.extend(board.pending().iter().map(|(seq, question)| {
             let mut told = question_json(*seq, question);
             told["board"] = summary.id.as_str().into();
+            if has_programs {
+                told["inline"] = true.into();
+            }
             told
         }));
     }
@@ -76,6 +80,8 @@ pub(super) fn told(question: &Value, again: &str) -> String {
     let text = |name: &str| one_line(question[name].as_str().unwrap_or_default());
     let (board, seq, worker, approver) = (text("board"), &question["seq"], text("worker"), text("approver"));
     let until = until(question["expires"].as_i64().map(Timestamp));
+    // Whoever goes on with the board runs the programs that its blueprint brings.
+    let again = if question["inline"] == true { &format!("{again} --allow-inline") } else { again };
     let asked = &question["clarify"];
     if let Some(asks) = asked["question"].as_str() {
         let choices: Vec<String> =

@@ -311,6 +311,33 @@ fn a_miss_shows_how_the_view_differs_and_the_result_that_a_call_failed() {
 }
 
 #[test]
+fn a_join_that_wakes_nobody_is_named() {
+    let sandbox = Sandbox::new();
+    let text = "\
+blueprint: 2
+name: join
+state:
+  schema: {properties: {items: {additionalProperties: {type: string}}, report: {type: string}}}
+  initial: {items: {}}
+workers:
+  reviewer: {agent: script, writes: [{path: /items/a, ops: [add]}], script: [[{op: add, path: /items/a, value: refused}]]}
+  last: {agent: script, reads: [/items], writes: [{path: /report, ops: [add]}], script: [[]]}
+rules:
+  - {name: review, trigger: start, run: reviewer}
+  - {name: sum, trigger: {after: [review]}, when: 'state.items.all(k, v, v == \"accepted\")', run: last}
+done: {when: has(state.report)}
+";
+    sandbox.write("join.yaml", text);
+    let ran = sandbox.run(&["run", "join.yaml"]).exits(4);
+    assert!(
+        ran.stderr.contains("rule sum has woken nobody: its `when` does not hold"),
+        "{}\n{}",
+        ran.stdout,
+        ran.stderr
+    );
+}
+
+#[test]
 fn a_board_whose_last_records_are_gone_is_not_gone_on_with() {
     let sandbox = Sandbox::new();
     sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q"]).exits(0);

@@ -76,8 +76,13 @@ impl Blueprint {
     pub fn fit_views(&mut self, context: &dyn Fn(Option<&str>) -> Option<u32>) {
         let absent = self.workers.iter().filter(|(_, worker)| worker.view.budget.is_none());
         let fitted = absent.map(|(name, worker)| {
-            let tokens = if worker.agent == AgentKind::Llm { context(self.model_of(name)) } else { None };
-            (name.clone(), worker.budget_within(tokens.unwrap_or(CONTEXT_DEFAULT)))
+            let tokens = match worker.agent {
+                AgentKind::Llm => context(self.model_of(name)).unwrap_or(CONTEXT_DEFAULT),
+                // Programs have no context that a view must fit into.
+                AgentKind::Command | AgentKind::Script => u32::MAX,
+                _ => CONTEXT_DEFAULT,
+            };
+            (name.clone(), worker.budget_within(tokens))
         });
         for (name, budget) in fitted.collect::<Vec<_>>() {
             if let Some(worker) = self.workers.get_mut(&name) {

@@ -9,10 +9,12 @@ use crate::breaker::Branch;
 use crate::id::{RuleName, WorkerName};
 use crate::ledger::{Hold, Shortfall};
 use crate::money::Money;
+use crate::plan::{RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{Body, Cause, FULL_RETRY, RaisedOfWorker, Resource, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Queued;
+use crate::wish::{self, Occasion};
 use crate::workflow::engine::FailedNode;
 use crate::workflow::{self, engine};
 
@@ -29,6 +31,8 @@ pub struct Undone {
     pub cut_off: usize,
     /// Joins that a board which is done has not let fire.
     pub unfired: Vec<RuleName>,
+    /// Joins of a board with nothing left to do whose conditions do not hold, and whose workers nothing has woken.
+    pub unmet: Vec<RuleName>,
     /// Nodes of its workflow that failed.
     pub failed_nodes: Vec<FailedNode>,
 }
@@ -39,15 +43,31 @@ impl Board {
         let beyond = self.given_up.iter().filter(|queued| queued.is_beyond_limit);
         let has_workflow = self.blueprint().workers.values().any(|worker| worker.agent.is_builtin(workflow::ROLE));
         let is_done = self.ended.is_some_and(|ended| ended.cause == Cause::Done);
+        let has_nothing_to_do = self.ended.is_some_and(|ended| ended.cause == Cause::NothingToDo);
         let joins = self.joins_to_fire().map(|(name, _)| name.clone());
         Undone {
             cut_off: if is_done { self.given_up.iter().filter(|queued| !queued.is_in_vain).count() } else { 0 },
             unfired: if is_done { joins.collect() } else { Vec::new() },
+            unmet: if has_nothing_to_do { self.unmet_joins() } else { Vec::new() },
             given_up: self.chosen_by(&Retried::default()).len(),
             beyond_limit: beyond.map(|queued| queued.branch.worker.clone()).collect(),
             undecided: self.undecided().into_iter().cloned().collect(),
             failed_nodes: if has_workflow { engine::failed(self.state.root()) } else { Vec::new() },
         }
+    }
+
+    /// Returns the joins whose conditions do not hold, and whose workers nothing has woken.
+    fn unmet_joins(&self) -> Vec<RuleName> {
+        let is_unmet = |rule: &&Rule| {
+            let is_join = matches!(&rule.wakes_on, WakesOn::Rest(rest) if rest.kind != RestKind::Each);
+            let rested = BTreeSet::from([rule.name.clone()]);
+            let occasion = Occasion::Rested(&rested);
+            is_join
+                && rule.when.is_some()
+                && rule.workers.iter().all(|worker| self.scheduler.scheduled_for(worker) == 0)
+                && wish::wanted(&self.plan, &self.scheduler, self.state.root(), &occasion).is_empty()
+        };
+        self.plan.rules.iter().filter(is_unmet).map(|rule| rule.name.clone()).collect()
     }
 
     /// Judges a retry before it is an input. A limit that it names must be above the one in force, and no more than a limit
