@@ -47,7 +47,7 @@ coded! {
 impl Worker {
     /// Returns the maximum size of the worker's view, in its unit.
     pub fn view_budget(&self) -> u32 {
-        self.view.budget.unwrap_or_else(|| self.budget_within(CONTEXT_DEFAULT))
+        self.view.budget.unwrap_or_else(|| self.budget_within(self.usual_context()))
     }
 
     /// Returns the maximum size of the worker's view, in characters.
@@ -68,6 +68,14 @@ impl Worker {
             Unit::Tokens => chars / 4,
         }
     }
+
+    /// Returns the tokens of a context that a view must fit into, where nothing is known of a model.
+    const fn usual_context(&self) -> u32 {
+        match self.agent {
+            AgentKind::Command | AgentKind::Script => u32::MAX,
+            _ => CONTEXT_DEFAULT,
+        }
+    }
 }
 
 impl Blueprint {
@@ -76,13 +84,8 @@ impl Blueprint {
     pub fn fit_views(&mut self, context: &dyn Fn(Option<&str>) -> Option<u32>) {
         let absent = self.workers.iter().filter(|(_, worker)| worker.view.budget.is_none());
         let fitted = absent.map(|(name, worker)| {
-            let tokens = match worker.agent {
-                AgentKind::Llm => context(self.model_of(name)).unwrap_or(CONTEXT_DEFAULT),
-                // Programs have no context that a view must fit into.
-                AgentKind::Command | AgentKind::Script => u32::MAX,
-                _ => CONTEXT_DEFAULT,
-            };
-            (name.clone(), worker.budget_within(tokens))
+            let tokens = if worker.agent == AgentKind::Llm { context(self.model_of(name)) } else { None };
+            (name.clone(), worker.budget_within(tokens.unwrap_or_else(|| worker.usual_context())))
         });
         for (name, budget) in fitted.collect::<Vec<_>>() {
             if let Some(worker) = self.workers.get_mut(&name) {

@@ -110,6 +110,36 @@ impl Expr {
         looks
     }
 
+    /// Returns the place without which the rest of the expression is not asked: `!has(x) || …`, `has(x) && …`, `has(x) ? … : true`.
+    pub(crate) fn guard(&self) -> Option<Look> {
+        let guard = match &self.node {
+            Node::Or(guard, _) => match guard.as_ref() {
+                Node::Not(guard) => guard,
+                _ => return None,
+            },
+            Node::And(guard, _) | Node::If(guard, ..) => guard,
+            _ => return None,
+        };
+        let Node::Has(of, name) = guard.as_ref() else { return None };
+        Walk::default().place(of).map(|place| place.then(Step::Member(name.clone())))
+    }
+
+    /// Returns the members of numbers that it looks at, as they are written: `a.T-1.b` subtracts `1.b` from `a.T`.
+    pub(crate) fn members_of_numbers(&self) -> Vec<String> {
+        let (mut found, mut pending) = (Vec::new(), vec![&self.node]);
+        while let Some(node) = pending.pop() {
+            if let Node::Member(of, name) | Node::Has(of, name) = node {
+                match of.as_ref() {
+                    Node::Int(number) => found.push(format!("{number}.{name}")),
+                    Node::UInt(number) => found.push(format!("{number}u.{name}")),
+                    _ => {}
+                }
+            }
+            pending.extend(parts(node));
+        }
+        found
+    }
+
     /// Returns constants that stand for true or false and are neither, as they are written.
     pub(crate) fn constant_truths(&self) -> Vec<String> {
         let mut found = Vec::new();

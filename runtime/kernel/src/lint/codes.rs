@@ -89,6 +89,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("whole_division", Warning, "A division of whole numbers, whose result is cut off to one."),
     ("unknown_keyword", Warning, "A JSON Schema has a keyword that no draft knows, or requires a misspelt name."),
     ("void_keyword", Warning, "A JSON Schema has a keyword that says nothing of the type that it names."),
+    ("impossible_schema", Warning, "No value satisfies a JSON Schema."),
     ("costly_schema", Warning, "Every write below a place makes validation go through a collection without a bound."),
     ("costly_shift", Warning, "A grant lets elements come or go in the middle of an array without a bound."),
     (

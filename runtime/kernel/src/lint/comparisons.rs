@@ -40,6 +40,11 @@ impl Check<'_> {
             let told = self.no_truth(&look, owner).map(|(message, help)| ("never_true", message, help));
             found.extend(told.map(|(code, message, help)| (code, message, help, last_name(&look).map(str::to_owned))));
         }
+        for member in expression.expr.members_of_numbers() {
+            let message = format!("`{member}`: a number has no members");
+            let help = "A name with `-` stands in brackets: `state.tickets[\"T-1\"].class`.".to_owned();
+            found.push(("unknown_member", message, help, Some(member)));
+        }
         for constant in expression.expr.constant_truths() {
             let message = format!("{constant} stands where true or false is expected, and is neither");
             let help = "Compare each: `value == \"a\" || value == \"b\"`, or `value in [\"a\", \"b\"]`.".to_owned();

@@ -36,6 +36,10 @@ impl Check<'_> {
     fn costly(&self, expression: &Expression<'_>) -> Option<(String, String)> {
         let Owner::Invariant(invariant) = expression.owner else { return None };
         let expr = &expression.expr;
+        let guard = expr.guard().and_then(|guard| place(&guard, expression.owner, self.paths));
+        if guard.is_some_and(|guard| self.comes_once(&guard)) {
+            return None;
+        }
         let each = invariant.each.as_deref().and_then(|each| Pattern::parse(each).ok());
         let every = each.filter(|each| self.has_many(each)).and_then(|each| {
             let when = self.when(shared_references(expr))?;
@@ -72,6 +76,13 @@ impl Check<'_> {
                 Some((format!("`{name}` {through} {when}; nothing bounds its size"), help))
             }
         }
+    }
+
+    /// Returns true if something comes to a place that is empty at first, and stays as it is: as a rule that is a board's result.
+    fn comes_once(&self, place: &Pattern) -> bool {
+        let adds = |write: &Write<'_>| write.grant.ops.iter().all(|op| *op == GrantOp::Add);
+        let mut changes = self.writes().filter(|(_, write)| write.pattern.overlaps(place));
+        !self.is_there_at_first(place) && changes.all(|(_, write)| adds(write))
     }
 
     /// When something changes that is referred to; `None`: never.

@@ -172,6 +172,11 @@ impl Check<'_> {
             }
             self.undeclared_names(&pointer, members);
             self.void_keywords(&pointer, members);
+            if let Some((keyword, message)) = impossible(members) {
+                let help = "Mend it: nothing can be written there.";
+                self.find("impossible_schema", &child(&pointer, keyword), message, help);
+                self.point_at_key();
+            }
         }
     }
 
@@ -221,5 +226,70 @@ impl Check<'_> {
                 self.find("unknown_keyword", &format!("{pointer}/required/{nth}"), message, help);
             }
         }
+    }
+}
+
+/// Keywords of a least and a most.
+const BOUNDS: [(&str, &str); 4] =
+    [("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties")];
+
+/// Returns a keyword that contradicts another of the same schema, and how.
+fn impossible(schema: &Map<String, Value>) -> Option<(&'static str, String)> {
+    let number = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
+    let crossed = BOUNDS.into_iter().find(|(least, most)| number(least).zip(number(most)).is_some_and(|(a, b)| a > b));
+    if let Some((least, most)) = crossed {
+        return Some((least, format!("`{least}` is more than `{most}`")));
+    }
+    let values = schema.get("enum").and_then(Value::as_array);
+    if values.is_some_and(Vec::is_empty) {
+        return Some(("enum", "`enum` names no value".to_owned()));
+    }
+    let value = schema.get("const");
+    if let (Some(value), Some(values)) = (value, values)
+        && !values.contains(value)
+    {
+        return Some(("const", "`const` is none of `enum`".to_owned()));
+    }
+    let types: Option<Vec<&str>> = match schema.get("type") {
+        Some(Value::String(of)) => Some(vec![of]),
+        Some(Value::Array(types)) => Some(types.iter().filter_map(Value::as_str).collect()),
+        _ => None,
+    };
+    let named: Option<Vec<&Value>> =
+        value.map(|value| vec![value]).or_else(|| values.map(|values| values.iter().collect()));
+    if let (Some(types), Some(named)) = (types, named)
+        && !named.iter().any(|value| types.iter().any(|of| is_of_type(value, of)))
+    {
+        let keyword = if value.is_some() { "const" } else { "enum" };
+        return Some((keyword, format!("`{keyword}` names no value of type {}", types.join(" or "))));
+    }
+    let is_closed =
+        schema.get("additionalProperties") == Some(&Value::Bool(false)) && !schema.contains_key("patternProperties");
+    let declared = schema.get("properties").and_then(Value::as_object);
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    // A misspelt name is told as such.
+    let is_misspelt =
+        |declared: &Map<String, Value>, name: &str| meant(name, declared.keys().map(String::as_str)).is_some();
+    let missing = |name: &&str| {
+        is_closed && declared.is_none_or(|declared| !declared.contains_key(*name) && !is_misspelt(declared, name))
+    };
+    let mut missing = required.filter(missing);
+    missing
+        .next()
+        .map(|name| ("required", format!("`{name}` is required, and `additionalProperties: false` forbids it")))
+}
+
+fn is_of_type(value: &Value, of: &str) -> bool {
+    match value {
+        Value::Null => of == "null",
+        Value::Bool(_) => of == "boolean",
+        Value::Number(number) => {
+            of == "number"
+                || (of == "integer"
+                    && (number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)))
+        }
+        Value::String(_) => of == "string",
+        Value::Array(_) => of == "array",
+        Value::Object(_) => of == "object",
     }
 }

@@ -446,6 +446,19 @@ fn a_word_that_stands_for_true_or_false_is_found() {
 }
 
 #[test]
+fn a_name_with_a_minus_is_no_subtraction() {
+    for (when, count) in [
+        ("state.tickets.T-1.class == 'low'", 1),
+        ("state.tickets['T-1'].class == 'low'", 0),
+        ("size(state.tickets) - 1 > 2", 0),
+    ] {
+        let mut blueprint = tickets(json!({}), json!({}));
+        blueprint["rules"][1]["when"] = when.into();
+        assert_eq!(codes(blueprint).iter().filter(|code| **code == "unknown_member").count(), count, "{when}");
+    }
+}
+
+#[test]
 fn writers_of_other_values_and_workers_that_know_which_element_it_is_are_right() {
     let two = |first: Value, second: Value| {
         let mut blueprint = tickets(json!({}), json!({}));
@@ -475,4 +488,52 @@ fn writers_of_other_values_and_workers_that_know_which_element_it_is_are_right()
     assert!(woken(json!(["/request/topic"]), json!({"path": "/tickets/{t}/class"})));
     assert!(woken(json!(["/request/ticket/{t}"]), json!({"path": "/tickets/{t}/class"})), "nothing else is about it");
     assert!(!woken(json!(["/request/topic"]), json!({"op": "remove", "path": "/tickets/*"})));
+}
+
+#[test]
+fn a_schema_that_no_value_satisfies_is_found() {
+    for (schema, told) in [
+        (json!({"type": "string", "minLength": 500, "maxLength": 400}), "`minLength` is more than `maxLength`"),
+        (json!({"minimum": 1.5, "maximum": 1}), "`minimum` is more than `maximum`"),
+        (json!({"enum": []}), "`enum` names no value"),
+        (json!({"const": "x", "enum": ["y", "z"]}), "`const` is none of `enum`"),
+        (json!({"type": "string", "enum": [1, 2]}), "`enum` names no value of type string"),
+        (json!({"type": ["integer", "null"], "const": 1.5}), "`const` names no value of type integer or null"),
+        (
+            json!({"required": ["owner"], "additionalProperties": false, "properties": {"name": true}}),
+            "`owner` is required, and `additionalProperties: false` forbids it",
+        ),
+        (json!({"minLength": 3, "maxLength": 3, "minItems": 0, "maxItems": 0}), ""),
+        (json!({"type": ["integer", "string"], "enum": [1.0, null]}), ""),
+        (json!({"type": "number", "const": 1}), ""),
+        (json!({"required": ["x_a"], "additionalProperties": false, "patternProperties": {"^x_": true}}), ""),
+        (json!({"required": ["a"], "properties": {"b": true}}), ""),
+    ] {
+        let mut blueprint = tickets(json!({}), json!({}));
+        blueprint["state"]["schema"]["properties"]["more"] = schema.clone();
+        let told_now: Vec<String> = lint::check_value(blueprint)
+            .findings
+            .into_iter()
+            .filter(|finding| finding.code == "impossible_schema")
+            .map(|finding| finding.message)
+            .collect();
+        assert_eq!(told_now.join(" "), told, "{schema}");
+    }
+}
+
+#[test]
+fn an_invariant_of_what_comes_last_costs_nothing_before() {
+    let costly = |expr: &str, ops: &[&str]| {
+        let mut blueprint = tickets(json!({}), json!({"invariants": [{"name": "all", "expr": expr}]}));
+        blueprint["workers"]["last"]["writes"] = json!([{"path": "/summary", "ops": ops}]);
+        codes(blueprint).contains(&"costly_invariant")
+    };
+    for guarded in [
+        "!has(state.summary) || state.tickets.all(k, t, has(t.class))",
+        "has(state.summary) ? state.tickets.all(k, t, has(t.class)) : true",
+    ] {
+        assert!(!costly(guarded, &["add"]) && costly(guarded, &["add", "replace"]), "{guarded}");
+    }
+    assert!(costly("!has(state.tickets) || state.tickets.all(k, t, has(t.class))", &["add"]));
+    assert!(costly("state.tickets.all(k, t, has(t.class)) || !has(state.summary)", &["add"]));
 }

@@ -964,10 +964,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
     ),
     change(
         "costly_invariant",
-        &[(
-            "done:",
-            "  - {name: no-claim-is-the-answer, for: /claims/*, expr: '!has(state.answer) || self.text != state.answer'}\ndone:",
-        )],
+        &[("done:", "  - {name: no-claim-is-the-answer, for: /claims/*, expr: 'self.text != state.answer'}\ndone:")],
     ),
     change(
         "costly_invariant",
@@ -990,6 +987,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
     change("never_true", &[(END, "done: {when: state.answer}\n")]),
     change("whole_division", &[("when: value.text != \"\"", "when: size(state.claims) / size(value.text) > 1")]),
     change("void_keyword", &[("answer: {type: string}", "answer: {type: string, maximum: 3}")]),
+    change("impossible_schema", &[("answer: {type: string}", "answer: {type: string, minLength: 3, maxLength: 2}")]),
     change("done_at_start", &[(END, "done: {when: 'state.claims.all(c, c.text != \"\")'}\n")]),
     Fixture {
         code: "done_at_start",
