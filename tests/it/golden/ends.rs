@@ -275,6 +275,33 @@ pub(super) async fn parts(house: &House) {
     house.play(scripted(), read(&blueprint.to_string(), &[]), Value::Null).await;
 }
 
+/// Stopped: of three elements one is taken at once, one is worked on until it is, and one is written the same way over and over.
+pub(super) async fn rounds(house: &House) {
+    let written =
+        |round: u32| json!([{"op": "replace", "path": "/items/{item}", "value": {"round": round, "status": "draft"}}]);
+    let judged = |status: &str| json!([{"op": "replace", "path": "/items/{item}/status", "value": status}]);
+    let (taken, refused) = (judged("accepted"), judged("refused"));
+    let blueprint = json!({
+        "blueprint": 2, "name": "rounds", "concurrency": 1,
+        "state": {"schema": {"properties": {"items": {"additionalProperties": {
+            "properties": {"round": {"type": "integer"}, "status": {"enum": ["draft", "refused", "accepted"]}}}}}},
+            "initial": {"items": {"a": {}, "b": {}, "c": {}}}},
+        "workers": {
+            "writer": {"agent": "script", "reads": ["/items/{item}"], "writes": [{"path": "/items/{item}", "ops": ["replace"]}],
+                "script": [written(1), written(1), written(1), written(2), written(1), written(3), written(1), written(1)]},
+            "reviewer": {"agent": "script", "reads": ["/items/{item}"], "writes": [{"path": "/items/{item}/status", "ops": ["replace"]}],
+                "script": [refused, refused, taken, refused, refused, taken, refused, refused]},
+        },
+        "rules": [
+            {"name": "write", "trigger": {"start": "/items/{item}"}, "run": "writer"},
+            {"name": "review", "trigger": {"op": "replace", "path": "/items/{item}"}, "run": "reviewer"},
+            {"name": "again", "trigger": {"op": "replace", "path": "/items/{item}/status"}, "when": "value == 'refused'", "run": "writer"},
+        ],
+        "done": {"when": "state.items.all(k, item, has(item.status) && item.status == 'accepted')"},
+    });
+    house.play(scripted(), read(&blueprint.to_string(), &[]), Value::Null).await;
+}
+
 /// Waiting for a person's approval.
 pub(super) async fn waiting(house: &House) {
     let asks = "{status: {const: draft}}}, approval: {by: boss}}";

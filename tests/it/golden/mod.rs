@@ -62,6 +62,7 @@ const PLAYED: &[(&str, Play)] = boards![
     "redacted": ends::redacted,
     "redacted-open": ends::redacted_open,
     "retried": provider::retried,
+    "rounds": ends::rounds,
     "salt-destroyed": ends::salt_destroyed,
     "snapshots": ends::snapshots,
     "stockroom": shipped::stockroom,
