@@ -80,7 +80,7 @@ pub(super) fn told(question: &Value, again: &str) -> String {
     let text = |name: &str| one_line(question[name].as_str().unwrap_or_default());
     let (board, seq, worker, approver) = (text("board"), &question["seq"], text("worker"), text("approver"));
     let until = until(question["expires"].as_i64().map(Timestamp));
-    // Whoever goes on with the board runs the programs that its blueprint brings.
+    // An answer lets the board go on, and with it the programs that its blueprint brings.
     let again = if question["inline"] == true { &format!("{again} --allow-inline") } else { again };
     let asked = &question["clarify"];
     if let Some(asks) = asked["question"].as_str() {
@@ -98,4 +98,18 @@ pub(super) fn told(question: &Value, again: &str) -> String {
     format!(
         "{board} {seq}  {worker} asks {approver} to agree{until}{intent}\n  {patch}\n  patchboard approve {board} {seq}{again}, or: patchboard deny {board} {seq} --reason TEXT{again}\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    #[test]
+    fn the_command_lets_programs_of_the_board_run() {
+        let mut question = json!({"board": "b", "seq": 3, "worker": "w", "approver": "boss", "patch": []});
+        let told = |question: &serde_json::Value| super::told(question, " --data-dir d");
+        assert!(told(&question).contains("approve b 3 --data-dir d, or: patchboard deny b 3"));
+        question["inline"] = true.into();
+        assert!(told(&question).contains("approve b 3 --data-dir d --allow-inline, or: patchboard deny b 3"));
+    }
 }

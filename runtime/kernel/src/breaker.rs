@@ -163,7 +163,7 @@ const BINDINGS_MAX: usize = 256;
 
 impl Track {
     /// Returns the last commits that this one may return to.
-    fn recent(&mut self, of: Option<Digest>) -> &mut VecDeque<(Digest, bool)> {
+    fn recent_of(&mut self, of: Option<Digest>) -> &mut VecDeque<(Digest, bool)> {
         let Some(of) = of else { return &mut self.recent };
         let there = self.recent_bound.iter().position(|(bound, _)| *bound == of);
         let recent = there.and_then(|at| self.recent_bound.remove(at)).unwrap_or_else(|| (of, VecDeque::new()));
@@ -276,7 +276,7 @@ impl Breaker {
                 track.passes = 0;
                 // A cycle is made of commits: they are no sign that it is over.
                 track.reduced = track.reduced.filter(|reason| *reason == Reason::Cycles);
-                let recent = track.recent(of);
+                let recent = track.recent_of(of);
                 let is_return = recent.iter().any(|(earlier, _)| *earlier == written);
                 recent.push_back((written, is_return));
                 while recent.len() > policy.cycles.window as usize {
@@ -425,7 +425,7 @@ mod tests {
             }
         }
         assert_eq!(hear(7, 7), Some(Reason::Cycles));
-        // What is remembered has a bound.
+        // The memory is bounded.
         let mut breaker = Breaker::default();
         for of in 0..10_000_u32 {
             let of = Some(crate::digest::sha256(&of.to_be_bytes()));

@@ -267,7 +267,7 @@ fn impossible(schema: &Map<String, Value>) -> Option<(&'static str, String)> {
         schema.get("additionalProperties") == Some(&Value::Bool(false)) && !schema.contains_key("patternProperties");
     let declared = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    // A misspelt name is told as such.
+    // `undeclared_names` reports a misspelt name.
     let is_misspelt =
         |declared: &Map<String, Value>, name: &str| meant(name, declared.keys().map(String::as_str)).is_some();
     let missing = |name: &&str| {

@@ -327,7 +327,7 @@ fn an_element_that_others_have_worked_on_is_no_circle_and_neither_are_many_eleme
     assert_eq!(rounds, [done(5, "refused"), done(5, "refused"), done(1, "accepted")]);
     assert_eq!(played.count(Kind::Breaker), 0);
     played.holds();
-    // What is written over and over is one.
+    // An element that is written the same way over and over is a circle.
     let mut played = Played::new(rounds_of_one());
     review(&mut played, |_| 1, "b");
     let breakers = played.records.iter().filter(|record| record.kind == Kind::Breaker).count();

@@ -416,7 +416,7 @@ fn what_nobody_can_bring_about_is_found() {
     let mut other = tickets(below, json!({}));
     other["workers"]["last"]["writes"] = json!([{"path": "/summary"}, {"path": "/tickets/*", "ops": ["add"]}]);
     assert!(!codes(other).contains(&"unusable_grant"));
-    // What may only be replaced is never there.
+    // A field that may only be replaced never begins.
     let mut replaced = tickets(json!({}), json!({}));
     replaced["workers"]["last"]["writes"] = json!([{"path": "/summary", "ops": ["replace"]}]);
     assert_eq!(
@@ -430,31 +430,21 @@ fn what_nobody_can_bring_about_is_found() {
 }
 
 #[test]
-fn a_word_that_stands_for_true_or_false_is_found() {
-    for (when, count) in [
-        ("value.class == 'urgent' || 'high'", 1),
-        ("value.class == 'urgent' && !('high')", 1),
-        ("state.tickets.all(k, t, t.class == 'low' || 'high')", 1),
-        ("value.class == 'urgent' || value.class == 'high'", 0),
-        ("value.class in ['urgent', 'high']", 0),
-        ("(value.class == 'urgent' ? 'a' : 'b') == 'a'", 0),
+fn words_for_truth_values_and_names_with_a_minus_are_found() {
+    for (rule, code, when, count) in [
+        (0, "never_true", "value.class == 'urgent' || 'high'", 1),
+        (0, "never_true", "value.class == 'urgent' && !('high')", 1),
+        (0, "never_true", "state.tickets.all(k, t, t.class == 'low' || 'high')", 1),
+        (0, "never_true", "value.class == 'urgent' || value.class == 'high'", 0),
+        (0, "never_true", "value.class in ['urgent', 'high']", 0),
+        (0, "never_true", "(value.class == 'urgent' ? 'a' : 'b') == 'a'", 0),
+        (1, "unknown_member", "state.tickets.T-1.class == 'low'", 1),
+        (1, "unknown_member", "state.tickets['T-1'].class == 'low'", 0),
+        (1, "unknown_member", "size(state.tickets) - 1 > 2", 0),
     ] {
         let mut blueprint = tickets(json!({}), json!({}));
-        blueprint["rules"][0]["when"] = when.into();
-        assert_eq!(codes(blueprint).iter().filter(|code| **code == "never_true").count(), count, "{when}");
-    }
-}
-
-#[test]
-fn a_name_with_a_minus_is_no_subtraction() {
-    for (when, count) in [
-        ("state.tickets.T-1.class == 'low'", 1),
-        ("state.tickets['T-1'].class == 'low'", 0),
-        ("size(state.tickets) - 1 > 2", 0),
-    ] {
-        let mut blueprint = tickets(json!({}), json!({}));
-        blueprint["rules"][1]["when"] = when.into();
-        assert_eq!(codes(blueprint).iter().filter(|code| **code == "unknown_member").count(), count, "{when}");
+        blueprint["rules"][rule]["when"] = when.into();
+        assert_eq!(codes(blueprint).iter().filter(|found| **found == code).count(), count, "{when}");
     }
 }
 
