@@ -39,7 +39,7 @@ use serde_json::Value;
 use self::accounts::{Accounts, ended_at};
 use self::patience::{has_gone_on, is_out_of_patience, out_of_patience};
 use self::waits::{Deferred, Waiting};
-use crate::failure;
+use crate::{failure, script};
 
 mod accounts;
 mod patience;
@@ -126,7 +126,7 @@ impl Inner {
             drop(deferred.take());
             let (board, was_there) = match self.board(&task).await {
                 Ok(found) => found,
-                Err(Unmade::Unfit(why)) => return came_to_nothing(inner, why),
+                Err(Unmade::Unfit(why)) => return came_to_nothing(call, inner, &why),
                 Err(Unmade::Failed(why)) => return Err(why),
             };
             self.note(call, &board);
@@ -164,7 +164,7 @@ impl Inner {
                 runtime.close(&id).await;
             }
             if let Some((ended, _)) = came {
-                return came_to(inner, &snapshot, ended);
+                return came_to(call, inner, &snapshot, ended);
             }
         }
         Err(failure(FailureCode::Crashed, format!("{BOARDS_MAX} boards inside this one have failed at it")))
@@ -304,7 +304,7 @@ enum Unmade {
 }
 
 /// What a worker says whose board has ended.
-fn came_to(inner: &InnerBoard, snapshot: &Snapshot, ended: Ended) -> Answer {
+fn came_to(call: &Call, inner: &InnerBoard, snapshot: &Snapshot, ended: Ended) -> Answer {
     if ended.end == End::Done {
         return Ok(Reply::new(border::patch(inner, snapshot.state.root()).to_string(), None));
     }
@@ -314,15 +314,19 @@ fn came_to(inner: &InnerBoard, snapshot: &Snapshot, ended: Ended) -> Answer {
         let board = &snapshot.board;
         message += &format!("; retry that board ({board}), then this one, which takes its result");
     }
-    came_to_nothing(inner, message)
+    came_to_nothing(call, inner, &message)
 }
 
 /// What a worker says whose board does not get done.
-fn came_to_nothing(inner: &InnerBoard, message: String) -> Answer {
-    match &inner.failed {
-        Some(failed) => Ok(Reply::new(border::patch_of_failure(failed, &message).to_string(), None)),
-        None => Err(failure(FailureCode::Crashed, message)),
-    }
+fn came_to_nothing(call: &Call, inner: &InnerBoard, message: &str) -> Answer {
+    let Some(failed) = &inner.failed else { return Err(failure(FailureCode::Crashed, message)) };
+    let bound = script::bound(call);
+    let named = |(name, value): (&String, &Value)| match &bound {
+        Some(bound) => (name.clone(), script::with_names(value, bound, false)),
+        None => (name.clone(), value.clone()),
+    };
+    let value = failed.value.iter().map(named).collect();
+    Ok(Reply::new(border::patch_of_failure(failed, value, message).to_string(), None))
 }
 
 impl Agent for Inner {

@@ -67,9 +67,7 @@ struct Step {
 impl Script {
     /// Does what the script says, with these tools.
     pub async fn work(&self, call: &Call, tools: Option<&mut dyn Tools>) -> Answer {
-        let trigger = call.shown.trigger();
-        let Turn { steps, answer } =
-            turn(call.seat(), call.occurrence, trigger.get("bound").and_then(Value::as_object))?;
+        let Turn { steps, answer } = turn(call.seat(), call.occurrence, bound(call).as_ref())?;
         match tools {
             _ if steps.is_empty() => answer,
             Some(tools) => {
@@ -125,6 +123,14 @@ pub fn problem(seat: &Worker) -> Option<String> {
     })
 }
 
+/// Returns what the trigger of a call binds names to, if it binds any.
+pub(crate) fn bound(call: &Call) -> Option<Map<String, Value>> {
+    match call.shown.trigger().get_mut("bound")?.take() {
+        Value::Object(bound) => Some(bound),
+        _ => None,
+    }
+}
+
 fn turn(seat: &Worker, occurrence: u32, bound: Option<&Map<String, Value>>) -> Result<Turn, Failure> {
     let last = seat.script.len().checked_sub(1);
     let index = last.map(|last| last.min(usize::try_from(occurrence).unwrap_or(usize::MAX)));
@@ -172,7 +178,7 @@ fn with_places(value: &Value, bound: &Map<String, Value>, places: &[&str], encod
 }
 
 /// Fills names into all texts of a value. `encoded`: as tokens of JSON Pointers.
-fn with_names(value: &Value, bound: &Map<String, Value>, encoded: bool) -> Value {
+pub(crate) fn with_names(value: &Value, bound: &Map<String, Value>, encoded: bool) -> Value {
     match value {
         Value::String(text) => {
             let (mut filled, mut rest) = (String::with_capacity(text.len()), text.as_str());

@@ -347,7 +347,7 @@ fn retry(retried: &Retried) -> String {
     let what = match (&retried.invocation, &retried.worker) {
         (Some(invocation), _) => format!("invocation #{invocation}"),
         (None, Some(worker)) => format!("what {} had given up", name(worker.as_str())),
-        (None, None) => "what was given up".to_owned(),
+        (None, None) => "what was given up or stopped".to_owned(),
     };
     let Raised { tokens, wall_ms, commits, money, edits } = retried.limits;
     let limits = [
@@ -366,7 +366,7 @@ fn retry(retried: &Retried) -> String {
     let may_use = [("board", limits), ("worker", of_worker)];
     let raised = may_use.iter().filter(|(_, limits)| !limits.is_empty());
     let raised: String = raised.map(|(whose, limits)| format!("; the {whose} may use {}", limits.join(", "))).collect();
-    format!("{what} is queued again{raised}")
+    format!("{what} is taken up again{raised}")
 }
 
 const fn change(change: Change) -> &'static str {

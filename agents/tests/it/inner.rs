@@ -266,6 +266,30 @@ async fn a_board_inside_that_fails_is_told_or_tried_again() {
 }
 
 #[tokio::test]
+async fn the_failure_of_a_board_for_one_element_names_the_element() {
+    let house = House::new(|_, _| Some(json!([]))).await;
+    let board = house
+        .create(blueprint(|house| {
+            house["blueprint"] = json!(2);
+            house["state"]["initial"] = json!({"served": {}});
+            house["state"]["schema"]["properties"]["served"] = json!({"type": "object", "maxProperties": 2});
+            house["rules"][0]["trigger"] = json!({"start": "/request/{item}"});
+            house["workers"]["kitchen"]["reads"] = json!(["/request/{item}"]);
+            house["workers"]["kitchen"]["writes"] = json!([{"path": "/served/{item}", "ops": ["add"]}]);
+            house["workers"]["kitchen"]["board"] = json!({
+                "of": "kitchen", "input": {"order": "/request/{item}"}, "output": {"/served/{item}": "/dish"},
+                "failed": {"path": "/served/{item}", "value": {"of": ["no {item}", "{other}"]}, "message": "error"},
+            });
+            house["done"] = json!({"when": "size(state.served) == 2"});
+        }))
+        .await;
+    assert_eq!(end(&board).await, End::Done);
+    let error = "the board inside ended as quiescent (nothing_to_do)";
+    let failed = |item: &str| json!({"of": [format!("no {item}"), "{other}"], "error": error});
+    assert_eq!(served(&board), json!({"wish": failed("wish"), "note": failed("note")}));
+}
+
+#[tokio::test]
 async fn a_board_that_cannot_be_made_of_what_it_is_given_has_failed() {
     let short = |house: &mut Value| {
         house["boards"]["kitchen"]["request"]["properties"]["order"]["maxLength"] = json!(2);

@@ -67,9 +67,8 @@ pub fn patch(inner: &InnerBoard, document: &Node) -> Value {
     found.collect()
 }
 
-/// The patch that one leads to that ended otherwise.
-pub fn patch_of_failure(failed: &FailedBoard, message: &str) -> Value {
-    let mut value = failed.value.clone();
+/// Returns the patch that a board leads to that ended otherwise. `value`: that of `failed`, its names filled in.
+pub fn patch_of_failure(failed: &FailedBoard, mut value: Map<String, Value>, message: &str) -> Value {
     if let Some(member) = &failed.message {
         value.insert(member.clone(), message.into());
     }

@@ -38,7 +38,7 @@ impl InnerBoard {
 pub struct FailedBoard {
     /// Where it is added.
     pub path: String,
-    /// What is added, always the same.
+    /// Value that is added; `{name}` in a text stands for what the trigger binds the name to.
     pub value: Map<String, Value>,
     /// The member of it that says in a sentence what happened; absent: none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -15,6 +15,7 @@ mod parse;
 mod places;
 #[cfg(test)]
 mod tests;
+mod together;
 mod token;
 mod value;
 
@@ -27,7 +28,8 @@ use serde_json::Value;
 pub(crate) use demands::{Demand, Must};
 use eval::{Meter, STEPS_MAX, Stop};
 use lower::Node;
-pub(crate) use places::{Compared, Comparison, Look, Step, Test};
+pub(crate) use places::{Compared, Comparison, Known, Look, Step, Test};
+pub(crate) use together::Together;
 use value::Val;
 
 use crate::{record, tree};

@@ -41,6 +41,17 @@ impl Look {
     }
 }
 
+/// What is known of a place that an expression looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Known {
+    /// Looking at it is always an error.
+    Fails,
+    /// Something is always there.
+    There,
+    /// Nothing.
+    Nothing,
+}
+
 /// Operand that an expression compares with a constant.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Compared {
@@ -74,8 +85,33 @@ pub(crate) enum Test {
 }
 
 impl Test {
+    /// Returns it as it is written.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Equal => "==",
+            Self::Among => "in",
+            Self::Unequal => "!=",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+        }
+    }
+
+    /// Returns the test that holds where this one does not.
+    pub(super) const fn negated(self) -> Self {
+        match self {
+            Self::Equal | Self::Among => Self::Unequal,
+            Self::Unequal => Self::Equal,
+            Self::Less => Self::GreaterOrEqual,
+            Self::LessOrEqual => Self::Greater,
+            Self::Greater => Self::LessOrEqual,
+            Self::GreaterOrEqual => Self::Less,
+        }
+    }
+
     /// Returns it with its operands exchanged.
-    const fn turned(self) -> Self {
+    pub(super) const fn turned(self) -> Self {
         match self {
             Self::Equal | Self::Among | Self::Unequal => self,
             Self::Less => Self::Greater,
@@ -162,9 +198,9 @@ impl Expr {
         looks
     }
 
-    /// Whether it can come true where looking at some places is always an error, as far as its logic tells.
-    pub(crate) fn may_hold(&self, fails: &dyn Fn(&Look) -> bool) -> bool {
-        Walk::default().outcomes(&self.node, fails).holds
+    /// Returns true if it can come true with what is known of places, as far as its logic tells.
+    pub(crate) fn may_hold(&self, known: &dyn Fn(&Look) -> Known) -> bool {
+        Walk::default().outcomes(&self.node, known).holds
     }
 }
 
@@ -426,24 +462,24 @@ impl Walk {
     }
 
     /// What a truth value can be; one that is neither is always an error. Logic absorbs errors on either side.
-    fn outcomes(&mut self, node: &Node, fails: &dyn Fn(&Look) -> bool) -> Outcomes {
+    fn outcomes(&mut self, node: &Node, known: &dyn Fn(&Look) -> Known) -> Outcomes {
         match node {
             Node::Bool(value) => Outcomes { holds: *value, fails: !*value },
             Node::Not(of) => {
-                let of = self.outcomes(of, fails);
+                let of = self.outcomes(of, known);
                 Outcomes { holds: of.fails, fails: of.holds }
             }
             Node::And(a, b) => {
-                let (a, b) = (self.outcomes(a, fails), self.outcomes(b, fails));
+                let (a, b) = (self.outcomes(a, known), self.outcomes(b, known));
                 Outcomes { holds: a.holds && b.holds, fails: a.fails || b.fails }
             }
             Node::Or(a, b) => {
-                let (a, b) = (self.outcomes(a, fails), self.outcomes(b, fails));
+                let (a, b) = (self.outcomes(a, known), self.outcomes(b, known));
                 Outcomes { holds: a.holds || b.holds, fails: a.fails && b.fails }
             }
             Node::If(condition, a, b) => {
-                let condition = self.outcomes(condition, fails);
-                let (a, b) = (self.outcomes(a, fails), self.outcomes(b, fails));
+                let condition = self.outcomes(condition, known);
+                let (a, b) = (self.outcomes(a, known), self.outcomes(b, known));
                 Outcomes {
                     holds: (condition.holds && a.holds) || (condition.fails && b.holds),
                     fails: (condition.holds && a.fails) || (condition.fails && b.fails),
@@ -451,11 +487,11 @@ impl Walk {
             }
             Node::Loop(of) => {
                 let over = self.place(&of.range).map(|place| Look { is_range: true, ..place });
-                if over.is_some_and(|over| fails(&over)) || self.is_error(&of.range, fails) {
+                if over.is_some_and(|over| known(&over) == Known::Fails) || self.is_error(&of.range, known) {
                     return Outcomes::NONE;
                 }
                 self.enter(&of.range, of.is_pair);
-                let body = self.outcomes(&of.body, fails);
+                let body = self.outcomes(&of.body, known);
                 self.leave(of.is_pair);
                 match of.fold {
                     // Of no elements, all do and none does.
@@ -466,24 +502,28 @@ impl Walk {
             }
             Node::Has(of, name) => {
                 let look = self.place(of).map(|place| place.then(Step::Member(name.clone())));
-                if look.is_some_and(|look| fails(&look)) { Outcomes::NONE } else { Outcomes::BOTH }
+                match look.map_or(Known::Nothing, |look| known(&look)) {
+                    Known::Fails => Outcomes::NONE,
+                    Known::There => Outcomes { fails: false, ..Outcomes::BOTH },
+                    Known::Nothing => Outcomes::BOTH,
+                }
             }
             _ => {
-                let is_error = self.place(node).is_some_and(|place| fails(&place))
-                    || parts(node).into_iter().any(|part| self.is_error(part, fails));
+                let is_error = self.place(node).is_some_and(|place| known(&place) == Known::Fails)
+                    || parts(node).into_iter().any(|part| self.is_error(part, known));
                 if is_error { Outcomes::NONE } else { Outcomes::BOTH }
             }
         }
     }
 
-    fn is_error(&mut self, node: &Node, fails: &dyn Fn(&Look) -> bool) -> bool {
-        let outcomes = self.outcomes(node, fails);
+    fn is_error(&mut self, node: &Node, known: &dyn Fn(&Look) -> Known) -> bool {
+        let outcomes = self.outcomes(node, known);
         !outcomes.holds && !outcomes.fails
     }
 }
 
 /// Returns the value of a constant.
-fn constant(node: &Node) -> Option<Value> {
+pub(super) fn constant(node: &Node) -> Option<Value> {
     match node {
         Node::Null => Some(Value::Null),
         Node::Bool(value) => Some(json!(value)),
@@ -509,7 +549,7 @@ fn constant(node: &Node) -> Option<Value> {
 }
 
 /// The kind of comparison that an operator makes, if it makes one.
-const fn test_of(binary: Binary) -> Option<Test> {
+pub(super) const fn test_of(binary: Binary) -> Option<Test> {
     match binary {
         Binary::Equal => Some(Test::Equal),
         Binary::Unequal => Some(Test::Unequal),
@@ -530,7 +570,7 @@ fn step_into(of: &Node, step: Step) -> Step {
 }
 
 /// The parts of a node that is neither logic nor a loop; each is evaluated whenever the node is.
-fn parts(node: &Node) -> Vec<&Node> {
+pub(super) fn parts(node: &Node) -> Vec<&Node> {
     match node {
         Node::Null | Node::Bool(_) | Node::Int(_) | Node::UInt(_) | Node::Double(_) | Node::Text(_) => Vec::new(),
         Node::Path(..) | Node::Local(_) => Vec::new(),

@@ -86,6 +86,12 @@ pub const CODES: &[(&str, Severity, &str)] = &[
         "A comparison with a value that the schema allows nowhere there, or with a worker that there is not.",
     ),
     ("never_true", Warning, "A condition takes what is never true or false for a truth value."),
+    ("decided_together", Warning, "Comparisons of one value that never hold together, or of which one always holds."),
+    (
+        "wakes_itself",
+        Warning,
+        "A rule wakes a worker again for what that worker writes, and then it can write nothing more.",
+    ),
     ("whole_division", Warning, "A division of whole numbers, whose result is cut off to one."),
     ("unknown_keyword", Warning, "A JSON Schema has a keyword that no draft knows, or requires a misspelt name."),
     ("void_keyword", Warning, "A JSON Schema has a keyword that says nothing of the type that it names."),

@@ -6,7 +6,7 @@ use super::carried::signal_of;
 use super::conditions::{last_name, offset};
 use super::{Check, Expression, suggest};
 use crate::blueprint::{EventOp, Trigger};
-use crate::expr::{Compared, Comparison, Look, Step, Test};
+use crate::expr::{Compared, Comparison, Look, Step, Test, Together};
 use crate::id::WorkerName;
 use crate::plan::{BOUND, Owner, place, pushed};
 use crate::schema::Schema;
@@ -57,6 +57,14 @@ impl Check<'_> {
                 let help = "Write `double(…)` around one side.".to_owned();
                 found.push(("whole_division", message, help, whole.first().and_then(last_name).map(str::to_owned)));
             }
+        }
+        for together in expression.expr.decided_together() {
+            let (message, name) = decided(&together);
+            let help = match together.always {
+                true => "Write `&&`, if all are to hold.",
+                false => "Write `||`, if one of them is enough.",
+            };
+            found.push(("decided_together", message, help.to_owned(), name));
         }
         for (code, message, help, name) in found {
             if !reported.contains(&message) {
@@ -307,6 +315,20 @@ impl Bounds {
         };
         (under || over).then_some((under.then_some(self.least), over.then_some(self.most)))
     }
+}
+
+/// Says of comparisons of one operand how they come out together, and names the operand.
+fn decided(together: &Together) -> (String, Option<String>) {
+    let (Compared::Place(look) | Compared::Size(look)) = &together.of else { return Default::default() };
+    let place: String = std::iter::once(look.variable.to_owned()).chain(look.steps.iter().map(written)).collect();
+    let operand = if matches!(together.of, Compared::Size(_)) { format!("size({place})") } else { place };
+    let written = |(test, with): &(Test, Value)| format!("`{operand} {} {with}`", test.as_str());
+    let tests: Vec<String> = together.tests.iter().map(written).collect();
+    let message = match together.always {
+        true => format!("one of {} always holds: this is always true", tests.join(" and ")),
+        false => format!("{} never hold together: this is never true", tests.join(" and ")),
+    };
+    (message, last_name(look).map(str::to_owned))
 }
 
 fn written(step: &Step) -> String {

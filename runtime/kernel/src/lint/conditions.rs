@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::invariants::adds;
 use super::{Check, Expression, suggest};
-use crate::blueprint::Trigger;
-use crate::expr::{Look, Step, Variable, Variables};
+use crate::blueprint::{EventOp, Trigger};
+use crate::expr::{Known, Look, Step, Variable, Variables};
 use crate::pattern::Pattern;
 use crate::plan::{BOUND, Owner, place};
 use crate::schema::Schema;
@@ -109,8 +109,13 @@ impl Check<'_> {
         let outcome = expression.expr.evaluate(&known);
         let all_known = expression.expr.references().iter().all(|reference| known.contains_key(reference.variable));
         let into_null = |look: &Look| is_null(owner, look.variable) && (look.is_range || !look.steps.is_empty());
-        let looks_into_null = !expression.expr.may_hold(&into_null);
-        let never = outcome == Ok(false) || (outcome.is_err() && all_known) || looks_into_null;
+        let known_of = |look: &Look| match look {
+            look if into_null(look) => Known::Fails,
+            look if self.is_required(look, owner) => Known::There,
+            _ => Known::Nothing,
+        };
+        let may_hold = expression.expr.may_hold(&known_of);
+        let never = outcome == Ok(false) || (outcome.is_err() && all_known) || !may_hold;
         if !never {
             return false;
         }
@@ -142,10 +147,31 @@ impl Check<'_> {
         true
     }
 
+    /// Returns true if what a rule is woken by always has a member that is looked at.
+    fn is_required(&self, look: &Look, owner: Owner<'_>) -> bool {
+        let (Owner::Rule(rule), "value", [Step::Member(name)]) = (owner, look.variable, look.steps.as_slice()) else {
+            return false;
+        };
+        if !matches!(rule.trigger, Trigger::Each(_) | Trigger::Event { op: Some(EventOp::Add | EventOp::Replace), .. })
+        {
+            return false;
+        }
+        let value = Look { steps: Vec::new(), ..look.clone() };
+        let known = place(&value, owner, self.paths);
+        let known = known.as_ref().and_then(|place| self.schema_of(place));
+        let said = known.and_then(|(schema, sought, _)| schema.fragment(&sought)).unwrap_or_default();
+        let required = said.get("required").and_then(Value::as_array).into_iter().flatten();
+        required.filter_map(Value::as_str).any(|required| required == name)
+            && said.get("type").is_some_and(|of| of == "object")
+    }
+
     /// Warns of an invariant that cannot be evaluated for an instance that is new, where one can be added.
     fn unguarded_old(&mut self, expression: &Expression<'_>) {
         let Owner::Invariant(invariant) = expression.owner else { return };
-        let into_old = |look: &Look| look.variable == "old" && (look.is_range || !look.steps.is_empty());
+        let into_old = |look: &Look| match look.variable == "old" && (look.is_range || !look.steps.is_empty()) {
+            true => Known::Fails,
+            false => Known::Nothing,
+        };
         let each = invariant.each.as_deref().and_then(|each| Pattern::parse(each).ok());
         let Some(each) = each.filter(|_| expression.expr.uses("old") && !expression.expr.may_hold(&into_old)) else {
             return;

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use super::{Check, Read, Seat};
-use crate::blueprint::{Action, AgentKind, EventOp, Rule, Run, Trigger, WorkerLimits};
+use super::{Check, Read, Seat, Write};
+use crate::blueprint::{Action, AgentKind, EventOp, GrantOp, Rule, Run, Trigger, WorkerLimits};
 use crate::event::caused;
 use crate::id::{RuleName, WorkerName};
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, PatternToken};
 use crate::source::child;
 
 /// What each worker can cause of what each rule on an event waits for, by the rule's number.
@@ -26,6 +26,7 @@ impl<'a> Check<'a> {
         let causes = self.causes();
         self.firing(&causes);
         self.loops(&causes);
+        self.own_writes(&causes);
         self.own_rest();
         self.readable_triggers();
         self.first_only();
@@ -118,6 +119,52 @@ impl<'a> Check<'a> {
             let help = "Give one a condition (`when`) that ends it, or a worker its own `limits.invocations`.";
             self.find("loop_without_progress", &format!("/rules/{}", cycle[0]), message, help);
         }
+    }
+
+    /// Warns of rules that wake a worker for its own writes, where that worker may only add what it has added by then.
+    fn own_writes(&mut self, causes: &Causes<'a>) {
+        let mut found = Vec::new();
+        for (number, rule) in self.blueprint.rules.iter().enumerate() {
+            let (Trigger::Event { path, .. }, None) = (&rule.trigger, &rule.when) else { continue };
+            let Ok(place) = self.paths.parse(path) else { continue };
+            let bound: BTreeSet<&str> = place.names().collect();
+            for worker in self.blueprint.woken_by(&rule.run) {
+                let is_itself = causes.get(worker).is_some_and(|caused| caused.contains_key(&number));
+                let seat = self.seats.get(worker).filter(|seat| is_itself && seat.worker.files.is_none());
+                let Some(seat) = seat else { continue };
+                if let Some(write) = seat.writes.first()
+                    && seat.writes.iter().all(|write| self.is_added_once(write, &bound))
+                {
+                    let message = format!(
+                        "`{}` wakes `{worker}` again for what it writes itself, and there is nothing then that it may write: it may only \
+                         add `{}`",
+                        rule.name, write.grant.path
+                    );
+                    found.push((format!("/rules/{number}/trigger"), message));
+                }
+            }
+        }
+        for (pointer, message) in found {
+            let help =
+                "Name in the trigger what the worker waits for, or add a condition: `when: event.worker != worker`.";
+            self.find("wakes_itself", &pointer, message, help);
+        }
+    }
+
+    /// Returns true if invocations with these names bound alike can write a grant's place once.
+    fn is_added_once(&self, write: &Write<'_>, bound: &BTreeSet<&str>) -> bool {
+        let is_one = |token: &PatternToken| match token {
+            PatternToken::Literal(_) => true,
+            PatternToken::Bound(name) => bound.contains(name.as_str()),
+            PatternToken::Any | PatternToken::Deep | PatternToken::Append => false,
+        };
+        let is_removed = |other: &Write<'_>| {
+            let place = write.pattern.under_any_binding();
+            caused(&other.pattern, &other.grant.ops, &place).any(|event| event == EventOp::Remove)
+        };
+        write.grant.ops.iter().all(|op| *op == GrantOp::Add)
+            && write.pattern.tokens().iter().all(is_one)
+            && !self.writes().any(|(_, other)| is_removed(other))
     }
 
     /// Whether the blueprint says how often a worker may be called.

@@ -128,6 +128,119 @@ fn a_comparison_that_never_holds_is_found_wherever_its_operands_come_from() {
 }
 
 #[test]
+fn comparisons_of_one_value_that_come_out_together_are_found() {
+    let never = |tests: &str| format!("{tests} never hold together: this is never true");
+    let always = |tests: &str| format!("one of {tests} always holds: this is always true");
+    for (decided, told) in [
+        ("value.kind == \"a\" && value.kind == \"b\"", never("`value.kind == \"a\"` and `value.kind == \"b\"`")),
+        ("value.kind != \"a\" || value.kind != \"b\"", always("`value.kind != \"a\"` and `value.kind != \"b\"`")),
+        ("!(value.kind == \"a\" && value.kind == \"b\")", never("`value.kind == \"a\"` and `value.kind == \"b\"`")),
+        ("value.ms > 3 && state.level == 1 && 3 > value.ms", never("`value.ms > 3` and `value.ms < 3`")),
+        ("value.ms >= 3 || value.ms < 3.5", always("`value.ms >= 3` and `value.ms < 3.5`")),
+        (
+            "size(state.list) == 1 && !(size(state.list) < 2)",
+            never("`size(state.list) == 1` and `size(state.list) >= 2`"),
+        ),
+        (
+            "state.score >= 0.5 && state.score <= 0.5 && state.score != 0.5",
+            never("`state.score >= 0.5` and `state.score <= 0.5` and `state.score != 0.5`"),
+        ),
+        (
+            "state.list.exists(e, e.status == \"draft\" && e.status == \"ok\")",
+            never("`state.list[…].status == \"draft\"` and `state.list[…].status == \"ok\"`"),
+        ),
+        (
+            "state.notes[value.ident].n == 1 && state.notes[value.ident].n == 2",
+            never("`state.notes[…].n == 1` and `state.notes[…].n == 2`"),
+        ),
+        ("state.name > \"a\" && state.name < \"a\"", never("`state.name > \"a\"` and `state.name < \"a\"`")),
+    ] {
+        let mut blueprint = board();
+        blueprint["rules"][0]["when"] = decided.into();
+        assert_eq!(found(blueprint, "/rules/0/when"), [("decided_together".to_owned(), told)], "{decided}");
+    }
+    for open in [
+        "value.kind == \"a\" || value.kind == \"b\"",
+        "value.kind != \"a\" && value.kind != \"b\"",
+        "value.kind == \"a\" && value.kind != \"b\"",
+        "value.kind == \"a\" && value.ident == \"b\"",
+        "value.ms > 3 && value.ms < 4",
+        "value.ms >= 3 && value.ms <= 3",
+        "value.ms > 3 || value.ms < 3",
+        "state.name > \"a\" && state.name < \"b\"",
+        "state.name >= \"\" && state.name < \"a\"",
+        "state.list[0].status == \"draft\" && state.list[1].status == \"ok\"",
+        "state.list.exists(e, state.list.exists(f, e.status == \"draft\" && f.status == \"ok\"))",
+        "state.notes[value.ident].n == 1 && state.notes[value.kind].n == 2",
+        "(value.kind == \"a\" && state.level == 1) || (value.kind == \"b\" && state.level == 2)",
+        "value.kind == \"a\" ? state.level == 1 : state.level == 2",
+        "value.kind in [\"a\", \"b\"] && value.kind == \"a\"",
+    ] {
+        let mut blueprint = board();
+        blueprint["rules"][0]["when"] = open.into();
+        assert_eq!(found(blueprint, "/rules/0/when"), [], "{open}");
+    }
+}
+
+#[test]
+fn a_condition_that_wants_a_required_member_to_be_missing_never_holds() {
+    let message = "`r` can never fire, because its condition never holds";
+    let never = vec![("never_fires".to_owned(), message.to_owned())];
+    let event = json!({"op": "add", "path": "/notes/*"});
+    for (trigger, when, expected) in [
+        (&event, "!has(value.status)", &never),
+        (&event, "!has(value.status) && value.n > 1", &never),
+        (&event, "!has(value.status) || value.n > 1", &vec![]),
+        (&event, "has(value.status) && value.status == \"ok\"", &vec![]),
+        (&event, "!has(value.who)", &vec![]),
+        (&json!({"path": "/notes/*"}), "!has(value.status)", &vec![]),
+        (&json!({"op": "remove", "path": "/notes/*"}), "!has(value.status)", &vec![]),
+        (&json!({"op": "add", "path": "/list/*"}), "!has(value.status)", &vec![]),
+    ] {
+        let mut blueprint = board();
+        let note = &mut blueprint["state"]["schema"]["properties"]["notes"]["additionalProperties"];
+        note["required"] = json!(["status"]);
+        blueprint["rules"][0] = json!({"name": "r", "trigger": trigger, "when": when, "run": "w"});
+        assert_eq!(found(blueprint, "/rules/0/when"), *expected, "{trigger} {when}");
+    }
+}
+
+#[test]
+fn a_rule_that_its_own_worker_wakes_in_vain_is_found() {
+    let twice = "`r` wakes `w` again for what it writes itself, and there is nothing then that it may write: it may only add \
+                 `/notes/{note}/status`";
+    let once = json!({"path": "/notes/{note}/status", "ops": ["add"]});
+    for (trigger, writes, told) in [
+        (json!({"path": "/notes/{note}/**"}), json!([once]), Some(twice)),
+        (json!({"op": "add", "path": "/notes/{note}/**"}), json!([once]), Some(twice)),
+        (json!({"path": "/notes/{note}/*"}), json!([once]), Some(twice)),
+        (json!({"op": "replace", "path": "/notes/{note}/**"}), json!([once]), None),
+        (json!({"path": "/notes/{note}"}), json!([once]), None),
+        (json!({"path": "/notes/{note}/n"}), json!([once]), None),
+        (json!({"path": "/notes/{note}/**"}), json!([once, {"path": "/notes/{note}/n"}]), None),
+        (json!({"path": "/notes/{note}/**"}), json!([once, {"path": "/list/-", "ops": ["add"]}]), None),
+        (json!({"path": "/notes/{note}/**"}), json!([once, {"path": "/notes/{note}/status", "ops": ["remove"]}]), None),
+    ] {
+        let mut blueprint = board();
+        blueprint["workers"]["v"]["writes"] = json!([{"path": "/notes/*", "ops": ["add"]}, {"path": "/notes/*/n"}]);
+        blueprint["workers"]["w"]["reads"] = json!(["/notes/{note}"]);
+        blueprint["workers"]["w"]["writes"] = writes.clone();
+        blueprint["rules"][0] = json!({"name": "r", "trigger": trigger, "run": "w"});
+        let findings = found(blueprint, "/rules/0/trigger").into_iter();
+        let told: Vec<_> = told.map(str::to_owned).into_iter().collect();
+        let itself: Vec<_> = findings.filter(|(code, _)| code == "wakes_itself").map(|(_, message)| message).collect();
+        assert_eq!(itself, told, "{trigger} {writes}");
+    }
+    // A condition may tell its own writes from others.
+    let mut blueprint = board();
+    blueprint["workers"]["w"]["reads"] = json!(["/notes/{note}"]);
+    blueprint["workers"]["w"]["writes"] = json!([once]);
+    blueprint["rules"][0] =
+        json!({"name": "r", "trigger": {"path": "/notes/{note}/**"}, "run": "w", "when": "event.worker != worker"});
+    assert_eq!(found(blueprint, "/rules/0"), []);
+}
+
+#[test]
 fn what_is_looked_into_must_be_a_list_or_an_object() {
     let mut blueprint = board();
     blueprint["rules"][0]["when"] = "\"x\" in state.score".into();

@@ -985,6 +985,15 @@ pub(super) const FIXTURES: &[Fixture] = &[
     change("never_equal", &[(END, "done: {when: state.answer != null}\n")]),
     change("never_equal", &[("expr: size(self.text) > 0", "expr: self.text > 3")]),
     change("never_true", &[(END, "done: {when: state.answer}\n")]),
+    change("decided_together", &[("when: value.text != \"\"", "when: value.text == \"a\" && value.text == \"b\"")]),
+    change(
+        "wakes_itself",
+        &[
+            ("trigger: {op: add, path: /claims/*}\n    when: value.text != \"\"", "trigger: {path: /**}"),
+            ("      - {path: /claims/*/status}\n", ""),
+            (", status: {enum: [draft, verified]}", ""),
+        ],
+    ),
     change("whole_division", &[("when: value.text != \"\"", "when: size(state.claims) / size(value.text) > 1")]),
     change("void_keyword", &[("answer: {type: string}", "answer: {type: string, maximum: 3}")]),
     change("impossible_schema", &[("answer: {type: string}", "answer: {type: string, minLength: 3, maxLength: 2}")]),

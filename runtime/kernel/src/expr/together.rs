@@ -1,0 +1,157 @@
+//! Comparisons of one operand that come out together: joined by `&&` they never all hold, joined by `||` one always does.
+
+use std::cmp::Ordering;
+
+use serde_json::Value;
+
+use super::Expr;
+use super::lower::{Conversion, Node};
+use super::places::{Compared, Test, Walk, constant, parts, test_of};
+
+/// Numbers beyond it are rounded.
+const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// The most comparisons of one operand that are tried together.
+const TOGETHER_MAX: usize = 16;
+
+/// Comparisons that never all hold, or of which one always does.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Together {
+    pub(crate) of: Compared,
+    /// The comparisons, with the operand on the left.
+    pub(crate) tests: Vec<(Test, Value)>,
+    /// True if one always holds: they are joined by `||`.
+    pub(crate) always: bool,
+}
+
+/// A comparison of an operand with a constant.
+struct Joined {
+    /// The operand as it is written; the same text is the same value, because all stand in one scope.
+    operand: String,
+    of: Compared,
+    test: Test,
+    with: Value,
+}
+
+impl Expr {
+    /// Returns comparisons joined by `&&` that never all hold, and those joined by `||` of which one always does.
+    pub(crate) fn decided_together(&self) -> Vec<Together> {
+        let mut found = Vec::new();
+        Walk::default().together(&self.node, &mut found);
+        found
+    }
+}
+
+impl Walk {
+    fn together(&mut self, node: &Node, found: &mut Vec<Together>) {
+        if let Node::And(..) | Node::Or(..) = node {
+            let always = matches!(node, Node::Or(..));
+            let mut joined = Vec::new();
+            self.joined(node, !always, &mut joined);
+            while let Some(first) = joined.first() {
+                let (operand, of) = (first.operand.clone(), first.of.clone());
+                let (same, rest): (Vec<_>, Vec<_>) = joined.into_iter().partition(|one| one.operand == operand);
+                joined = rest;
+                let tests: Vec<_> = same.into_iter().map(|one| (one.test, one.with)).collect();
+                let tests = never_all(&tests).into_iter().flatten();
+                let written = tests.map(|(test, with)| (if always { test.negated() } else { test }, with)).collect();
+                let together = Together { of, tests: written, always };
+                if !together.tests.is_empty() && !found.contains(&together) {
+                    found.push(together);
+                }
+            }
+        }
+        if let Node::Loop(of) = node {
+            self.together(&of.range, found);
+            self.enter(&of.range, of.is_pair);
+            of.condition.iter().chain([&of.body]).for_each(|part| self.together(part, found));
+            self.leave(of.is_pair);
+        } else {
+            parts(node).into_iter().for_each(|part| self.together(part, found));
+        }
+    }
+
+    /// Collects the comparisons that must hold for a node to come out as `wanted`.
+    fn joined(&self, node: &Node, wanted: bool, out: &mut Vec<Joined>) {
+        match node {
+            Node::And(a, b) if wanted => [a, b].into_iter().for_each(|part| self.joined(part, wanted, out)),
+            Node::Or(a, b) if !wanted => [a, b].into_iter().for_each(|part| self.joined(part, wanted, out)),
+            Node::Not(of) => self.joined(of, !wanted, out),
+            Node::Binary(binary, a, b) => {
+                let Some(test) = test_of(*binary) else { return };
+                let joined = [(a, b, test), (b, a, test.turned())].into_iter().find_map(|(of, with, test)| {
+                    let test = if wanted { test } else { test.negated() };
+                    Some(Joined { operand: format!("{of:?}"), of: self.operand(of)?, test, with: constant(with)? })
+                });
+                out.extend(joined);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the place, or size of one, that a node is.
+    fn operand(&self, node: &Node) -> Option<Compared> {
+        match node {
+            Node::Path(..) | Node::Local(_) | Node::Member(..) | Node::Index(..) => {
+                self.place(node).map(Compared::Place)
+            }
+            Node::Convert(Conversion::Size, of) if !matches!(of.as_ref(), Node::Loop(_)) => {
+                self.place(of).map(Compared::Size)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns comparisons of one value that never all hold: two of them if two suffice.
+fn never_all(tests: &[(Test, Value)]) -> Option<Vec<(Test, Value)>> {
+    let is_exact = |with: &Value| with.as_f64().is_none_or(|number| number.abs() < EXACT_MAX);
+    if tests.len() > TOGETHER_MAX || !tests.iter().all(|(_, with)| is_exact(with)) || may_all(tests) {
+        return None;
+    }
+    let pairs = (1..tests.len()).flat_map(|second| (0..second).map(move |first| [first, second]));
+    let pairs = pairs.map(|pair| pair.map(|at| tests[at].clone()));
+    let pair = pairs.into_iter().find(|pair| !may_all(pair));
+    Some(pair.map_or_else(|| tests.to_vec(), Vec::from))
+}
+
+/// Returns true if some value satisfies all comparisons.
+fn may_all(tests: &[(Test, Value)]) -> bool {
+    let is_order = |(test, _): &(Test, Value)| !matches!(test, Test::Equal | Test::Unequal | Test::Among);
+    // Another value than those that are named.
+    if !tests.iter().any(|(test, _)| is_order(&(*test, Value::Null)) || *test == Test::Equal) {
+        return true;
+    }
+    let named = tests.iter().map(|(_, with)| with.clone());
+    let mut numbers: Vec<f64> = tests.iter().filter_map(|(_, with)| with.as_f64()).collect();
+    numbers.sort_by(f64::total_cmp);
+    let between = numbers.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0);
+    let beyond = [numbers.first().map(|least| least - 1.0), numbers.last().map(|most| most + 1.0)];
+    let numbers = between.chain(beyond.into_iter().flatten()).map(Value::from);
+    // The least text of all, and the next behind each.
+    let texts = tests.iter().filter_map(|(_, with)| with.as_str()).map(|text| format!("{text}\0"));
+    let texts = texts.chain([String::new()]).map(Value::from);
+    let mut candidates = named.chain(numbers).chain(texts);
+    candidates.any(|value| tests.iter().all(|(test, with)| holds(&value, *test, with)))
+}
+
+/// Returns true if a comparison of two values holds; one that cannot be evaluated does not.
+fn holds(value: &Value, test: Test, with: &Value) -> bool {
+    let order = match (value.as_f64(), with.as_f64(), value.as_str(), with.as_str()) {
+        (Some(a), Some(b), ..) => a.partial_cmp(&b),
+        (.., Some(a), Some(b)) => Some(a.cmp(b)),
+        _ => (value == with).then_some(Ordering::Equal),
+    };
+    let is_of_order = |wanted: fn(Ordering) -> bool| {
+        let has_order = (value.is_number() && with.is_number()) || (value.is_string() && with.is_string());
+        has_order && order.is_some_and(wanted)
+    };
+    match test {
+        Test::Equal | Test::Among => order == Some(Ordering::Equal),
+        Test::Unequal => order != Some(Ordering::Equal),
+        Test::Less => is_of_order(Ordering::is_lt),
+        Test::LessOrEqual => is_of_order(Ordering::is_le),
+        Test::Greater => is_of_order(Ordering::is_gt),
+        Test::GreaterOrEqual => is_of_order(Ordering::is_ge),
+    }
+}
