@@ -7,7 +7,7 @@ use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, ReplyBody}
 use patchboard_kernel::digest::{Digest, Hasher, Salt};
 use patchboard_kernel::files::{Edit, Entry, FileChange};
 use patchboard_kernel::id::{Seq, Timestamp};
-use patchboard_kernel::record::{Body, Kind, Record};
+use patchboard_kernel::record::{Body, Cause, Kind, Record};
 use patchboard_kernel::redaction::{self, Redaction, RedactionCode, RedactionError, Request};
 use patchboard_kernel::replay;
 use serde_json::{Value, json};
@@ -293,6 +293,52 @@ fn a_board_goes_on_as_it_would_have() {
         (told, state, kinds, payloads)
     };
     assert_eq!(play(true), play(false));
+}
+
+/// Returns a board of two elements, of which the first is written as it was before, once the second was written alike.
+fn circled(elements: [&str; 2], between: impl FnOnce(&mut Played)) -> Played {
+    let [first, second] = elements;
+    let mut played = Played::new(json!({
+        "blueprint": 2,
+        "state": {"schema": {}, "initial": {"items": {first: {"turn": 0, "note": ""}, second: {"turn": 0, "note": ""}}}},
+        "workers": {
+            "caller": {"agent": "script", "writes": [{"path": "/items/*/turn"}]},
+            "writer": {
+                "agent": "script", "reads": ["/items/{item}"], "writes": [{"path": "/items/{item}/note", "ops": ["replace"]}]}},
+        "rules": [{"name": "go", "trigger": {"path": "/items/{item}/turn"}, "run": "writer"}],
+        "circuit": {"cycles": {"window": 4, "repeats": 1, "then": "stop_board"}},
+    }));
+    let write = |played: &mut Played, item: &str, turn: u8, note: &str| {
+        let called = json!([{"op": "replace", "path": format!("/items/{item}/turn"), "value": turn}]);
+        played.direct("caller", &called.to_string());
+        let outcome = played.answer(json!([{"op": "replace", "path": "/items/{item}/note", "value": note}]), None);
+        assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+    };
+    let cause = |played: &Played| played.board.ended().map(|ended| ended.cause);
+    write(&mut played, first, 1, SECRET);
+    write(&mut played, first, 2, "another");
+    between(&mut played);
+    write(&mut played, second, 1, SECRET);
+    assert_eq!(cause(&played), Some(Cause::NothingToDo), "of another element it is no circle");
+    write(&mut played, first, 1, SECRET);
+    assert_eq!(cause(&played), Some(Cause::Cycles));
+    played
+}
+
+#[test]
+fn circles_of_one_element_are_found_whatever_is_erased_of_it() {
+    circled(["a", "b"], |played| {
+        let records = erased(played, &Request { keep: true, ..places(&["/items/a/note"]) });
+        assert!(!text(&records).contains(SECRET));
+        played.board = Board::recover(&records).expect("the journal is enough");
+        played.records = records;
+        played.now += 1;
+    });
+    // Erased with its name after the circle, the board still derives it.
+    let played = circled([SECRET, "b"], |_| ());
+    let records = erased(&played, &places(&["/items"]));
+    assert!(!text(&records).contains(SECRET), "{}", text(&records));
+    sound(&records);
 }
 
 const KEY: &str = "KEY = 'correct horse battery'\n";
