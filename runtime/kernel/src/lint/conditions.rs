@@ -160,9 +160,8 @@ impl Check<'_> {
         let known = place(&value, owner, self.paths);
         let known = known.as_ref().and_then(|place| self.schema_of(place));
         let said = known.and_then(|(schema, sought, _)| schema.fragment(&sought)).unwrap_or_default();
-        let required = said.get("required").and_then(Value::as_array).into_iter().flatten();
-        required.filter_map(Value::as_str).any(|required| required == name)
-            && said.get("type").is_some_and(|of| of == "object")
+        // Of what is no object it cannot be asked, so that the condition does not hold either.
+        said.get("required").and_then(Value::as_array).is_some_and(|required| required.iter().any(|it| it == name))
     }
 
     /// Warns of an invariant that cannot be evaluated for an instance that is new, where one can be added.
