@@ -53,7 +53,7 @@ impl Walk {
                 let (same, rest): (Vec<_>, Vec<_>) = joined.into_iter().partition(|one| one.operand == operand);
                 joined = rest;
                 let tests: Vec<_> = same.into_iter().map(|one| (one.test, one.with)).collect();
-                let tests = never_all(&tests).into_iter().flatten();
+                let tests = never_all(&tests, always).into_iter().flatten();
                 let written = tests.map(|(test, with)| (if always { test.negated() } else { test }, with)).collect();
                 let together = Together { of, tests: written, always };
                 if !together.tests.is_empty() && !found.contains(&together) {
@@ -103,23 +103,24 @@ impl Walk {
     }
 }
 
-/// Returns comparisons of one value that never all hold: two of them if two suffice.
-fn never_all(tests: &[(Test, Value)]) -> Option<Vec<(Test, Value)>> {
+/// Returns comparisons of one value that never all hold: two of them if two suffice. `unless_known`: one that cannot be evaluated
+/// counts as one that holds.
+fn never_all(tests: &[(Test, Value)], unless_known: bool) -> Option<Vec<(Test, Value)>> {
     let is_exact = |with: &Value| with.as_f64().is_none_or(|number| number.abs() < EXACT_MAX);
-    if tests.len() > TOGETHER_MAX || !tests.iter().all(|(_, with)| is_exact(with)) || may_all(tests) {
+    let is_tried = tests.len() <= TOGETHER_MAX && tests.iter().all(|(_, with)| is_exact(with));
+    if !is_tried || may_all(tests, unless_known) {
         return None;
     }
     let pairs = (1..tests.len()).flat_map(|second| (0..second).map(move |first| [first, second]));
-    let pairs = pairs.map(|pair| pair.map(|at| tests[at].clone()));
-    let pair = pairs.into_iter().find(|pair| !may_all(pair));
+    let mut pairs = pairs.map(|pair| pair.map(|at| tests[at].clone()));
+    let pair = pairs.find(|pair| !may_all(pair, unless_known));
     Some(pair.map_or_else(|| tests.to_vec(), Vec::from))
 }
 
 /// Returns true if some value satisfies all comparisons.
-fn may_all(tests: &[(Test, Value)]) -> bool {
-    let is_order = |(test, _): &(Test, Value)| !matches!(test, Test::Equal | Test::Unequal | Test::Among);
+fn may_all(tests: &[(Test, Value)], unless_known: bool) -> bool {
     // Another value than those that are named.
-    if !tests.iter().any(|(test, _)| is_order(&(*test, Value::Null)) || *test == Test::Equal) {
+    if tests.iter().all(|(test, _)| *test == Test::Unequal) {
         return true;
     }
     let named = tests.iter().map(|(_, with)| with.clone());
@@ -129,29 +130,26 @@ fn may_all(tests: &[(Test, Value)]) -> bool {
     let beyond = [numbers.first().map(|least| least - 1.0), numbers.last().map(|most| most + 1.0)];
     let numbers = between.chain(beyond.into_iter().flatten()).map(Value::from);
     // The least text of all, and the next behind each.
-    let texts = tests.iter().filter_map(|(_, with)| with.as_str()).map(|text| format!("{text}\0"));
-    let texts = texts.chain([String::new()]).map(Value::from);
+    let texts = tests.iter().filter_map(|(_, with)| with.as_str());
+    let texts = texts.flat_map(|text| [String::new(), format!("{text}\0")]).map(Value::from);
     let mut candidates = named.chain(numbers).chain(texts);
-    candidates.any(|value| tests.iter().all(|(test, with)| holds(&value, *test, with)))
+    candidates.any(|value| tests.iter().all(|(test, with)| holds(&value, *test, with).unwrap_or(unless_known)))
 }
 
-/// Returns true if a comparison of two values holds; one that cannot be evaluated does not.
-fn holds(value: &Value, test: Test, with: &Value) -> bool {
+/// Returns true if a comparison of two values holds; none if it cannot be evaluated.
+fn holds(value: &Value, test: Test, with: &Value) -> Option<bool> {
     let order = match (value.as_f64(), with.as_f64(), value.as_str(), with.as_str()) {
         (Some(a), Some(b), ..) => a.partial_cmp(&b),
         (.., Some(a), Some(b)) => Some(a.cmp(b)),
-        _ => (value == with).then_some(Ordering::Equal),
+        _ => None,
     };
-    let is_of_order = |wanted: fn(Ordering) -> bool| {
-        let has_order = (value.is_number() && with.is_number()) || (value.is_string() && with.is_string());
-        has_order && order.is_some_and(wanted)
-    };
+    let is_equal = order.map_or(value == with, Ordering::is_eq);
     match test {
-        Test::Equal | Test::Among => order == Some(Ordering::Equal),
-        Test::Unequal => order != Some(Ordering::Equal),
-        Test::Less => is_of_order(Ordering::is_lt),
-        Test::LessOrEqual => is_of_order(Ordering::is_le),
-        Test::Greater => is_of_order(Ordering::is_gt),
-        Test::GreaterOrEqual => is_of_order(Ordering::is_ge),
+        Test::Equal | Test::Among => Some(is_equal),
+        Test::Unequal => Some(!is_equal),
+        Test::Less => order.map(Ordering::is_lt),
+        Test::LessOrEqual => order.map(Ordering::is_le),
+        Test::Greater => order.map(Ordering::is_gt),
+        Test::GreaterOrEqual => order.map(Ordering::is_ge),
     }
 }

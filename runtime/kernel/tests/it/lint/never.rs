@@ -167,6 +167,7 @@ fn comparisons_of_one_value_that_come_out_together_are_found() {
         "value.ms > 3 && value.ms < 4",
         "value.ms >= 3 && value.ms <= 3",
         "value.ms > 3 || value.ms < 3",
+        "request.x != \"a\" || request.x > 3",
         "state.name > \"a\" && state.name < \"b\"",
         "state.name >= \"\" && state.name < \"a\"",
         "state.list[0].status == \"draft\" && state.list[1].status == \"ok\"",
