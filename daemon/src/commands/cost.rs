@@ -31,7 +31,8 @@ use crate::reader::{Reader, storage};
 ///
 /// Everything comes from the journal: a call is charged what its provider said, or an estimate (marked ~) where it said
 /// nothing; a call that nobody answered is charged what was reserved for it, once, whatever crashed. RETRIES are attempts
-/// after the first of an invocation. What prompts consisted of is shared out by characters.
+/// after the first of an invocation. What prompts consisted of is shared out by characters. A board inside is one call
+/// of its worker, with all that it has spent; its own `cost` counts the calls in it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
