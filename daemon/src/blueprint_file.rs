@@ -126,15 +126,21 @@ fn refused(findings: Vec<Diagnostic>) -> Report {
     Report { blueprint: None, findings, opaque: Vec::new() }
 }
 
+/// Returns the request of a board that is made of a blueprint.
+pub(crate) type Given<'a> = dyn Fn(&Blueprint) -> Result<Value, Failure> + 'a;
+
 /// The blueprint of a file, or an error that holds everything that is wrong with it. Findings that refuse nothing are
-/// told as progress, with those on a board that is begun with the request, if there is one. What views have no room for, the board
+/// told as progress, with those on a board that is begun with the request, if one is given. What views have no room for, the board
 /// itself tells.
-pub(crate) fn accepted(path: &Path, request: Option<&Value>, output: Output) -> Result<Blueprint, Failure> {
+pub(crate) fn accepted(path: &Path, given: Option<&Given<'_>>, output: Output) -> Result<Blueprint, Failure> {
     let mut reading = read(path)?;
-    if let (Some(request), false, Some(blueprint), Some(source)) =
-        (request, output.is_json(), &reading.report.blueprint, &reading.source)
+    if let (Some(given), false, Some(blueprint), Some(source)) =
+        (given, output.is_json(), &reading.report.blueprint, &reading.source)
     {
-        let found = lint::check_beginning(source, blueprint.clone(), request.clone()).unwrap_or_default();
+        // A request that makes no board is refused where the board is made.
+        let request = given(blueprint).ok();
+        let found = request.and_then(|request| lint::check_beginning(source, blueprint.clone(), request).ok());
+        let found = found.unwrap_or_default();
         let is_told_here = |finding: &Diagnostic| !lint::IS_OF_VIEWS.contains(&finding.code);
         reading.report.findings.extend(found.into_iter().filter(is_told_here));
     }

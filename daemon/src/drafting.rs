@@ -34,7 +34,7 @@ const DOCUMENTS_MAX: usize = 1000;
 #[derive(Args, Debug, Clone)]
 #[command(next_help_heading = "Architect")]
 pub(crate) struct DraftArguments {
-    /// Text files that the board is given at /request/documents; an architect is told names, sizes and beginnings
+    /// Text files that the board is given at /request/documents, a list of {title, text}; an architect is told names, sizes and beginnings
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) documents: Vec<PathBuf>,
     /// Write the blueprint here, into a new file; a request that the model wrote goes beside it, into *.request.json

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jsonptr::PointerBuf;
+use patchboard_kernel::blueprint::Done;
 use patchboard_kernel::board::{BoardError, Pending, Undone};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::FILES;
@@ -145,6 +146,7 @@ pub(crate) async fn to_the_end(
         ended,
         version: snapshot.version,
         state: &snapshot.state,
+        done: snapshot.blueprint.done.as_ref(),
         results: snapshot.blueprint.results(),
         has_files: snapshot.blueprint.workspace.is_some(),
         head: snapshot.head,
@@ -200,6 +202,8 @@ pub(crate) struct CameTo<'a> {
     pub(crate) version: Version,
     /// Its document.
     pub(crate) state: &'a State,
+    /// Condition under which it is done.
+    pub(crate) done: Option<&'a Done>,
     /// Places of it that hold what the board was made for.
     pub(crate) results: Vec<PointerBuf>,
     /// Whether part of that is what the kernel knows of files.
@@ -380,10 +384,17 @@ impl CameTo<'_> {
             let more = and_more(self.undone.unmet.len());
             format!("rule {rule}{more} has woken nobody: its `when` does not hold")
         }));
-        if cause != Cause::NothingToDo {
-            notes.extend(self.retries(cause));
+        match cause {
+            Cause::NothingToDo => notes.extend(self.not_done()),
+            _ => notes.extend(self.retries(cause)),
         }
         (!notes.is_empty()).then(|| notes.join("\n"))
+    }
+
+    /// Says that `done` does not hold where nothing is left to do.
+    fn not_done(&self) -> Option<String> {
+        let done = short(&self.done?.when, 300);
+        Some(format!("nothing is left to do, and `done` does not hold: {done}"))
     }
 
     /// Says what a board that is done has not waited for.

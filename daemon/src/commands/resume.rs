@@ -58,6 +58,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             ended: Some(ended),
             version,
             state,
+            done: recovered.blueprint().done.as_ref(),
             results: recovered.blueprint().results(),
             has_files: recovered.blueprint().workspace.is_some(),
             head,

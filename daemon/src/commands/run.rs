@@ -200,7 +200,8 @@ async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>,
     let path = arguments.blueprint.as_deref().unwrap_or(Path::new(""));
     given::apart(std::iter::once(path), arguments.request.as_deref())?;
     let request = arguments.request.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
-    let mut blueprint = blueprint_file::accepted(path, Some(&request), output)?;
+    let given = |blueprint: &Blueprint| arguments.draft.with_documents(request.clone(), blueprint.limits.state_bytes);
+    let mut blueprint = blueprint_file::accepted(path, Some(&given), output)?;
     if arguments.scripted {
         let (scripted, count) = blueprint.scripted();
         if count == 0 {
@@ -214,7 +215,7 @@ async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>,
         let help = "add a rule, such as {name: begin, trigger: start, run: WORKER}; `patchboard kernel` needs none";
         return Err(Failure::refused("no_rules", message).help(help));
     }
-    let request = arguments.draft.with_documents(request, blueprint.limits.state_bytes)?;
+    let request = given(&blueprint)?;
     if arguments.request.is_none() {
         demands_no_request(&blueprint, &request)?;
     }

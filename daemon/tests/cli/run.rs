@@ -330,7 +330,8 @@ done: {when: has(state.report)}
     sandbox.write("join.yaml", text);
     let ran = sandbox.run(&["run", "join.yaml"]).exits(4);
     assert!(
-        ran.stderr.contains("rule sum has woken nobody: its `when` does not hold"),
+        ran.stderr.contains("rule sum has woken nobody: its `when` does not hold")
+            && ran.stderr.contains("nothing is left to do, and `done` does not hold: has(state.report)"),
         "{}\n{}",
         ran.stdout,
         ran.stderr
@@ -608,4 +609,19 @@ fn a_run_says_what_its_request_gives_no_rule_to_do() {
     }
     let ran = sandbox.run(&["run", "race.yaml", "--scripted", "--request", r#"{"docs": ["a"]}"#]).exits(0);
     assert!(!ran.stderr.contains("fires for no place"), "{}", ran.stderr);
+    let said = "with this request, `read` fires for no place: there is no request";
+    let ran = sandbox.run(&["run", "race.yaml", "--scripted"]);
+    assert!(ran.stderr.contains(said) && ran.stderr.contains("--request @FILE"), "{}", ran.stderr);
+    // Documents are a part of the request, and a condition can leave out all of it.
+    sandbox.write("texts.yaml", RACE.replace("/request/docs/", "/request/documents/"));
+    sandbox.write("a.txt", "about a");
+    let ran = sandbox.run(&["run", "texts.yaml", "--scripted", "--documents", "a.txt"]);
+    assert!(!ran.stderr.contains("fires for no place"), "{}", ran.stderr);
+    sandbox
+        .write("none.yaml", RACE.replace("/{d}\"}, run: reader", "/{d}\"}, when: value.startsWith('x'), run: reader"));
+    let said = "fires for no place: its `when` does not hold for any of the 2 places at `/request/docs/{d}`";
+    for (request, is_told) in [(r#"{"docs": ["a", "b"]}"#, true), (r#"{"docs": ["a", "x"]}"#, false)] {
+        let ran = sandbox.run(&["run", "none.yaml", "--scripted", "--request", request]);
+        assert_eq!(ran.stderr.contains(said), is_told, "{}", ran.stderr);
+    }
 }

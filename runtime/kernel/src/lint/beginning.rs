@@ -1,6 +1,6 @@
 //! Finds what a request makes of a blueprint: looks at the board at its beginning.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jsonptr::PointerBuf;
 use serde_json::Value;
@@ -14,11 +14,12 @@ use crate::blueprint::{Blueprint, Trigger};
 use crate::board::{Board, BoardError, Genesis};
 use crate::border;
 use crate::digest::Salt;
-use crate::id::{BoardId, Timestamp, WorkerName};
+use crate::id::{BoardId, RuleName, Timestamp, WorkerName};
 use crate::mode::Mode;
 use crate::pattern::{Paths, Pattern};
 use crate::plan::{Own, request_part};
 use crate::record::{Cause, FORMAT};
+use crate::scheduler::Queued;
 use crate::source::{Source, child};
 use crate::tree::Node;
 
@@ -27,6 +28,9 @@ pub const IS_OF_VIEWS: [&str; 2] = ["budget_too_small", "view_shortage"];
 
 /// Invocations of one worker whose boards inside are begun, at most, until one of them has findings.
 const INSIDE_MAX: usize = 16;
+
+/// Places of one rule that are counted.
+const PLACES_MAX: usize = 1_024;
 
 /// Begins a board in memory, and finds what its workers may read and their views have no room for; also of the boards inside
 /// that its first invocations make. `blueprint` is that of the source, with view budgets.
@@ -127,14 +131,19 @@ fn inside(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
     findings
 }
 
+/// Returns the invocations that a board begins with.
+fn begun_with(board: &Board) -> impl Iterator<Item = &Queued> {
+    let delayed = board.scheduler().delayed().iter().map(|delayed| &delayed.queued);
+    let open = board.scheduler().open().values().map(|open| &open.queued);
+    board.scheduler().queue().iter().chain(board.given_up()).chain(delayed).chain(open)
+}
+
 /// Finds limits that do not suffice for what begins with the board, and for what follows from it one for one.
 fn beyond_limits(source: &Source, board: &Board) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     let mut woken: BTreeMap<&WorkerName, u64> = BTreeMap::new();
     let mut begun = follow::Woken::new();
-    let delayed = board.scheduler().delayed().iter().map(|delayed| &delayed.queued);
-    let queued = board.scheduler().queue().iter().chain(board.given_up()).chain(delayed);
-    for queued in queued.chain(board.scheduler().open().values().map(|open| &open.queued)) {
+    for queued in begun_with(board) {
         *woken.entry(&queued.branch.worker).or_default() += 1;
         if let Some(rule) = &queued.branch.rule {
             *begun.entry((rule.clone(), queued.branch.worker.clone())).or_default() += 1;
@@ -182,14 +191,30 @@ fn nowhere(source: &Source, board: &Board) -> Vec<Diagnostic> {
         let below = request_part(place).and_then(|below| Pattern::parse(below).ok());
         below.is_none_or(|below| declares(&plan.request, &below))
     };
+    let woken: BTreeSet<RuleName> = begun_with(board).filter_map(|queued| queued.branch.rule.clone()).collect();
     let mut findings = Vec::new();
     for (number, rule) in plan.blueprint.rules.iter().enumerate() {
         let Trigger::Each(path) = &rule.trigger else { continue };
         let place = Paths::of(plan.blueprint.blueprint, FORMAT).parse(path).map(|place| place.under_any_binding());
-        if place.is_ok_and(|place| !place.instances(state, 1).is_empty()) {
+        let there = place.map_or(0, |place| place.instances(state, PLACES_MAX).len());
+        let pointer = format!("/rules/{number}/trigger/start");
+        if there > 0 {
+            if rule.when.is_some() && !woken.contains(&rule.name) {
+                let places = if there == 1 { "the place".to_owned() } else { format!("any of the {there} places") };
+                let message = format!(
+                    "with this request, `{}` fires for no place: its `when` does not hold for {places} at `{path}`",
+                    rule.name
+                );
+                let help = "Compare the condition with what the request has there.";
+                findings.push(Diagnostic::at(source, "never_fires", &pointer, message, help));
+            }
             continue;
         }
+        let is_given = !state.child("request").is_none_or(|request| request.to_value().is_null());
         let (why, help) = match first_absent(state, path) {
+            Some(_) if request_part(path).is_some() && !is_given => {
+                ("there is no request".to_owned(), "Give the board a request: `--request @FILE`.".to_owned())
+            }
             Some(absent) => {
                 let beside = absent.beside.iter().map(String::as_str);
                 (format!("there is no `{}`", absent.place), suggest(&absent.name, beside, NAME_WHAT_IS_THERE))
@@ -197,7 +222,7 @@ fn nowhere(source: &Source, board: &Board) -> Vec<Diagnostic> {
             None => (format!("nothing is at `{path}`"), NAME_WHAT_IS_THERE.to_owned()),
         };
         let message = format!("with this request, `{}` fires for no place: {why}", rule.name);
-        findings.push(Diagnostic::at(source, "never_fires", &format!("/rules/{number}/trigger/start"), message, help));
+        findings.push(Diagnostic::at(source, "never_fires", &pointer, message, help));
     }
     for (worker, seat) in &plan.seats {
         for (number, read) in seat.worker.reads.iter().enumerate() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jsonptr::PointerBuf;
 
-use super::{Check, Owner, suggest};
+use super::{Check, Owner, meant, suggest};
 use crate::bindings::Binds;
 use crate::blueprint::{Action, Rule, Trigger};
 use crate::expr::Step;
@@ -29,9 +29,11 @@ impl Check<'_> {
                 for name in names.filter(|name| !bound.contains(*name)) {
                     let message = format!("`{worker}` needs `{{{name}}}`, and `{}` does not bind it", rule.name);
                     let help = match &rule.trigger {
-                        Trigger::Event { .. } | Trigger::Each(_) => {
-                            format!("Name the token in the trigger's path: `/…/{{{name}}}`.")
-                        }
+                        Trigger::Event { .. } | Trigger::Each(_) => match meant(name, bound.iter().map(String::as_str))
+                        {
+                            Some(meant) => format!("Did you mean `{{{meant}}}` in a path of `{worker}`?"),
+                            None => format!("Name the token in the trigger's path: `/…/{{{name}}}`."),
+                        },
                         Trigger::Signal(_) | Trigger::Manual => {
                             format!("Say where the signal carries it: `bind: {{{name}: /{name}}}`.")
                         }
@@ -102,7 +104,7 @@ impl Check<'_> {
     }
 
     /// The names that a rule binds.
-    fn bound_by(&self, rule: &Rule) -> BTreeSet<String> {
+    pub(super) fn bound_by(&self, rule: &Rule) -> BTreeSet<String> {
         let of_path = rule.trigger.template().and_then(|path| self.paths.parse(path).ok());
         let binds = of_path.map(|template| Binds::of_template(&template));
         let names = binds.iter().flat_map(Binds::names).map(str::to_owned);

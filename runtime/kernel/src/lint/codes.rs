@@ -88,9 +88,9 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("never_true", Warning, "A condition takes what is never true or false for a truth value."),
     ("decided_together", Warning, "Comparisons of one value that never hold together, or of which one always holds."),
     (
-        "wakes_itself",
+        "nothing_left",
         Warning,
-        "A rule wakes a worker again for what that worker writes, and then it can write nothing more.",
+        "A rule wakes a worker again, for its own writes or for each of many elements, when it can write nothing more.",
     ),
     ("whole_division", Warning, "A division of whole numbers, whose result is cut off to one."),
     ("unknown_keyword", Warning, "A JSON Schema has a keyword that no draft knows, or requires a misspelt name."),

@@ -192,7 +192,13 @@ impl Check<'_> {
                         };
                         ("bad_condition", format!("{cure} name the place as `state.…`."))
                     }
-                    "cel_unknown_variable" => ("bad_condition", format!("The variables here are {known}.")),
+                    "cel_unknown_variable" => {
+                        let binds =
+                            |name: &&str| matches!(owner, Owner::Rule(rule) if self.bound_by(rule).contains(*name));
+                        let name = offset.and_then(|at| text.get(at..)).map(first_word).filter(binds);
+                        let bound = name.map(|name| format!("Write `bound.{name}`, which is what the trigger binds."));
+                        ("bad_condition", bound.unwrap_or_else(|| format!("The variables here are {known}.")))
+                    }
                     "cel_too_long" | "cel_too_complex" => {
                         ("bad_condition", "Make it shorter; split an invariant into several.".to_owned())
                     }
@@ -264,4 +270,10 @@ fn violations_without_request(schema: &Schema, initial: &Value) -> Vec<Violation
     let others = schema.violations(initial, VIOLATIONS_MAX).into_iter();
     let others = others.filter(|violation| !misses_member(violation) && !about_request(violation));
     missing.chain(others).collect()
+}
+
+/// Returns the name that a text begins with.
+fn first_word(text: &str) -> &str {
+    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    &text[..end.unwrap_or(text.len())]
 }

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
+use serde_json::Value;
 
-use super::{Check, Read, Seat, Write};
-use crate::blueprint::{Action, AgentKind, EventOp, GrantOp, Rule, Run, Trigger, WorkerLimits};
+use super::{Check, Read, Seat};
+use crate::blueprint::{Action, AgentKind, EventOp, Rule, Run, Trigger, WorkerLimits};
 use crate::event::caused;
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::{Pattern, PatternToken};
@@ -26,7 +27,7 @@ impl<'a> Check<'a> {
         let causes = self.causes();
         self.firing(&causes);
         self.loops(&causes);
-        self.own_writes(&causes);
+        self.nothing_left(&causes);
         self.own_rest();
         self.readable_triggers();
         self.first_only();
@@ -121,54 +122,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Warns of rules that wake a worker for its own writes, where that worker may only add what it has added by then.
-    fn own_writes(&mut self, causes: &Causes<'a>) {
-        let mut found = Vec::new();
-        for (number, rule) in self.blueprint.rules.iter().enumerate() {
-            let (Trigger::Event { path, .. }, None) = (&rule.trigger, &rule.when) else { continue };
-            let Ok(place) = self.paths.parse(path) else { continue };
-            let bound: BTreeSet<&str> = place.names().collect();
-            for worker in self.blueprint.woken_by(&rule.run) {
-                let is_itself = causes.get(worker).is_some_and(|caused| caused.contains_key(&number));
-                let seat = self.seats.get(worker).filter(|seat| is_itself && seat.worker.files.is_none());
-                let Some(seat) = seat else { continue };
-                if let Some(write) = seat.writes.first()
-                    && seat.writes.iter().all(|write| self.is_added_once(write, &bound))
-                {
-                    let message = format!(
-                        "`{}` wakes `{worker}` again for what it writes itself, and there is nothing then that it may write: it may only \
-                         add `{}`",
-                        rule.name, write.grant.path
-                    );
-                    found.push((format!("/rules/{number}/trigger"), message));
-                }
-            }
-        }
-        for (pointer, message) in found {
-            let help =
-                "Name in the trigger what the worker waits for, or add a condition: `when: event.worker != worker`.";
-            self.find("wakes_itself", &pointer, message, help);
-        }
-    }
-
-    /// Returns true if invocations with these names bound alike can write a grant's place once.
-    fn is_added_once(&self, write: &Write<'_>, bound: &BTreeSet<&str>) -> bool {
-        let is_one = |token: &PatternToken| match token {
-            PatternToken::Literal(_) => true,
-            PatternToken::Bound(name) => bound.contains(name.as_str()),
-            PatternToken::Any | PatternToken::Deep | PatternToken::Append => false,
-        };
-        let is_removed = |other: &Write<'_>| {
-            let place = write.pattern.under_any_binding();
-            caused(&other.pattern, &other.grant.ops, &place).any(|event| event == EventOp::Remove)
-        };
-        write.grant.ops.iter().all(|op| *op == GrantOp::Add)
-            && write.pattern.tokens().iter().all(is_one)
-            && !self.writes().any(|(_, other)| is_removed(other))
-    }
-
     /// Whether the blueprint says how often a worker may be called.
-    fn is_limited(&self, worker: &WorkerName) -> bool {
+    pub(super) fn is_limited(&self, worker: &WorkerName) -> bool {
         let given = format!("{}/limits/invocations", child("/workers", worker.as_str()));
         self.source.value().pointer(&given).is_some()
     }
@@ -216,8 +171,9 @@ impl<'a> Check<'a> {
             let is_blind = |worker: &&WorkerName| {
                 let seen = |read: &Read| {
                     // It knows which element it is, and sees another part of it that others know of.
-                    let is_about_it =
-                        read.pattern.names().any(|name| binds.contains(name)) && self.is_known(&read.pattern);
+                    let is_about_it = read.pattern.names().any(|name| binds.contains(name))
+                        && self.is_known(&read.pattern)
+                        && self.says_enough(&rule.trigger, &place, &read.pattern);
                     is_about_it
                         || read.pattern.collides(&place)
                         || read.pattern.lies_above(&place)
@@ -237,6 +193,26 @@ impl<'a> Check<'a> {
                 self.find("trigger_unreadable", &pointer, message, help);
             }
         }
+    }
+
+    /// Returns true if a worker that is woken by a place need not read it where it reads this: another part of the same element, what
+    /// is there from the beginning, or what a mark is about.
+    fn says_enough(&self, trigger: &Trigger, place: &Pattern, read: &Pattern) -> bool {
+        if matches!(trigger, Trigger::Each(_)) {
+            return self.is_there_at_first(&read.under_any_binding());
+        }
+        let is_shared = |(a, b): &(&PatternToken, &PatternToken)| a == b;
+        let mut shared = place.tokens().iter().zip(read.tokens()).take_while(is_shared);
+        shared.any(|(token, _)| matches!(token, PatternToken::Bound(_))) || self.is_mark(place)
+    }
+
+    /// Returns true for a place whose value says no more than that it is there, or which of a few it is.
+    fn is_mark(&self, place: &Pattern) -> bool {
+        let known = self.schema_of(&place.under_any_binding());
+        let Some(said) = known.and_then(|(schema, sought, _)| schema.fragment(&sought)) else { return true };
+        let is_named = said.get("enum").is_some() || said.get("const").is_some();
+        let is_content = |of: &Value| ["object", "array", "string"].iter().any(|content| of == content);
+        is_named || !(said.get("type").is_some_and(is_content) || said.get("properties").is_some())
     }
 
     /// Returns true if a rule is about a place, or a worker writes there.

@@ -2,10 +2,11 @@
 //!
 //! [`check`] looks at the form first (the published meta-schema, `form`), then reads the typed blueprint, then checks
 //! across fields: `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `bindings` (names in paths), `conditions`
-//! (what expressions look at), `comparisons` (what they compare), `keywords` (of schemas), `grants` (their width and values), `scripts` (fixed replies), `workspace` (files), `inner` (boards inside boards), `flow`, `reach`, `joins` and `storms` (what wakes what), `ending` (what ends a board), `fields` (who writes what), `costs` and `invariants` (what makes
+//! (what expressions look at), `comparisons` (what they compare), `keywords` (of schemas), `grants` (their width and values), `scripts` (fixed replies), `workspace` (files), `inner` (boards inside boards), `flow`, `reach`, `joins`, `again` and `storms` (what wakes what), `ending` (what ends a board), `fields` (who writes what), `costs` and `invariants` (what makes
 //! a write slow). A blueprint without an error is one that a board can be made of. Whether the operator has the models
 //! and programs it names is not known here.
 
+mod again;
 mod beginning;
 mod bindings;
 mod carried;
@@ -293,6 +294,7 @@ impl<'a> Check<'a> {
             self.costs();
             self.shifts();
             self.invariants();
+            self.consequences();
         }
         (self.findings, self.opaque)
     }
@@ -305,9 +307,25 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// Leaves out what follows from a misspelt name in a rule's trigger, which is found as such.
+    fn consequences(&mut self) {
+        let misspelt: Vec<String> = self.of_code("undeclared_name").map(|finding| finding.pointer.clone()).collect();
+        let is_of = |trigger: &str| {
+            let rest =
+                |at: &'_ String| at.strip_prefix(trigger).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            misspelt.iter().any(rest)
+        };
+        let follows = |finding: &Diagnostic| matches!(finding.code, "never_fires" | "trigger_unreadable");
+        self.findings.retain(|finding| !follows(finding) || !is_of(&finding.pointer));
+    }
+
+    fn of_code<'s>(&'s self, code: &'s str) -> impl Iterator<Item = &'s Diagnostic> {
+        self.findings.iter().filter(move |finding| finding.code == code)
+    }
+
     /// Whether something of this code was found.
     fn has(&self, code: &str) -> bool {
-        self.findings.iter().any(|finding| finding.code == code)
+        self.of_code(code).next().is_some()
     }
 
     /// Every write grant of every worker.
@@ -328,6 +346,12 @@ pub(crate) fn suggest<'k>(name: &str, known: impl IntoIterator<Item = &'k str> +
     if let Some(best) = meant(name, known.clone()) {
         return format!("Did you mean `{best}`?");
     }
-    let all: Vec<String> = known.into_iter().take(12).map(|name| format!("`{name}`")).collect();
+    let mut all: Vec<String> = Vec::new();
+    for name in known {
+        let name = format!("`{name}`");
+        if all.len() < 12 && !all.contains(&name) {
+            all.push(name);
+        }
+    }
     if all.is_empty() { none.to_owned() } else { format!("There is {}.", all.join(", ")) }
 }

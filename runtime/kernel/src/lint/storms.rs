@@ -53,6 +53,11 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// Returns true if a rule fires for each of many elements.
+    pub(super) fn fires_for_each(&self, rule: &'a Rule) -> bool {
+        self.each(rule).is_some()
+    }
+
     /// What a rule waits for, if it fires for each of many elements.
     fn each(&self, rule: &'a Rule) -> Option<Each<'a>> {
         let (op, path) = match &rule.trigger {

@@ -229,7 +229,7 @@ fn a_rule_that_its_own_worker_wakes_in_vain_is_found() {
         blueprint["rules"][0] = json!({"name": "r", "trigger": trigger, "run": "w"});
         let findings = found(blueprint, "/rules/0/trigger").into_iter();
         let told: Vec<_> = told.map(str::to_owned).into_iter().collect();
-        let itself: Vec<_> = findings.filter(|(code, _)| code == "wakes_itself").map(|(_, message)| message).collect();
+        let itself: Vec<_> = findings.filter(|(code, _)| code == "nothing_left").map(|(_, message)| message).collect();
         assert_eq!(itself, told, "{trigger} {writes}");
     }
     // A condition may tell its own writes from others.
@@ -592,6 +592,68 @@ fn writers_of_other_values_and_workers_that_know_which_element_it_is_are_right()
     assert!(woken(json!(["/request/topic"]), json!({"path": "/tickets/{t}/class"})));
     assert!(woken(json!(["/request/ticket/{t}"]), json!({"path": "/tickets/{t}/class"})), "nothing else is about it");
     assert!(!woken(json!(["/request/topic"]), json!({"op": "remove", "path": "/tickets/*"})));
+    // Another place of the same name is no part of an element that has more to say than that it is there.
+    assert!(woken(json!(["/request/tickets/{t}"]), json!({"op": "add", "path": "/tickets/{t}"})));
+    assert!(!woken(json!(["/request/tickets/{t}", "/tickets/{t}"]), json!({"op": "add", "path": "/tickets/{t}"})));
+    assert!(woken(json!(["/tickets/{t}"]), json!({"start": "/request/tickets/{t}"})), "nothing is there yet");
+}
+
+#[test]
+fn a_worker_that_each_element_wakes_and_that_may_write_once_is_found() {
+    let each = |seat: Value, rule: Value| {
+        let mut blueprint = tickets(json!({}), json!({}));
+        blueprint["workers"]["last"]["writes"] = json!([{"path": "/summary", "ops": ["add"]}]);
+        let members = |value: &mut Value, more: Value| {
+            value.as_object_mut().expect("an object").extend(more.as_object().expect("members").clone());
+        };
+        members(&mut blueprint["workers"]["last"], seat);
+        members(&mut blueprint["rules"][1], rule);
+        found(blueprint, "/rules/1/trigger").into_iter().filter(|(code, _)| code == "nothing_left").collect::<Vec<_>>()
+    };
+    let of_each = json!({"trigger": {"op": "add", "path": "/tickets/{t}"}});
+    let message = "`sum` wakes `last` for each change at `/tickets/{t}`, and it may only add `/summary`: after the first call there is nothing \
+                   that it may write";
+    assert_eq!(each(json!({}), of_each.clone()), [("nothing_left".to_owned(), message.to_owned())]);
+    for (seat, rule) in [
+        (json!({}), json!({})),
+        (json!({}), json!({"trigger": {"op": "add", "path": "/tickets/a"}})),
+        (json!({}), json!({"trigger": of_each["trigger"], "when": "value.class == 'urgent'"})),
+        (json!({"pass": true}), of_each.clone()),
+        (json!({"limits": {"invocations": 1}}), of_each.clone()),
+        (json!({"writes": [{"path": "/summary"}]}), of_each.clone()),
+        (json!({"writes": [{"path": "/tickets/{t}/class", "ops": ["add"]}]}), of_each.clone()),
+        (json!({"writes": [{"path": "/summary", "ops": ["add"]}, {"path": "/list/-", "ops": ["add"]}]}), of_each),
+    ] {
+        assert_eq!(each(seat.clone(), rule.clone()), [], "{seat} {rule}");
+    }
+}
+
+#[test]
+fn a_fault_is_told_once_and_names_what_was_meant() {
+    // A misspelt trigger never fires, and need not be told so as well.
+    let mut blueprint = tickets(json!({}), json!({}));
+    blueprint["rules"]
+        .as_array_mut()
+        .expect("rules")
+        .push(json!({"name": "next", "trigger": {"path": "/ticket/{t}"}, "run": "last"}));
+    let codes: Vec<String> = found(blueprint, "/rules/2").into_iter().map(|(code, _)| code).collect();
+    assert_eq!(codes, ["undeclared_name"]);
+    let help = |change: &dyn Fn(&mut Value)| {
+        let mut blueprint = tickets(json!({}), json!({}));
+        change(&mut blueprint);
+        let findings = lint::check_value(blueprint).findings;
+        findings.first().map(|finding| (finding.code, finding.help.clone())).expect("a finding")
+    };
+    let misspelt = help(&|blueprint| blueprint["workers"]["sorter"]["reads"] = json!(["/request/tickets/{tt}"]));
+    assert_eq!(misspelt, ("unbound_name", "Did you mean `{t}` in a path of `sorter`?".to_owned()));
+    let bare = help(&|blueprint| blueprint["rules"][0]["when"] = "t == 'T-1'".into());
+    assert_eq!(bare, ("bad_condition", "Write `bound.t`, which is what the trigger binds.".to_owned()));
+    let twice = help(&|blueprint| {
+        blueprint["rules"][1] = json!({"name": "sort", "trigger": {"after": ["nobody"]}, "run": "last"})
+    });
+    assert!(!twice.1.contains("`sort`, `sort`"), "{twice:?}");
+    let text = help(&|blueprint| blueprint["done"] = "has(state.summary)".into());
+    assert!(text.1.contains("`{when: has(state.answer)}`"), "{text:?}");
 }
 
 #[test]

@@ -987,7 +987,7 @@ pub(super) const FIXTURES: &[Fixture] = &[
     change("never_true", &[(END, "done: {when: state.answer}\n")]),
     change("decided_together", &[("when: value.text != \"\"", "when: value.text == \"a\" && value.text == \"b\"")]),
     change(
-        "wakes_itself",
+        "nothing_left",
         &[
             ("trigger: {op: add, path: /claims/*}\n    when: value.text != \"\"", "trigger: {path: /**}"),
             ("      - {path: /claims/*/status}\n", ""),
