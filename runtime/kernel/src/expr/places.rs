@@ -35,7 +35,7 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    pub(super) fn then(mut self, step: Step) -> Self {
+    pub(crate) fn then(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
     }

@@ -44,48 +44,52 @@ impl Expr {
 
 impl Walk {
     fn together(&mut self, node: &Node, found: &mut Vec<Together>) {
-        if let Node::And(..) | Node::Or(..) = node {
-            let always = matches!(node, Node::Or(..));
-            let mut joined = Vec::new();
-            self.joined(node, !always, &mut joined);
-            while let Some(first) = joined.first() {
-                let (operand, of) = (first.operand.clone(), first.of.clone());
-                let (same, rest): (Vec<_>, Vec<_>) = joined.into_iter().partition(|one| one.operand == operand);
-                joined = rest;
-                let tests: Vec<_> = same.into_iter().map(|one| (one.test, one.with)).collect();
-                let tests = never_all(&tests, always).into_iter().flatten();
-                let written = tests.map(|(test, with)| (if always { test.negated() } else { test }, with)).collect();
-                let together = Together { of, tests: written, always };
-                if !together.tests.is_empty() && !found.contains(&together) {
-                    found.push(together);
+        match node {
+            Node::And(..) | Node::Or(..) => {
+                let always = matches!(node, Node::Or(..));
+                let (mut joined, mut others) = (Vec::new(), Vec::new());
+                self.joined(node, !always, &mut joined, &mut others);
+                others.into_iter().for_each(|other| self.together(other, found));
+                while let Some(first) = joined.first() {
+                    let (operand, of) = (first.operand.clone(), first.of.clone());
+                    let (same, rest): (Vec<_>, Vec<_>) = joined.into_iter().partition(|one| one.operand == operand);
+                    joined = rest;
+                    let tests: Vec<_> = same.into_iter().map(|one| (one.test, one.with)).collect();
+                    let written = |(test, with): (Test, Value)| (if always { test.negated() } else { test }, with);
+                    if let Some(tests) = never_all(&tests) {
+                        found.push(Together { of, tests: tests.into_iter().map(written).collect(), always });
+                    }
                 }
             }
-        }
-        if let Node::Loop(of) = node {
-            self.together(&of.range, found);
-            self.enter(&of.range, of.is_pair);
-            of.condition.iter().chain([&of.body]).for_each(|part| self.together(part, found));
-            self.leave(of.is_pair);
-        } else {
-            parts(node).into_iter().for_each(|part| self.together(part, found));
+            Node::Loop(of) => {
+                self.together(&of.range, found);
+                self.enter(&of.range, of.is_pair);
+                of.condition.iter().chain([&of.body]).for_each(|part| self.together(part, found));
+                self.leave(of.is_pair);
+            }
+            _ => parts(node).into_iter().for_each(|part| self.together(part, found)),
         }
     }
 
-    /// Collects the comparisons that must hold for a node to come out as `wanted`.
-    fn joined(&self, node: &Node, wanted: bool, out: &mut Vec<Joined>) {
+    /// Collects the comparisons that must hold for a node to come out as `wanted`, and what else is asked.
+    fn joined<'n>(&self, node: &'n Node, wanted: bool, out: &mut Vec<Joined>, others: &mut Vec<&'n Node>) {
         match node {
-            Node::And(a, b) if wanted => [a, b].into_iter().for_each(|part| self.joined(part, wanted, out)),
-            Node::Or(a, b) if !wanted => [a, b].into_iter().for_each(|part| self.joined(part, wanted, out)),
-            Node::Not(of) => self.joined(of, !wanted, out),
+            Node::And(a, b) if wanted => [a, b].into_iter().for_each(|part| self.joined(part, wanted, out, others)),
+            Node::Or(a, b) if !wanted => [a, b].into_iter().for_each(|part| self.joined(part, wanted, out, others)),
+            Node::Not(of) => self.joined(of, !wanted, out, others),
             Node::Binary(binary, a, b) => {
-                let Some(test) = test_of(*binary) else { return };
-                let joined = [(a, b, test), (b, a, test.turned())].into_iter().find_map(|(of, with, test)| {
-                    let test = if wanted { test } else { test.negated() };
-                    Some(Joined { operand: format!("{of:?}"), of: self.operand(of)?, test, with: constant(with)? })
+                let joined = test_of(*binary).and_then(|test| {
+                    [(a, b, test), (b, a, test.turned())].into_iter().find_map(|(of, with, test)| {
+                        let test = if wanted { test } else { test.negated() };
+                        Some(Joined { operand: format!("{of:?}"), of: self.operand(of)?, test, with: constant(with)? })
+                    })
                 });
-                out.extend(joined);
+                match joined {
+                    Some(joined) => out.push(joined),
+                    None => others.push(node),
+                }
             }
-            _ => {}
+            _ => others.push(node),
         }
     }
 
@@ -103,22 +107,23 @@ impl Walk {
     }
 }
 
-/// Returns comparisons of one value that never all hold: two of them if two suffice. `unless_known`: one that cannot be evaluated
-/// counts as one that holds.
-fn never_all(tests: &[(Test, Value)], unless_known: bool) -> Option<Vec<(Test, Value)>> {
-    let is_exact = |with: &Value| with.as_f64().is_none_or(|number| number.abs() < EXACT_MAX);
-    let is_tried = tests.len() <= TOGETHER_MAX && tests.iter().all(|(_, with)| is_exact(with));
-    if !is_tried || may_all(tests, unless_known) {
+/// Returns comparisons of one value that never all hold: two of them if two suffice.
+fn never_all(tests: &[(Test, Value)]) -> Option<Vec<(Test, Value)>> {
+    let is_tried = |with: &Value| match with {
+        Value::Number(number) => number.as_f64().is_some_and(|number| number.abs() < EXACT_MAX),
+        Value::Array(_) | Value::Object(_) => false,
+        _ => true,
+    };
+    if tests.len() > TOGETHER_MAX || !tests.iter().all(|(_, with)| is_tried(with)) || may_all(tests) {
         return None;
     }
     let pairs = (1..tests.len()).flat_map(|second| (0..second).map(move |first| [first, second]));
     let mut pairs = pairs.map(|pair| pair.map(|at| tests[at].clone()));
-    let pair = pairs.find(|pair| !may_all(pair, unless_known));
-    Some(pair.map_or_else(|| tests.to_vec(), Vec::from))
+    Some(pairs.find(|pair| !may_all(pair)).map_or_else(|| tests.to_vec(), Vec::from))
 }
 
 /// Returns true if some value satisfies all comparisons.
-fn may_all(tests: &[(Test, Value)], unless_known: bool) -> bool {
+fn may_all(tests: &[(Test, Value)]) -> bool {
     // Another value than those that are named.
     if tests.iter().all(|(test, _)| *test == Test::Unequal) {
         return true;
@@ -132,12 +137,11 @@ fn may_all(tests: &[(Test, Value)], unless_known: bool) -> bool {
     // The least text of all, and the next behind each.
     let texts = tests.iter().filter_map(|(_, with)| with.as_str());
     let texts = texts.flat_map(|text| [String::new(), format!("{text}\0")]).map(Value::from);
-    let mut candidates = named.chain(numbers).chain(texts);
-    candidates.any(|value| tests.iter().all(|(test, with)| holds(&value, *test, with).unwrap_or(unless_known)))
+    named.chain(numbers).chain(texts).any(|value| tests.iter().all(|(test, with)| holds(&value, *test, with)))
 }
 
-/// Returns true if a comparison of two values holds; none if it cannot be evaluated.
-fn holds(value: &Value, test: Test, with: &Value) -> Option<bool> {
+/// Returns true if a comparison of two values holds; one that cannot be evaluated does not.
+fn holds(value: &Value, test: Test, with: &Value) -> bool {
     let order = match (value.as_f64(), with.as_f64(), value.as_str(), with.as_str()) {
         (Some(a), Some(b), ..) => a.partial_cmp(&b),
         (.., Some(a), Some(b)) => Some(a.cmp(b)),
@@ -145,11 +149,11 @@ fn holds(value: &Value, test: Test, with: &Value) -> Option<bool> {
     };
     let is_equal = order.map_or(value == with, Ordering::is_eq);
     match test {
-        Test::Equal | Test::Among => Some(is_equal),
-        Test::Unequal => Some(!is_equal),
-        Test::Less => order.map(Ordering::is_lt),
-        Test::LessOrEqual => order.map(Ordering::is_le),
-        Test::Greater => order.map(Ordering::is_gt),
-        Test::GreaterOrEqual => order.map(Ordering::is_ge),
+        Test::Equal | Test::Among => is_equal,
+        Test::Unequal => !is_equal,
+        Test::Less => order.is_some_and(Ordering::is_lt),
+        Test::LessOrEqual => order.is_some_and(Ordering::is_le),
+        Test::Greater => order.is_some_and(Ordering::is_gt),
+        Test::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
     }
 }

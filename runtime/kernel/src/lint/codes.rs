@@ -87,6 +87,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ),
     ("never_true", Warning, "A condition takes what is never true or false for a truth value."),
     ("decided_together", Warning, "Comparisons of one value that never hold together, or of which one always holds."),
+    ("never_read", Warning, "A rule waits for another one whose results nothing reads."),
     (
         "nothing_left",
         Warning,

@@ -8,6 +8,7 @@ use super::{Check, Expression, suggest};
 use crate::blueprint::{EventOp, Trigger};
 use crate::expr::{Compared, Comparison, Look, Step, Test, Together};
 use crate::id::WorkerName;
+use crate::pattern::{is_index, is_name};
 use crate::plan::{BOUND, Owner, place, pushed};
 use crate::schema::Schema;
 
@@ -59,6 +60,9 @@ impl Check<'_> {
             }
         }
         for together in expression.expr.decided_together() {
+            if !self.is_of_one_type(&together, owner) {
+                continue;
+            }
             let (message, name) = decided(&together);
             let help = match together.always {
                 true => "Write `&&`, if all are to hold.",
@@ -178,6 +182,24 @@ impl Check<'_> {
         Some((message, "Write `event.worker` for who made the change.".to_owned()))
     }
 
+    /// Returns true unless an operand of one of the comparisons by `<` that are joined by `||` may have a type that they cannot compare.
+    fn is_of_one_type(&self, together: &Together, owner: Owner<'_>) -> bool {
+        if !together.always || !together.tests.iter().any(|(test, _)| is_order(*test)) {
+            return true;
+        }
+        let all = |is: fn(&Value) -> bool| together.tests.iter().all(|(_, with)| is(with));
+        let said = |look: &Look| self.said_of(look, owner).map(|(_, said)| said);
+        match &together.of {
+            Compared::Place(look) => said(look).is_some_and(|said| match said.get("type").and_then(Value::as_str) {
+                Some("number" | "integer") => all(Value::is_number),
+                Some("string") => all(Value::is_string),
+                _ => false,
+            }),
+            Compared::Size(_) => all(Value::is_number),
+            Compared::Made { .. } | Compared::Constant(_) => false,
+        }
+    }
+
     /// Says that what stands at a place is never true or false.
     fn no_truth(&self, look: &Look, owner: Owner<'_>) -> Option<Told> {
         let (place, fragment) = self.said_of(look, owner)?;
@@ -204,7 +226,7 @@ impl Check<'_> {
     }
 
     /// Returns a place as a message has it, and what the schema says of it; `None` if it says it elsewhere.
-    fn said_of(&self, look: &Look, owner: Owner<'_>) -> Option<(String, Value)> {
+    pub(super) fn said_of(&self, look: &Look, owner: Owner<'_>) -> Option<(String, Value)> {
         let (place, fragment) = match (owner, look.variable) {
             (Owner::Rule(rule), "value") if signal_of(rule).is_some() => {
                 self.brought(rule, &look.steps.iter().try_fold(String::new(), pushed)?)?
@@ -325,7 +347,7 @@ fn decided(together: &Together) -> (String, Option<String>) {
     let written = |(test, with): &(Test, Value)| format!("`{operand} {} {with}`", test.as_str());
     let tests: Vec<String> = together.tests.iter().map(written).collect();
     let message = match together.always {
-        true => format!("one of {} always holds: this is always true", tests.join(" and ")),
+        true => format!("one of {} holds whatever the value is", tests.join(" and ")),
         false => format!("{} never hold together: this is never true", tests.join(" and ")),
     };
     (message, last_name(look).map(str::to_owned))
@@ -333,7 +355,9 @@ fn decided(together: &Together) -> (String, Option<String>) {
 
 fn written(step: &Step) -> String {
     match step {
-        Step::Member(name) => format!(".{name}"),
+        Step::Member(name) if is_name(name) => format!(".{name}"),
+        Step::Member(name) if is_index(name) => format!("[{name}]"),
+        Step::Member(name) => format!("[{name:?}]"),
         Step::Any | Step::Element => "[…]".to_owned(),
     }
 }

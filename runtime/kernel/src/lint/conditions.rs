@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::invariants::adds;
 use super::{Check, Expression, suggest};
-use crate::blueprint::{EventOp, Trigger};
+use crate::blueprint::{EventOp, GrantOp, Trigger};
 use crate::expr::{Known, Look, Step, Variable, Variables};
 use crate::pattern::Pattern;
 use crate::plan::{BOUND, Owner, place};
@@ -157,11 +157,22 @@ impl Check<'_> {
             return false;
         }
         let value = Look { steps: Vec::new(), ..look.clone() };
-        let known = place(&value, owner, self.paths);
-        let known = known.as_ref().and_then(|place| self.schema_of(place));
-        let said = known.and_then(|(schema, sought, _)| schema.fragment(&sought)).unwrap_or_default();
+        let said = self.said_of(&value, owner).map(|(_, said)| said).unwrap_or_default();
         // Of what is no object it cannot be asked, so that the condition does not hold either.
         said.get("required").and_then(Value::as_array).is_some_and(|required| required.iter().any(|it| it == name))
+            && (matches!(rule.trigger, Trigger::Each(_)) || self.is_written_at_once(&value, name, owner))
+    }
+
+    /// Returns true if a place is whole as soon as something is there: no patch adds it first and then its member, or another value.
+    fn is_written_at_once(&self, value: &Look, name: &str, owner: Owner<'_>) -> bool {
+        let whole = place(value, owner, self.paths);
+        let member = place(&value.clone().then(Step::Member(name.to_owned())), owner, self.paths);
+        let (Some(whole), Some(member)) = (whole, member) else { return false };
+        let is_only_added = |ops: &[GrantOp]| ops.iter().all(|op| *op == GrantOp::Add);
+        self.writes().all(|(_, write)| {
+            let pattern = write.pattern.under_any_binding();
+            !pattern.collides(&member) && (!pattern.collides(&whole) || is_only_added(&write.grant.ops))
+        })
     }
 
     /// Warns of an invariant that cannot be evaluated for an instance that is new, where one can be added.

@@ -32,6 +32,7 @@ impl<'a> Check<'a> {
         self.readable_triggers();
         self.first_only();
         self.early_joins(&causes);
+        self.unread_joins();
         self.stale_storms(&causes);
         self.idle_workers();
     }
@@ -173,7 +174,7 @@ impl<'a> Check<'a> {
                     // It knows which element it is, and sees another part of it that others know of.
                     let is_about_it = read.pattern.names().any(|name| binds.contains(name))
                         && self.is_known(&read.pattern)
-                        && self.says_enough(&rule.trigger, &place, &read.pattern);
+                        && self.says_enough(rule, &place, &read.pattern);
                     is_about_it
                         || read.pattern.collides(&place)
                         || read.pattern.lies_above(&place)
@@ -196,9 +197,12 @@ impl<'a> Check<'a> {
     }
 
     /// Returns true if a worker that is woken by a place need not read it where it reads this: another part of the same element, what
-    /// is there from the beginning, or what a mark is about.
-    fn says_enough(&self, trigger: &Trigger, place: &Pattern, read: &Pattern) -> bool {
-        if matches!(trigger, Trigger::Each(_)) {
+    /// is there from the beginning, what a mark is about, or what is chosen by the value.
+    fn says_enough(&self, rule: &Rule, place: &Pattern, read: &Pattern) -> bool {
+        if rule.when.is_some() || matches!(rule.run, Run::Member { .. }) {
+            return true;
+        }
+        if matches!(rule.trigger, Trigger::Each(_)) {
             return self.is_there_at_first(&read.under_any_binding());
         }
         let is_shared = |(a, b): &(&PatternToken, &PatternToken)| a == b;
@@ -207,7 +211,7 @@ impl<'a> Check<'a> {
     }
 
     /// Returns true for a place whose value says no more than that it is there, or which of a few it is.
-    fn is_mark(&self, place: &Pattern) -> bool {
+    pub(super) fn is_mark(&self, place: &Pattern) -> bool {
         let known = self.schema_of(&place.under_any_binding());
         let Some(said) = known.and_then(|(schema, sought, _)| schema.fragment(&sought)) else { return true };
         let is_named = said.get("enum").is_some() || said.get("const").is_some();

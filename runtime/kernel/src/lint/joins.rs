@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::flow::Causes;
-use super::{Check, Seat};
+use super::{Check, Seat, Write};
 use crate::blueprint::{Rule, Run, Trigger};
 use crate::id::RuleName;
 use crate::pattern::Pattern;
+use crate::plan::place as expressions_place;
 
-impl Check<'_> {
+impl<'a> Check<'a> {
     /// Rules that wait for the first of several things that another rule does.
     pub(super) fn first_only(&mut self) {
         if !self.blueprint.joins_on_first() {
@@ -90,15 +91,75 @@ impl Check<'_> {
         }
     }
 
+    /// Warns of joins on a rule whose results nothing looks at: no worker, no rule, no condition, and no result of the board.
+    pub(super) fn unread_joins(&mut self) {
+        let blueprint = self.blueprint;
+        let mut found = Vec::new();
+        for (number, rule) in blueprint.rules.iter().enumerate() {
+            let (Trigger::After(awaited) | Trigger::Settled(awaited)) = &rule.trigger else { continue };
+            // Who reads nothing marks that it is time.
+            if self.woken_seats(rule).iter().any(|seat| seat.reads.is_empty() || seat.worker.files.is_some()) {
+                continue;
+            }
+            for other in blueprint.rules.iter().filter(|other| awaited.contains(&other.name)) {
+                let seats = self.woken_seats(other);
+                let is_unread = |write: &Write<'_>| !self.is_mark(&write.pattern) && !self.is_looked_at(&write.pattern);
+                let written = seats.iter().flat_map(|seat| &seat.writes).next();
+                if let Some(written) = written
+                    && seats.iter().all(|seat| seat.worker.files.is_none() && seat.writes.iter().all(is_unread))
+                {
+                    let message = format!(
+                        "`{}` waits for `{}`, and nothing reads what that writes: `{}`",
+                        rule.name, other.name, written.grant.path
+                    );
+                    let help = format!("Add it to `reads` of `{}`, or do not wait for it.", rule.run);
+                    found.push((format!("/rules/{number}/trigger/{}", rule.trigger.word()), message, help));
+                }
+            }
+        }
+        for (pointer, message, help) in found {
+            self.find("never_read", &pointer, message, help);
+        }
+    }
+
+    /// Returns true if a worker, a rule, a condition or the result of the board is about something at a place.
+    fn is_looked_at(&self, place: &Pattern) -> bool {
+        let place = &place.under_any_binding();
+        let meets = |other: &Pattern| {
+            let other = other.under_any_binding();
+            other.collides(place) || other.lies_above(place) || place.lies_above(&other)
+        };
+        let mut triggers =
+            self.blueprint.rules.iter().filter_map(|rule| self.paths.parse(rule.trigger.template()?).ok());
+        let mut looks = self.expressions.iter().flat_map(|one| {
+            one.expr
+                .looks()
+                .into_iter()
+                .filter_map(|look| expressions_place(&look, one.owner, self.paths))
+                .collect::<Vec<_>>()
+        });
+        self.seats.values().flat_map(|seat| &seat.reads).any(|read| meets(&read.pattern))
+            || triggers.any(|trigger| meets(&trigger))
+            || looks.any(|look| meets(&look))
+            || self
+                .blueprint
+                .results()
+                .iter()
+                .any(|result| Pattern::parse(result.as_str()).is_ok_and(|result| meets(&result)))
+    }
+
+    fn woken_seats(&self, rule: &Rule) -> Vec<&Seat<'a>> {
+        let woken = self.blueprint.woken_by(&rule.run);
+        woken.into_iter().filter_map(|name| self.seats.get(name)).collect()
+    }
+
     /// A place that the worker of one rule reads and that of another writes.
     fn read_and_written(&self, rule: &Rule, other: &Rule) -> Option<(Pattern, String)> {
-        let seats = |rule: &Rule| -> Vec<&Seat<'_>> {
-            self.blueprint.woken_by(&rule.run).into_iter().filter_map(|name| self.seats.get(name)).collect()
-        };
-        let mut writes = seats(other).into_iter().flat_map(|seat| &seat.writes);
+        let mut writes = self.woken_seats(other).into_iter().flat_map(|seat| &seat.writes);
         writes.find_map(|write| {
             let meets = |pattern: &Pattern| pattern.collides(&write.pattern) || pattern.lies_above(&write.pattern);
-            let read = seats(rule).into_iter().flat_map(|seat| &seat.reads).find(|read| meets(&read.pattern))?;
+            let read =
+                self.woken_seats(rule).into_iter().flat_map(|seat| &seat.reads).find(|read| meets(&read.pattern))?;
             Some((read.pattern.clone(), write.grant.path.clone()))
         })
     }

@@ -18,10 +18,10 @@ impl Check<'_> {
     fn refusal(&self, place: &Pattern, value: &Value, bound: &[&str]) -> Option<String> {
         let (schema, sought, _) = self.schema_of(&place.under_any_binding())?;
         let mut fragment = schema.fragment(&sought).filter(|_| !has_name(value, bound))?;
-        if let (Some(fragment), Some(definitions)) =
-            (fragment.as_object_mut(), self.blueprint.state.schema.get("$defs"))
-        {
-            fragment.entry("$defs").or_insert_with(|| definitions.clone());
+        for shared in ["$schema", "$defs", "definitions"] {
+            if let (Some(fragment), Some(said)) = (fragment.as_object_mut(), self.blueprint.state.schema.get(shared)) {
+                fragment.entry(shared).or_insert_with(|| said.clone());
+            }
         }
         let schema = Schema::compile(&fragment, self.blueprint.state.assert_formats).ok()?;
         let violation = schema.violations(value, 1).into_iter().next()?;

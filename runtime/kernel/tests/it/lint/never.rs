@@ -130,7 +130,7 @@ fn a_comparison_that_never_holds_is_found_wherever_its_operands_come_from() {
 #[test]
 fn comparisons_of_one_value_that_come_out_together_are_found() {
     let never = |tests: &str| format!("{tests} never hold together: this is never true");
-    let always = |tests: &str| format!("one of {tests} always holds: this is always true");
+    let always = |tests: &str| format!("one of {tests} holds whatever the value is");
     for (decided, told) in [
         ("value.kind == \"a\" && value.kind == \"b\"", never("`value.kind == \"a\"` and `value.kind == \"b\"`")),
         ("value.kind != \"a\" || value.kind != \"b\"", always("`value.kind != \"a\"` and `value.kind != \"b\"`")),
@@ -168,6 +168,8 @@ fn comparisons_of_one_value_that_come_out_together_are_found() {
         "value.ms >= 3 && value.ms <= 3",
         "value.ms > 3 || value.ms < 3",
         "request.x != \"a\" || request.x > 3",
+        "request.x < 0 || request.x >= 0",
+        "request.x == [1] && request.x == [1.0]",
         "state.name > \"a\" && state.name < \"b\"",
         "state.name >= \"\" && state.name < \"a\"",
         "state.list[0].status == \"draft\" && state.list[1].status == \"ok\"",
@@ -586,7 +588,12 @@ fn writers_of_other_values_and_workers_that_know_which_element_it_is_are_right()
             .as_array_mut()
             .expect("rules")
             .push(json!({"name": "next", "trigger": trigger, "run": "other"}));
-        codes(blueprint).contains(&"trigger_unreadable")
+        let is_found = |blueprint: Value| codes(blueprint).contains(&"trigger_unreadable");
+        // What the condition asks for says enough, whatever the worker reads of the element.
+        let mut asked = blueprint.clone();
+        asked["rules"][2]["when"] = "value.class == 'urgent'".into();
+        assert!(!reads.to_string().contains("/request/tickets/{t}") || !is_found(asked), "{reads}");
+        is_found(blueprint)
     };
     assert!(!woken(json!(["/request/tickets/{t}"]), json!({"path": "/tickets/{t}/class"})));
     assert!(woken(json!(["/request/topic"]), json!({"path": "/tickets/{t}/class"})));
@@ -626,6 +633,41 @@ fn a_worker_that_each_element_wakes_and_that_may_write_once_is_found() {
     ] {
         assert_eq!(each(seat.clone(), rule.clone()), [], "{seat} {rule}");
     }
+}
+
+#[test]
+fn results_that_a_join_waits_for_and_nothing_reads_are_found() {
+    let unread = |change: &dyn Fn(&mut Value)| {
+        let mut blueprint = tickets(json!({}), json!({}));
+        blueprint["state"]["schema"]["properties"]["notes"] =
+            json!({"type": "object", "additionalProperties": {"type": "string"}});
+        blueprint["state"]["initial"]["notes"] = json!({});
+        blueprint["workers"]["noter"] =
+            json!({"agent": "llm", "reads": ["/tickets/{t}"], "writes": [{"path": "/notes/{t}", "ops": ["add"]}]});
+        blueprint["rules"][1]["trigger"] = json!({"after": ["sort", "note"]});
+        let note = json!({"name": "note", "trigger": {"op": "add", "path": "/tickets/{t}"}, "run": "noter"});
+        blueprint["rules"].as_array_mut().expect("rules").push(note);
+        change(&mut blueprint);
+        found(blueprint, "/rules/1")
+            .into_iter()
+            .filter(|(code, _)| code == "never_read")
+            .map(|(_, message)| message)
+            .collect::<Vec<_>>()
+    };
+    let message = "`sum` waits for `note`, and nothing reads what that writes: `/notes/{t}`";
+    assert_eq!(unread(&|_| ()), [message]);
+    assert_eq!(unread(&|blueprint| blueprint["workers"]["last"]["reads"] = json!(["/tickets", "/notes"])), [""; 0]);
+    assert_eq!(
+        unread(&|blueprint| blueprint["workers"]["sorter"]["reads"] = json!(["/request/tickets/{t}", "/notes/{t}"])),
+        [""; 0]
+    );
+    assert_eq!(unread(&|blueprint| blueprint["result"] = "/notes".into()), [""; 0]);
+    assert_eq!(
+        unread(&|blueprint| blueprint["done"]["when"] = "has(state.summary) && size(state.notes) > 0".into()),
+        [""; 0]
+    );
+    let mark = json!({"type": "object", "additionalProperties": {"type": "boolean"}});
+    assert_eq!(unread(&|blueprint| blueprint["state"]["schema"]["properties"]["notes"] = mark.clone()), [""; 0]);
 }
 
 #[test]

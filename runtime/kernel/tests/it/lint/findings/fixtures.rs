@@ -987,6 +987,20 @@ pub(super) const FIXTURES: &[Fixture] = &[
     change("never_true", &[(END, "done: {when: state.answer}\n")]),
     change("decided_together", &[("when: value.text != \"\"", "when: value.text == \"a\" && value.text == \"b\"")]),
     change(
+        "never_read",
+        &[
+            FORMAT_2,
+            (
+                "      answer: {type: string}",
+                "      answer: {type: string}\n      notes: {type: array, items: {type: string}}",
+            ),
+            ("initial: {claims: []}", "initial: {claims: [], notes: []}"),
+            ("    reads: [/request/question, /claims]\n    writes:\n", "    reads: [/request/question]\n    writes:\n"),
+            ("      - {path: /claims/-, ops: [add]}", "      - {path: /notes/-, ops: [add]}"),
+            ("trigger: {op: add, path: /claims/*}\n    when: value.text != \"\"", "trigger: {after: [begin]}"),
+        ],
+    ),
+    change(
         "nothing_left",
         &[
             ("trigger: {op: add, path: /claims/*}\n    when: value.text != \"\"", "trigger: {path: /**}"),
