@@ -130,7 +130,7 @@ fn refused(findings: Vec<Diagnostic>) -> Report {
 pub(crate) type Given<'a> = dyn Fn(&Blueprint) -> Result<Value, Failure> + 'a;
 
 /// The blueprint of a file, or an error that holds everything that is wrong with it. Findings that refuse nothing are
-/// told as progress, with those on a board that is begun with the request, if one is given. What views have no room for, the board
+/// printed as progress, with those on a board that is begun with the request, if one is given. What views have no room for, the board
 /// itself tells.
 pub(crate) fn accepted(path: &Path, given: Option<&Given<'_>>, output: Output) -> Result<Blueprint, Failure> {
     let mut reading = read(path)?;

@@ -29,7 +29,7 @@ pub(crate) use demands::{Demand, Must};
 use eval::{Meter, STEPS_MAX, Stop};
 use lower::Node;
 pub(crate) use places::{Compared, Comparison, Known, Look, Step, Test};
-pub(crate) use together::Together;
+pub(crate) use together::{EXACT_MAX, Together};
 use value::Val;
 
 use crate::{record, tree};

@@ -41,14 +41,14 @@ impl Look {
     }
 }
 
-/// What is known of a place that an expression looks at.
+/// Knowledge of a place that an expression looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Known {
     /// Looking at it is always an error.
     Fails,
-    /// Something is always there.
+    /// The place always has a value.
     There,
-    /// Nothing.
+    /// It may have one.
     Nothing,
 }
 

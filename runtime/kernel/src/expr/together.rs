@@ -8,8 +8,8 @@ use super::Expr;
 use super::lower::{Conversion, Node};
 use super::places::{Compared, Test, Walk, constant, parts, test_of};
 
-/// Numbers beyond it are rounded.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+/// Least number that may be a rounded one.
+pub(crate) const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// The most comparisons of one operand that are tried together.
 const TOGETHER_MAX: usize = 16;

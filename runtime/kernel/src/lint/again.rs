@@ -34,7 +34,7 @@ impl<'a> Check<'a> {
     fn after_itself(&self, rule: &Rule, worker: &WorkerName, seat: &Seat<'a>) -> Option<(String, String)> {
         let Trigger::Event { path, .. } = &rule.trigger else { return None };
         let (place, write) = (self.paths.parse(path).ok()?, self.one_place(seat)?);
-        // What the write wakes is bound to the same names.
+        // The write wakes the worker with the same names bound.
         let binds_alike = write.pattern.tokens().iter().enumerate().all(|(at, token)| match token {
             PatternToken::Bound(_) => place.tokens().get(at) == Some(token),
             _ => true,
@@ -63,7 +63,7 @@ impl<'a> Check<'a> {
         Some((message, help.to_owned()))
     }
 
-    /// Returns the grant of a worker that may do nothing but add one place, and that nobody removes.
+    /// Returns the only grant of a worker, if it may add one place once: no grant removes it.
     fn one_place<'w>(&self, seat: &'w Seat<'a>) -> Option<&'w Write<'a>> {
         let [write] = seat.writes.as_slice() else { return None };
         let is_one = |token: &PatternToken| matches!(token, PatternToken::Literal(_) | PatternToken::Bound(_));

@@ -6,7 +6,7 @@ use super::carried::signal_of;
 use super::conditions::{last_name, offset};
 use super::{Check, Expression, suggest};
 use crate::blueprint::{EventOp, Trigger};
-use crate::expr::{Compared, Comparison, Look, Step, Test, Together};
+use crate::expr::{Compared, Comparison, EXACT_MAX, Look, Step, Test, Together};
 use crate::id::WorkerName;
 use crate::pattern::{is_index, is_name};
 use crate::plan::{BOUND, Owner, place, pushed};
@@ -320,8 +320,6 @@ impl Bounds {
 
     /// Returns the bound beyond which a comparison lies; none if it can hold.
     fn beyond(self, comparison: &Comparison) -> Option<(Option<f64>, Option<f64>)> {
-        /// Numbers beyond it are rounded.
-        const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
         let with = comparison.with.as_f64()?;
         if [with, self.least, self.most].iter().any(|bound| bound.is_finite() && bound.abs() >= EXACT_MAX) {
             return None;

@@ -7,7 +7,7 @@ use super::{Check, Seat, Write};
 use crate::blueprint::{Rule, Run, Trigger};
 use crate::id::RuleName;
 use crate::pattern::Pattern;
-use crate::plan::place as expressions_place;
+use crate::plan;
 
 impl<'a> Check<'a> {
     /// Rules that wait for the first of several things that another rule does.
@@ -97,7 +97,7 @@ impl<'a> Check<'a> {
         let mut found = Vec::new();
         for (number, rule) in blueprint.rules.iter().enumerate() {
             let (Trigger::After(awaited) | Trigger::Settled(awaited)) = &rule.trigger else { continue };
-            // Who reads nothing marks that it is time.
+            // A worker that reads nothing marks the moment.
             if self.woken_seats(rule).iter().any(|seat| seat.reads.is_empty() || seat.worker.files.is_some()) {
                 continue;
             }
@@ -135,7 +135,7 @@ impl<'a> Check<'a> {
             one.expr
                 .looks()
                 .into_iter()
-                .filter_map(|look| expressions_place(&look, one.owner, self.paths))
+                .filter_map(|look| plan::place(&look, one.owner, self.paths))
                 .collect::<Vec<_>>()
         });
         self.seats.values().flat_map(|seat| &seat.reads).any(|read| meets(&read.pattern))

@@ -589,7 +589,7 @@ fn writers_of_other_values_and_workers_that_know_which_element_it_is_are_right()
             .expect("rules")
             .push(json!({"name": "next", "trigger": trigger, "run": "other"}));
         let is_found = |blueprint: Value| codes(blueprint).contains(&"trigger_unreadable");
-        // What the condition asks for says enough, whatever the worker reads of the element.
+        // A condition says enough of the element, whatever the worker reads.
         let mut asked = blueprint.clone();
         asked["rules"][2]["when"] = "value.class == 'urgent'".into();
         assert!(!reads.to_string().contains("/request/tickets/{t}") || !is_found(asked), "{reads}");
@@ -672,7 +672,7 @@ fn results_that_a_join_waits_for_and_nothing_reads_are_found() {
 
 #[test]
 fn a_fault_is_told_once_and_names_what_was_meant() {
-    // A misspelt trigger never fires, and need not be told so as well.
+    // A misspelt trigger is found once, as an undeclared name.
     let mut blueprint = tickets(json!({}), json!({}));
     blueprint["rules"]
         .as_array_mut()
