@@ -29,6 +29,8 @@ pub(crate) enum Need {
     See(BoardId),
     /// To act on one board.
     Act(BoardId),
+    /// To act on one board, or as a worker of it.
+    Join(BoardId),
     /// To see what a worker of a board sees.
     SeeSeat(BoardId, WorkerName),
     /// To act as a worker of a board.
@@ -43,7 +45,8 @@ impl Scope {
         match (self, need) {
             (Self::Admin, _) | (_, Need::Known) => true,
             (Self::Read, Need::SeeAll | Need::See(_) | Need::SeeSeat(..)) => true,
-            (Self::Board(mine), Need::See(board) | Need::Act(board)) => mine == board,
+            (Self::Board(mine), Need::See(board) | Need::Act(board) | Need::Join(board)) => mine == board,
+            (Self::Seat(mine, _), Need::Join(board)) => mine == board,
             (Self::Board(mine), Need::SeeSeat(board, _) | Need::Sit(board, _)) => mine == board,
             (Self::Seat(mine, me), Need::SeeSeat(board, worker) | Need::Sit(board, worker)) => {
                 mine == board && me == worker
@@ -111,12 +114,14 @@ mod tests {
             Need::See("b2".into()),
             Need::Act("b2".into()),
             Need::Sit("b2".into(), "w".into()),
+            Need::Join("b1".into()),
+            Need::Join("b2".into()),
         ];
         for (scope, allowed) in [
-            ("admin", "yyyyyyyyyyy"),
-            ("read", "y-yy-y--y--"),
-            ("board:b1", "y--yyyyy---"),
-            ("seat:b1/w", "y----yy----"),
+            ("admin", "yyyyyyyyyyyyy"),
+            ("read", "y-yy-y--y----"),
+            ("board:b1", "y--yyyyy---y-"),
+            ("seat:b1/w", "y----yy----y-"),
         ] {
             let scope: Scope = scope.parse().expect("a scope");
             let said: String = needs.iter().map(|need| if scope.allows(need) { 'y' } else { '-' }).collect();

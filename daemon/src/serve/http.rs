@@ -1,31 +1,40 @@
 //! What all routes share: who calls, and requests read strictly.
 
-use std::any::TypeId;
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, RawPathParams, Request, State};
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use futures_util::StreamExt as _;
 use patchboard_kernel::digest::sha256;
-use patchboard_kernel::id::{BoardId, Token};
+use patchboard_kernel::id::{BoardId, Token, WorkerName};
 use patchboard_kernel::json::{self, Limits};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::access::{Need, Scope};
-use super::limits::{Counted, Peer};
+use super::limits::{Counted, Memory, Peer};
 use super::problem::{Answered, Code, Problem};
 use super::service::{Daemon, no_such_board};
 
 /// Bytes of a request's body.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes that are read of a body that is refused.
+const DRAINED_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
+
+/// Time for that.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// Bytes of a body that has names, numbers and short texts.
+const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
 
 /// How deep a body may be nested: a document of a board may be 64 deep, and a patch of it is deepest in a call of MCP.
 const BODY_DEPTH_MAX: usize = 72;
@@ -65,7 +74,8 @@ impl Caller {
         if self.scope.allows(need) {
             return Ok(());
         }
-        if let Need::See(board) | Need::Act(board) | Need::SeeSeat(board, _) | Need::Sit(board, _) = need
+        if let Need::See(board) | Need::Act(board) | Need::Join(board) | Need::SeeSeat(board, _) | Need::Sit(board, _) =
+            need
             && !self.scope.knows_of(board)
         {
             return Err(no_such_board(board));
@@ -137,8 +147,12 @@ pub(crate) async fn authenticate(
         .and_then(|caller| daemon.limits.request(caller.counted).map(|()| caller));
     match caller {
         Ok(caller) => {
+            let place = BodyPlace::default();
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            request.extensions_mut().insert(place.clone());
+            let response = next.run(request).await;
+            drop(place);
+            response
         }
         Err(problem) => problem.into_response(),
     }
@@ -151,13 +165,12 @@ fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> Answered<Calle
         let caller = Caller { scope: Scope::Admin, counted: Counted::Address(from) };
         return if daemon.is_open { Ok(caller) } else { Err(unauthorized()) };
     };
-    daemon.limits.may_try(from)?;
     let (kind, token) = given.split_once(' ').unwrap_or_default();
     let token = token.trim();
     let scope = if kind.eq_ignore_ascii_case("bearer") { daemon.scope_of(token)? } else { None };
     let Some(scope) = scope else {
-        daemon.limits.failed(from);
-        return Err(unauthorized());
+        // Who has a token does not pay for those who have none.
+        return Err(daemon.limits.failed(from).err().unwrap_or_else(unauthorized));
     };
     Ok(Caller { scope, counted: Counted::Token(sha256(token.as_bytes())) })
 }
@@ -178,23 +191,73 @@ fn unauthorized() -> Problem {
         .help("send it as `Authorization: Bearer TOKEN`; `patchboard token create` makes one")
 }
 
-/// A JSON body, read as strictly as everything that comes from outside: no name twice, no number that would change.
+/// What a caller needs for its body to be read. The handler decides the rest by what the body says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Gate {
+    /// To run the daemon.
+    Administer,
+    /// To see all boards.
+    SeeAll,
+    /// To see the board of the path.
+    See,
+    /// To act on the board of the path.
+    Act,
+    /// To act on the board of the path, at least as one of its workers.
+    Join,
+    /// To sit in the seat of the path; in a path without one, any token.
+    Sit,
+}
+
+impl Gate {
+    fn need(self, params: &RawPathParams) -> Need {
+        let param = |name: &str| params.iter().find(|(param, _)| *param == name).map(|(_, value)| value);
+        let board = || BoardId::from(param("board").unwrap_or_default());
+        match (self, param("worker")) {
+            (Self::Administer, _) => Need::Administer,
+            (Self::SeeAll, _) => Need::SeeAll,
+            (Self::See, _) => Need::See(board()),
+            (Self::Act, _) => Need::Act(board()),
+            (Self::Join, _) => Need::Join(board()),
+            (Self::Sit, Some(worker)) => Need::Sit(board(), WorkerName::from(worker)),
+            (Self::Sit, None) => Need::Known,
+        }
+    }
+}
+
+/// What is posted to a route: who may, and how much.
+pub(crate) trait Posted: DeserializeOwned {
+    /// Judged before the body is read.
+    const GATE: Gate;
+    /// Bytes, at most [`BODY_BYTES_MAX`].
+    const BYTES_MAX: usize = SMALL_BODY_BYTES_MAX;
+    /// True if a list is taken, and not an object alone.
+    const MAY_BE_A_LIST: bool = false;
+}
+
+/// A JSON body, read as strictly as everything that comes from outside: no name twice, no number that would change. It is
+/// read when its caller may send one, and while the daemon has memory for it.
 pub(crate) struct Body<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
+impl<T: Posted> FromRequest<Arc<Daemon>> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Answered<Self> {
-        let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let essence = kind.split(';').next().unwrap_or_default().trim();
-        if !essence.eq_ignore_ascii_case("application/json") {
-            let problem = Problem::of(Code::NotJson, "the body must be JSON");
-            return Err(problem.help("send it with `Content-Type: application/json`"));
-        }
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+    async fn from_request(request: Request, daemon: &Arc<Daemon>) -> Answered<Self> {
+        let (mut parts, body) = request.into_parts();
+        let (text, caller) = match admitted::<T>(&mut parts, daemon).await {
+            Ok(admitted) => admitted,
+            Err(problem) => {
+                drain(body).await;
+                return Err(problem);
+            }
+        };
+        let place = parts.extensions.get::<BodyPlace>().cloned().unwrap_or_default();
+        let mut request = Request::from_parts(parts, body);
+        DefaultBodyLimit::max(T::BYTES_MAX).apply(&mut request);
+        let bytes = Bytes::from_request(request, daemon).await.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(T::BYTES_MAX),
             _ => Problem::of(Code::BadBody, "the body could not be read"),
         })?;
+        place.hold(text, daemon.limits.memory_now(caller.counted, json::footprint(&bytes))?);
         let limits = Limits { bytes: BODY_BYTES_MAX, depth: BODY_DEPTH_MAX };
         let value = json::parse(&bytes, limits).map_err(|refusal| {
             let code = refusal.code.as_str();
@@ -202,16 +265,59 @@ impl<T: DeserializeOwned + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
         })?;
         let bad = |why: &dyn Display| Problem::of(Code::BadBody, format!("the body is not what is wanted here: {why}"));
         // Members of a record would be read from a list by their places.
-        if value.is_array() && TypeId::of::<T>() != TypeId::of::<Value>() {
+        if value.is_array() && !T::MAY_BE_A_LIST {
             return Err(bad(&"an object is wanted, and no list"));
         }
         serde_json::from_value(value).map(Self).map_err(|error| bad(&error))
     }
 }
 
-fn too_large() -> Problem {
-    let detail = format!("a body may have {BODY_BYTES_MAX} bytes");
-    Problem::of(Code::BodyTooLarge, detail)
+/// Judges what is known of a body before it is read. Returns the memory for its text.
+async fn admitted<T: Posted>(parts: &mut Parts, daemon: &Arc<Daemon>) -> Answered<(Memory, Caller)> {
+    let caller = Caller::from_request_parts(parts, daemon).await?;
+    let params = RawPathParams::from_request_parts(parts, daemon).await;
+    let params = params.map_err(|_| Problem::of(Code::BadPath, "the path cannot be read"))?;
+    caller.needs(&T::GATE.need(&params))?;
+    let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = header(CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        let problem = Problem::of(Code::NotJson, "the body must be JSON");
+        return Err(problem.help("send it with `Content-Type: application/json`"));
+    }
+    let bytes = header(CONTENT_LENGTH).parse().unwrap_or(T::BYTES_MAX);
+    if bytes > T::BYTES_MAX {
+        return Err(too_large(T::BYTES_MAX));
+    }
+    Ok((daemon.limits.memory(caller.counted, bytes).await?, caller))
+}
+
+/// Reads a refused body and forgets it, for a while: a client that is still sending sees no answer.
+async fn drain(body: axum::body::Body) {
+    let mut chunks = body.into_data_stream();
+    let read = async {
+        let mut left = DRAINED_BYTES_MAX;
+        while let Some(Ok(chunk)) = chunks.next().await
+            && let Some(rest) = left.checked_sub(chunk.len())
+        {
+            left = rest;
+        }
+    };
+    // What is not read by then is cut off with the connection.
+    let _ = tokio::time::timeout(DRAIN_TIME, read).await;
+}
+
+fn too_large(bytes_max: usize) -> Problem {
+    Problem::of(Code::BodyTooLarge, format!("the body of this request may have {bytes_max} bytes"))
+}
+
+/// Holds the memory that the body of a request takes, until the request is answered.
+#[derive(Clone, Default)]
+pub(crate) struct BodyPlace(Arc<Mutex<Option<(Memory, Memory)>>>);
+
+impl BodyPlace {
+    fn hold(&self, text: Memory, value: Memory) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((text, value));
+    }
 }
 
 /// A board that a path names, by its whole id.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use patchboard_kernel::digest::Digest;
 use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::{Answered, Code, Problem};
 
@@ -35,6 +36,8 @@ pub(crate) struct LimitSettings {
     pub(crate) request_seconds: u64,
     /// Bytes of the head of a request.
     pub(crate) head_bytes: usize,
+    /// Mebibytes of memory that the bodies of all requests under way may take; one caller's half of that.
+    pub(crate) body_memory_mib: u32,
 }
 
 impl Default for LimitSettings {
@@ -47,6 +50,7 @@ impl Default for LimitSettings {
             failures_per_minute: 60,
             request_seconds: 90,
             head_bytes: 16 * 1024,
+            body_memory_mib: 256,
         }
     }
 }
@@ -64,6 +68,7 @@ impl LimitSettings {
             ("requests_burst", self.requests_burst.into()),
             ("failures_per_minute", self.failures_per_minute.into()),
             ("request_seconds", self.request_seconds),
+            ("body_memory_mib", self.body_memory_mib.into()),
         ];
         if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
             return Some(format!("{name} is 0: nobody could call"));
@@ -147,6 +152,9 @@ pub(crate) struct Limits {
     requests: Mutex<Buckets<Counted>>,
     failures: Mutex<Buckets<IpAddr>>,
     streams: Arc<Mutex<HashMap<Counted, usize>>>,
+    /// Kibibytes that bodies may take.
+    memory: Arc<Semaphore>,
+    memory_of: Arc<Mutex<HashMap<Counted, usize>>>,
 }
 
 impl Limits {
@@ -161,7 +169,44 @@ impl Limits {
             requests: Mutex::new(requests),
             failures: Mutex::new(failures),
             streams: Arc::default(),
+            memory: Arc::new(Semaphore::new(settings.body_memory_mib as usize * KIBIBYTES)),
+            memory_of: Arc::default(),
         }
+    }
+
+    /// Takes memory for the text of a body; waits while other requests have it.
+    pub(crate) async fn memory(&self, by: Counted, bytes: usize) -> Answered<Memory> {
+        // Counted before it is waited for, so that the requests of one caller do not queue before those of others.
+        let counted = self.counted_memory(by, bytes)?;
+        let place = Arc::clone(&self.memory).acquire_many_owned(counted.permits()).await;
+        let place = place.map_err(|_| Problem::of(Code::Internal, "the daemon is stopping"))?;
+        Ok(Memory { _place: place, _counted: counted })
+    }
+
+    /// Takes memory for the value of a body whose text has its own already. Refuses instead of waiting: requests that each
+    /// hold some and wait for more would wait for each other.
+    pub(crate) fn memory_now(&self, by: Counted, bytes: usize) -> Answered<Memory> {
+        let counted = self.counted_memory(by, bytes)?;
+        let place = Arc::clone(&self.memory).try_acquire_many_owned(counted.permits());
+        let place = place.map_err(|_| {
+            let detail = "other requests have the memory that this body would take";
+            Problem::of(Code::TooManyRequests, detail).retry_after(Duration::from_secs(1))
+        })?;
+        Ok(Memory { _place: place, _counted: counted })
+    }
+
+    fn counted_memory(&self, by: Counted, bytes: usize) -> Answered<CountedMemory> {
+        let own = (self.settings.body_memory_mib as usize * KIBIBYTES).div_ceil(2);
+        let kibibytes = bytes.div_ceil(KIBIBYTES).max(1);
+        if kibibytes > own {
+            let (wanted, own) = (kibibytes / KIBIBYTES, own / KIBIBYTES);
+            let detail = format!("the body would take {wanted} MiB of memory, and may take {own}");
+            return Err(Problem::of(Code::BodyTooLarge, detail).help("send fewer values at once"));
+        }
+        CountedMemory::new(&self.memory_of, by, kibibytes, own).ok_or_else(|| {
+            let detail = format!("bodies of one caller may take {} MiB of memory at once", own / KIBIBYTES);
+            Problem::of(Code::TooManyRequests, detail).retry_after(Duration::from_secs(1))
+        })
     }
 
     /// The time that a request has.
@@ -178,21 +223,12 @@ impl Limits {
         })
     }
 
-    /// Refuses whoever has failed too often, before it is looked whether they fail again.
-    pub(crate) fn may_try(&self, from: IpAddr) -> Answered<()> {
-        match locked(&self.failures).full_for(&from, self.since.elapsed()) {
-            None => Ok(()),
-            Some(wait) => {
-                let detail = "too many tokens that are not valid came from this address";
-                Err(Problem::of(Code::TooManyFailures, detail).retry_after(wait))
-            }
-        }
-    }
-
-    /// Counts a failure to authenticate.
-    pub(crate) fn failed(&self, from: IpAddr) {
-        // Whoever has no room is refused before it comes to this.
-        let _ = locked(&self.failures).add(from, self.since.elapsed());
+    /// Counts a failure to authenticate. Refuses an address from which too many came.
+    pub(crate) fn failed(&self, from: IpAddr) -> Answered<()> {
+        locked(&self.failures).add(from, self.since.elapsed()).map_err(|wait| {
+            let detail = "too many tokens that are not valid came from this address";
+            Problem::of(Code::TooManyFailures, detail).retry_after(wait)
+        })
     }
 
     /// A place for a stream, for as long as it is held.
@@ -221,6 +257,52 @@ impl Drop for StreamPlace {
             *open -= 1;
             if *open == 0 {
                 streams.remove(&self.by);
+            }
+        }
+    }
+}
+
+const KIBIBYTES: usize = 1024;
+
+/// Memory of a body, until it is dropped.
+pub(crate) struct Memory {
+    _place: OwnedSemaphorePermit,
+    _counted: CountedMemory,
+}
+
+/// Kibibytes that are counted for a caller.
+struct CountedMemory {
+    by: Counted,
+    kibibytes: usize,
+    all: Arc<Mutex<HashMap<Counted, usize>>>,
+}
+
+impl CountedMemory {
+    /// Counts them; none if the caller would have more than `own`.
+    fn new(all: &Arc<Mutex<HashMap<Counted, usize>>>, by: Counted, kibibytes: usize, own: usize) -> Option<Self> {
+        let mut counts = locked(all);
+        let count = counts.get(&by).copied().unwrap_or_default() + kibibytes;
+        if count > own {
+            return None;
+        }
+        counts.insert(by, count);
+        Some(Self { by, kibibytes, all: Arc::clone(all) })
+    }
+}
+
+impl CountedMemory {
+    fn permits(&self) -> u32 {
+        u32::try_from(self.kibibytes).unwrap_or(u32::MAX)
+    }
+}
+
+impl Drop for CountedMemory {
+    fn drop(&mut self) {
+        let mut counts = locked(&self.all);
+        if let Some(count) = counts.get_mut(&self.by) {
+            *count -= self.kibibytes;
+            if *count == 0 {
+                counts.remove(&self.by);
             }
         }
     }

@@ -137,15 +137,21 @@ async fn every_route_opens_to_the_scopes_that_it_says_and_to_no_other() {
             Some("handoffs") if *method == "GET" => format!("{path}?agent=walker"),
             _ => path,
         };
-        let mut seen = String::new();
+        let (mut seen, mut unread) = (String::new(), String::new());
         for token in &tokens {
             let given = token.as_ref().map(|token| format!("Bearer {token}"));
             let mut headers = vec![("content-type", "application/json")];
             headers.extend(given.as_ref().map(|given| ("authorization", given.as_str())));
             let method: Method = method.parse().expect("a method");
+            if !body.is_empty() {
+                unread.push(answered(&daemon, method.clone(), &path, &headers, "{").await);
+            }
             seen.push(answered(&daemon, method, &path, &headers, body).await);
         }
         assert_eq!(seen, *expected, "{method} {path}");
+        // Of who may not, no body is read. Whose seat it is may be said in it.
+        let by_path = expected.replace(SIT, if path.contains("/walker") { SIT } else { "uufynyyny" });
+        assert!(body.is_empty() || unread == by_path, "{method} {path}: {unread}, and not {by_path}");
     }
 }
 

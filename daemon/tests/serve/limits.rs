@@ -93,13 +93,12 @@ async fn tokens_cannot_be_guessed_at_speed() {
     for _ in 0..3 {
         as_holder(&daemon, "pb_wrong").await.refuses(401, "unauthorized");
     }
-    // Not even whether it is right is told.
-    for token in ["pb_wrong", right.as_str()] {
-        let answer = as_holder(&daemon, token).await;
-        answer.refuses(429, "too_many_failures");
-        let wait: u64 = answer.headers["retry-after"].to_str().expect("a text").parse().expect("a number");
-        assert!((1..=20).contains(&wait), "{wait}");
-    }
+    let answer = as_holder(&daemon, "pb_wrong").await;
+    answer.refuses(429, "too_many_failures");
+    let wait: u64 = answer.headers["retry-after"].to_str().expect("a text").parse().expect("a number");
+    assert!((1..=20).contains(&wait), "{wait}");
+    // Others behind the same address do not pay for it.
+    as_holder(&daemon, &right).await.is(200);
     daemon.get("/healthz").await.is(200);
 }
 

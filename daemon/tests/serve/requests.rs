@@ -42,6 +42,28 @@ async fn what_is_no_request_is_refused_with_a_code() {
 }
 
 #[tokio::test]
+async fn a_body_is_as_large_as_its_route_and_the_memory_for_its_value_allow() {
+    let daemon = Daemon::new();
+    let board = daemon.board().await;
+    let text = |bytes: usize| json!({"worker": "x".repeat(bytes)}).to_string();
+    let retry = format!("/v1/boards/{board}/retry");
+    let large = daemon.request(Method::POST, &retry, &[JSON], Some(text(70_000))).await.refuses(413, "body_too_large");
+    assert!(large["detail"].as_str().is_some_and(|detail| detail.contains("65536 bytes")), "{large}");
+    daemon.request(Method::POST, &retry, &[JSON], Some(text(60_000))).await.refuses(409, "nothing_given_up");
+    // Seven bytes each take some nine hundred of memory.
+    let proposals = format!("/v1/boards/{board}/proposals");
+    for (small, times) in [("{\"\":0}", 1_000_000), ("[]", 2_000_000), ("0", 4_000_000)] {
+        let body = format!("{{\"worker\":\"walker\",\"patch\":[{}]}}", vec![small; times].join(","));
+        let refused = daemon.request(Method::POST, &proposals, &[JSON], Some(body)).await;
+        let refused = refused.refuses(413, "body_too_large");
+        assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("MiB of memory")), "{refused}");
+    }
+    let one_text =
+        json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": "x".repeat(7 << 20)}]});
+    daemon.post(&proposals, &one_text).await.refuses(422, "too_large");
+}
+
+#[tokio::test]
 async fn what_is_not_there_is_not_found() {
     let daemon = Daemon::new();
     let board = daemon.board().await;

@@ -22,7 +22,7 @@ use super::people;
 use crate::reader::storage;
 use crate::serve::access::Need;
 use crate::serve::agui::{Event, Reader, Rest, Run, interrupted, resumption};
-use crate::serve::http::{BoardPath, Body, Caller};
+use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Posted};
 use crate::serve::limits::StreamPlace;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
@@ -43,6 +43,11 @@ pub(crate) struct RunInput {
     /// Answers to the questions that the run before ended with.
     #[serde(default)]
     resume: Vec<ResumeEntry>,
+}
+
+impl Posted for RunInput {
+    const GATE: Gate = Gate::See;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
 /// An answer to a question.

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use super::ProblemDocument;
 use super::protocols::{By, propose};
-use crate::serve::http::{BoardPath, Body, Caller, Key};
+use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
@@ -34,6 +34,11 @@ pub(crate) struct Artifact {
     content_type: String,
     /// The content: of `application/json` and `…+json` any value, of `text/…` a text, of any other a text in Base64.
     content: Value,
+}
+
+impl Posted for Artifact {
+    const GATE: Gate = Gate::Join;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
 /// Append an artefact (`AppendArtifact`)

@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::ProblemDocument;
 use crate::diagnostics;
 use crate::serve::access::Need;
-use crate::serve::http::{Body, Caller};
+use crate::serve::http::{BODY_BYTES_MAX, Body, Caller, Gate, Posted};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
@@ -50,6 +50,11 @@ pub(crate) struct ToCheck {
     written: Written,
     /// The request of a board: finds also what is wrong with a board that begins with it, as `view_shortage`.
     request: Option<Value>,
+}
+
+impl Posted for ToCheck {
+    const GATE: Gate = Gate::SeeAll;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
 /// Source of a blueprint, and its findings.

@@ -25,7 +25,7 @@ use super::blueprints::Written;
 use crate::narrative::UnshownInfo;
 use crate::outages::awaited_model;
 use crate::serve::access::Need;
-use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, page_size};
+use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted, page_size};
 use crate::serve::identifiers::Repetition;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
@@ -263,6 +263,11 @@ pub(crate) struct Founding {
     seed: Option<u64>,
 }
 
+impl Posted for Founding {
+    const GATE: Gate = Gate::Administer;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+
 /// Make a board of a blueprint and a request, and let it run
 #[utoipa::path(post, path = "/v1/boards", tag = "boards", request_body = Founding,
     params(("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$", description = "With it a repetition finds the board that the first request made")),
@@ -352,6 +357,10 @@ pub(crate) struct RetryRequest {
     limits: RaisedLimits,
     /// Limits to raise of `worker`, or of the worker of `invocation`.
     worker_limits: RaisedLimitsOfWorker,
+}
+
+impl Posted for RetryRequest {
+    const GATE: Gate = Gate::Act;
 }
 
 /// Limits of a board to raise. Each is higher than the one in force; else `bad_limit`.

@@ -17,7 +17,7 @@ use super::boards::replayed;
 use super::leases::attempt_of;
 use crate::serve::access::Need;
 use crate::serve::files;
-use crate::serve::http::{Body, Caller, Key, Segments};
+use crate::serve::http::{BODY_BYTES_MAX, Body, Caller, Gate, Key, Posted, Segments};
 use crate::serve::problem::Answered;
 use crate::serve::service::Daemon;
 
@@ -46,6 +46,11 @@ pub(crate) struct Commanded {
     /// `command` is `view`, `list`, `search`, `create`, `str_replace`, `insert`, `delete` or `rename`; the rest goes with it.
     #[schema(value_type = Object)]
     arguments: Value,
+}
+
+impl Posted for Commanded {
+    const GATE: Gate = Gate::Join;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
 /// See or change the files of the board's directory

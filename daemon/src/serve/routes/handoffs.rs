@@ -21,7 +21,7 @@ use super::ProblemDocument;
 use super::protocols::{By, propose};
 use super::rooms::named;
 use crate::serve::access::Need;
-use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, Segments};
+use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
@@ -64,6 +64,11 @@ pub(crate) struct Requested {
     context: Context,
     /// The piece of work: its name in `/tasks`.
     task: String,
+}
+
+impl Posted for Requested {
+    const GATE: Gate = Gate::Join;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
 /// Ask for somebody to take over a piece of work
@@ -122,6 +127,10 @@ pub(crate) struct Accepted {
     lease: Option<String>,
 }
 
+impl Posted for Accepted {
+    const GATE: Gate = Gate::Join;
+}
+
 /// Take over a piece of work
 ///
 /// Only who is asked can (`handoff_not_addressed`), and as long as it is not over (`handoff_terminal`). With the next commit the work
@@ -162,6 +171,10 @@ pub(crate) struct Rejected {
     #[serde(default)]
     #[schema(required, min_length = 1, max_length = 4000)]
     reason: String,
+}
+
+impl Posted for Rejected {
+    const GATE: Gate = Gate::Join;
 }
 
 /// Say that one does not take over a piece of work, and why

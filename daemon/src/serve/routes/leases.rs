@@ -26,7 +26,7 @@ use utoipa::ToSchema;
 use super::ProblemDocument;
 use super::proposals::told;
 use crate::serve::access::Need;
-use crate::serve::http::{BoardPath, Body, Caller, Key, Segments};
+use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::waiting::WAIT_MAX;
@@ -53,6 +53,10 @@ pub(crate) struct Wanted {
     wait: u64,
 }
 
+impl Posted for Wanted {
+    const GATE: Gate = Gate::Join;
+}
+
 /// Which lease is to last longer.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -61,6 +65,10 @@ pub(crate) struct Renewed {
     worker: String,
     /// How long it lasts from now on; 60 seconds if absent.
     seconds: Option<u64>,
+}
+
+impl Posted for Renewed {
+    const GATE: Gate = Gate::Join;
 }
 
 /// The answer to a call.
@@ -74,6 +82,11 @@ pub(crate) struct Answer {
     patch: Value,
     /// What it cost.
     usage: Option<Spent>,
+}
+
+impl Posted for Answer {
+    const GATE: Gate = Gate::Join;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
 /// Why there is no answer.
@@ -91,6 +104,10 @@ pub(crate) struct Failed {
     message: String,
     /// What it cost.
     usage: Option<Spent>,
+}
+
+impl Posted for Failed {
+    const GATE: Gate = Gate::Join;
 }
 
 const fn crashed() -> FailureCode {

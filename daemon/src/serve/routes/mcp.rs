@@ -6,16 +6,29 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use patchboard_kernel::id::{BoardId, WorkerName};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::ProblemDocument;
 use crate::serve::access::{Need, Scope};
 use crate::serve::files;
-use crate::serve::http::{Body, Caller, Segments};
+use crate::serve::http::{BODY_BYTES_MAX, Body, Caller, Gate, Posted, Segments};
 use crate::serve::mcp;
 use crate::serve::mcp::seat::Seat;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
+
+/// A message of JSON-RPC.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Message(Value);
+
+impl Posted for Message {
+    const GATE: Gate = Gate::Sit;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+    // A batch is refused in the words of JSON-RPC.
+    const MAY_BE_A_LIST: bool = true;
+}
 
 /// Speak MCP in the seat that the token opens
 ///
@@ -27,7 +40,7 @@ pub(crate) async fn own_seat(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     headers: HeaderMap,
-    message: Body<Value>,
+    message: Body<Message>,
 ) -> Answered<Response> {
     let Scope::Seat(board, worker) = caller.scope.clone() else {
         let problem = Problem::of(Code::BadPath, "the token does not say whose seat it is");
@@ -48,7 +61,7 @@ pub(crate) async fn seat(
     caller: Caller,
     Segments((board, worker)): Segments<(BoardId, WorkerName)>,
     headers: HeaderMap,
-    message: Body<Value>,
+    message: Body<Message>,
 ) -> Answered<Response> {
     speak(daemon, &caller, board, worker, &headers, message).await
 }
@@ -59,7 +72,7 @@ async fn speak(
     board: BoardId,
     worker: WorkerName,
     headers: &HeaderMap,
-    Body(message): Body<Value>,
+    Body(Message(message)): Body<Message>,
 ) -> Answered<Response> {
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
     daemon.summary(&board)?;

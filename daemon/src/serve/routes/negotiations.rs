@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ProblemDocument;
 use super::protocols::{By, propose, sees};
-use crate::serve::http::{Asked, BoardPath, Body, Caller, Key};
+use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::waiting;
@@ -29,6 +29,11 @@ pub(crate) struct Saying {
     /// The event, as docs/negotiation.md has it: a draft, an evaluation, `open` or `abort`. Members that are not known are kept.
     #[schema(value_type = Object)]
     event: Map<String, Value>,
+}
+
+impl Posted for Saying {
+    const GATE: Gate = Gate::Join;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
 /// Say something in a board's negotiation

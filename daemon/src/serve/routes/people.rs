@@ -21,7 +21,7 @@ use super::proposals::told;
 use crate::drive::question_json;
 use crate::reader::storage;
 use crate::serve::access::Need;
-use crate::serve::http::{Body, Caller, Key, Segments};
+use crate::serve::http::{Body, Caller, Gate, Key, Posted, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
@@ -64,6 +64,10 @@ pub(crate) struct PersonAnswer {
     reason: Option<String>,
     /// What the worker has asked, where the question is a `clarify`: one of its `choices`, if it has some.
     text: Option<String>,
+}
+
+impl Posted for PersonAnswer {
+    const GATE: Gate = Gate::Join;
 }
 
 /// Answer a question, once

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::ProblemDocument;
 use super::boards::replayed;
 use crate::serve::access::Need;
-use crate::serve::http::{BoardPath, Body, Caller, Key};
+use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
 use crate::serve::identifiers::Repetition;
 use crate::serve::problem::{Answered, Problem};
 use crate::serve::service::Daemon;
@@ -32,6 +32,11 @@ pub(crate) struct Proposed {
     patch: Value,
     /// The version that it was written against; the current one if absent.
     base: Option<u64>,
+}
+
+impl Posted for Proposed {
+    const GATE: Gate = Gate::Join;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
 /// Propose a patch in the name of a worker
@@ -123,6 +128,11 @@ pub(crate) struct Signalled {
     /// What it carries.
     #[serde(default)]
     value: Value,
+}
+
+impl Posted for Signalled {
+    const GATE: Gate = Gate::Act;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
 /// Send a signal, or ask for a manual rule by its name

@@ -16,7 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::ProblemDocument;
 use super::protocols::{self, By};
 use crate::rooms::{NotThere, READ, Standing, standing};
-use crate::serve::http::{Asked, BoardPath, Body, Caller, Key, Segments};
+use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::waiting;
@@ -108,6 +108,11 @@ pub(crate) struct Artifact {
     revises: Option<String>,
 }
 
+impl Posted for Artifact {
+    const GATE: Gate = Gate::Join;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
+}
+
 /// Propose an artefact in a board's negotiation room
 ///
 /// It is a patch like any other: what the worker may not write is refused.
@@ -168,6 +173,10 @@ pub(crate) struct Ballot {
     /// It is no vote, whatever the numbers are.
     #[serde(default)]
     abstain: bool,
+}
+
+impl Posted for Ballot {
+    const GATE: Gate = Gate::Join;
 }
 
 /// Vote on an artefact in a board's negotiation room

@@ -16,7 +16,7 @@ use super::boards::replayed;
 use crate::commands::{redact, vacuum};
 use crate::reader::storage;
 use crate::serve::access::Need;
-use crate::serve::http::{BoardPath, Body, Caller, Key};
+use crate::serve::http::{BoardPath, Body, Caller, Gate, Key, Posted};
 use crate::serve::problem::Answered;
 use crate::serve::service::Daemon;
 
@@ -43,6 +43,10 @@ pub(crate) struct Redaction {
     /// Whether to destroy the board's salt: then nothing but the chain can be verified.
     #[serde(default)]
     forget_salt: bool,
+}
+
+impl Posted for Redaction {
+    const GATE: Gate = Gate::Administer;
 }
 
 /// A value that is given, also if it is `null`.

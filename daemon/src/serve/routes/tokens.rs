@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use super::ProblemDocument;
 use crate::serve::access::{Need, Scope};
-use crate::serve::http::{Body, Caller, Key, Segments};
+use crate::serve::http::{Body, Caller, Gate, Key, Posted, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::tokens::Made;
@@ -31,6 +31,10 @@ pub(crate) struct Wanted {
     #[serde(default)]
     #[schema(max_length = 200)]
     name: String,
+}
+
+impl Posted for Wanted {
+    const GATE: Gate = Gate::Administer;
 }
 
 /// List the tokens, without what opens the door

@@ -22,7 +22,7 @@ use super::protocols::sees;
 use crate::commands::workflow::{refusal, told};
 use crate::reader::Reader;
 use crate::serve::access::Need;
-use crate::serve::http::{Asked, BoardPath, Body, Caller, Key};
+use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::waiting;
@@ -34,6 +34,11 @@ pub(crate) struct Defined {
     /// The definition.
     #[schema(value_type = Object)]
     workflow: Map<String, Value>,
+}
+
+impl Posted for Defined {
+    const GATE: Gate = Gate::SeeAll;
+    const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
 /// Check the order of a workflow, as `patchboard workflow check` does
@@ -117,6 +122,10 @@ fn standing(document: &Node) -> Option<Value> {
 pub(crate) struct Resumed {
     /// The node: it, and all that depends on it, is done once more.
     node: String,
+}
+
+impl Posted for Resumed {
+    const GATE: Gate = Gate::Act;
 }
 
 /// Let a board's workflow go on from a node
