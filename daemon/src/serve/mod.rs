@@ -39,8 +39,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
@@ -48,7 +48,8 @@ use clap::Args;
 use patchboard_agents::config::Environment;
 use patchboard_agents::seats::Inline;
 use serde_json::json;
-use tokio::task::JoinHandle;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::{JoinHandle, JoinSet};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use self::http::{BODY_BYTES_MAX, Door, authenticate, guard_door, limit_time};
@@ -113,7 +114,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         .help("make one with `patchboard token create --scope admin`, or listen on 127.0.0.1"));
     }
     let notifier = Notifier::begin(&daemon, notify, data_dir).await?;
-    let Listening { scheme, address, handle, serving } = listen(&daemon, &settings)?;
+    let Listening { scheme, address, handle, serving, _threads } = listen(&daemon, &settings)?;
     // Those that ask are told that it lives; what they ask of boards waits for none but its own.
     if output.is_json() {
         output.json(&json!({"listen": address.to_string(), "pid": std::process::id()}))?;
@@ -156,12 +157,50 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     }
 }
 
+/// Threads that read requests and send answers.
+const SERVING_THREADS: usize = 2;
+
+/// The threads that serve. What requests ask for is done by the threads of the boards, so that whoever looks whether the
+/// daemon lives waits for no board.
+struct Serving(Option<Runtime>);
+
+impl Serving {
+    fn new() -> io::Result<Self> {
+        let mut threads = Builder::new_multi_thread();
+        threads.worker_threads(SERVING_THREADS).thread_name("serving").enable_all();
+        Ok(Self(Some(threads.build()?)))
+    }
+
+    fn spawn<F: Future<Output: Send> + Send + 'static>(&self, serving: F) -> JoinHandle<F::Output> {
+        self.0.as_ref().expect("they are there until they are dropped").spawn(serving)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(threads) = self.0.take() {
+            threads.shutdown_background();
+        }
+    }
+}
+
+/// Does what a request asks for on other threads than those that serve; gives it up if the caller is gone.
+async fn beside(State(threads): State<Handle>, request: Request, next: Next) -> Response {
+    let mut asked = JoinSet::new();
+    asked.spawn_on(next.run(request), &threads);
+    match asked.join_next().await {
+        Some(Ok(response)) => response,
+        Some(Err(_)) | None => fault(),
+    }
+}
+
 /// A daemon that can be reached.
 struct Listening {
     scheme: &'static str,
     address: SocketAddr,
     handle: axum_server::Handle<SocketAddr>,
     serving: JoinHandle<io::Result<()>>,
+    _threads: Serving,
 }
 
 /// Lets a daemon be reached at the address of its settings.
@@ -169,6 +208,7 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failur
     let unreachable = |error: io::Error| unreachable_address(settings.listen, &error);
     let listener = std::net::TcpListener::bind(settings.listen).map_err(unreachable)?;
     let address = listener.local_addr().map_err(unreachable)?;
+    let threads = Serving::new().map_err(unreachable)?;
     let handle = axum_server::Handle::new();
     let mut server = axum_server::from_tcp(listener)
         .map_err(unreachable)?
@@ -192,13 +232,13 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failur
             let config = files.read()?;
             files.clone().follow(config.clone()).map_err(|error| unreachable_address(address, &error))?;
             let acceptor = axum_server::tls_rustls::RustlsAcceptor::new(config);
-            ("https", tokio::spawn(server.acceptor(acceptor).serve(make)))
+            ("https", threads.spawn(server.acceptor(acceptor).serve(make)))
         }
-        None => ("http", tokio::spawn(server.serve(make))),
+        None => ("http", threads.spawn(server.serve(make))),
     };
     #[cfg(not(feature = "tls"))]
-    let (scheme, serving) = ("http", tokio::spawn(server.serve(make)));
-    Ok(Listening { scheme, address, handle, serving })
+    let (scheme, serving) = ("http", threads.spawn(server.serve(make)));
+    Ok(Listening { scheme, address, handle, serving, _threads: threads })
 }
 
 fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
@@ -212,10 +252,11 @@ fn app(daemon: Arc<Daemon>, door: Door) -> Router {
     let description = Arc::new(description);
     let api = api
         .route("/v1/openapi.json", get(move || async move { Json((*description).clone()) }))
-        .layer(from_fn_with_state(Arc::clone(&daemon), authenticate));
+        .layer(from_fn_with_state(Arc::clone(&daemon), authenticate))
+        .route("/readyz", get(routes::ready))
+        .layer(from_fn_with_state(Handle::current(), beside));
     Router::new()
         .route("/healthz", get(routes::alive))
-        .route("/readyz", get(routes::ready))
         .merge(api)
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
@@ -239,5 +280,9 @@ async fn no_such_method() -> Problem {
 
 /// A bug of ours must not cost the client its answer, nor anybody else theirs.
 fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
+    fault()
+}
+
+fn fault() -> Response {
     Problem::of(Code::Internal, "the request was interrupted by a fault").into_response()
 }

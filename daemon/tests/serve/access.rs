@@ -99,6 +99,7 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
 #[tokio::test]
 async fn every_route_opens_to_the_scopes_that_it_says_and_to_no_other() {
     let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    daemon.configure("[serve.limits]\nfailures_per_minute = 10000\n");
     let admin = daemon.token("admin");
     daemon.start();
     let admin_header = format!("Bearer {admin}");
