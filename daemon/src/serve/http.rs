@@ -20,6 +20,7 @@ use patchboard_kernel::json::{self, Limits};
 use serde::de::DeserializeOwned;
 
 use super::access::{Need, Scope};
+use super::connections::Place;
 use super::limits::{Counted, Memory, Peer};
 use super::problem::{Answered, Code, Problem};
 use super::service::{Daemon, no_such_board};
@@ -147,6 +148,9 @@ pub(crate) async fn authenticate(
         .and_then(|caller| daemon.limits.request(caller.counted).map(|()| caller));
     match caller {
         Ok(caller) => {
+            if let (Some(connection), Counted::Token(_)) = (request.extensions().get::<Place>(), caller.counted) {
+                connection.known();
+            }
             let place = BodyPlace::default();
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(place.clone());

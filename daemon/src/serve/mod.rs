@@ -15,6 +15,7 @@
 pub(crate) mod access;
 mod agui;
 pub(crate) mod alone;
+mod connections;
 mod files;
 pub(crate) mod host;
 mod http;
@@ -43,7 +44,7 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use axum::{Extension, Json, Router};
+use axum::{Json, Router};
 use clap::Args;
 use patchboard_agents::config::Environment;
 use patchboard_agents::seats::Inline;
@@ -52,9 +53,9 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{JoinHandle, JoinSet};
 use tower_http::catch_panic::CatchPanicLayer;
 
+use self::connections::{Admission, Connections};
 use self::http::{BODY_BYTES_MAX, Door, authenticate, guard_door, limit_time};
 pub(crate) use self::http::{KEY_FORM, is_key};
-use self::limits::Peer;
 use self::problem::{Code, Problem};
 use self::retention::Retention;
 use self::service::Daemon;
@@ -218,26 +219,20 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failur
         .http1_only();
     server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT).max_buf_size(settings.limits.head_bytes);
     let app = app(Arc::clone(daemon), settings.door(address));
-    let (connections, counting) = (settings.limits.connections, handle.clone());
-    let make = tower::service_fn(move |peer| {
-        // Counted before the next one is accepted. It is closed without a word: who holds all places idly must not cost
-        // more than the closing.
-        let is_full = counting.connection_count() >= connections;
-        let service = app.clone().layer(Extension(Peer(peer)));
-        std::future::ready(if is_full { Err("there are too many connections") } else { Ok(service) })
-    });
+    let admission = Admission(Connections::new(settings.limits.connections));
+    let make = app.into_make_service();
     #[cfg(feature = "tls")]
     let (scheme, serving) = match &settings.tls {
         Some(files) => {
             let config = files.read()?;
             files.clone().follow(config.clone()).map_err(|error| unreachable_address(address, &error))?;
-            let acceptor = axum_server::tls_rustls::RustlsAcceptor::new(config);
+            let acceptor = axum_server::tls_rustls::RustlsAcceptor::new(config).acceptor(admission);
             ("https", threads.spawn(server.acceptor(acceptor).serve(make)))
         }
-        None => ("http", threads.spawn(server.serve(make))),
+        None => ("http", threads.spawn(server.acceptor(admission).serve(make))),
     };
     #[cfg(not(feature = "tls"))]
-    let (scheme, serving) = ("http", threads.spawn(server.serve(make)));
+    let (scheme, serving) = ("http", threads.spawn(server.acceptor(admission).serve(make)));
     Ok(Listening { scheme, address, handle, serving, _threads: threads })
 }
 
@@ -268,6 +263,7 @@ fn app(daemon: Arc<Daemon>, door: Door) -> Router {
         .layer(from_fn(identifiers::identify))
         // Around all others, so that what they turn away is counted, too.
         .layer(from_fn_with_state(Arc::clone(&daemon.metrics), requests::watch))
+        .layer(from_fn(connections::keep))
 }
 
 async fn no_such_route() -> Problem {
