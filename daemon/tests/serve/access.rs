@@ -194,11 +194,17 @@ async fn an_address_that_others_reach_demands_tokens() {
 #[tokio::test]
 async fn a_list_shows_no_board_that_is_anothers() {
     let daemon = Daemon::new();
-    let (mine, _) = (daemon.board().await, daemon.board().await);
+    let (mine, other) = (daemon.board().await, daemon.board().await);
     let token = format!("Bearer {}", daemon.token(&format!("board:{mine}")));
     let listed = daemon.request(Method::GET, "/v1/boards", &[("authorization", &token)], None).await.is(200);
     let ids: Vec<&Value> = listed["boards"].as_array().expect("a list").iter().map(|board| &board["board"]).collect();
     assert_eq!(ids, [mine.as_str()]);
+    // What comes after a board says nothing of one that is another's.
+    for after in [other.as_str(), "0199"] {
+        let listed =
+            daemon.request(Method::GET, &format!("/v1/boards?after={after}"), &[("authorization", &token)], None);
+        assert_eq!(listed.await.is(200)["boards"].as_array().map(Vec::len), Some(1), "{after}");
+    }
     let wrong = daemon.request(Method::GET, "/v1/boards", &[("authorization", "Bearer pb_wrong")], None).await;
     wrong.refuses(401, "unauthorized");
     assert_eq!(wrong.headers["www-authenticate"], "Bearer");

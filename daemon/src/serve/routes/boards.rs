@@ -235,9 +235,11 @@ pub(crate) async fn list(
     caller.needs(&Need::Known)?;
     let limit = page_size(listing.limit)?;
     let boards = daemon.boards()?;
-    let from = listing.after.and_then(|after| boards.iter().position(|board| board.id.as_str() == after));
-    let seen = boards.iter().skip(from.map_or(0, |position| position + 1));
-    let seen = seen.filter(|board| caller.scope.allows(&Need::See(board.id.clone())));
+    let seen: Vec<&BoardSummary> =
+        boards.iter().filter(|board| caller.scope.allows(&Need::See(board.id.clone()))).collect();
+    // Of a board that is not the caller's nothing is told, not even that it is there.
+    let from = listing.after.and_then(|after| seen.iter().position(|board| board.id.as_str() == after));
+    let seen = seen.into_iter().skip(from.map_or(0, |position| position + 1));
     let infos = seen.map(|board| BoardInfo::of(&daemon, board));
     let mut page: Vec<BoardInfo> = infos
         .filter(|info| listing.status.as_ref().is_none_or(|status| info.status == status))
