@@ -201,9 +201,9 @@ async fn a_list_shows_no_board_that_is_anothers() {
     assert_eq!(ids, [mine.as_str()]);
     // What comes after a board says nothing of one that is another's.
     for after in [other.as_str(), "0199"] {
-        let listed =
-            daemon.request(Method::GET, &format!("/v1/boards?after={after}"), &[("authorization", &token)], None);
-        assert_eq!(listed.await.is(200)["boards"].as_array().map(Vec::len), Some(1), "{after}");
+        let path = format!("/v1/boards?after={after}");
+        let listed = daemon.request(Method::GET, &path, &[("authorization", &token)], None).await.is(200);
+        assert_eq!(listed["boards"].as_array().map(Vec::len), Some(1), "{after}");
     }
     let wrong = daemon.request(Method::GET, "/v1/boards", &[("authorization", "Bearer pb_wrong")], None).await;
     wrong.refuses(401, "unauthorized");
