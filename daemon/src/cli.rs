@@ -8,8 +8,8 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
     answer, architect, boards, check, cost, denials, doctor, edits, export, faults, graph, inbox, init, kernel, log,
-    mcp, notify, redact, replay, resume, retry, room, run, schema, signal, state, step, storage, token, vacuum, verify,
-    view, why, workflow,
+    mcp, notify, redact, replay, resume, retry, room, run, schema, signal, state, step, storage, token, trust, vacuum,
+    verify, view, why, workflow,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -63,8 +63,8 @@ pub(crate) struct Shared {
     #[arg(long, global = true, value_name = "DIR", env = DATA_DIR_ENV, default_value = DATA_DIR)]
     #[arg(help_heading = "Common options")]
     pub(crate) data_dir: PathBuf,
-    /// The operator's configuration: models and programs [default: ./patchboard.toml, if there is one]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Common options")]
+    /// The operator's configuration: models and programs [default: ./patchboard.toml, if you have agreed to it with `trust`]
+    #[arg(long, global = true, value_name = "FILE", env = "PATCHBOARD_CONFIG", help_heading = "Common options")]
     pub(crate) config: Option<PathBuf>,
     /// For people, or one JSON value (or one per line) on stdout
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text", help_heading = "Common options")]
@@ -103,6 +103,7 @@ pub(crate) enum Command {
     Mcp(mcp::Arguments),
     Notify(notify::Arguments),
     Token(token::Arguments),
+    Trust(trust::Arguments),
     Approve(answer::Approve),
     Deny(answer::Deny),
     Answer(answer::Tell),

@@ -313,11 +313,15 @@ async fn follow(
         }
         tokio::select! {
             biased;
-            () = interrupts.next() => {
+            interrupt = interrupts.next() => {
                 if pausing {
                     return Ok(Stop::Paused);
                 }
                 board.pause(None).await.map_err(failure)?;
+                // Nobody is there who could interrupt again.
+                if interrupt == Interrupt::HangUp {
+                    return Ok(Stop::Paused);
+                }
                 pausing = true;
                 if under_way > 0 {
                     progress.say(&format!(
@@ -644,7 +648,16 @@ fn indented(text: &str, seq: Seq) -> String {
     format!("  record {seq}:\n{}", lines.join("\n"))
 }
 
-/// What a user sends to stop a run: Ctrl-C, or the signal to terminate.
+/// A signal that stops a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Interrupt {
+    /// Somebody asked for it.
+    Stop,
+    /// The terminal is gone.
+    HangUp,
+}
+
+/// What a user sends to stop a run: Ctrl-C, the signal to terminate, or that of a terminal that is gone.
 ///
 /// Listens from the moment it is made: a listener made anew for each wait would miss what arrives in between.
 pub(crate) struct Interrupts {
@@ -652,6 +665,8 @@ pub(crate) struct Interrupts {
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    hangup: tokio::signal::unix::Signal,
     #[cfg(windows)]
     interrupt: tokio::signal::windows::CtrlC,
 }
@@ -661,7 +676,11 @@ impl Interrupts {
     pub(crate) fn new() -> Result<Self, Failure> {
         use tokio::signal::unix::{SignalKind, signal};
         let listen = |kind| signal(kind).map_err(|error| deaf(&error));
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
     }
 
     #[cfg(windows)]
@@ -670,16 +689,23 @@ impl Interrupts {
     }
 
     #[cfg(unix)]
-    pub(crate) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) -> Interrupt {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => Interrupt::Stop,
+            _ = self.terminate.recv() => Interrupt::Stop,
+            _ = self.hangup.recv() => Interrupt::HangUp,
         }
     }
 
     #[cfg(windows)]
-    pub(crate) async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) -> Interrupt {
         self.interrupt.recv().await;
+        Interrupt::Stop
+    }
+
+    /// Waits for what stops a daemon, which has no terminal.
+    pub(crate) async fn stop(&mut self) {
+        while self.next().await != Interrupt::Stop {}
     }
 }
 

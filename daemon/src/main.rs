@@ -38,6 +38,7 @@ mod seating;
 mod serve;
 mod tables;
 mod templates;
+mod trust;
 mod workspace;
 
 use std::future::Future;
@@ -98,6 +99,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Mcp(arguments) => block_on(commands::mcp::run(arguments, config)),
         Command::Notify(arguments) => block_on(commands::notify::run(arguments, config, output)),
         Command::Token(arguments) => commands::token::run(arguments, data_dir, output),
+        Command::Trust(arguments) => commands::trust::run(arguments, output),
         Command::Log(arguments) => commands::log::run(arguments, data_dir, output),
         Command::State(arguments) => commands::state::run(arguments, data_dir, output),
         Command::View(arguments) => commands::view::run(arguments, data_dir, output),

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use jiff::tz::TimeZone;
 use patchboard_kernel::board::Board;
-use patchboard_kernel::id::{BoardId, Timestamp, Version};
+use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
+use patchboard_runtime::reading::Reading;
 use patchboard_runtime::recovery;
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::json;
@@ -62,10 +63,10 @@ impl Reader {
 
     /// All records of a board, in order.
     pub(crate) fn records(&self, board: &BoardId) -> Result<Vec<Record>, Failure> {
+        let mut reading = self.reading(board, None)?;
         let mut records: Vec<Record> = Vec::new();
         loop {
-            let after = records.last().map(|record| record.seq);
-            let page = self.journal.records(board, after, PAGE).map_err(storage)?;
+            let page = reading.next(PAGE).map_err(storage)?;
             if page.is_empty() {
                 return Ok(records);
             }
@@ -73,18 +74,9 @@ impl Reader {
         }
     }
 
-    /// The same, if they hold the head that the list of boards names: what is appended to a journal whose end is missing
-    /// is refused, and not with the true reason.
-    pub(crate) fn records_to_go_on(&self, board: &BoardSummary) -> Result<Vec<Record>, Failure> {
-        let records = self.records(&board.id)?;
-        // A process that runs the board may have appended more since it was listed.
-        if records.iter().any(|record| record.seq == board.head.seq && record.hash == board.head.hash) {
-            return Ok(records);
-        }
-        let message = format!("board {} lacks its record {}, the last in the list of boards", board.id, board.head.seq);
-        Err(Failure::failed("bad_summary", message)
-            .help(format!("`patchboard verify {}` says what was altered", board.id))
-            .detail("seq", board.head.seq.0.into()))
+    /// Reads the records of a board after one of them; each is checked.
+    pub(crate) fn reading<'a>(&'a self, board: &'a BoardId, after: Option<Seq>) -> Result<Reading<'a>, Failure> {
+        Reading::after(&self.journal, board, after).map_err(storage)
     }
 
     /// The name of the blueprint around all others that a board is inside of, which may be its own; and what other boards of
@@ -150,7 +142,9 @@ fn no_such_version(version: u64, head: u64) -> Failure {
 pub(crate) fn storage(error: JournalError) -> Failure {
     let failure = Failure::failed(error.code(), &error);
     match error {
-        JournalError::Corrupt { seq: Some(seq), .. } => failure.detail("seq", seq.0.into()),
+        JournalError::Corrupt { seq: Some(seq), .. } | JournalError::BadRecord { seq, .. } => {
+            failure.help("`patchboard verify BOARD` says what was altered").detail("seq", seq.0.into())
+        }
         _ => failure,
     }
 }

@@ -30,14 +30,7 @@ use crate::outages::Outages;
 use crate::output::{Output, one_line};
 use crate::reader::{Reader, storage};
 use crate::tables;
-
-/// The configuration that is read where none is named, if it is there.
-const CONFIG: &str = "patchboard.toml";
-
-/// Returns the configuration that is read: the file that is named, or the default if it is there.
-pub(crate) fn config_file(named: Option<&Path>) -> Option<&Path> {
-    named.or_else(|| Some(Path::new(CONFIG)).filter(|path| path.is_file()))
-}
+use crate::trust::config_file;
 
 /// Which model is asked.
 #[derive(Args, Debug, Clone)]
@@ -128,7 +121,7 @@ impl ModelArguments {
         workspaces: &[(String, PathBuf)],
     ) -> Result<Seats, Failure> {
         let told = |error: &dyn std::fmt::Display| Failure::refused("bad_config", error);
-        let read = match config_file(config) {
+        let read = match config_file(config)? {
             Some(path) => {
                 let read = Config::read(path).map_err(|error| told(&error))?;
                 tables::check(path)?;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::journal::{Batch, BoardSummary, Head, Journal, JournalError, Tombstone};
+use crate::private;
 
 /// The format of archives.
 const FORMAT: u32 = 1;
@@ -209,13 +210,9 @@ fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, Arch
 /// Under its name the file is whole or not there.
 fn store(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)?;
+    private::make_directory(directory)?;
     let unfinished = path.with_extension("unfinished");
-    let mut file = std::fs::File::create(&unfinished)?;
+    let mut file = private::create(&unfinished)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&unfinished, path)?;

@@ -119,11 +119,12 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
         let page = match journal.records(board, walk.last(), limit) {
             Ok(page) => page,
             // One by one, so that the first bad record is found and not the first bad page.
-            Err(JournalError::Corrupt { .. }) if limit > 1 => {
+            Err(JournalError::Corrupt { .. } | JournalError::BadRecord { .. }) if limit > 1 => {
                 limit = 1;
                 continue;
             }
             Err(JournalError::Corrupt { what, .. }) => return Err(walk.fault(what)),
+            Err(JournalError::BadRecord { why, .. }) => return Err(walk.fault(why)),
             Err(error) => return Err(error.into()),
         };
         if page.is_empty() {
@@ -146,7 +147,7 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
         });
     };
     if walk.last() < Some(listed.head.seq) {
-        return Err(walk.fault(format!("it is missing; the list of boards says the last one is {}", listed.head.seq)));
+        return Err(walk.fault(format!("it is missing; the last one in the list of boards is {}", listed.head.seq)));
     }
     if let Some((seq, reason)) = walk.missing.values().min().cloned() {
         return Err(Fault::Record { seq, reason });

@@ -10,11 +10,11 @@
 //!   [`subscription`]; `plans` shares what boards of one blueprint have in common.
 //! * [`journal`]: the port to storage, its SQLite driver and the group commit above it; [`audit`] checks what is stored.
 //! * [`redaction`]: values of a board erased from every file; [`archive`]: boards that have ended, taken out of the journal.
-//! * [`recovery`]: a board from its journal; [`keeping`]: when its snapshots are taken, and storing them.
+//! * [`reading`]: records that were checked; [`recovery`]: a board from its journal; [`keeping`]: when its snapshots are taken, and storing them.
 //! * `actors`: the supervision tree. Actors deliver; a branch that computes something belongs in the kernel.
 //! * [`agent`]: the port to whatever fills a seat.
 //! * [`observer`]: who is told what becomes of boards.
-//! * [`clock`], [`ids`]: time, names and randomness.
+//! * [`clock`], [`ids`]: time, names and randomness; [`private`]: files that only their owner reads.
 
 mod actors;
 pub mod agent;
@@ -26,7 +26,9 @@ pub mod journal;
 pub mod keeping;
 pub mod observer;
 mod plans;
+pub mod private;
 mod published;
+pub mod reading;
 pub mod recovery;
 pub mod redaction;
 pub mod runtime;

@@ -13,6 +13,7 @@ use patchboard_kernel::department::{Department, FieldType};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::Timestamp;
 use patchboard_runtime::agent::Failure;
+use patchboard_runtime::private;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, types};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -156,8 +157,8 @@ impl Storage {
             }
             Place::Memory => Ok(Open { connection: set_up(Connection::open_in_memory()?)?, _copy: None }),
             Place::Directory(dir) => {
-                std::fs::create_dir_all(dir)?;
-                Ok(Open { connection: set_up(Connection::open(dir.join(FILE))?)?, _copy: None })
+                private::make_directory(dir)?;
+                Ok(Open { connection: set_up(private::open_database(&dir.join(FILE), PATIENCE)?)?, _copy: None })
             }
             Place::Copy(dir, moment) => {
                 let (file, copy) = (dir.join(FILE), tempfile::tempdir()?);
@@ -177,9 +178,9 @@ impl Storage {
 
 /// A file of ours, made into one if it is new.
 fn set_up(mut connection: Connection) -> Result<Connection, Fault> {
-    connection.busy_timeout(PATIENCE)?;
-    let id: i64 = connection.query_row("PRAGMA application_id", (), |row| row.get(0))?;
-    let version: i64 = connection.query_row("PRAGMA user_version", (), |row| row.get(0))?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let id: i64 = transaction.query_row("PRAGMA application_id", (), |row| row.get(0))?;
+    let version: i64 = transaction.query_row("PRAGMA user_version", (), |row| row.get(0))?;
     if id != 0 && id != APPLICATION_ID {
         return Err(Fault::NotConfigured(format!("{FILE} of the data directory is no file of departments")));
     }
@@ -187,17 +188,12 @@ fn set_up(mut connection: Connection) -> Result<Connection, Fault> {
         let why = format!("{FILE} was written by a newer version of this program: format {version}");
         return Err(Fault::NotConfigured(why));
     }
-    // In write-ahead mode readers and a writer do not wait for each other. In memory there is no such mode.
-    let _mode: String = connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0))?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    connection.pragma_update(None, "trusted_schema", false)?;
     if version < USER_VERSION {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(sql::TABLES)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", USER_VERSION)?;
-        transaction.commit()?;
     }
+    transaction.commit()?;
     Ok(connection)
 }
 

@@ -175,7 +175,7 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
     }
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&asked.board.board)?;
-    let records = reader.records_to_go_on(&summary)?;
+    let records = reader.records(&summary.id)?;
     let recovered = reader.board(&summary, None)?;
     let (seq, question) = chosen(&recovered, asked.seq, output)?;
     let blueprint = recovered.blueprint().as_ref().clone();

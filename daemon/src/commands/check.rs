@@ -15,8 +15,8 @@ use crate::diagnostics::word;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::given;
 use crate::output::Output;
-use crate::seating::config_file;
 use crate::tables;
+use crate::trust::config_file;
 
 /// Check blueprints: every finding with its line, a stable code and how to mend it
 ///
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) 
     if let Some(file) = config {
         tables::check(file)?;
     }
-    let models = if arguments.request.is_some() { config_file(config) } else { config };
+    let models = if arguments.request.is_some() { config_file(config)? } else { config };
     let models = models.map(Config::read).transpose().map_err(|error| Failure::refused("bad_config", error))?;
     given::apart(arguments.blueprints.iter().map(PathBuf::as_path), arguments.request.as_deref())?;
     let request = arguments.request.as_deref().map(json_argument).transpose()?;

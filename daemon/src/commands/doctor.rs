@@ -19,9 +19,10 @@ use crate::doctor::{self, Check, Finding, Severity};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::notify::settings::Settings as NotifySettings;
 use crate::output::{Output, one_line};
-use crate::seating::{ModelArguments, config_file};
+use crate::seating::ModelArguments;
 use crate::serve::settings::{Flags, Settings};
 use crate::serve::tokens::Tokens;
+use crate::trust::config_file;
 
 /// How long a model's server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -73,7 +74,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     let configured = arguments.models.seats(config, Inline::Refused).and_then(|seats| {
         let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
-        config_file(config).map(|file| NotifySettings::read(file, &Environment::of_process())).transpose()?;
+        config_file(config)?.map(|file| NotifySettings::read(file, &Environment::of_process())).transpose()?;
         Ok((seats, settings))
     });
     if arguments.ready {
@@ -167,7 +168,7 @@ fn serving(settings: &Settings, data_dir: &Path) -> Vec<Finding> {
         false => Ok(0),
         true => Tokens::open(data_dir)
             .and_then(|tokens| tokens.list())
-            .map(|all| all.iter().filter(|token| token.revoked_at.is_none()).count())
+            .map(|all| all.iter().filter(|token| token.opens(SystemClock.now())).count())
             .map_err(|failure| match failure {
                 Failure::Told(told) => told.message,
                 Failure::StdoutClosed => String::new(),

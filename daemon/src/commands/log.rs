@@ -54,11 +54,11 @@ fn kinds() -> PossibleValuesParser {
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let reader = Reader::open(data_dir)?;
     let board = reader.find(&arguments.board.board)?;
-    let mut after = None;
+    let mut reading = reader.reading(&board.id, None)?;
     let mut has_ended = false;
     let mut hiding = Hiding::default();
     loop {
-        let records = reader.journal.records(&board.id, after, PAGE).map_err(storage)?;
+        let records = reading.next(PAGE).map_err(storage)?;
         for record in &records {
             has_ended = match record.kind {
                 Kind::Ended => true,
@@ -70,7 +70,6 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
                 show_hidden(record, &mut hiding, output)?;
             }
         }
-        after = records.last().map(|record| record.seq).or(after);
         if records.is_empty() {
             if !arguments.follow || has_ended {
                 for sentence in hiding.later() {

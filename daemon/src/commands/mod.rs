@@ -29,6 +29,7 @@ pub(crate) mod state;
 pub(crate) mod step;
 pub(crate) mod storage;
 pub(crate) mod token;
+pub(crate) mod trust;
 pub(crate) mod vacuum;
 pub(crate) mod verify;
 pub(crate) mod view;

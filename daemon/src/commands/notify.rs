@@ -11,7 +11,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::notify::notice::Notice;
 use crate::notify::settings::Settings;
 use crate::output::{Output, one_line};
-use crate::seating::config_file;
+use crate::trust::config_file;
 
 /// Check that notices of `[notify]` reach their receivers
 ///
@@ -34,7 +34,7 @@ enum Command {
 
 pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
     let Command::Test = arguments.command;
-    let settings = config_file(config).map(|file| Settings::read(file, &Environment::of_process())).transpose()?;
+    let settings = config_file(config)?.map(|file| Settings::read(file, &Environment::of_process())).transpose()?;
     let settings = settings.flatten().ok_or_else(|| {
         Failure::refused("bad_config", "there is no table [notify]")
             .help("name a webhook or a program in [notify] of patchboard.toml")

@@ -45,7 +45,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     }
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
-    let records = reader.records_to_go_on(&summary)?;
+    let records = reader.records(&summary.id)?;
     let recovered = reader.board(&summary, None)?;
     if let Some(ended) = recovered.ended() {
         // There is nothing to go on with, so nothing is taken over.

@@ -131,7 +131,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     }
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
-    let records = reader.records_to_go_on(&summary)?;
+    let records = reader.records(&summary.id)?;
     let recovered = reader.board(&summary, None)?;
     let blueprint = recovered.blueprint().as_ref().clone();
     let was_over = recovered.ended().is_some_and(Ended::is_final);

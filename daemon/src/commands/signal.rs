@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let value = arguments.value.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&arguments.board.board)?;
-    let records = reader.records_to_go_on(&summary)?;
+    let records = reader.records(&summary.id)?;
     let recovered = reader.board(&summary, None)?;
     if let Some(ended) = recovered.ended().filter(|ended| ended.is_final()) {
         let message = format!("board {} has ended ({}) and hears no signals", summary.id, ended.end);

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use patchboard_kernel::blueprint::Duration;
+use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::{canonical, idempotency};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
@@ -13,13 +15,13 @@ use crate::given;
 use crate::output::{Output, short, table};
 use crate::reader::{moment, storage};
 use crate::serve::access::Scope;
-use crate::serve::tokens::Tokens;
+use crate::serve::tokens::{Tokens, Wanted};
 use crate::serve::{KEY_FORM, is_key};
 
 /// Bytes of what a token is made of.
 const CONTENT_BYTES_MAX: u64 = 1 << 30;
 
-/// Make, list and revoke the tokens that open the daemon of a data directory; or make the token of a repetition
+/// Make, list and end the tokens that open the daemon of a data directory; or make the token of a repetition
 ///
 /// A token of the daemon is random, and kept only as a hash: its text is shown once. What it opens is its scope: `admin` everything,
 /// `read` all boards to look at, `board:BOARD` one board, `seat:BOARD/WORKER` one worker's seat on one board. A daemon that
@@ -35,6 +37,7 @@ const CONTENT_BYTES_MAX: u64 = 1 << 30;
 Examples:
   patchboard token create --scope admin --name operator
   patchboard token create --scope seat:0199c0de-7ad4-7000-8000-1ce8a0b1c2d3/planner
+  patchboard token create --scope read --name dashboard --expires 90d
   patchboard token list
   patchboard token revoke 3
   patchboard token builder compile-17 result.json --json    of the same work always the same")]
@@ -73,11 +76,19 @@ enum Command {
         /// What it is for
         #[arg(long, default_value = "")]
         name: String,
+        /// How long it opens something, like 90d or 12h; without it, until it is revoked
+        #[arg(long, value_name = "TIME")]
+        expires: Option<Duration>,
     },
     /// List the tokens, without what opens the door
     List,
-    /// End a token
+    /// End a token: streams and requests that it opened end, too
     Revoke {
+        /// Its number in the list
+        id: i64,
+    },
+    /// End a token, and take it out of the list
+    Delete {
         /// Its number in the list
         id: i64,
     },
@@ -119,14 +130,16 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
     SqliteJournal::open(data_dir).map_err(storage)?;
     let tokens = Tokens::open(data_dir)?;
     match command {
-        Command::Create { scope, name } => {
-            let (token, text) = tokens.create(name, scope.clone(), SystemClock.now())?;
+        Command::Create { scope, name, expires } => {
+            let wanted = Wanted { name, scope: scope.clone(), lifetime: *expires };
+            let (token, text) = tokens.create(&wanted, SystemClock.now())?;
             if output.is_json() {
                 let mut made = json!(token);
                 made["token"] = text.into();
                 output.json(&made)?;
             } else {
-                output.note(&format!("token {} opens {}; it is shown only here:", token.id, token.scope));
+                let until = token.expires_at.map_or_else(String::new, |at| format!(" until {}", moment(at)));
+                output.note(&format!("token {} opens {}{until}; it is shown only here:", token.id, token.scope));
                 output.line(&text)?;
             }
         }
@@ -143,24 +156,34 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
                 return Ok(Exit::Done);
             }
             let rows = all.iter().map(|token| {
-                let revoked = token.revoked_at.map_or_else(String::new, moment);
+                let time = |at: Option<Timestamp>| at.map_or_else(String::new, moment);
                 [
                     token.id.to_string(),
                     short(&token.name, 40),
                     token.scope.to_string(),
                     moment(token.created_at),
-                    revoked,
+                    time(token.expires_at),
+                    time(token.revoked_at),
                 ]
             });
-            output.line(&table(["TOKEN", "NAME", "SCOPE", "CREATED", "REVOKED"], rows))?;
+            output.line(&table(["TOKEN", "NAME", "SCOPE", "CREATED", "EXPIRES", "REVOKED"], rows))?;
         }
         Command::Revoke { id } => {
             if !tokens.revoke(*id, SystemClock.now())? {
-                return Err(Failure::refused("no_such_token", format!("no token {id} opens anything"))
-                    .help("`patchboard token list` lists what there is"));
+                return Err(no_such(format!("no token {id} opens anything")));
             }
             output.note(&format!("token {id} opens nothing any more"));
         }
+        Command::Delete { id } => {
+            if !tokens.delete(*id)? {
+                return Err(no_such(format!("there is no token {id}")));
+            }
+            output.note(&format!("token {id} opens nothing any more, and is forgotten"));
+        }
     }
     Ok(Exit::Done)
+}
+
+fn no_such(message: String) -> Failure {
+    Failure::refused("no_such_token", message).help("`patchboard token list` lists what there is")
 }

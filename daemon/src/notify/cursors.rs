@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::BoardId;
 use patchboard_runtime::journal::Journal as _;
+use patchboard_runtime::private;
 use serde::{Deserialize, Serialize};
 
 use super::notice::Cursor;
@@ -118,7 +119,7 @@ impl Cursors {
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let beside = self.directory.join(format!("{name}.new"));
-        let mut file = File::create(&beside)?;
+        let mut file = private::create(&beside)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, self.directory.join(name))?;

@@ -1,9 +1,10 @@
 //! One process at a time on a data directory: a daemon, or a command that writes the file anew.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::Path;
 
 use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::private;
 
 use crate::failure::Failure;
 use crate::reader::{Reader, storage};
@@ -19,7 +20,7 @@ pub(crate) const ALREADY_SERVED: &str = "already_served";
 pub(crate) fn only_one(data_dir: &Path) -> Result<File, Failure> {
     let path = data_dir.join(LOCK);
     let fault = |error| Failure::failed("journal_io", format!("{} cannot be locked: {error}", path.display()));
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(fault)?;
+    let file = private::open(&path).map_err(fault)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {

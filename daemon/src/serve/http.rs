@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Extension;
-use axum::body::Bytes;
+use axum::body::{Body as AnswerBody, Bytes, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, RawPathParams, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::request::Parts;
@@ -18,12 +18,14 @@ use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::{BoardId, Token, WorkerName};
 use patchboard_kernel::json::{self, Limits};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use super::access::{Need, Scope};
 use super::connections::Place;
 use super::limits::{Counted, Memory, Peer};
 use super::problem::{Answered, Code, Problem};
 use super::service::{Daemon, no_such_board};
+use super::tokens::Holder;
 
 /// Bytes of a request's body.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
@@ -67,6 +69,8 @@ pub(crate) struct Caller {
     pub(crate) scope: Scope,
     /// Whom its requests and streams are counted for.
     pub(crate) counted: Counted,
+    /// The holder of its token, if that is stored.
+    pub(crate) holder: Option<Arc<Holder>>,
 }
 
 impl Caller {
@@ -144,6 +148,7 @@ pub(crate) async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let changes = daemon.tokens.changes();
     let caller = caller_of(&daemon, request.headers(), peer)
         .and_then(|caller| daemon.limits.request(caller.counted).map(|()| caller));
     match caller {
@@ -152,9 +157,13 @@ pub(crate) async fn authenticate(
                 connection.known();
             }
             let place = BodyPlace::default();
+            let holder = caller.holder.clone();
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(place.clone());
-            let response = next.run(request).await;
+            let response = match holder {
+                Some(holder) => while_it_opens(daemon, holder, changes, next.run(request)).await,
+                None => next.run(request).await,
+            };
             drop(place);
             response
         }
@@ -162,21 +171,42 @@ pub(crate) async fn authenticate(
     }
 }
 
+/// Answers a request while its token opens something: what has begun ends with the token.
+async fn while_it_opens(
+    daemon: Arc<Daemon>,
+    holder: Arc<Holder>,
+    changes: watch::Receiver<u64>,
+    answering: impl Future<Output = Response>,
+) -> Response {
+    let ended = async move { daemon.ended(&holder, changes).await };
+    let mut ended = Box::pin(ended);
+    let response = tokio::select! {
+        biased;
+        () = &mut ended => return unauthorized().into_response(),
+        response = answering => response,
+    };
+    // What has a size is there already.
+    match response.body().size_hint().exact() {
+        Some(_) => response,
+        None => response.map(|body| AnswerBody::from_stream(body.into_data_stream().take_until(ended))),
+    }
+}
+
 fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> Answered<Caller> {
     let from = peer.address();
     let given = headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
     let Some(given) = given else {
-        let caller = Caller { scope: Scope::Admin, counted: Counted::Address(from) };
+        let caller = Caller { scope: Scope::Admin, counted: Counted::Address(from), holder: None };
         return if daemon.is_open { Ok(caller) } else { Err(unauthorized()) };
     };
     let (kind, token) = given.split_once(' ').unwrap_or_default();
     let token = token.trim();
-    let scope = if kind.eq_ignore_ascii_case("bearer") { daemon.scope_of(token)? } else { None };
-    let Some(scope) = scope else {
+    let known = if kind.eq_ignore_ascii_case("bearer") { daemon.holder(token)? } else { None };
+    let Some((scope, holder)) = known else {
         // Who has a token does not pay for those who have none.
         return Err(daemon.limits.failed(from).err().unwrap_or_else(unauthorized));
     };
-    Ok(Caller { scope, counted: Counted::Token(sha256(token.as_bytes())) })
+    Ok(Caller { scope, counted: Counted::Token(sha256(token.as_bytes())), holder: holder.map(Arc::new) })
 }
 
 /// Gives up what takes too long. A stream has begun once it is answered, and is not held up by this.
@@ -296,7 +326,7 @@ async fn admitted<T: Posted>(parts: &mut Parts, daemon: &Arc<Daemon>) -> Answere
 }
 
 /// Reads a refused body and forgets it, for a while: a client that is still sending sees no answer.
-async fn drain(body: axum::body::Body) {
+async fn drain(body: AnswerBody) {
     let mut chunks = body.into_data_stream();
     let read = async {
         let mut left = DRAINED_BYTES_MAX;

@@ -12,8 +12,10 @@
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use uuid::Uuid;
+
+use super::problem::{Code, Problem};
 
 const MESSAGE_ID: HeaderName = HeaderName::from_static("message-id");
 const IN_REPLY_TO: HeaderName = HeaderName::from_static("in-reply-to");
@@ -57,19 +59,28 @@ impl Repetition {
     }
 }
 
-/// Gives every answer an id of its own, and what the request is known by.
+/// Gives every answer an id of its own, and what the request is known by. Refuses what cannot be sent back.
 pub(crate) async fn identify(request: Request, next: Next) -> Response {
-    let (answered, correlation) = (given(request.headers(), &MESSAGE_ID), given(request.headers(), &CORRELATION_ID));
-    let mut response = next.run(request).await;
+    let given = |name| given(request.headers(), name);
+    let (answered, correlation) = (given(&MESSAGE_ID), given(&CORRELATION_ID));
+    let refused = [&answered, &correlation].into_iter().find_map(|given| given.as_ref().err().copied());
+    let mut response = match refused {
+        Some(name) => {
+            let detail = format!("{name} has 1 to {CHARS_MAX} printable ASCII characters, without spaces");
+            Problem::of(Code::BadIdentifier, detail).into_response()
+        }
+        None => next.run(request).await,
+    };
     let own = HeaderValue::from_str(&Uuid::new_v4().to_string()).ok();
+    let (answered, correlation) = (answered.unwrap_or_default(), correlation.unwrap_or_default());
     let told = [(MESSAGE_ID, own), (IN_REPLY_TO, answered), (CORRELATION_ID, correlation)];
     response.headers_mut().extend(told.into_iter().filter_map(|(name, value)| Some((name, value?))));
     response
 }
 
-/// An identifier of a request, if it is one.
-fn given(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
-    let value = headers.get(name)?;
+/// Returns an identifier of a request, if it has one; an error if what it has is none.
+fn given<'n>(headers: &HeaderMap, name: &'n HeaderName) -> Result<Option<HeaderValue>, &'n str> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
     let is_one = (1..=CHARS_MAX).contains(&value.len()) && value.as_bytes().iter().all(u8::is_ascii_graphic);
-    is_one.then(|| value.clone())
+    if is_one { Ok(Some(value.clone())) } else { Err(name.as_str()) }
 }

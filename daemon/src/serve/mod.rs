@@ -66,7 +66,8 @@ use crate::notify::Notifier;
 use crate::notify::feed::ChangeFeed;
 use crate::notify::settings::Settings as NotifySettings;
 use crate::output::Output;
-use crate::seating::{ModelArguments, config_file};
+use crate::seating::ModelArguments;
+use crate::trust::config_file;
 
 /// How long requests that are under way are waited for when the daemon stops.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -101,13 +102,13 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
     let retention = Retention::read(seats.config().retention.clone())?;
     let notify =
-        config_file(config).map(|file| NotifySettings::read(file, &Environment::of_process())).transpose()?.flatten();
+        config_file(config)?.map(|file| NotifySettings::read(file, &Environment::of_process())).transpose()?.flatten();
     let receivers = notify.iter().flat_map(|notify| &notify.receivers);
     let feeds = receivers.map(|receiver| Arc::new(ChangeFeed::new(receiver.kind()))).collect();
     let mut interrupts = Interrupts::new()?;
     let is_open = settings.is_open();
     let daemon = Arc::new(Daemon::start(data_dir, seats, is_open, settings.limits, feeds).await?);
-    if !is_open && daemon.tokens.is_empty()? {
+    if !is_open && daemon.tokens.is_empty(daemon.clock.now())? {
         return Err(Failure::refused(
             "no_tokens",
             format!("{} is reached by tokens, and there are none", settings.listen),
@@ -131,13 +132,14 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             retention::keep(Arc::clone(&daemon), retention),
             daemon.lets_rest(settings.rest_after),
             daemon.tell_outages(),
+            daemon.tokens.watch(),
             notifier.run()
         );
         Ok::<_, Failure>(())
     };
     tokio::select! {
         failed = recovering => failed?,
-        () = interrupts.next() => {}
+        () = interrupts.stop() => {}
     }
     tracing::info!("stopping: interrupt again to wait for nobody");
     daemon.stops();
@@ -154,7 +156,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             _ => Ok(Exit::Done),
         },
         // What is durable is not lost.
-        () = interrupts.next() => Ok(Exit::Done),
+        () = interrupts.stop() => Ok(Exit::Done),
     }
 }
 

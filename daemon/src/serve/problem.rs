@@ -59,6 +59,8 @@ coded! {
         BadQuery = "bad_query", BAD_REQUEST,
         /// The `Idempotency-Key` is none.
         BadKey = "bad_key", BAD_REQUEST,
+        /// The `Message-Id` or the `Correlation-Id` is none.
+        BadIdentifier = "bad_identifier", BAD_REQUEST,
         /// The `Last-Event-ID` is not the number of a record.
         BadEventId = "bad_event_id", BAD_REQUEST,
         /// The body is not said to be JSON.

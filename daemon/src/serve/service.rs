@@ -40,7 +40,7 @@ use super::alone::only_one;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::{Counting, Metrics};
 use super::problem::{Answered, Code, Problem};
-use super::tokens::Tokens;
+use super::tokens::{Holder, Tokens};
 use crate::commands::{redact, storage as storage_command};
 use crate::drive::failure;
 use crate::failure::Failure;
@@ -149,12 +149,36 @@ impl Daemon {
         Self { own: Some(sha256(token.as_bytes())), ..self }
     }
 
-    /// What the holder of a token may do; none if it opens nothing.
-    pub(crate) fn scope_of(&self, token: &str) -> Result<Option<Scope>, Failure> {
+    /// Returns what the holder of a token may do, and the holder if the token is stored; none if it opens nothing.
+    pub(crate) fn holder(&self, token: &str) -> Result<Option<(Scope, Option<Holder>)>, Failure> {
         if self.own == Some(sha256(token.as_bytes())) {
-            return Ok(Some(Scope::Admin));
+            return Ok(Some((Scope::Admin, None)));
         }
-        self.tokens.scope_of(token)
+        let holder = self.tokens.holder(token, self.clock.now())?;
+        Ok(holder.map(|holder| (holder.scope.clone(), Some(holder))))
+    }
+
+    /// Waits until a token opens nothing any more; `changes` counts changes of the tokens since before it was looked up.
+    pub(crate) async fn ended(&self, holder: &Holder, mut changes: watch::Receiver<u64>) {
+        loop {
+            let left = holder
+                .expires_at
+                .map(|at| Duration::from_millis(at.0.saturating_sub(self.clock.now().0).max(0).unsigned_abs()));
+            let over = async {
+                match left {
+                    Some(left) => tokio::time::sleep(left).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Ok(()) = changes.changed() => {}
+                () = over => {}
+            }
+            // Tokens that cannot be read open nothing to whoever asks next.
+            if !self.tokens.opens(holder.id, self.clock.now()).unwrap_or(true) {
+                return;
+            }
+        }
     }
 
     /// Takes up every board that has not ended, and lets it go on where it was. One inside another is taken up by the call

@@ -1,15 +1,18 @@
-//! The daemon's tokens: random, stored as hashes, revocable, shown once.
+//! The daemon's tokens: random, stored as hashes, shown once; they end by revocation, or when their time is over.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::Duration as Time;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use patchboard_runtime::private;
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use serde::Serialize;
+use tokio::sync::watch;
 
 use super::access::Scope;
 use crate::failure::Failure;
@@ -23,16 +26,48 @@ pub(crate) const PREFIX: &str = "pb_";
 /// Random bytes of a token.
 const BYTES: usize = 32;
 
-/// The most tokens that are kept, revoked ones included.
+/// The most tokens that are kept, those that have ended included.
 const TOKENS_MAX: i64 = 10_000;
 
 /// How long to wait for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Time = Time::from_secs(5);
+
+/// The tokens that open something at the time `?2`.
+const OPENS: &str = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)";
+
+/// How often it is looked whether another process has changed the tokens.
+const LOOK: Time = Time::from_secs(1);
 
 /// The tokens of a data directory. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Tokens {
     connection: Arc<Mutex<Connection>>,
+    /// Counts changes.
+    changes: watch::Sender<u64>,
+}
+
+/// A token to be made.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// What it is for.
+    pub(crate) name: &'a str,
+    /// What its holder may do.
+    pub(crate) scope: Scope,
+    /// How long it opens something; none: until it is revoked.
+    pub(crate) lifetime: Option<Duration>,
+}
+
+/// The holder of a token that opens something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Holder {
+    /// The token's number.
+    pub(crate) id: i64,
+    /// The token's name.
+    pub(crate) name: String,
+    /// What the holder may do.
+    pub(crate) scope: Scope,
+    /// When the token stops opening anything.
+    pub(crate) expires_at: Option<Timestamp>,
 }
 
 /// A token, without what opens the door.
@@ -47,7 +82,9 @@ pub(crate) struct Token {
     pub(crate) scope: Scope,
     /// When it was made.
     pub(crate) created_at: Timestamp,
-    /// When it stopped opening anything.
+    /// When it stops opening anything by itself.
+    pub(crate) expires_at: Option<Timestamp>,
+    /// When somebody ended it.
     pub(crate) revoked_at: Option<Timestamp>,
 }
 
@@ -60,6 +97,13 @@ pub(crate) enum Made {
     Before(i64),
 }
 
+impl Token {
+    /// Returns true if it opens something.
+    pub(crate) fn opens(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|at| at > now)
+    }
+}
+
 fn display<S: serde::Serializer>(scope: &Scope, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(scope)
 }
@@ -68,20 +112,18 @@ impl Tokens {
     /// Opens the tokens of a data directory that is there.
     pub(crate) fn open(data_dir: &Path) -> Result<Self, Failure> {
         let path = data_dir.join(FILE);
-        let connection = Connection::open(&path).map_err(fault)?;
-        restrict(&path)?;
-        connection.busy_timeout(PATIENCE).map_err(fault)?;
-        connection
+        let mut connection = private::open_database(&path, PATIENCE).map_err(fault)?;
+        let tables = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
+        tables
             .execute_batch(
-                "PRAGMA journal_mode = WAL;
-                 PRAGMA synchronous = FULL;
-                 CREATE TABLE IF NOT EXISTS tokens (
+                "CREATE TABLE IF NOT EXISTS tokens (
                    id INTEGER PRIMARY KEY AUTOINCREMENT,
                    hash BLOB NOT NULL UNIQUE,
                    name TEXT NOT NULL,
                    scope TEXT NOT NULL,
                    created_at INTEGER NOT NULL,
-                   revoked_at INTEGER
+                   revoked_at INTEGER,
+                   expires_at INTEGER
                  ) STRICT;
                  CREATE TABLE IF NOT EXISTS token_keys (
                    key TEXT PRIMARY KEY,
@@ -89,7 +131,9 @@ impl Tokens {
                  ) STRICT, WITHOUT ROWID;",
             )
             .map_err(fault)?;
-        Ok(Self { connection: Arc::new(Mutex::new(connection)) })
+        add_expiry(&tables).map_err(fault)?;
+        tables.commit().map_err(fault)?;
+        Ok(Self { connection: Arc::new(Mutex::new(connection)), changes: watch::Sender::new(0) })
     }
 
     /// Whether a data directory has any, or has had.
@@ -98,65 +142,110 @@ impl Tokens {
     }
 
     /// Makes a token. The text is in nothing but what is returned.
-    pub(crate) fn create(&self, name: &str, scope: Scope, at: Timestamp) -> Result<(Token, String), Failure> {
-        insert(&self.lock(), name, scope, at)
+    pub(crate) fn create(&self, wanted: &Wanted<'_>, at: Timestamp) -> Result<(Token, String), Failure> {
+        insert(&self.lock(), wanted, at)
     }
 
     /// The same once for a key: as the text is not kept, a repetition is told only which token that was.
-    pub(crate) fn create_once(&self, key: &str, name: &str, scope: Scope, at: Timestamp) -> Result<Made, Failure> {
+    pub(crate) fn create_once(&self, key: &str, wanted: &Wanted<'_>, at: Timestamp) -> Result<Made, Failure> {
         let mut connection = self.lock();
-        let both = connection.transaction().map_err(fault)?;
+        let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
         let before = both.query_row("SELECT token FROM token_keys WHERE key = ?1", [key], |row| row.get(0));
         if let Some(id) = before.optional().map_err(fault)? {
             return Ok(Made::Before(id));
         }
-        let (token, text) = insert(&both, name, scope, at)?;
+        let (token, text) = insert(&both, wanted, at)?;
         both.execute("INSERT INTO token_keys (key, token) VALUES (?1, ?2)", params![key, token.id]).map_err(fault)?;
         both.commit().map_err(fault)?;
         Ok(Made::Now(token, text))
     }
 
-    /// What the holder of a text may do; none if it opens nothing.
-    pub(crate) fn scope_of(&self, text: &str) -> Result<Option<Scope>, Failure> {
+    /// Returns the holder of a text; none if it opens nothing.
+    pub(crate) fn holder(&self, text: &str, now: Timestamp) -> Result<Option<Holder>, Failure> {
         let connection = self.lock();
         let mut found = connection
-            .prepare_cached("SELECT scope FROM tokens WHERE hash = ?1 AND revoked_at IS NULL")
+            .prepare_cached(&format!("SELECT id, name, scope, expires_at FROM tokens WHERE hash = ?1 AND {OPENS}"))
             .map_err(fault)?;
-        let scope: Option<String> =
-            found.query_row([sha256(text.as_bytes()).0], |row| row.get(0)).optional().map_err(fault)?;
-        scope.map(|scope| scope.parse().map_err(bad)).transpose()
+        let holder = found.query_row(params![sha256(text.as_bytes()).0, now.0], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?, row.get::<_, Option<i64>>(3)?))
+        });
+        let Some((id, name, scope, expires_at)) = holder.optional().map_err(fault)? else { return Ok(None) };
+        Ok(Some(Holder { id, name, scope: scope.parse().map_err(bad)?, expires_at: expires_at.map(Timestamp) }))
     }
 
-    /// Whether anybody has one.
-    pub(crate) fn is_empty(&self) -> Result<bool, Failure> {
-        let exists = "SELECT EXISTS(SELECT 1 FROM tokens WHERE revoked_at IS NULL)";
-        self.lock().query_row(exists, [], |row| row.get::<_, bool>(0)).map(|exists| !exists).map_err(fault)
+    /// Returns true if a token opens something.
+    pub(crate) fn opens(&self, id: i64, now: Timestamp) -> Result<bool, Failure> {
+        let opens = format!("SELECT EXISTS(SELECT 1 FROM tokens WHERE id = ?1 AND {OPENS})");
+        self.lock().query_row(&opens, params![id, now.0], |row| row.get(0)).map_err(fault)
+    }
+
+    /// Returns true if no token opens anything.
+    pub(crate) fn is_empty(&self, now: Timestamp) -> Result<bool, Failure> {
+        let exists = format!("SELECT EXISTS(SELECT 1 FROM tokens WHERE id > ?1 AND {OPENS})");
+        let exists = self.lock().query_row(&exists, params![0, now.0], |row| row.get::<_, bool>(0));
+        exists.map(|exists| !exists).map_err(fault)
+    }
+
+    /// Returns what counts changes of the tokens, by this process at once and by others as [`Tokens::watch`] sees them.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Looks for changes by other processes, for ever.
+    pub(crate) async fn watch(&self) {
+        let mut seen = None;
+        loop {
+            // SQLite counts commits of others for each connection.
+            let version = self.lock().query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)).ok();
+            if seen.is_some() && version != seen {
+                self.changed();
+            }
+            seen = version;
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
     }
 
     /// All of them, the oldest first.
     pub(crate) fn list(&self) -> Result<Vec<Token>, Failure> {
         let connection = self.lock();
         let mut all = connection
-            .prepare("SELECT id, name, scope, created_at, revoked_at FROM tokens ORDER BY id")
+            .prepare("SELECT id, name, scope, created_at, expires_at, revoked_at FROM tokens ORDER BY id")
             .map_err(fault)?;
         let rows = all.query_map([], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?, row.get(3)?, row.get::<_, Option<i64>>(4)?))
+            let scope = row.get::<_, String>(2)?.parse().map_err(bad);
+            let time = |column| row.get::<_, Option<i64>>(column).map(|time| time.map(Timestamp));
+            let (id, name, created_at) = (row.get(0)?, row.get(1)?, Timestamp(row.get(3)?));
+            let (expires_at, revoked_at) = (time(4)?, time(5)?);
+            Ok(scope.map(|scope| Token { id, name, scope, created_at, expires_at, revoked_at }))
         });
-        let token = |row: rusqlite::Result<(i64, String, String, i64, Option<i64>)>| {
-            let (id, name, scope, created_at, revoked_at) = row.map_err(fault)?;
-            let (scope, revoked_at) = (scope.parse().map_err(bad)?, revoked_at.map(Timestamp));
-            Ok(Token { id, name, scope, created_at: Timestamp(created_at), revoked_at })
-        };
-        rows.map_err(fault)?.map(token).collect()
+        rows.map_err(fault)?.map(|row| row.map_err(fault)?).collect()
     }
 
-    /// Ends a token; `false` if there is none of this number, or it was ended before.
+    /// Ends a token; `false` if there is none of this number, or it had ended before.
     pub(crate) fn revoke(&self, id: i64, at: Timestamp) -> Result<bool, Failure> {
-        let changed = self
-            .lock()
-            .execute("UPDATE tokens SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL", params![id, at.0])
-            .map_err(fault)?;
-        Ok(changed > 0)
+        let revoke = format!("UPDATE tokens SET revoked_at = ?2 WHERE id = ?1 AND {OPENS}");
+        let count = self.lock().execute(&revoke, params![id, at.0]).map_err(fault)?;
+        self.changed();
+        Ok(count > 0)
+    }
+
+    /// Forgets a token, which opens nothing from then on; `false` if there is none of this number. No other token gets the
+    /// number.
+    pub(crate) fn delete(&self, id: i64) -> Result<bool, Failure> {
+        let count = {
+            let mut connection = self.lock();
+            let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
+            both.execute("DELETE FROM token_keys WHERE token = ?1", [id]).map_err(fault)?;
+            let count = both.execute("DELETE FROM tokens WHERE id = ?1", [id]).map_err(fault)?;
+            both.commit().map_err(fault)?;
+            count
+        };
+        self.changed();
+        Ok(count > 0)
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
@@ -173,32 +262,33 @@ pub(crate) fn random() -> Result<String, Failure> {
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random)))
 }
 
-fn insert(connection: &Connection, name: &str, scope: Scope, at: Timestamp) -> Result<(Token, String), Failure> {
+/// Adds the column that a file of an earlier version lacks.
+fn add_expiry(connection: &Connection) -> rusqlite::Result<()> {
+    let has = "SELECT EXISTS(SELECT 1 FROM pragma_table_info('tokens') WHERE name = 'expires_at')";
+    if !connection.query_row(has, [], |row| row.get::<_, bool>(0))? {
+        connection.execute_batch("ALTER TABLE tokens ADD COLUMN expires_at INTEGER")?;
+    }
+    Ok(())
+}
+
+fn insert(connection: &Connection, wanted: &Wanted<'_>, at: Timestamp) -> Result<(Token, String), Failure> {
+    let Wanted { name, scope, lifetime } = wanted;
+    let expires_at = lifetime.map(|lifetime| Timestamp(at.0.saturating_add_unsigned(lifetime.as_ms())));
     let text = random()?;
     let count: i64 = connection.query_row("SELECT COUNT(*) FROM tokens", [], |row| row.get(0)).map_err(fault)?;
     if count >= TOKENS_MAX {
         return Err(Failure::refused("too_many_tokens", format!("there are {count} tokens"))
-            .help("give one token to those who do the same"));
+            .help("give one token to those who do the same, or delete those that have ended"));
     }
     connection
         .execute(
-            "INSERT INTO tokens (hash, name, scope, created_at) VALUES (?1, ?2, ?3, ?4)",
-            params![sha256(text.as_bytes()).0, name, scope.to_string(), at.0],
+            "INSERT INTO tokens (hash, name, scope, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![sha256(text.as_bytes()).0, name, scope.to_string(), at.0, expires_at.map(|time| time.0)],
         )
         .map_err(fault)?;
     let id = connection.last_insert_rowid();
-    Ok((Token { id, name: name.to_owned(), scope, created_at: at, revoked_at: None }, text))
-}
-
-/// Only the operator reads what opens doors, be it hashes.
-fn restrict(path: &Path) -> Result<(), Failure> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-            .map_err(|error| Failure::failed("tokens_io", format!("{} cannot be closed: {error}", path.display())))?;
-    }
-    Ok(())
+    let (name, scope) = ((*name).to_owned(), scope.clone());
+    Ok((Token { id, name, scope, created_at: at, expires_at, revoked_at: None }, text))
 }
 
 fn fault(error: rusqlite::Error) -> Failure {
@@ -213,17 +303,21 @@ fn bad(message: String) -> Failure {
 mod tests {
     use patchboard_kernel::id::Timestamp;
 
-    use super::{Made, Scope, Tokens};
+    use super::{Made, Scope, Tokens, Wanted};
+
+    fn wanted(lifetime: Option<&str>) -> Wanted<'static> {
+        Wanted { name: "ci", scope: Scope::Read, lifetime: lifetime.map(|text| text.parse().expect("a time")) }
+    }
 
     #[test]
     fn a_token_opens_until_it_is_revoked_and_its_text_is_in_no_file() {
         let dir = tempfile::tempdir().expect("a directory");
         let tokens = Tokens::open(dir.path()).expect("they open");
-        assert!(tokens.is_empty().expect("readable"));
-        let (token, text) = tokens.create("ci", Scope::Read, Timestamp(5)).expect("made");
+        assert!(tokens.is_empty(Timestamp(5)).expect("readable"));
+        let (token, text) = tokens.create(&wanted(None), Timestamp(5)).expect("made");
         assert_eq!(text.len(), 3 + 43);
-        assert_eq!(tokens.scope_of(&text).expect("readable"), Some(Scope::Read));
-        assert_eq!(tokens.scope_of(&text[..text.len() - 1]).expect("readable"), None);
+        let opens = |tokens: &Tokens, text: &str, at| tokens.holder(text, Timestamp(at)).expect("readable").is_some();
+        assert!(opens(&tokens, &text, 6) && !opens(&tokens, &text[..text.len() - 1], 6));
         for file in std::fs::read_dir(dir.path()).expect("a directory") {
             let bytes = std::fs::read(file.expect("an entry").path()).expect("readable");
             assert!(!bytes.windows(text.len()).any(|window| window == text.as_bytes()));
@@ -232,14 +326,65 @@ mod tests {
         assert_eq!(again.list().expect("readable"), std::slice::from_ref(&token));
         assert!(again.revoke(token.id, Timestamp(9)).expect("writable"));
         assert!(!again.revoke(token.id, Timestamp(10)).expect("writable"));
-        assert_eq!(tokens.scope_of(&text).expect("readable"), None);
-        assert!(tokens.is_empty().expect("readable"));
+        assert!(!opens(&tokens, &text, 9) && !tokens.opens(token.id, Timestamp(9)).expect("readable"));
+        assert!(tokens.is_empty(Timestamp(9)).expect("readable"));
     }
+
+    #[test]
+    fn a_token_ends_with_its_time_and_can_be_forgotten() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let tokens = Tokens::open(dir.path()).expect("they open");
+        let (token, text) = tokens.create(&wanted(Some("2s")), Timestamp(5)).expect("made");
+        assert_eq!(token.expires_at, Some(Timestamp(2005)));
+        let holder = |at| tokens.holder(&text, Timestamp(at)).expect("readable");
+        assert_eq!(holder(2004).map(|holder| (holder.id, holder.expires_at)), Some((token.id, token.expires_at)));
+        assert_eq!((holder(2005), tokens.is_empty(Timestamp(2005)).expect("readable")), (None, true));
+        assert!(!tokens.revoke(token.id, Timestamp(2005)).expect("writable"), "it has ended");
+        assert!(tokens.delete(token.id).expect("writable") && !tokens.delete(token.id).expect("writable"));
+        assert_eq!((holder(6), tokens.list().expect("readable")), (None, Vec::new()));
+        let (next, _) = tokens.create(&wanted(None), Timestamp(7)).expect("made");
+        assert_ne!(next.id, token.id);
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_version_gets_what_it_lacks() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let before = rusqlite::Connection::open(dir.path().join(super::FILE)).expect("a file");
+        before
+            .execute_batch(
+                "CREATE TABLE tokens (id INTEGER PRIMARY KEY AUTOINCREMENT, hash BLOB NOT NULL UNIQUE, name TEXT NOT NULL,
+                   scope TEXT NOT NULL, created_at INTEGER NOT NULL, revoked_at INTEGER) STRICT;
+                 INSERT INTO tokens VALUES (7, x'00', 'old', 'admin', 5, NULL);",
+            )
+            .expect("a table");
+        for _ in 0..2 {
+            let tokens = Tokens::open(dir.path()).expect("they open");
+            assert!(tokens.opens(7, Timestamp(9)).expect("readable"));
+            assert_eq!(tokens.list().expect("readable")[0].expires_at, None);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_by_another_process_is_seen() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (here, there) = (Tokens::open(dir.path()).expect("open"), Tokens::open(dir.path()).expect("open"));
+        let mut changes = here.changes();
+        let changed = async {
+            tokio::time::sleep(super::LOOK / 2).await;
+            there.create(&wanted(None), Timestamp(5)).expect("made");
+            changes.changed().await.expect("the tokens are there");
+        };
+        tokio::select! {
+            () = here.watch() => {}
+            () = changed => {}
+        }
+    }
+
     #[test]
     fn a_key_makes_one_token() {
         let dir = tempfile::tempdir().expect("a directory");
         let tokens = Tokens::open(dir.path()).expect("they open");
-        let make = |key| tokens.create_once(key, "ci", Scope::Read, Timestamp(5)).expect("made");
+        let make = |key| tokens.create_once(key, &wanted(None), Timestamp(5)).expect("made");
         let Made::Now(first, _) = make("one") else { panic!("it is new") };
         assert_eq!(make("one"), Made::Before(first.id));
         assert!(matches!(make("two"), Made::Now(..)));

@@ -26,7 +26,7 @@ impl Held {
         let sandbox = Sandbox::new();
         let reply = r#"[{"op":"add","path":"/notes/-","value":{"text":"held","status":"draft"}}]"#;
         sandbox.write("reply.json", reply);
-        let program = "    program: [sh, -c, 'while [ ! -e go ]; do [ -e reply.json ] || exit 1; sleep 0.02; done; cat reply.json; echo']\n";
+        let program = "    program: [sh, -c, 'echo $$ > pid; while [ ! -e go ]; do [ -e reply.json ] || exit 1; sleep 0.02; done; cat reply.json; echo']\n";
         sandbox.write("held.yaml", notes_by("command", &format!("    limits: {{timeout: 60s}}\n{program}")));
         let mut held =
             Self::start(sandbox, &["run", "held.yaml", "--request", REQUEST, "--allow-inline", "--output", "json"]);
@@ -116,6 +116,25 @@ fn an_interrupt_pauses_the_board_once_calls_under_way_have_answered() {
     assert_eq!((&resumed["end"], &resumed["version"]), (&json!("done"), &json!(2)));
     assert_eq!(resumed["state"]["notes"], json!([{"text": "held", "status": "checked"}]));
     held.sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_terminal_that_is_gone_stops_the_run_and_its_programs() {
+    let mut held = Held::new();
+    held.send("-HUP");
+    assert_eq!(held.end().0, Some(5));
+    assert_eq!(status(&held.sandbox), "paused");
+    let program = fs::read_to_string(held.sandbox.path().join("pid")).expect("the program has begun");
+    let runs = || {
+        Command::new("kill").args(["-0", program.trim()]).stderr(Stdio::null()).status().is_ok_and(|is| is.success())
+    };
+    let since = Instant::now();
+    while runs() {
+        assert!(since.elapsed() < Duration::from_secs(30), "the program goes on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    held.let_go();
+    assert_eq!(held.resume()["end"], "done");
 }
 
 #[test]

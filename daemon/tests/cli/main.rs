@@ -33,6 +33,7 @@ mod step;
 mod storm;
 mod templates;
 mod tools;
+mod trust;
 #[cfg(unix)]
 mod tutorial;
 #[path = "../voices/mod.rs"]

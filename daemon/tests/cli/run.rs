@@ -346,7 +346,7 @@ fn a_board_whose_last_records_are_gone_is_not_gone_on_with() {
     assert_eq!(journal.execute("DELETE FROM records WHERE seq > 7", ()).expect("records can be deleted"), 2);
     drop(journal);
     let error = sandbox.run(&["resume", "last", "--output", "json"]).exits(1).error();
-    assert_eq!(error["code"], "bad_summary");
+    assert_eq!((&error["code"], &error["seq"]), (&json!("bad_record"), &json!(8)));
     assert!(error["help"].as_str().is_some_and(|help| help.contains("patchboard verify")), "{error}");
 }
 

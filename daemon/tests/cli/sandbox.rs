@@ -61,6 +61,11 @@ impl Sandbox {
         for variable in ["PATCHBOARD_DATA_DIR", "RUST_LOG", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"] {
             command.env_remove(variable);
         }
+        // The configuration of a test is named, which is consent.
+        command.env("XDG_CONFIG_HOME", self.path().join("home"));
+        if self.path().join("patchboard.toml").is_file() {
+            command.env("PATCHBOARD_CONFIG", "patchboard.toml");
+        }
         command
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use reqwest::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, STEPS};
 
@@ -208,4 +208,51 @@ async fn a_list_shows_no_board_that_is_anothers() {
     let wrong = daemon.request(Method::GET, "/v1/boards", &[("authorization", "Bearer pb_wrong")], None).await;
     wrong.refuses(401, "unauthorized");
     assert_eq!(wrong.headers["www-authenticate"], "Bearer");
+}
+
+#[tokio::test]
+async fn what_a_token_opened_ends_with_it() {
+    let daemon = Daemon::new();
+    let remote = STEPS.replace("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]", "agent: remote");
+    let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.is(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    let leases = format!("/v1/boards/{board}/leases");
+    // The only call is another's.
+    daemon.post(&leases, &json!({"worker": "walker", "wait": 30})).await.is(200);
+    let made = |expires: Value| {
+        let wanted = json!({"scope": format!("board:{board}"), "expires": expires});
+        let daemon = &daemon;
+        async move {
+            let made = daemon.post("/v1/tokens", &wanted).await.is(201);
+            (made["id"].clone(), format!("Bearer {}", made["token"].as_str().expect("a text")))
+        }
+    };
+    // By the API, by another process, and by itself.
+    for (expires, ending) in [(Value::Null, "revoke"), (Value::Null, "delete"), (json!("1s"), "wait")] {
+        let (id, token) = made(expires).await;
+        let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
+        let events = format!("/v1/boards/{board}/events");
+        let stream = daemon.send(Method::GET, &events, &headers, None).await;
+        assert_eq!(stream.status(), 200);
+        let wanted = json!({"worker": "walker", "wait": 60}).to_string();
+        let waiting = daemon.request(Method::POST, &leases, &headers, Some(wanted));
+        let end = async {
+            match ending {
+                "revoke" => drop(daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &[], None).await.is(204)),
+                "delete" => {
+                    let done = daemon.command(&["token", "delete", &id.to_string()]).status();
+                    assert!(done.is_ok_and(|status| status.success()));
+                }
+                _ => {}
+            }
+        };
+        let soon = std::time::Duration::from_secs(30);
+        let both = async { tokio::join!(stream.text(), waiting, end) };
+        let (text, waited, ()) = tokio::time::timeout(soon, both).await.expect("both end with the token");
+        assert!(text.is_ok(), "a stream ends as streams end: {text:?}");
+        waited.refuses(401, "unauthorized");
+        let listed = daemon.get("/v1/tokens").await.is(200);
+        let is_listed = listed["tokens"].as_array().expect("a list").iter().any(|token| token["id"] == id);
+        assert_eq!(is_listed, ending != "delete");
+    }
 }

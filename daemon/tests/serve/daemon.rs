@@ -112,6 +112,9 @@ impl Daemon {
         {
             command.env_remove(variable);
         }
+        if self.path().join("patchboard.toml").is_file() {
+            command.env("PATCHBOARD_CONFIG", "patchboard.toml");
+        }
         command
     }
 

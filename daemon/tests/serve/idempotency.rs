@@ -1,5 +1,6 @@
 //! Requests with an `Idempotency-Key`: once, whatever happens to the daemon in between.
 
+use reqwest::Method;
 use serde_json::json;
 
 use crate::daemon::{Daemon, STEPS};
@@ -100,12 +101,20 @@ async fn a_request_has_three_identifiers_and_a_repetition_is_said_to_be_one() {
     );
     let other = send("m5", "t5", &proposal).await;
     assert_eq!((other.status.as_u16(), said(&other, "idempotency-status")), (200, None));
-    // Who sends none gets none back but the answer's own, and what is no identifier is not repeated.
+    // Who sends none gets none back but the answer's own, and what is no identifier is refused before anything happens.
     let plain = daemon.get("/v1/boards").await;
     assert!(said(&plain, "message-id").is_some() && said(&plain, "correlation-id").is_none());
-    let long = "x".repeat(200);
-    let answer = daemon.post_with(&path, &proposal, &[("correlation-id", &long), ("message-id", "a b")]).await;
-    assert!(said(&answer, "correlation-id").is_none() && said(&answer, "in-reply-to").is_none());
+    let state = format!("/v1/boards/{board}/state");
+    let before = daemon.get(&state).await.is(200);
+    let longest = "x".repeat(128);
+    let answer = daemon.request(Method::GET, "/v1/boards", &[("correlation-id", &longest)], None).await;
+    assert_eq!(said(&answer, "correlation-id"), Some(longest.as_str()));
+    for (name, value) in [("correlation-id", format!("{longest}x")), ("message-id", "a b".to_owned())] {
+        let answer = daemon.post_with(&path, &proposal, &[(name, &value)]).await;
+        answer.refuses(400, "bad_identifier");
+        assert!(said(&answer, "message-id").is_some() && said(&answer, "correlation-id").is_none());
+    }
+    assert_eq!(daemon.get(&state).await.is(200), before);
 }
 
 #[tokio::test]

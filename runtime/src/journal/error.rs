@@ -35,6 +35,14 @@ pub enum JournalError {
         /// What is wrong.
         what: String,
     },
+    /// A record of a board is missing, or is not what the chain says.
+    #[error("the board's record {seq} cannot be trusted: {why}; restore the board from a backup")]
+    BadRecord {
+        /// The first one.
+        seq: Seq,
+        /// What is wrong.
+        why: String,
+    },
     /// The file is none of ours.
     #[error("{0} is not a PatchBoard journal: choose another data directory")]
     NotAJournal(String),
@@ -55,6 +63,11 @@ pub enum JournalError {
     /// It cannot be written to.
     #[error("the journal cannot be written to: it was opened for reading, or its files are read-only")]
     ReadOnly,
+    /// The journal's file was moved, removed or replaced while it was open.
+    #[error(
+        "{0} is not the file that this process has open: put it back, or end the process; what was not acknowledged is not there"
+    )]
+    Replaced(String),
     /// A batch that no writer should have made.
     #[error("refused to append to board {board}: {what}; this is a bug")]
     BadBatch {
@@ -84,11 +97,13 @@ impl JournalError {
             Self::Owned { .. } => "board_owned",
             Self::NotFound(_) => "not_found",
             Self::Corrupt { .. } => "journal_corrupt",
+            Self::BadRecord { .. } => "bad_record",
             Self::NotAJournal(_) => "not_a_journal",
             Self::NewerFormat { .. } => "journal_newer",
             Self::Locked => "journal_locked",
             Self::DiskFull => "disk_full",
             Self::ReadOnly => "journal_read_only",
+            Self::Replaced(_) => "journal_replaced",
             Self::BadBatch { .. } => "bad_batch",
             Self::MissingPart { .. } => "missing_part",
             Self::Io(_) => "journal_io",
@@ -103,9 +118,11 @@ impl JournalError {
             | Self::Owned { .. }
             | Self::NotFound(_)
             | Self::Corrupt { .. }
+            | Self::BadRecord { .. }
             | Self::NotAJournal(_)
             | Self::NewerFormat { .. }
             | Self::ReadOnly
+            | Self::Replaced(_)
             | Self::BadBatch { .. }
             | Self::MissingPart { .. } => false,
         }

@@ -15,10 +15,11 @@ mod erase;
 mod fault;
 mod format;
 mod parts;
+mod place;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,10 +32,12 @@ use patchboard_kernel::snapshot::Part;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use self::fault::{io_fault, read_fault, sql_fault};
+use self::place::Place;
 use super::{
     Batch, BoardSummary, BoxFuture, Claim, Erasure, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept,
     Tombstone, Vacuumed,
 };
+use crate::private;
 
 /// The name of the file in the data directory.
 pub const FILE: &str = "patchboard.db";
@@ -55,6 +58,7 @@ struct Files {
     data_dir: PathBuf,
     /// Closed before the writer: the last connection folds the log into the file, which a reader may not do.
     reader: Mutex<Connection>,
+    place: Place,
     /// `None`: opened for reading.
     writer: Option<Mutex<Connection>>,
     /// Opened when it is first needed.
@@ -69,7 +73,7 @@ impl SqliteJournal {
     /// # Errors
     /// [`JournalError::NotAJournal`], [`JournalError::NewerFormat`]; storage.
     pub fn open(data_dir: &Path) -> Result<Self, JournalError> {
-        make_private_dir(data_dir)?;
+        private::make_directory(data_dir).map_err(|error| io_fault(data_dir, &error))?;
         let path = data_dir.join(FILE);
         // Two processes that make the file at once would meet half-made tables.
         let gate = lock_file(&data_dir.join("patchboard.lock"))?;
@@ -87,6 +91,7 @@ impl SqliteJournal {
         drop(gate);
         let files = Files {
             data_dir: data_dir.to_owned(),
+            place: Place::of(&path),
             writer: Some(Mutex::new(writer)),
             reader: Mutex::new(reader),
             parts: Mutex::default(),
@@ -119,6 +124,7 @@ impl SqliteJournal {
         };
         let files = Files {
             data_dir: data_dir.to_owned(),
+            place: Place::of(&path),
             writer: None,
             reader: Mutex::new(reader),
             parts: Mutex::default(),
@@ -131,10 +137,23 @@ impl SqliteJournal {
 impl Files {
     fn append(&self, batches: &[Batch], patience: Duration) -> Vec<Result<Head, JournalError>> {
         let done = match &self.writer {
-            Some(writer) => append::append_group(&mut unpoisoned(writer), batches, patience),
+            Some(writer) => self.append_in_place(&mut unpoisoned(writer), batches, patience),
             None => Err(JournalError::ReadOnly),
         };
         done.unwrap_or_else(|error| vec![Err(error); batches.len()])
+    }
+
+    /// Appends to the file that has the journal's name: nothing is acknowledged that is stored where no start finds it.
+    fn append_in_place(
+        &self,
+        writer: &mut Connection,
+        batches: &[Batch],
+        patience: Duration,
+    ) -> Result<Vec<Result<Head, JournalError>>, JournalError> {
+        self.place.check()?;
+        let appended = append::append_group(writer, batches, patience)?;
+        self.place.check()?;
+        Ok(appended)
     }
 
     /// Lets `write` write parts, one transaction at a time and with no append of this process between.
@@ -181,19 +200,11 @@ impl Journal for SqliteJournal {
 
     fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
         let connection = self.files.read();
-        let mut statement = connection
-            .prepare_cached(
-                "SELECT seq, kind, at, header, payload, hash FROM records \
-                 WHERE board = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
-            )
-            .map_err(sql_fault)?;
-        // Behind a number that no record can have there is nothing.
-        let after = after.map_or(-1, |seq| i64::try_from(seq.0).unwrap_or(i64::MAX));
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut rows = statement.query((board.as_str(), after, limit)).map_err(sql_fault)?;
-        let mut records = Vec::new();
-        while let Some(row) = rows.next().map_err(sql_fault)? {
-            records.push(record(row)?);
+        // Records and head are those of one moment.
+        let moment = connection.unchecked_transaction().map_err(sql_fault)?;
+        let records = load_records(&moment, board, after, limit)?;
+        if records.len() < limit {
+            is_whole(records.last().map(|record| record.seq).or(after), last_listed(&moment, board)?)?;
         }
         Ok(records)
     }
@@ -277,7 +288,7 @@ impl Journal for SqliteJournal {
             return Err(JournalError::NotFound(format!("board {board}")));
         }
         let dir = self.files.data_dir.join("locks");
-        make_private_dir(&dir)?;
+        private::make_directory(&dir).map_err(|error| io_fault(&dir, &error))?;
         let path = dir.join(board.as_str());
         let file = lock_file(&path)?;
         match file.try_lock() {
@@ -306,6 +317,59 @@ fn load_summary(connection: &Connection, board: &BoardId) -> Result<Option<Board
     let mut statement = connection.prepare_cached(&sql).map_err(sql_fault)?;
     let mut rows = statement.query([board.as_str()]).map_err(sql_fault)?;
     rows.next().map_err(sql_fault)?.map(summary).transpose()
+}
+
+/// Returns at most `limit` records without a gap.
+fn load_records(
+    connection: &Connection,
+    board: &BoardId,
+    after: Option<Seq>,
+    limit: usize,
+) -> Result<Vec<Record>, JournalError> {
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT seq, kind, at, header, payload, hash FROM records \
+             WHERE board = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
+        )
+        .map_err(sql_fault)?;
+    // Behind a number that no record can have there is nothing.
+    let last = after.map_or(-1, |seq| i64::try_from(seq.0).unwrap_or(i64::MAX));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut rows = statement.query((board.as_str(), last, limit)).map_err(sql_fault)?;
+    let mut next = after.map_or(0, |seq| seq.0.saturating_add(1));
+    let mut records = Vec::new();
+    while let Some(row) = rows.next().map_err(sql_fault)? {
+        let record = record(row)?;
+        if record.seq.0 != next {
+            return Err(JournalError::BadRecord {
+                seq: Seq(next),
+                why: format!("it is missing; the next one stored is {}", record.seq),
+            });
+        }
+        next += 1;
+        records.push(record);
+    }
+    Ok(records)
+}
+
+/// Returns the number of the last record in the list of boards.
+fn last_listed(connection: &Connection, board: &BoardId) -> Result<Option<Seq>, JournalError> {
+    let mut statement = connection.prepare_cached("SELECT last_seq FROM boards WHERE board = ?1").map_err(sql_fault)?;
+    let last: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).optional().map_err(sql_fault)?;
+    let negative =
+        |_| JournalError::Corrupt { seq: None, what: format!("the list of boards: {board}: a number is negative") };
+    last.map(|last| u64::try_from(last).map(Seq).map_err(negative)).transpose()
+}
+
+/// Returns an error if the list of boards names a later record than the last one that is there.
+fn is_whole(last: Option<Seq>, listed: Option<Seq>) -> Result<(), JournalError> {
+    match listed {
+        Some(listed) if last < Some(listed) => {
+            let why = format!("it is missing; the last one in the list of boards is {listed}");
+            Err(JournalError::BadRecord { seq: last.map(Seq::next).unwrap_or_default(), why })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn summary(row: &Row<'_>) -> Result<BoardSummary, JournalError> {
@@ -356,8 +420,7 @@ fn unpoisoned(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
 }
 
 fn lock_file(path: &Path) -> Result<File, JournalError> {
-    let opened = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
-    opened.map_err(|error| io_fault(path, &error))
+    private::open(path).map_err(|error| io_fault(path, &error))
 }
 
 /// Makes durable which files there are.
@@ -366,13 +429,4 @@ fn sync_dir(data_dir: &Path) -> Result<(), JournalError> {
         File::open(data_dir).and_then(|directory| directory.sync_all()).map_err(|error| io_fault(data_dir, &error))?;
     }
     Ok(())
-}
-
-/// Makes a directory that only its owner may look into: journals hold what users and documents say.
-fn make_private_dir(path: &Path) -> Result<(), JournalError> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path).map_err(|error| io_fault(path, &error))
 }

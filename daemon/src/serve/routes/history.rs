@@ -206,8 +206,9 @@ pub(crate) async fn journal(
     }
     let page = daemon.ask(move |reader| {
         let (mut after, mut page, mut looked_at) = (paging.after.map(Seq), Vec::new(), 0);
+        let mut reading = reader.reading(&board, after)?;
         loop {
-            let records = reader.journal.records(&board, after, READ_AT_ONCE).map_err(storage)?;
+            let records = reading.next(READ_AT_ONCE).map_err(storage)?;
             if records.is_empty() {
                 return Ok(RecordPage { records: page, next: None });
             }

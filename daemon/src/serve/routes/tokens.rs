@@ -6,16 +6,17 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
+use patchboard_kernel::blueprint::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::ProblemDocument;
 use crate::serve::access::{Need, Scope};
-use crate::serve::http::{Body, Caller, Gate, Key, Posted, Segments};
+use crate::serve::http::{Asked, Body, Caller, Gate, Key, Posted, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
-use crate::serve::tokens::Made;
+use crate::serve::tokens::{self, Made};
 
 /// Characters of a token's name.
 const NAME_MAX: usize = 200;
@@ -31,6 +32,10 @@ pub(crate) struct Wanted {
     #[serde(default)]
     #[schema(max_length = 200)]
     name: String,
+    /// How long it opens something, like `90d` or `12h`; without it, until it is revoked.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, pattern = r"^[0-9]{1,6}(ms|s|m|h|d)$")]
+    expires: Option<Duration>,
 }
 
 impl Posted for Wanted {
@@ -64,10 +69,11 @@ pub(crate) async fn create(
     }
     let scope: Scope = wanted.scope.parse().map_err(|message: String| Problem::of(Code::BadScope, message))?;
     let now = daemon.clock.now();
+    let of = tokens::Wanted { name: &wanted.name, scope, lifetime: wanted.expires };
     let made = match key.token(&caller) {
-        Some(key) => daemon.tokens.create_once(key.as_str(), &wanted.name, scope, now)?,
+        Some(key) => daemon.tokens.create_once(key.as_str(), &of, now)?,
         None => {
-            let (token, text) = daemon.tokens.create(&wanted.name, scope, now)?;
+            let (token, text) = daemon.tokens.create(&of, now)?;
             Made::Now(token, text)
         }
     };
@@ -85,17 +91,34 @@ pub(crate) async fn create(
     }
 }
 
-/// End a token: from now on it opens nothing
-#[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "tokens", params(("id" = i64, Path)),
+/// How a token ends.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Ending {
+    /// True if the list is to lose it, too.
+    #[serde(default)]
+    forget: bool,
+}
+
+/// End a token: from now on it opens nothing, and streams and waiting requests that it opened end
+///
+/// With `forget=true` it leaves the list, too, also one that has ended. Its number is given to no other.
+#[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "tokens",
+    params(("id" = i64, Path), ("forget" = Option<bool>, Query)),
     responses((status = 204, description = "It is revoked"),
         (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn revoke(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     Segments(id): Segments<i64>,
+    Asked(ending): Asked<Ending>,
 ) -> Answered<StatusCode> {
     caller.needs(&Need::Administer)?;
-    if daemon.tokens.revoke(id, daemon.clock.now())? {
+    let is_ended = match ending.forget {
+        true => daemon.tokens.delete(id)?,
+        false => daemon.tokens.revoke(id, daemon.clock.now())?,
+    };
+    if is_ended {
         return Ok(StatusCode::NO_CONTENT);
     }
     Err(Problem::of(Code::NoSuchToken, format!("no token {id} opens anything")))

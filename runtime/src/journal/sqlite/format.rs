@@ -10,7 +10,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::JournalError;
-use super::fault::sql_fault;
+use super::fault::{io_fault, sql_fault};
+use crate::private;
 
 /// "PBRD".
 const APPLICATION_ID: i64 = 0x5042_5244;
@@ -87,7 +88,8 @@ CREATE TABLE tombstones (
 ";
 
 pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    private::ensure(path).map_err(|error| io_fault(path, &error))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(sql_fault)?;
     connection.busy_timeout(patience).map_err(sql_fault)?;
     let tables: i64 = connection

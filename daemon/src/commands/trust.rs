@@ -1,0 +1,105 @@
+//! `patchboard trust`: agrees to a configuration that is found in a directory.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use patchboard_agents::config::Config;
+use serde_json::json;
+use toml::Table;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, short};
+use crate::tables;
+use crate::trust::{Agreement, Agreements, CONFIG};
+
+/// Agree to a configuration: patchboard.toml of the current directory is used from then on
+///
+/// A configuration names programs that PatchBoard runs and addresses that it sends keys to. One that lies in the current directory may
+/// have come with somebody else's files, so it is used only once you have agreed to it, and as long as it is not changed. This
+/// shows what it does, and remembers your agreement in your home directory (~/.config/patchboard/trusted.json). A file that you
+/// name with --config or PATCHBOARD_CONFIG is used without this.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard trust                    agree to ./patchboard.toml
+  patchboard trust work/patchboard.toml
+  patchboard trust --list
+  patchboard trust --revoke")]
+pub(crate) struct Arguments {
+    /// The configuration
+    #[arg(value_name = "FILE", default_value = CONFIG)]
+    file: PathBuf,
+    /// Take the agreement back
+    #[arg(long, conflicts_with = "list")]
+    revoke: bool,
+    /// List what you have agreed to
+    #[arg(long)]
+    list: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
+    let mut agreements = Agreements::read()?;
+    if arguments.list {
+        for file in agreements.files() {
+            match output.is_json() {
+                true => output.json(&json!(file))?,
+                false => output.line(&file.path.display().to_string())?,
+            }
+        }
+        return Ok(Exit::Done);
+    }
+    if arguments.revoke {
+        if !agreements.remove(&arguments.file)? {
+            let message = format!("{} was not agreed to", arguments.file.display());
+            return Err(Failure::refused("config_untrusted", message).help("`patchboard trust --list` lists what was"));
+        }
+        output.note(&format!("{} is not used any more unless it is named", arguments.file.display()));
+        return Ok(Exit::Done);
+    }
+    let agreement = Agreement::to(&arguments.file)?;
+    let does = effects(&arguments.file)?;
+    agreements.add(agreement.clone())?;
+    if output.is_json() {
+        output.json(&json!({"path": agreement.path, "sha256": agreement.sha256, "does": does}))?;
+        return Ok(Exit::Done);
+    }
+    for line in &does {
+        output.line(line)?;
+    }
+    output.note(&format!("{} is used in its directory until it is changed", agreement.path.display()));
+    Ok(Exit::Done)
+}
+
+/// Tables of what goes on beyond this process: addresses that are sent something, programs that run, directories that are written.
+const TABLES: [&str; 6] = ["models", "embeddings", "commands", "workspaces", "workspace", "notify"];
+
+/// Characters of a value that is shown.
+const VALUE_MAX: usize = 100;
+
+/// Lists the settings of these tables, a line for each.
+fn effects(path: &Path) -> Result<Vec<String>, Failure> {
+    Config::read(path).map_err(|error| Failure::refused("bad_config", error))?;
+    tables::check(path)?;
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::refused("bad_config", error))?;
+    let whole: Table = toml::from_str(&text).map_err(|error| Failure::refused("bad_config", error.message()))?;
+    let mut lines = Vec::new();
+    for name in TABLES {
+        if let Some(value) = whole.get(name) {
+            list(name, value, &mut lines);
+        }
+    }
+    Ok(lines)
+}
+
+fn list(name: &str, value: &toml::Value, lines: &mut Vec<String>) {
+    match value {
+        toml::Value::Table(members) => {
+            for (member, value) in members {
+                list(&format!("{name}.{member}"), value, lines);
+            }
+        }
+        // A header may hold a key.
+        toml::Value::String(_) if name.contains(".headers.") => lines.push(format!("{name} = …")),
+        value => lines.push(short(&format!("{name} = {value}"), name.chars().count() + VALUE_MAX)),
+    }
+}

@@ -1,0 +1,79 @@
+//! Configurations that are found, and used once somebody has agreed.
+
+use std::process::Command;
+
+use patchboard_endpoint::Endpoint;
+use serde_json::json;
+
+use crate::sandbox::{Sandbox, notes_by};
+
+/// What came with somebody else's files.
+fn found(url: &str) -> String {
+    format!("[models.default]\nurl = \"{url}\"\nmodel = \"m\"\napi_key_env = \"PATCHBOARD_TEST_KEY\"\n")
+}
+
+/// The binary, which is told of no configuration.
+fn plain(sandbox: &Sandbox, arguments: &[&str]) -> Command {
+    let mut command = sandbox.command(arguments);
+    command.env_remove("PATCHBOARD_CONFIG").env("PATCHBOARD_TEST_KEY", "sk-secret");
+    command
+}
+
+#[test]
+fn a_configuration_that_is_found_is_used_once_it_was_agreed_to() {
+    let sandbox = Sandbox::new();
+    let endpoint = Endpoint::new(Vec::new());
+    sandbox.write("patchboard.toml", found(&endpoint.url));
+    sandbox.write("llm.yaml", notes_by("llm", ""));
+    let run = ["run", "llm.yaml", "--request", r#"{"topic":"x"}"#, "--output", "json"];
+    let tried = |arguments: &[&str]| {
+        let output = plain(&sandbox, arguments).output().expect("the binary can be run");
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    for arguments in
+        [&run[..], &["doctor", "--output", "json"], &["serve", "--listen", "127.0.0.1:0", "--output", "json"]]
+    {
+        let (code, told) = tried(arguments);
+        assert_ne!(code, Some(0), "{told}");
+        assert!(told.contains("patchboard trust") && !told.contains("sk-secret"), "{told}");
+    }
+    assert_eq!(endpoint.requests().len(), 0, "nothing was sent anywhere");
+
+    let (code, told) = tried(&["trust"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("models.default.api_key_env = \"PATCHBOARD_TEST_KEY\""), "{told}");
+    assert!(told.contains(&format!("models.default.url = \"{}\"", endpoint.url)), "{told}");
+    let (_, told) = tried(&["doctor", "--offline", "--output", "json"]);
+    assert!(!told.contains("patchboard trust"), "{told}");
+
+    // As long as it is the same.
+    sandbox.write("patchboard.toml", found(&endpoint.url) + "temperature = 1.0\n");
+    let (code, told) = tried(&run);
+    assert_eq!((code, told.contains("has changed since")), (Some(2), true), "{told}");
+    assert_eq!(tried(&["trust"]).0, Some(0));
+    assert_eq!(tried(&["trust", "--list"]).1.lines().count(), 1);
+    assert_eq!(tried(&["trust", "--revoke"]).0, Some(0));
+    let (code, told) = tried(&run);
+    assert_eq!((code, told.contains("config_untrusted")), (Some(2), true), "{told}");
+    assert_eq!(endpoint.requests().len(), 0);
+
+    // Who names it has agreed, and who names a model needs none.
+    let named = plain(&sandbox, &run).args(["--config", "patchboard.toml"]).output().expect("the binary can be run");
+    assert!(!endpoint.requests().is_empty(), "{}", String::from_utf8_lossy(&named.stderr));
+}
+
+#[test]
+fn a_configuration_of_a_checkout_is_anothers_even_under_a_name_that_was_agreed_to() {
+    let (mine, other) = (Sandbox::new(), Sandbox::new());
+    for sandbox in [&mine, &other] {
+        sandbox.write("patchboard.toml", found("http://127.0.0.1:9/v1"));
+    }
+    let home = mine.path().join("home");
+    let agreed = plain(&mine, &["trust"]).env("XDG_CONFIG_HOME", &home).status();
+    assert!(agreed.is_ok_and(|status| status.success()));
+    let doctor = ["doctor", "--offline", "--output", "json"];
+    let told = plain(&other, &doctor).env("XDG_CONFIG_HOME", &home).output().expect("the binary can be run");
+    assert!(String::from_utf8_lossy(&told.stdout).contains("patchboard trust"));
+    let listed = mine.run(&["trust", "--list", "--output", "json"]).exits(0).json();
+    assert_eq!(listed["path"], json!(mine.path().canonicalize().expect("a path").join("patchboard.toml")));
+}
