@@ -8,7 +8,6 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use owo_colors::OwoColorize as _;
 use patchboard_kernel::record::{self, Kind, Record};
-use patchboard_runtime::journal::Journal as _;
 
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};

@@ -61,11 +61,10 @@ impl Repetition {
 
 /// Gives every answer an id of its own, and what the request is known by. Refuses what cannot be sent back.
 pub(crate) async fn identify(request: Request, next: Next) -> Response {
-    let given = |name| given(request.headers(), name);
-    let (answered, correlation) = (given(&MESSAGE_ID), given(&CORRELATION_ID));
-    let refused = [&answered, &correlation].into_iter().find_map(|given| given.as_ref().err().copied());
+    let (answered, correlation) = (given(request.headers(), &MESSAGE_ID), given(request.headers(), &CORRELATION_ID));
+    let refused = [("Message-Id", &answered), ("Correlation-Id", &correlation)].into_iter().find(|(_, id)| id.is_err());
     let mut response = match refused {
-        Some(name) => {
+        Some((name, _)) => {
             let detail = format!("{name} has 1 to {CHARS_MAX} printable ASCII characters, without spaces");
             Problem::of(Code::BadIdentifier, detail).into_response()
         }
@@ -78,9 +77,12 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
     response
 }
 
+/// A header that cannot be sent back.
+struct NoIdentifier;
+
 /// Returns an identifier of a request, if it has one; an error if what it has is none.
-fn given<'n>(headers: &HeaderMap, name: &'n HeaderName) -> Result<Option<HeaderValue>, &'n str> {
+fn given(headers: &HeaderMap, name: &HeaderName) -> Result<Option<HeaderValue>, NoIdentifier> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let is_one = (1..=CHARS_MAX).contains(&value.len()) && value.as_bytes().iter().all(u8::is_ascii_graphic);
-    if is_one { Ok(Some(value.clone())) } else { Err(name.as_str()) }
+    if is_one { Ok(Some(value.clone())) } else { Err(NoIdentifier) }
 }

@@ -364,7 +364,7 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_change_by_another_process_is_seen() {
         let dir = tempfile::tempdir().expect("a directory");
         let (here, there) = (Tokens::open(dir.path()).expect("open"), Tokens::open(dir.path()).expect("open"));

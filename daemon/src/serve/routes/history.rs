@@ -17,7 +17,7 @@ use patchboard_kernel::denials::Denials;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
 use patchboard_kernel::plan::Seat;
 use patchboard_kernel::record::{self, Kind, Record};
-use patchboard_runtime::journal::{Journal as _, JournalError};
+use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::runtime::BoardHandle;
 use patchboard_runtime::subscription::Subscription;
 use serde::{Deserialize, Serialize};
