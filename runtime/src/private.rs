@@ -63,16 +63,23 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Opens a private SQLite file with a write-ahead log whose commits are durable. Waits as long as `patience` for others that
-/// open it or write.
+/// Opens a private SQLite file. Waits as long as `patience` for others that write.
 ///
 /// # Errors
-/// Storage, or no turn in time.
-pub fn open_database(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
+/// Storage.
+pub fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
     // The log and its index get the rights of the file.
     ensure(path).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     let connection = Connection::open(path)?;
     connection.busy_timeout(patience)?;
+    Ok(connection)
+}
+
+/// Gives a SQLite file a write-ahead log whose commits are durable. Waits as long as `patience` for others that have it open.
+///
+/// # Errors
+/// Storage, or no turn in time.
+pub fn write_ahead(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
     let since = Instant::now();
     loop {
         // SQLite does not wait for others here.
@@ -83,8 +90,7 @@ pub fn open_database(path: &Path, patience: Duration) -> rusqlite::Result<Connec
             done => break done?,
         }
     }
-    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF;")?;
-    Ok(connection)
+    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF;")
 }
 
 /// Takes the rights of others from a file that was made before, if this process may.
@@ -108,7 +114,7 @@ fn restrict(path: &Path) -> io::Result<()> {
 mod tests {
     use std::time::Duration;
 
-    use super::open_database;
+    use super::{connect, write_ahead};
 
     #[cfg(unix)]
     #[test]
@@ -124,7 +130,8 @@ mod tests {
         assert_eq!((mode("old"), fs::read(dir.path().join("old")).expect("read")), (0o600, b"text".to_vec()));
         drop(super::create(&dir.path().join("new")).expect("made"));
         assert_eq!(mode("new"), 0o600);
-        let database = open_database(&dir.path().join("base"), Duration::from_secs(1)).expect("opened");
+        let database = connect(&dir.path().join("base"), Duration::from_secs(1)).expect("opened");
+        write_ahead(&database, Duration::from_secs(1)).expect("it has a log");
         database.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (1);").expect("written");
         for name in ["base", "base-wal", "base-shm"] {
             assert_eq!(mode(name), 0o600, "{name}");
@@ -139,7 +146,8 @@ mod tests {
             for number in 0..16 {
                 let path = &path;
                 scope.spawn(move || {
-                    let database = open_database(path, Duration::from_secs(30)).expect("opened");
+                    let database = connect(path, Duration::from_secs(30)).expect("opened");
+                    write_ahead(&database, Duration::from_secs(30)).expect("it has a log");
                     let written = format!("CREATE TABLE IF NOT EXISTS t (x); INSERT INTO t VALUES ({number});");
                     database.execute_batch(&written).expect("written");
                 });

@@ -158,7 +158,7 @@ impl Storage {
             Place::Memory => Ok(Open { connection: set_up(Connection::open_in_memory()?)?, _copy: None }),
             Place::Directory(dir) => {
                 private::make_directory(dir)?;
-                Ok(Open { connection: set_up(private::open_database(&dir.join(FILE), PATIENCE)?)?, _copy: None })
+                Ok(Open { connection: set_up(private::connect(&dir.join(FILE), PATIENCE)?)?, _copy: None })
             }
             Place::Copy(dir, moment) => {
                 let (file, copy) = (dir.join(FILE), tempfile::tempdir()?);
@@ -178,9 +178,24 @@ impl Storage {
 
 /// A file of ours, made into one if it is new.
 fn set_up(mut connection: Connection) -> Result<Connection, Fault> {
+    // What is not ours stays as it is.
+    format_of(&connection)?;
+    // Readers and a writer do not wait for each other. In memory there is no such log.
+    private::write_ahead(&connection, PATIENCE)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let id: i64 = transaction.query_row("PRAGMA application_id", (), |row| row.get(0))?;
-    let version: i64 = transaction.query_row("PRAGMA user_version", (), |row| row.get(0))?;
+    if format_of(&transaction)? < USER_VERSION {
+        transaction.execute_batch(sql::TABLES)?;
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", USER_VERSION)?;
+    }
+    transaction.commit()?;
+    Ok(connection)
+}
+
+/// Returns the format of a file: 0 of an empty one.
+fn format_of(connection: &Connection) -> Result<i64, Fault> {
+    let id: i64 = connection.query_row("PRAGMA application_id", (), |row| row.get(0))?;
+    let version: i64 = connection.query_row("PRAGMA user_version", (), |row| row.get(0))?;
     if id != 0 && id != APPLICATION_ID {
         return Err(Fault::NotConfigured(format!("{FILE} of the data directory is no file of departments")));
     }
@@ -188,13 +203,7 @@ fn set_up(mut connection: Connection) -> Result<Connection, Fault> {
         let why = format!("{FILE} was written by a newer version of this program: format {version}");
         return Err(Fault::NotConfigured(why));
     }
-    if version < USER_VERSION {
-        transaction.execute_batch(sql::TABLES)?;
-        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", USER_VERSION)?;
-    }
-    transaction.commit()?;
-    Ok(connection)
+    Ok(version)
 }
 
 /// Takes back what was recorded at a moment or later. A row's states only ever gain an end, so nothing else changed.

@@ -112,7 +112,8 @@ impl Tokens {
     /// Opens the tokens of a data directory that is there.
     pub(crate) fn open(data_dir: &Path) -> Result<Self, Failure> {
         let path = data_dir.join(FILE);
-        let mut connection = private::open_database(&path, PATIENCE).map_err(fault)?;
+        let mut connection = private::connect(&path, PATIENCE).map_err(fault)?;
+        private::write_ahead(&connection, PATIENCE).map_err(fault)?;
         let tables = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
         tables
             .execute_batch(

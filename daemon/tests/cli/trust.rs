@@ -58,8 +58,8 @@ fn a_configuration_that_is_found_is_used_once_it_was_agreed_to() {
     assert_eq!(endpoint.requests().len(), 0);
 
     // Who names it has agreed, and who names a model needs none.
-    let named = plain(&sandbox, &run).args(["--config", "patchboard.toml"]).output().expect("the binary can be run");
-    assert!(!endpoint.requests().is_empty(), "{}", String::from_utf8_lossy(&named.stderr));
+    let named = tried(&["doctor", "--config", "patchboard.toml", "--output", "json"]);
+    assert!(!endpoint.requests().is_empty(), "{named:?}");
 }
 
 #[test]
