@@ -390,3 +390,29 @@ fn only_its_owner_may_look_into_the_data_directory() {
     drop(SqliteJournal::open(&data).expect("opened"));
     assert_eq!(std::fs::metadata(data).expect("there").permissions().mode() & 0o777, 0o700);
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_is_unlinked_or_replaced_is_noticed_before_anything_is_acknowledged() {
+    let copied = |from: &Path, to: &Path| std::fs::copy(from, to).map(drop);
+    let replaced = |path: &Path| {
+        let other = path.with_extension("other");
+        copied(path, &other).and_then(|()| std::fs::rename(&other, path))
+    };
+    let unlinked = |path: &Path| std::fs::remove_file(path);
+    let lost: [(&str, &dyn Fn(&Path) -> std::io::Result<()>); 4] =
+        [(FILE, &unlinked), (FILE, &replaced), ("patchboard.db-wal", &unlinked), ("patchboard.db-wal", &replaced)];
+    for (file, lose) in lost {
+        let dir = dir();
+        let journal = open(&dir);
+        let mut writer = Writer::new("b");
+        journal.append(writer.created()).await.expect("appended");
+        journal.append(writer.signal("one")).await.expect("appended");
+        lose(&dir.path().join(file)).expect("it is another file");
+        let error = journal.append(writer.signal("two")).await.expect_err("it is not acknowledged");
+        assert!(matches!(&error, JournalError::Replaced(path) if path.ends_with(file)), "{file}: {error}");
+        assert_eq!(error.code(), "journal_replaced");
+        let again = journal.append(writer.signal("three")).await;
+        assert!(again.is_err(), "nor later");
+    }
+}
