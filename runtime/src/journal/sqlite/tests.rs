@@ -399,16 +399,16 @@ async fn a_file_that_is_unlinked_or_replaced_is_noticed_before_anything_is_ackno
         let other = path.with_extension("other");
         copied(path, &other).and_then(|()| std::fs::rename(&other, path))
     };
-    let unlinked = |path: &Path| std::fs::remove_file(path);
-    let lost: [(&str, &dyn Fn(&Path) -> std::io::Result<()>); 4] =
-        [(FILE, &unlinked), (FILE, &replaced), ("patchboard.db-wal", &unlinked), ("patchboard.db-wal", &replaced)];
-    for (file, lose) in lost {
+    let files = [FILE, "patchboard.db-wal"];
+    for (file, is_replaced) in files.into_iter().flat_map(|file| [(file, false), (file, true)]) {
         let dir = dir();
         let journal = open(&dir);
         let mut writer = Writer::new("b");
         journal.append(writer.created()).await.expect("appended");
         journal.append(writer.signal("one")).await.expect("appended");
-        lose(&dir.path().join(file)).expect("it is another file");
+        let path = dir.path().join(file);
+        let lost = if is_replaced { replaced(&path) } else { std::fs::remove_file(&path) };
+        lost.expect("it is gone, or another file");
         let error = journal.append(writer.signal("two")).await.expect_err("it is not acknowledged");
         assert!(matches!(&error, JournalError::Replaced(path) if path.ends_with(file)), "{file}: {error}");
         assert_eq!(error.code(), "journal_replaced");
