@@ -35,7 +35,8 @@ impl Daemon {
         std::fs::write(directory.join("patchboard.toml"), SETTINGS)?;
         let mut child = Command::new(program)
             .current_dir(directory)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir", "boards", "--output", "json", "--quiet"])
+            .args(["serve", "--config", "patchboard.toml", "--listen", "127.0.0.1:0", "--data-dir", "boards"])
+            .args(["--output", "json", "--quiet"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

@@ -1,6 +1,6 @@
 //! Asking a board what happened: `log`, `state`, `why`, `view`, `replay`, `verify` and `export`.
 
-use patchboard_kernel::digest::sha256;
+use patchboard_kernel::digest::{Digest, sha256};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -212,14 +212,29 @@ fn a_damaged_list_of_snapshots_is_no_reason_to_restore_a_backup() {
 #[test]
 fn a_replay_that_differs_is_told_as_a_result() {
     let sandbox = finished();
-    let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
+    let journal = || Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
+    // The last record says something else, and its hash follows from that.
+    let sql = "SELECT seq, header, (SELECT hash FROM records WHERE seq = last.seq - 1) FROM records AS last \
+               WHERE kind = 'ended'";
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let (seq, header, before): (u64, String, String) = journal().query_row(sql, (), row).expect("the board ended");
+    let header = header.replace("\"cause\":\"done\"", "\"cause\":\"wall\"");
+    let before: Digest = before.parse().expect("a hash");
+    let hash = sha256(&[&before.0[..], header.as_bytes()].concat()).to_string();
+    let changed = journal().execute("UPDATE records SET header = ?2, hash = ?3 WHERE seq = ?1", (seq, &header, &hash));
+    assert_eq!(changed.expect("the record can be altered"), 1);
+    assert_eq!(journal().execute("UPDATE boards SET last_hash = ?1", [&hash]).expect("its board, too"), 1);
+    let told = |code: &str, seq: u64| {
+        let ran = sandbox.ask("replay", &[]).exits(1);
+        let result = ran.json();
+        assert_eq!((&result["ok"], &result["code"]), (&json!(false), &json!(code)));
+        assert_eq!((&result["seq"], &result["message"]), (&json!(seq), &ran.error()["message"]));
+    };
+    told("replay_differs", seq);
+    // What is not in the chain is not replayed.
     let sql = "UPDATE records SET payload = replace(payload, 'first', 'fiRst') WHERE seq = 5";
-    assert_eq!(journal.execute(sql, ()).expect("the record can be altered"), 1);
-    drop(journal);
-    let ran = sandbox.ask("replay", &[]).exits(1);
-    let result = ran.json();
-    assert_eq!((&result["ok"], &result["code"]), (&json!(false), &json!("replay_differs")));
-    assert_eq!((&result["seq"], &result["message"]), (&json!(5), &ran.error()["message"]));
+    assert_eq!(journal().execute(sql, ()).expect("the record can be altered"), 1);
+    told("bad_record", 5);
     let text = sandbox.run(&["replay", "last"]).exits(1);
     assert_eq!(text.stdout, "");
 }
