@@ -434,16 +434,7 @@ pub fn of(blueprint: Value) -> (Board, Step) {
 
 /// Its salt is zeros, its time begins at 0.
 fn made(blueprint: Blueprint) -> (Board, Step) {
-    let genesis = Genesis {
-        board: BoardId::from(blueprint.name.as_str()),
-        blueprint,
-        mode: Mode::default(),
-        architect: None,
-        parent: None,
-        request: Value::Null,
-        salt: Salt::ZERO,
-        at: Timestamp(0),
-    };
+    let genesis = Genesis::new(BoardId::from(blueprint.name.as_str()), blueprint, Value::Null, Timestamp(0));
     Board::create(genesis, &Own).expect("a board")
 }
 

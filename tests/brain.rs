@@ -53,16 +53,7 @@ impl Played {
     /// # Panics
     /// If the board is refused, asks for 10,000 answers, or has workers of another kind.
     pub fn of(blueprint: Blueprint, request: Value, mut brain: impl FnMut(&Asked) -> Value) -> Self {
-        let genesis = Genesis {
-            board: BoardId::from("played"),
-            blueprint,
-            mode: Mode::default(),
-            architect: None,
-            parent: None,
-            request,
-            salt: Salt::ZERO,
-            at: Timestamp(0),
-        };
+        let genesis = Genesis::new(BoardId::from("played"), blueprint, request, Timestamp(0));
         let (board, step) = Board::create(genesis, &Own).expect("a board");
         let (mut played, mut calls) =
             (Self { board, records: Vec::new(), asked: Vec::new(), longest_step: 0 }, VecDeque::new());

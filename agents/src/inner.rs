@@ -176,10 +176,12 @@ impl Inner {
             let runtime = self.runtime().map_err(Unmade::Failed)?;
             let taken = match runtime.attach(task.id).await {
                 Err(RuntimeError::Journal(JournalError::NotFound(_))) => {
+                    let outer = runtime.snapshot(&task.parent.board);
                     let founding = Founding {
                         id: Some(task.id.clone()),
                         mode: task.mode.clone(),
                         parent: Some(task.parent.clone()),
+                        principal: outer.and_then(|outer| outer.founder.clone()),
                         ..Founding::default()
                     };
                     let made = runtime.create_with(task.blueprint.clone(), task.request.clone(), founding).await;

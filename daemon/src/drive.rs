@@ -11,7 +11,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::FILES;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{Cause, End, Ended, PauseCause};
+use patchboard_kernel::record::{Cause, End, Ended, PauseCause, Principal};
 use patchboard_kernel::state::State;
 use patchboard_kernel::tree::Node;
 use patchboard_kernel::workflow::engine::FailedNode;
@@ -29,6 +29,7 @@ use crate::output::{Output, clean, json_line, json_pretty, one_line, short};
 use crate::progress::{Progress, Totals};
 use crate::reader::moment;
 use crate::seating::{Again, Seating};
+use crate::user;
 
 /// Finds out before anything is paid for whether boards can be kept in a data directory.
 pub(crate) fn can_keep_boards(data_dir: &Path) -> Result<(), Failure> {
@@ -59,12 +60,20 @@ pub(crate) async fn take_up(
         TakeUp::Paused => runtime.resume_paused(board).await,
     };
     match taken {
-        Ok(board) => with_directory(runtime, board, seating).await,
+        Ok(board) => {
+            let board = by_user(seating).map_or(board.clone(), |user| board.by(user));
+            with_directory(runtime, board, seating).await
+        }
         Err(error) => {
             runtime.shutdown().await;
             Err(failure(error))
         }
     }
+}
+
+/// Returns the user whom records name; none for runs of a recording, whose records are the same whoever runs them.
+pub(crate) fn by_user(seating: &Seating) -> Option<Principal> {
+    (!seating.is_played()).then(user::principal)
 }
 
 /// A board whose directory is open, if it has one.

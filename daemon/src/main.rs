@@ -39,6 +39,7 @@ mod serve;
 mod tables;
 mod templates;
 mod trust;
+mod user;
 mod workspace;
 
 use std::future::Future;

@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use dashmap::{DashMap, Entry};
 use patchboard_kernel::board::Input;
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::record::{Ended, Record};
+use patchboard_kernel::record::{Ended, Principal, Record};
 use ractor::{ActorRef, MessagingErr};
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 
@@ -247,11 +247,11 @@ impl Published {
     }
 
     /// Puts an input to the kernel and waits for what comes of it.
-    pub(crate) async fn ask(&self, input: Input) -> Result<Decided, RuntimeError> {
+    pub(crate) async fn ask(&self, input: Input, principal: Option<Principal>) -> Result<Decided, RuntimeError> {
         let closed = || RuntimeError::Closed(self.board.clone());
         let place = Arc::clone(&self.admission).acquire_owned().await.map_err(|_| closed())?;
         let (answer, answered) = oneshot::channel();
-        let mut message = Message::Decide { input, asker: Some(Asker { answer, _place: place }) };
+        let mut message = Message::Decide { input, principal, asker: Some(Asker { answer, _place: place }) };
         let mut door = self.door.subscribe();
         loop {
             let open = door.wait_for(|door| !matches!(door, Door::Shut)).await.map_err(|_| closed())?.clone();

@@ -10,7 +10,7 @@ use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::id::{BoardId, Timestamp, Version};
 use patchboard_kernel::owner::Owner;
 use patchboard_kernel::plan::Own;
-use patchboard_kernel::record::{GENESIS, Record, Redacted};
+use patchboard_kernel::record::{GENESIS, Principal, Record, Redacted};
 use patchboard_kernel::redaction::{self, RedactionCode, RedactionError, Request, Still};
 use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::tree::Node;
@@ -72,7 +72,7 @@ impl Refusal {
     }
 }
 
-/// Erases what `request` asks for. With `replacement`, that value is put in place of what is at the only place asked for,
+/// Erases what `request` asks for, in the name of a caller. With `replacement`, that value is put in place of what is at the only place asked for,
 /// and stays. The caller holds the claim on the board, and nobody runs it.
 ///
 /// # Errors
@@ -82,19 +82,21 @@ pub async fn redact(
     id: BoardId,
     mut request: Request,
     replacement: Option<Value>,
+    principal: Option<Principal>,
     now: Timestamp,
 ) -> Result<Redaction, Refusal> {
     let mut replaced_at = None;
     if let Some(value) = replacement {
         request.keep = true;
         let (reader, board, asked) = (Arc::clone(&journal), id.clone(), request.clone());
-        let decided = blocking(move || replace(&*reader, &board, &asked, value, now)).await?;
+        let by = principal.clone();
+        let decided = blocking(move || replace(&*reader, &board, &asked, value, by, now)).await?;
         if let Some((batch, version)) = decided {
             journal.append(batch).await?;
             replaced_at = Some(version);
         }
     }
-    let erased = blocking(move || erase(&*journal, &id, &request, now)).await?;
+    let erased = blocking(move || erase(&*journal, &id, &request, principal, now)).await?;
     Ok(Redaction { replaced_at, ..erased })
 }
 
@@ -103,7 +105,13 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refusal> +
     done.unwrap_or_else(|error| Err(JournalError::Io(format!("the redaction was interrupted: {error}")).into()))
 }
 
-fn erase(journal: &dyn Journal, id: &BoardId, request: &Request, now: Timestamp) -> Result<Redaction, Refusal> {
+fn erase(
+    journal: &dyn Journal,
+    id: &BoardId,
+    request: &Request,
+    principal: Option<Principal>,
+    now: Timestamp,
+) -> Result<Redaction, Refusal> {
     let records = records(journal, id)?;
     if records.is_empty() {
         return Err(JournalError::NotFound(format!("board {id}")).into());
@@ -117,7 +125,7 @@ fn erase(journal: &dyn Journal, id: &BoardId, request: &Request, now: Timestamp)
     let mut owner = Owner::new(recovery::recover(journal, id, &Own)?.board);
     let mut text = |hash| journal.blob(hash).ok().flatten();
     let planned = redaction::plan(owner.board(), &records, &mut text, request)?;
-    let append = owner.decide(now, Input::Redact(planned.body.clone())).append;
+    let append = owner.decide_by(now, Input::Redact(planned.body.clone()), principal, &mut |_, _| None).append;
     let append = append.ok_or_else(|| JournalError::Io("the redaction was not recorded".to_owned()))?;
     let texts = planned.body.texts.clone();
     let head = journal.erase(&Erasure { batch: append.into(), records: planned.records, texts })?;
@@ -133,6 +141,7 @@ fn replace(
     id: &BoardId,
     request: &Request,
     value: Value,
+    principal: Option<Principal>,
     now: Timestamp,
 ) -> Result<Option<(Batch, Version)>, Refusal> {
     let [place] = request.places.as_slice() else {
@@ -149,7 +158,8 @@ fn replace(
     if there.as_ref() == Some(&value) {
         return Ok(None);
     }
-    let decided = owner.decide(now, Input::Amend { path: place.to_string(), value });
+    let amend = Input::Amend { path: place.to_string(), value };
+    let decided = owner.decide_by(now, amend, principal, &mut |_, _| None);
     match (decided.append, decided.released.and_then(|step| step.outcome)) {
         (Some(append), _) => Ok(Some((append.into(), owner.board().version()))),
         (None, Some(Outcome::Refused(rejection))) => Err(Refusal::Replacement(rejection)),

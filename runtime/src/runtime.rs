@@ -15,7 +15,7 @@ use patchboard_kernel::files::Edit;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{Answer, Architect, Body, End, Ended, Parent, Record, Retried};
+use patchboard_kernel::record::{Answer, Architect, Body, End, Ended, Parent, Principal, Record, Retried};
 use patchboard_kernel::rejection::{Code, Rejection, Stage, Violation};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
@@ -79,6 +79,8 @@ pub struct Founding {
     pub designed: Option<Designed>,
     /// Whose work it does, if it is a board inside a board.
     pub parent: Option<Parent>,
+    /// The caller who starts it, if it is started from outside; of a board inside another, the one who started that.
+    pub principal: Option<Principal>,
 }
 
 /// Whether a request did what it asked, or an earlier one had.
@@ -316,7 +318,7 @@ impl Runtime {
         request: Value,
         founding: Founding,
     ) -> Result<BoardHandle, RuntimeError> {
-        let Founding { id, salt, mode, designed, parent } = founding;
+        let Founding { id, salt, mode, designed, parent, principal } = founding;
         let options = &self.running.context.options;
         blueprint.fit_views(&|model| options.agent.context(model));
         let id = id.unwrap_or_else(|| options.ids.board());
@@ -330,7 +332,8 @@ impl Runtime {
             let (usage, repairs) = (usage.bounded(), repairs.bounded());
             Architect { calls: *calls, usage, repairs, prompts, admitted: admitted.clone() }
         });
-        let genesis = Genesis { board: id.clone(), blueprint, mode, architect, parent, request, salt, at };
+        let genesis =
+            Genesis { mode, architect, parent, salt, principal, ..Genesis::new(id.clone(), blueprint, request, at) };
         let (board, step) = Board::create(genesis, &self.running.context.plans)?;
         let opening = self.opening(&id)?;
         let claim = self.running.context.journal.journal().claim(&id, false)?;
@@ -542,7 +545,7 @@ impl Runtime {
     }
 
     fn handle(&self, published: Arc<Published>) -> BoardHandle {
-        BoardHandle { context: Arc::clone(&self.running.context), published }
+        BoardHandle { context: Arc::clone(&self.running.context), published, principal: None }
     }
 }
 
@@ -586,9 +589,21 @@ fn blueprint_of(journal: &dyn Journal, board: &BoardId) -> Result<Blueprint, Run
 pub struct BoardHandle {
     context: Arc<Context>,
     published: Arc<Published>,
+    /// The caller whom records name that are caused through this handle.
+    principal: Option<Principal>,
 }
 
 impl BoardHandle {
+    /// Returns a handle of a caller from outside: records that are caused through it name the caller.
+    #[must_use]
+    pub fn by(&self, principal: Principal) -> Self {
+        Self { principal: Some(principal), ..self.clone() }
+    }
+
+    async fn ask(&self, input: Input) -> Result<Decided, RuntimeError> {
+        self.published.ask(input, self.principal.clone()).await
+    }
+
     /// The board.
     pub fn id(&self) -> &BoardId {
         self.published.board()
@@ -639,7 +654,7 @@ impl BoardHandle {
     /// [`RuntimeError::Interrupted`], [`RuntimeError::Closed`]; storage, after which the proposal may nevertheless have
     /// been recorded.
     pub async fn propose(&self, proposal: Proposal) -> Result<Outcome, RuntimeError> {
-        let decided = self.published.ask(Input::Propose(proposal)).await?;
+        let decided = self.ask(Input::Propose(proposal)).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
@@ -649,7 +664,7 @@ impl BoardHandle {
     /// # Errors
     /// As [`BoardHandle::propose`].
     pub async fn edit(&self, edit: Edit) -> Result<Outcome, RuntimeError> {
-        let decided = self.published.ask(Input::Edit(edit)).await?;
+        let decided = self.ask(Input::Edit(edit)).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
@@ -668,7 +683,7 @@ impl BoardHandle {
         usage: Option<Usage>,
         reserve: u64,
     ) -> Result<Outcome, RuntimeError> {
-        let decided = self.published.ask(Input::Continue { invocation, attempt, usage, reserve }).await?;
+        let decided = self.ask(Input::Continue { invocation, attempt, usage, reserve }).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
@@ -679,7 +694,7 @@ impl BoardHandle {
     /// As [`BoardHandle::propose`].
     pub async fn fail(&self, invocation: InvocationId, attempt: u32, failure: Failure) -> Result<bool, RuntimeError> {
         let Failure { code, message, usage, deferral: _ } = failure;
-        let decided = self.published.ask(Input::AgentFailed { invocation, attempt, code, message, usage }).await?;
+        let decided = self.ask(Input::AgentFailed { invocation, attempt, code, message, usage }).await?;
         Ok(decided.recorded)
     }
 
@@ -695,7 +710,7 @@ impl BoardHandle {
 
     /// Gives a request that is recorded unless the board has ended for good, or heard it before.
     async fn request(&self, input: Input) -> Result<Heard, RuntimeError> {
-        let decided = self.published.ask(input).await?;
+        let decided = self.ask(input).await?;
         match decided.outcome {
             Some(Outcome::Duplicate(_)) => Ok(Heard::Before),
             Some(Outcome::Refused(rejection)) if rejection.stage == Stage::Schema => {
@@ -717,7 +732,7 @@ impl BoardHandle {
     /// As [`BoardHandle::propose`].
     pub async fn answer(&self, answer: Answer) -> Result<Outcome, RuntimeError> {
         let Answer { of, by, digest, agrees, reason, text } = answer;
-        let decided = self.published.ask(Input::Answer { of, by, digest, agrees, reason, text }).await?;
+        let decided = self.ask(Input::Answer { of, by, digest, agrees, reason, text }).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
@@ -744,7 +759,7 @@ impl BoardHandle {
     /// [`RuntimeError::CannotRetry`], and then nothing is recorded; [`RuntimeError::TokenConflict`]; as
     /// [`BoardHandle::propose`].
     pub async fn retry(&self, retried: Retried) -> Result<Heard, RuntimeError> {
-        let decided = self.published.ask(Input::Retry(retried)).await?;
+        let decided = self.ask(Input::Retry(retried)).await?;
         match decided.outcome {
             Some(Outcome::Duplicate(_)) => Ok(Heard::Before),
             Some(Outcome::Refused(rejection)) if rejection.code == Code::TokenConflict => {

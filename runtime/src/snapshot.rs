@@ -9,7 +9,7 @@ use patchboard_kernel::breaker::Position;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{Ended, PauseCause, Record};
+use patchboard_kernel::record::{Ended, PauseCause, Principal, Record};
 use patchboard_kernel::scheduler::ProviderWait;
 use patchboard_kernel::state::State;
 use patchboard_kernel::view::Shortage;
@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub blueprint: Arc<Blueprint>,
     /// How much of PatchBoard it has.
     pub mode: Mode,
+    /// The caller who started it, or the board around it.
+    pub founder: Option<Principal>,
     /// The committed document.
     pub state: State,
     /// Whether it has the digest that the last commit names; not if something of it is erased.
@@ -96,6 +98,7 @@ impl Snapshot {
             board: board.id().clone(),
             blueprint: Arc::clone(board.blueprint()),
             mode: board.plan().mode.clone(),
+            founder: board.founder().cloned(),
             state: board.state().clone(),
             is_exact: board.is_exact(),
             version: board.version(),

@@ -138,16 +138,7 @@ fn check_accepted(blueprint: Blueprint) {
     }
     Plan::compile(Arc::new(blueprint.clone()), Mode::default()).expect("what has no error compiles");
     for request in [Value::Null, json!({}), json!({"a": [1, "x"]})] {
-        let genesis = Genesis {
-            board: BoardId::from("fuzzed"),
-            blueprint: blueprint.clone(),
-            mode: Mode::default(),
-            architect: None,
-            parent: None,
-            request,
-            salt: Salt::ZERO,
-            at: Timestamp(0),
-        };
+        let genesis = Genesis::new(BoardId::from("fuzzed"), blueprint.clone(), request, Timestamp(0));
         if let Ok((board, step)) = Board::create(genesis, &Own) {
             let recovered = Board::recover(&step.records).expect("a board that was made can be made from its records");
             assert_eq!(recovered.state(), board.state());

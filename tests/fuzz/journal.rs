@@ -437,14 +437,8 @@ const REPLIES: [&str; 12] = [
 pub(crate) fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
     let mut now = Timestamp(1_000_000);
     let genesis = Genesis {
-        board: BoardId::from("played"),
-        blueprint: contract(),
-        mode: Mode::default(),
-        architect: None,
-        parent: None,
-        request: json!({"goal": bytes.below(3)}),
         salt: SALT,
-        at: now,
+        ..Genesis::new(BoardId::from("played"), contract(), json!({"goal": bytes.below(3)}), now)
     };
     let (mut board, mut step) = Board::create(genesis, &Own).expect("the request fits");
     board.admit(now, &mut step, &mut admission::open);

@@ -88,16 +88,7 @@ impl Ids for Given {
 }
 
 fn played(scenario: &'static dyn Scenario, request: Value) -> Vec<Record> {
-    let genesis = Genesis {
-        board: BoardId::from("given"),
-        blueprint: scenario.blueprint().clone(),
-        mode: Mode::default(),
-        architect: None,
-        parent: None,
-        request,
-        salt: Salt::ZERO,
-        at: BEGIN,
-    };
+    let genesis = Genesis::new(BoardId::from("given"), scenario.blueprint().clone(), request, BEGIN);
     let mut others = Played(scenario);
     let mut world = World::new(genesis, &Own, &mut others).expect("a board");
     while !world.is_over() && world.advance(&mut others) {}

@@ -200,14 +200,13 @@ fn genesis(seed: u64) -> Genesis {
     value["done"]["when"] =
         json!(format!("size(state.tasks) >= {} && state.tasks.all(t, t.checked)", tasks(seed).iter().sum::<u64>()));
     Genesis {
-        board: BoardId::from(format!("steady-{seed}")),
-        blueprint: serde_json::from_value(value).expect("a blueprint"),
-        mode: Mode::default(),
-        architect: None,
-        parent: None,
-        request: json!({"goal": "all tasks, done and checked"}),
         salt: Salt([7; 32]),
-        at: Timestamp(1_000_000),
+        ..Genesis::new(
+            BoardId::from(format!("steady-{seed}")),
+            serde_json::from_value(value).expect("a blueprint"),
+            json!({"goal": "all tasks, done and checked"}),
+            Timestamp(1_000_000),
+        )
     }
 }
 

@@ -111,14 +111,8 @@ fn initial() -> Value {
 
 fn genesis(blueprint: Blueprint) -> Genesis {
     Genesis {
-        board: BoardId::from("orders"),
-        blueprint,
-        mode: Mode::default(),
-        architect: None,
-        parent: None,
-        request: json!({"goal": "order"}),
         salt: Salt([1; 32]),
-        at: Timestamp(0),
+        ..Genesis::new(BoardId::from("orders"), blueprint, json!({"goal": "order"}), Timestamp(0))
     }
 }
 

@@ -127,14 +127,8 @@ fn blueprint(source: &Source) -> Blueprint {
 /// Plays a board of a protocol to its rest.
 fn play(protocol: &Protocol, world: World, seed: u64) -> Play<'_> {
     let genesis = Genesis {
-        board: BoardId::from("protocol"),
-        blueprint: protocol.blueprint.clone(),
-        mode: Mode::default(),
-        architect: None,
-        parent: None,
-        request: protocol.request.clone(),
         salt: Salt([2; 32]),
-        at: Timestamp(0),
+        ..Genesis::new(BoardId::from("protocol"), protocol.blueprint.clone(), protocol.request.clone(), Timestamp(0))
     };
     let (mut board, mut first) = Board::create(genesis, &protocol.plans).expect("the request fits");
     board.admit(Timestamp(0), &mut first, &mut admission::open);

@@ -288,14 +288,14 @@ fn begun(seed: u64) -> (Genesis, Random) {
     let mut random = Random::new(seed);
     let variants = [with_rule_limits, with_schedule, with_delay, with_passing, with_group, with_exempt, with_backlog];
     let genesis = Genesis {
-        board: BoardId::from(format!("simulated-{seed}")),
-        blueprint: variants.into_iter().fold(blueprint(&mut random), |blueprint, vary| vary(blueprint, seed)),
         mode: mode(seed),
-        architect: None,
-        parent: None,
-        request: json!({"goal": "three tasks, done and checked"}),
         salt: Salt([7; 32]),
-        at: Timestamp(1_000_000),
+        ..Genesis::new(
+            BoardId::from(format!("simulated-{seed}")),
+            variants.into_iter().fold(blueprint(&mut random), |blueprint, vary| vary(blueprint, seed)),
+            json!({"goal": "three tasks, done and checked"}),
+            Timestamp(1_000_000),
+        )
     };
     (genesis, random)
 }

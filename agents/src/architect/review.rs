@@ -305,16 +305,7 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
     };
     if brief.wants_input || brief.input.is_some() {
         // The kernel itself says whether a board can be made of it.
-        let genesis = Genesis {
-            board: "draft".into(),
-            blueprint: blueprint.clone(),
-            mode: Mode::default(),
-            architect: None,
-            parent: None,
-            request: request.clone(),
-            salt: Salt::ZERO,
-            at: Timestamp(0),
-        };
+        let genesis = Genesis::new("draft".into(), blueprint.clone(), request.clone(), Timestamp(0));
         return match Board::create(genesis, &Own) {
             Ok(_) => Ok(Some(request)),
             Err(BoardError::BadRequest(violations)) => Err(bad(violations)),

@@ -20,6 +20,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line};
 use crate::reader::{Reader, storage};
 use crate::serve::alone::alone_on;
+use crate::user;
 
 /// Erase values of a board from every file: everything that ever stood at a place, or that a record brought
 ///
@@ -81,7 +82,8 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
         let _claim = journal.claim(&board, false).map_err(storage)?;
         let now = SystemClock.now();
         let journal: Arc<dyn Journal> = Arc::new(journal);
-        let redacted = redaction::redact(journal, board.clone(), request, replacement, now).await;
+        let redacted =
+            redaction::redact(journal, board.clone(), request, replacement, Some(user::principal()), now).await;
         done = Some(redacted.map_err(failure)?);
     }
     let mut cassettes = Vec::new();

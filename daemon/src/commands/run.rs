@@ -249,7 +249,8 @@ async fn start(
         blueprint.draw_by(seed);
     }
     let runtime = drive::start(data_dir, seating).await?;
-    let founding = Founding { salt: seating.salt, mode: arguments.mode(), designed, ..Founding::default() };
+    let principal = drive::by_user(seating);
+    let founding = Founding { salt: seating.salt, mode: arguments.mode(), designed, principal, ..Founding::default() };
     let board = match runtime.create_with(blueprint, request, founding).await {
         Ok(board) => board,
         Err(error) => {

@@ -18,7 +18,7 @@ use patchboard_agents::workspace::text::author::is_author_name;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::lint;
-use patchboard_kernel::record::{End, Ended};
+use patchboard_kernel::record::{End, Ended, Principal};
 use patchboard_kernel::source::Source;
 use serde_json::json;
 use tokio::time::timeout;
@@ -210,7 +210,7 @@ async fn board(daemon: &Arc<Daemon>, place: &Place, blueprint: &Blueprint) -> Re
             return Ok(summary.id.clone());
         }
     }
-    let (board, _) = daemon.create(blueprint.clone(), json!({}), None).await.map_err(told)?;
+    let (board, _) = daemon.create(blueprint.clone(), json!({}), None, Principal::Host).await.map_err(told)?;
     opened(daemon, place, &board).await?;
     Ok(board)
 }

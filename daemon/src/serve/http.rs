@@ -17,6 +17,7 @@ use futures_util::StreamExt as _;
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::{BoardId, Token, WorkerName};
 use patchboard_kernel::json::{self, Limits};
+use patchboard_kernel::record::Principal;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
@@ -74,6 +75,15 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// Returns the caller as records name it.
+    pub(crate) fn principal(&self) -> Principal {
+        match (&self.holder, self.counted) {
+            (Some(holder), _) => Principal::Token { id: holder.id, name: holder.name.clone() },
+            (None, Counted::Address(address)) => Principal::Address { address: address.to_string() },
+            (None, Counted::Token(_)) => Principal::Host,
+        }
+    }
+
     /// Goes on only if the caller may. Who may not know of a board hears that there is none.
     pub(crate) fn needs(&self, need: &Need) -> Answered<()> {
         if self.scope.allows(need) {

@@ -228,7 +228,7 @@ impl ServerHandler for Seat {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), McpError> {
         let of_problem = |problem| of_problem(&problem);
-        let _place = self.daemon.limits.stream(self.counted).map_err(of_problem)?;
+        let _place = self.daemon.limits.stream(self.caller.counted).map_err(of_problem)?;
         let head = self.daemon.summary(&self.board).map_err(of_problem)?.head.seq;
         let mut follow = Follow::new(Arc::clone(&self.daemon), self.board.clone(), Some(head));
         loop {

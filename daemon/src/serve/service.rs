@@ -20,7 +20,7 @@ use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::record::{Body, End, Ended, Kind, Record, Retried};
+use patchboard_kernel::record::{Body, End, Ended, Kind, Principal, Record, Retried};
 use patchboard_kernel::redaction::Request;
 use patchboard_runtime::agent::Agent as _;
 use patchboard_runtime::archive::{self, ArchiveError};
@@ -37,6 +37,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::access::Scope;
 use super::alone::only_one;
+use super::http::Caller;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::{Counting, Metrics};
 use super::problem::{Answered, Code, Problem};
@@ -302,9 +303,14 @@ impl Daemon {
         self.alone(board, opened).await
     }
 
+    /// The same for what a caller does: records of it name the caller.
+    pub(crate) async fn open_for(self: &Arc<Self>, board: &BoardId, caller: &Caller) -> Answered<BoardHandle> {
+        Ok(self.open(board).await?.by(caller.principal()))
+    }
+
     /// Takes up again what a board gave up. The directory of one that was over is opened again.
-    pub(crate) async fn retry(self: &Arc<Self>, board: &BoardId, retried: Retried) -> Answered<Heard> {
-        let running = self.open(board).await?;
+    pub(crate) async fn retry(self: &Arc<Self>, board: &BoardId, caller: &Caller, retried: Retried) -> Answered<Heard> {
+        let running = self.open_for(board, caller).await?;
         let (daemon, id) = (Arc::clone(self), board.clone());
         // A task of its own completes the retry if the caller leaves; retries of one board run in turn.
         let done = tokio::spawn(async move {
@@ -395,6 +401,7 @@ impl Daemon {
         board: &BoardId,
         request: Request,
         replacement: Option<Value>,
+        principal: Principal,
     ) -> Answered<Redaction> {
         let (id, asked) = (board.clone(), board.clone());
         let may = move |daemon: &Self| daemon.summary(&asked).map(drop);
@@ -402,7 +409,7 @@ impl Daemon {
             let journal = daemon.reader.journal.clone();
             let _claim = journal.claim(&id, false)?;
             let now = daemon.clock.now();
-            let redacted = redaction::redact(Arc::new(journal), id, request, replacement, now).await;
+            let redacted = redaction::redact(Arc::new(journal), id, request, replacement, Some(principal), now).await;
             Ok(redacted.map_err(redact::failure)?)
         };
         self.at_rest(board, may, work).await
@@ -535,6 +542,7 @@ impl Daemon {
         blueprint: Blueprint,
         request: Value,
         id: Option<BoardId>,
+        principal: Principal,
     ) -> Answered<(BoardId, bool)> {
         let problems = self.seats.check(&blueprint);
         if !problems.is_empty() {
@@ -545,7 +553,8 @@ impl Daemon {
         }
         let Some(id) = id else {
             let taking_up = self.workspaces().taking_up();
-            let board = self.runtime.create(blueprint, request, None).await?;
+            let founding = Founding { principal: Some(principal), ..Founding::default() };
+            let board = self.runtime.create_with(blueprint, request, founding).await?;
             attach(taking_up, &board);
             return Ok((board.id().clone(), true));
         };
@@ -557,7 +566,7 @@ impl Daemon {
             if self.reader.journal.tombstones()?.iter().any(|tombstone| tombstone.board == id) {
                 return Err(RuntimeError::TokenConflict(id.clone()).into());
             }
-            let founding = Founding { id: Some(id.clone()), ..Founding::default() };
+            let founding = Founding { id: Some(id.clone()), principal: Some(principal), ..Founding::default() };
             let taking_up = self.workspaces().taking_up();
             let board = self.runtime.create_with(blueprint, request, founding).await?;
             attach(taking_up, &board);

@@ -176,7 +176,7 @@ impl<'a> Played<'a> {
         }
         let (mode, salt) = (self.system.mode(), Salt::ZERO);
         let request = self.request.clone();
-        let genesis = Genesis { board, blueprint, mode, architect: None, parent: None, request, salt, at: EPOCH };
+        let genesis = Genesis { mode, salt, ..Genesis::new(board, blueprint, request, EPOCH) };
         let mut world = World::new(genesis, plans, self).expect("the request of a scenario fits its blueprint");
         for _ in 0..STEPS_MAX {
             if world.is_over() || !world.advance(self) {

@@ -9,7 +9,7 @@ use crate::board::{Blob, Board, Input, Step};
 use crate::digest::Digest;
 use crate::id::{BoardId, Seq, Timestamp};
 use crate::planted::{self, Bug};
-use crate::record::Record;
+use crate::record::{Principal, Record};
 
 /// A board and what of it is not durable yet.
 pub struct Owner {
@@ -72,9 +72,23 @@ impl Owner {
     /// # Panics
     /// As [`Owner::decide`].
     pub fn decide_with(&mut self, at: Timestamp, input: Input, gate: &mut Gate<'_>) -> Decided {
+        self.decide_by(at, input, None, gate)
+    }
+
+    /// The same for an input that a caller caused from outside.
+    ///
+    /// # Panics
+    /// As [`Owner::decide`].
+    pub fn decide_by(
+        &mut self,
+        at: Timestamp,
+        input: Input,
+        principal: Option<Principal>,
+        gate: &mut Gate<'_>,
+    ) -> Decided {
         assert!(self.waiting.is_none(), "a board takes no input while it is ahead of its journal");
         let expected = Some(self.board.head());
-        let mut step = self.board.step(at, input);
+        let mut step = self.board.step_by(at, input, principal);
         self.board.admit(at, &mut step, gate);
         if step.records.is_empty() {
             return Decided { append: None, released: Some(step) };

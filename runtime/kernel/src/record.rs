@@ -7,8 +7,11 @@
 //! Storage belongs to the runtime; what records do to a board is in [`crate::board`].
 
 mod body;
+mod principal;
 #[cfg(test)]
 mod tests;
+
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -18,9 +21,10 @@ use crate::digest::{Digest, Hasher, sha256};
 use crate::id::{Seq, Timestamp};
 
 pub use body::*;
+pub use principal::Principal;
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 19;
+pub const FORMAT: u32 = 20;
 
 /// The first format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
 pub(crate) const ADMISSION: u32 = 10;
@@ -54,6 +58,12 @@ pub(crate) const STARTS: u32 = 18;
 
 /// The first format in which circles of bound invocations are those of one element.
 pub(crate) const ELEMENTS: u32 = 19;
+
+/// The first format in which records say who caused them from outside ([`Principal`]).
+pub(crate) const PRINCIPALS: u32 = 20;
+
+/// The value of a record that names its [`Principal`]. No body has a field of this name.
+pub const PRINCIPAL: &str = "principal";
 
 /// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";
@@ -117,13 +127,25 @@ pub struct Erasure {
 }
 
 impl Record {
-    /// Seals a body as the record `seq`, after the record with the hash `previous`.
-    pub fn seal(previous: Digest, seq: Seq, at: Timestamp, body: &Body, hasher: &Hasher) -> Self {
+    /// Seals a body as the record `seq`, after the record with the hash `previous`; `principal` caused it from outside.
+    pub fn seal(
+        previous: Digest,
+        seq: Seq,
+        at: Timestamp,
+        body: &Body,
+        principal: Option<&Principal>,
+        hasher: &Hasher,
+    ) -> Self {
         let Value::Object(mut header) = serde_json::to_value(body).expect("bodies have string keys and finite numbers")
         else {
             unreachable!("a body is an object")
         };
-        let values = body.values();
+        let mut values = body.values();
+        if let Some(principal) = principal {
+            let principal = serde_json::to_value(principal).expect("a principal is JSON");
+            values.push((PRINCIPAL, Cow::Owned(principal)));
+            values.sort_by_key(|(name, _)| *name);
+        }
         let commitments: Map<_, _> = values
             .iter()
             .map(|(field, value)| ((*field).to_owned(), hasher.commitment(seq.0, field, value).to_string().into()))
@@ -251,7 +273,18 @@ impl Record {
             return Err(RecordError::NewerFormat(format));
         }
         fields.extend(self.values()?);
+        fields.remove(PRINCIPAL);
         serde_json::from_value(Value::Object(fields)).map_err(|error| RecordError::Unreadable(error.to_string()))
+    }
+
+    /// Returns who caused the record from outside, if it says so.
+    ///
+    /// # Errors
+    /// [`RecordError::Unreadable`].
+    pub fn principal(&self) -> Result<Option<Principal>, RecordError> {
+        let principal = self.values()?.remove(PRINCIPAL);
+        let read = principal.map(serde_json::from_value).transpose();
+        read.map_err(|error| RecordError::Unreadable(error.to_string()))
     }
 
     /// The record as one JSON object, for export: the exact header and hash, and the payload.

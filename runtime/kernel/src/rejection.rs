@@ -161,6 +161,8 @@ coded! {
         NotPending = "not_pending",
         /// The answer comes from somebody else than who was asked.
         WrongApprover = "wrong_approver",
+        /// The answer comes from the caller who has started the board or made the proposal, or from nobody who is known.
+        FourEyes = "four_eyes",
         /// The answer is about another patch than the one that was asked about.
         ApprovalMismatch = "approval_mismatch",
     }

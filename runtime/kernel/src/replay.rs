@@ -105,7 +105,8 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
         };
         if foreign.is_empty() {
             let input = input(next, &snapshots, &board)?;
-            derived = board.step(next.at, input).records;
+            let principal = next.principal().map_err(|error| differs(next.seq, error.to_string()))?;
+            derived = board.step_by(next.at, input, principal).records;
             if derived.is_empty() {
                 return Err(differs(next.seq, format!("nothing would have been recorded, but {} was", next.kind)));
             }
@@ -202,6 +203,7 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
         request: created.request.clone(),
         salt: created.salt,
         at: first.at,
+        principal: first.principal().map_err(|error| bad(error.to_string()))?,
     };
     // What later formats have more, this journal has nothing of.
     Board::create_in_format(created.format, genesis, &Own).map_err(|error| bad(error.to_string()))

@@ -14,7 +14,7 @@ use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::board::{Board, Effect, From, Input, Outcome, Proposal};
 use patchboard_kernel::id::{BoardId, Token};
 use patchboard_kernel::owner::Owner;
-use patchboard_kernel::record::{Body, Ended, Epoch, Kind};
+use patchboard_kernel::record::{Body, Ended, Epoch, Kind, Principal};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -34,7 +34,12 @@ pub(crate) enum Message {
     /// Everybody is in place.
     Begin { beginning: Beginning, scheduler: ActorRef<scheduler::Message>, breaker: ActorRef<breaker::Message> },
     /// Something happens to the board.
-    Decide { input: Input, asker: Option<Asker> },
+    Decide {
+        input: Input,
+        /// The caller who caused it from outside.
+        principal: Option<Principal>,
+        asker: Option<Asker>,
+    },
     /// The gate admits a call that waited, or the operator's patience is over.
     Admitted { key: CallKey, permit: Option<Permit> },
     /// It is this board's turn to store or to sweep snapshots.
@@ -135,8 +140,8 @@ impl Actor for KernelActor {
                 turn = Some(given);
             }
             Message::Admitted { key, permit } => state.admitted(key, permit).await?,
-            Message::Decide { input, asker } => {
-                let decided = state.decide(input).await;
+            Message::Decide { input, principal, asker } => {
+                let decided = state.decide_with(input, principal, BTreeMap::new()).await;
                 let failure = decided.as_ref().err().cloned();
                 if let Some(asker) = asker {
                     // Whoever asked may have stopped waiting; the decision stands.
@@ -240,16 +245,17 @@ impl State {
         let (invocation, attempt) = key;
         let admission = permit.admission.clone();
         let permits = BTreeMap::from([(key, permit)]);
-        self.decide_with(Input::Admit { invocation, attempt, admission }, permits).await.map(drop)
+        self.decide_with(Input::Admit { invocation, attempt, admission }, None, permits).await.map(drop)
     }
 
     async fn decide(&mut self, input: Input) -> Result<Decided, RuntimeError> {
-        self.decide_with(input, BTreeMap::new()).await
+        self.decide_with(input, None, BTreeMap::new()).await
     }
 
     async fn decide_with(
         &mut self,
         input: Input,
+        principal: Option<Principal>,
         mut permits: BTreeMap<CallKey, Permit>,
     ) -> Result<Decided, RuntimeError> {
         let Some(running) = &mut self.running else {
@@ -266,7 +272,8 @@ impl State {
         let answered = answered(&input);
         let agent = &self.context.options.agent;
         let (waiting, mut later) = (&mut running.waiting, Vec::new());
-        let decided = running.owner.decide_with(self.context.options.clock.now(), input, &mut |board, call| {
+        let now = self.context.options.clock.now();
+        let decided = running.owner.decide_by(now, input, principal, &mut |board, call| {
             let key = admission::key(call);
             match waiting.ask(&**agent, board, call)? {
                 Admitted::Now(permit) => {

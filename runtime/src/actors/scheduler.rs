@@ -182,7 +182,7 @@ impl State {
         let kernel = self.kernel.clone();
         Task(tokio::spawn(async move {
             tokio::time::sleep(pause).await;
-            drop(kernel.cast(kernel::Message::Decide { input: Input::Tick, asker: None }));
+            drop(kernel.cast(kernel::Message::Decide { input: Input::Tick, principal: None, asker: None }));
         }))
     }
 }

@@ -149,7 +149,7 @@ impl State {
             }
         };
         // If the kernel has ended, the supervisor starts everything afresh.
-        drop(self.kernel.cast(kernel::Message::Decide { input, asker: None }));
+        drop(self.kernel.cast(kernel::Message::Decide { input, principal: None, asker: None }));
     }
 }
 

@@ -90,14 +90,8 @@ impl Duel {
     /// Plays until nothing is left to do; `choose` says which of so many answers comes next.
     fn play(writers: usize, goals: &[u64], choose: &mut dyn FnMut(&[Pending]) -> usize) -> (Played, Self) {
         let genesis = Genesis {
-            board: BoardId::from("adversaries"),
-            blueprint: blueprint(writers, goals),
-            mode: Mode::default(),
-            architect: None,
-            parent: None,
-            request: Value::Null,
             salt: Salt([5; 32]),
-            at: Timestamp(0),
+            ..Genesis::new(BoardId::from("adversaries"), blueprint(writers, goals), Value::Null, Timestamp(0))
         };
         let (board, step) = Board::create(genesis, &Own).expect("the board can be made");
         let mut duel = Self {

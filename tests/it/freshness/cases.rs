@@ -40,16 +40,7 @@ impl Case {
         });
         let blueprint: Blueprint = serde_json::from_value(value).expect("the blueprint is one");
         let (request, salt) = (Value::Null, Salt([2; 32]));
-        let genesis = Genesis {
-            board: BoardId::from("case"),
-            blueprint,
-            mode: Mode::default(),
-            architect: None,
-            parent: None,
-            request,
-            salt,
-            at: Timestamp(0),
-        };
+        let genesis = Genesis { salt, ..Genesis::new(BoardId::from("case"), blueprint, request, Timestamp(0)) };
         let (board, _) = Board::create(genesis, &Own).expect("the board can be made");
         Self { board, now: Timestamp(0), calls: BTreeMap::new() }
     }

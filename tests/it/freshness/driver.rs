@@ -135,14 +135,13 @@ impl Driver {
     pub(super) fn new(seed: u64, trace: bool) -> Self {
         let mut random = Random::new(seed);
         let genesis = Genesis {
-            board: BoardId::from(format!("freshness-{seed}")),
-            blueprint: blueprint(&mut random),
-            mode: Mode::default(),
-            architect: None,
-            parent: None,
-            request: Value::Null,
             salt: Salt([3; 32]),
-            at: Timestamp(1_000_000),
+            ..Genesis::new(
+                BoardId::from(format!("freshness-{seed}")),
+                blueprint(&mut random),
+                Value::Null,
+                Timestamp(1_000_000),
+            )
         };
         let (board, step) = Board::create(genesis, &Own).expect("the board can be made");
         let oracle = Oracle::new(History::new(board.state().root().to_value()));

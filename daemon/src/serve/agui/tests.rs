@@ -86,14 +86,13 @@ fn played(seed: u64) -> (Vec<Record>, Vec<State>) {
     });
     let mut others = Anybody { random: Random::new(seed), states: Vec::new() };
     let genesis = Genesis {
-        board: BoardId::from("anything"),
-        blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
-        mode: Mode::default(),
-        architect: None,
-        parent: None,
-        request: Value::Null,
         salt: Salt([9; 32]),
-        at: Timestamp(1),
+        ..Genesis::new(
+            BoardId::from("anything"),
+            serde_json::from_value(blueprint).expect("a blueprint"),
+            Value::Null,
+            Timestamp(1),
+        )
     };
     let mut world = World::new(genesis, &Own, &mut others).expect("a board");
     for number in 0..INPUTS {

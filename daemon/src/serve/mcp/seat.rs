@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::output::short;
 use crate::reader::{Reader, storage};
 use crate::serve::files;
+use crate::serve::http::Caller;
 use crate::serve::limits::Counted;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::routes::history;
@@ -87,7 +88,7 @@ pub(crate) struct Seat {
     /// The worker.
     pub(crate) worker: WorkerName,
     /// Who calls: whoever asks again with the same token goes on with the lease that it has.
-    pub(crate) counted: Counted,
+    pub(crate) caller: Caller,
     /// What is said of the files, if the worker has to do with them.
     pub(crate) files: Option<WorkspaceSpec>,
     /// Whether the worker may propose patches, or ask persons.
@@ -162,7 +163,7 @@ impl Seat {
         daemon: Arc<Daemon>,
         board: BoardId,
         worker: WorkerName,
-        counted: Counted,
+        caller: Caller,
         room: usize,
     ) -> Answered<Self> {
         let blueprint = daemon.blueprint(&board).await?;
@@ -171,7 +172,7 @@ impl Seat {
         let is_editor = own.is_some_and(|own| own.files.is_some() && own.agent == AgentKind::Remote);
         let files = blueprint.workspace.clone().filter(|_| is_editor);
         let proposes = own.is_none_or(|own| !own.writes.is_empty() || own.clarify.is_some());
-        Ok(Self { daemon, board, worker, counted, files, proposes, room })
+        Ok(Self { daemon, board, worker, caller, files, proposes, room })
     }
 
     /// Whether there is nothing to do here but to look at files and to change them.
@@ -201,7 +202,8 @@ impl Seat {
             None => json!([]),
         };
         let lease = &lease.call.token;
-        let outcome = leases::put(&self.daemon, &self.board, &self.worker, lease.as_str(), reply, None).await?;
+        let outcome =
+            leases::put(&self.daemon, &self.caller, &self.board, &self.worker, lease.as_str(), reply, None).await?;
         came_of(outcome).map(|(_, told)| told)
     }
 
@@ -232,12 +234,14 @@ impl Seat {
             }
         };
         let outcome = match (&proposed.lease, proposed.base) {
-            (Some(lease), None) => leases::put(&self.daemon, &self.board, &self.worker, lease, reply, None).await?,
+            (Some(lease), None) => {
+                leases::put(&self.daemon, &self.caller, &self.board, &self.worker, lease, reply, None).await?
+            }
             (None, Some(base)) => {
                 let from = From::Direct { token: None, base: Some(Version(base)) };
                 let worker = self.worker.clone();
                 let proposal = Proposal { from, worker, reply: ReplyBody::Json(reply), usage: None, raw: None };
-                self.daemon.open(&self.board).await?.propose(proposal).await?
+                self.daemon.open_for(&self.board, &self.caller).await?.propose(proposal).await?
             }
             _ => {
                 let detail = "a proposal names what it rests on: lease or base, as read_view gave it, and not both";
@@ -256,7 +260,7 @@ impl Seat {
             return self.preview(wanted.paths.iter().map(|asked| json!(asked)).collect()).await;
         };
         let reply = json!({"expand": wanted.paths});
-        let outcome = leases::put(&self.daemon, &self.board, &self.worker, lease, reply, None).await?;
+        let outcome = leases::put(&self.daemon, &self.caller, &self.board, &self.worker, lease, reply, None).await?;
         let is_expanded = matches!(outcome, Outcome::Expanded { .. });
         let (_, told) = came_of(outcome).map_err(again)?;
         if is_expanded && let Some(view) = self.lease(Duration::from_secs(SECONDS), FOLLOWS_WITHIN).await? {
@@ -274,7 +278,8 @@ impl Seat {
             None => json!({"question": asked.question}),
         };
         let reply = json!({ "clarify": question });
-        let outcome = leases::put(&self.daemon, &self.board, &self.worker, &asked.lease, reply, None).await?;
+        let outcome =
+            leases::put(&self.daemon, &self.caller, &self.board, &self.worker, &asked.lease, reply, None).await?;
         came_of(outcome).map(|(_, told)| told).map_err(again)
     }
 
@@ -358,7 +363,7 @@ impl Seat {
 
     /// What the caller's lease is found by.
     fn holder(&self) -> String {
-        match self.counted {
+        match self.caller.counted {
             Counted::Token(hash) => format!("mcp/{hash}"),
             // Whoever needs no token is one and the same.
             Counted::Address(_) => "mcp/".to_owned(),

@@ -186,16 +186,8 @@ fn an_attempt_of_several_calls_is_one_invocation_and_spends_with_each() {
         "blueprint": 1, "name": "b", "state": {"schema": {}, "initial": {}}, "workers": {"w": {"agent": "llm"}},
         "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
     });
-    let genesis = Genesis {
-        board: "b".into(),
-        blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
-        mode: Mode::default(),
-        architect: None,
-        parent: None,
-        request: Value::Null,
-        salt: Salt::ZERO,
-        at: Timestamp(0),
-    };
+    let genesis =
+        Genesis::new("b".into(), serde_json::from_value(blueprint).expect("a blueprint"), Value::Null, Timestamp(0));
     let (mut board, mut first) = Board::create(genesis, &Own).expect("a board");
     board.admit(Timestamp(0), &mut first, &mut admission::open);
     let metrics = Arc::new(Metrics::new());

@@ -143,7 +143,7 @@ async fn answer(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, entry: R
     let by = people::asked(daemon, board, of).await?;
     caller.needs(&Need::Sit(board.clone(), by.clone()))?;
     let answer = Answer { of, by, digest, agrees: payload.agrees, reason: payload.reason, text: payload.text };
-    people::give(daemon, board, answer).await.map(drop)
+    people::give(daemon, caller, board, answer).await.map(drop)
 }
 
 /// Where a stream begins.

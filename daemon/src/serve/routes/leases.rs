@@ -268,12 +268,13 @@ pub(crate) async fn answer(
 ) -> Answered<impl IntoResponse> {
     let worker = WorkerName::from(answer.worker);
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
-    told(put(&daemon, &board, &worker, &lease, answer.patch, answer.usage.map(Spent::usage)).await?)
+    told(put(&daemon, &caller, &board, &worker, &lease, answer.patch, answer.usage.map(Spent::usage)).await?)
 }
 
 /// Answers the call that a lease is for.
 pub(crate) async fn put(
     daemon: &Arc<Daemon>,
+    caller: &Caller,
     board: &BoardId,
     worker: &WorkerName,
     lease: &str,
@@ -285,7 +286,7 @@ pub(crate) async fn put(
     let from = From::Attempt { invocation, attempt };
     let reply = read(daemon, &handle, board, (worker, invocation, attempt), reply);
     let proposal = Proposal { from, worker: worker.clone(), reply, usage, raw: None };
-    let outcome = handle.propose(proposal).await?;
+    let outcome = handle.by(caller.principal()).propose(proposal).await?;
     daemon.leases.close(board, worker, invocation, attempt);
     Ok(outcome)
 }
@@ -347,7 +348,7 @@ pub(crate) async fn fail(
     // Only who holds a lease may end its attempt.
     held(&daemon, &board, &worker, invocation, attempt)?;
     let failure = Failure { code: failed.code, message, usage: failed.usage.map(Spent::usage), deferral: None };
-    let has_counted = handle.fail(invocation, attempt, failure).await?;
+    let has_counted = handle.by(caller.principal()).fail(invocation, attempt, failure).await?;
     daemon.leases.close(&board, &worker, invocation, attempt);
     if !has_counted {
         return Err(over(&lease));

@@ -78,6 +78,6 @@ async fn speak(
     daemon.summary(&board)?;
     let room = headers.get(mcp::ROOM).map(|room| room.to_str().ok().and_then(|room| room.parse().ok()).unwrap_or(0));
     let seat =
-        Seat::find(daemon, board, worker, caller.counted, files::room(room.or(Some(mcp::editor::USUAL_ROOM)))?).await?;
+        Seat::find(daemon, board, worker, caller.clone(), files::room(room.or(Some(mcp::editor::USUAL_ROOM)))?).await?;
     Ok(mcp::answer(seat, headers, &message).await)
 }

@@ -89,12 +89,12 @@ pub(crate) async fn answer(
     caller.needs(&Need::Sit(board.clone(), by.clone()))?;
     let digest: Digest = given.digest.parse().map_err(|_| Problem::of(Code::BadBody, "digest is none"))?;
     let answer = Answer { of: Seq(seq), by, digest, agrees: given.agrees, reason: given.reason, text: given.text };
-    give(&daemon, &board, answer).await
+    give(&daemon, &caller, &board, answer).await
 }
 
 /// Gives a board an answer; what came of it, or what came of the same answer before.
-pub(crate) async fn give(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) -> Answered<Response> {
-    let outcome = daemon.open(board).await?.answer(answer.clone()).await?;
+pub(crate) async fn give(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, answer: Answer) -> Answered<Response> {
+    let outcome = daemon.open_for(board, caller).await?.answer(answer.clone()).await?;
     if matches!(&outcome, Outcome::Refused(refused) if refused.code == rejection::Code::NotPending)
         && let Some(before) = answered_before(daemon, board, answer).await?
     {

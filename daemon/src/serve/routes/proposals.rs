@@ -56,7 +56,7 @@ pub(crate) async fn propose(
 ) -> Answered<impl IntoResponse> {
     let worker = WorkerName::from(proposed.worker);
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
-    let handle = daemon.open(&board).await?;
+    let handle = daemon.open_for(&board, &caller).await?;
     let proposal = Proposal {
         from: From::Direct { token: key.0, base: proposed.base.map(Version) },
         worker,
@@ -162,7 +162,7 @@ pub(crate) async fn send(
     value: Value,
 ) -> Answered<impl IntoResponse + use<>> {
     caller.needs(&Need::Act(board.clone()))?;
-    let handle = daemon.open(board).await?;
+    let handle = daemon.open_for(board, caller).await?;
     let heard = handle.signal(name, value, key.token(caller)).await?;
     let head = handle.snapshot().head;
     let told = json!({"board": board, "signal": name, "head": {"seq": head.seq, "hash": head.hash}});

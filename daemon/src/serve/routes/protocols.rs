@@ -36,11 +36,11 @@ pub(super) async fn propose(
     let By { worker, lease, key } = by;
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
     let outcome = match lease {
-        Some(lease) => leases::put(daemon, board, &worker, &lease, patch, None).await?,
+        Some(lease) => leases::put(daemon, caller, board, &worker, &lease, patch, None).await?,
         None => {
             let from = From::Direct { token: key.0, base: None };
             let proposal = Proposal { from, worker, reply: ReplyBody::Json(patch), usage: None, raw: None };
-            daemon.open(board).await?.propose(proposal).await?
+            daemon.open_for(board, caller).await?.propose(proposal).await?
         }
     };
     told(outcome)

@@ -76,7 +76,7 @@ pub(crate) async fn redact(
     request.everywhere = asked.everywhere;
     request.forget_salt = asked.forget_salt;
     request.token = key.token(&caller);
-    let done = daemon.redact(&board, request, asked.replace).await?;
+    let done = daemon.redact(&board, request, asked.replace, caller.principal()).await?;
     match &done.unscrubbed {
         Some(error) => Err(redact::unscrubbed(error).into()),
         None => {

@@ -13,16 +13,12 @@ use serde_json::{Value, json};
 /// The documents at all versions.
 pub(crate) fn play(scenario: &dyn Scenario, seed: u64) -> Vec<Value> {
     let mut workers = Workers { scenario, random: Random::new(seed), documents: Vec::new() };
-    let genesis = Genesis {
-        board: BoardId::from("honest"),
-        blueprint: scenario.blueprint().clone(),
-        mode: Mode::default(),
-        architect: None,
-        parent: None,
-        request: scenario.request(&mut Random::new(seed), None),
-        salt: Salt::ZERO,
-        at: Timestamp(0),
-    };
+    let genesis = Genesis::new(
+        BoardId::from("honest"),
+        scenario.blueprint().clone(),
+        scenario.request(&mut Random::new(seed), None),
+        Timestamp(0),
+    );
     let mut world = World::new(genesis, &Own, &mut workers).expect("a board");
     while !world.is_over() && world.advance(&mut workers) {}
     assert!(world.is_over(), "{} stands still", scenario.name());

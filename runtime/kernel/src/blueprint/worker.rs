@@ -255,6 +255,9 @@ pub struct Approval {
     /// How long the question stands.
     #[serde(default = "default_expiry")]
     pub expires: Expiry,
+    /// True if the answer counts only of a caller who has neither started the board nor proposed this.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub four_eyes: bool,
 }
 
 /// Limits of one worker.

@@ -21,7 +21,8 @@ use crate::pipeline::{self, Made};
 use crate::plan::Plan;
 use crate::planted::{self, Bug};
 use crate::record::{
-    self, Author, Body, Committed, Continued, Deferred, ELEMENTS, Erasure, Expanded, NoOp, Rejected, Resource, Trigger,
+    self, Author, Body, Committed, Continued, Deferred, ELEMENTS, Expanded, NoOp, Principal, Rejected, Resource,
+    Trigger,
 };
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{Answered, Expansion, Open, ProviderWait, Queued};
@@ -41,16 +42,12 @@ pub(super) const KEPT_VALUE_MAX: u64 = 16 << 10;
 pub(super) struct Beside {
     /// What a commit made, if it has just been worked out.
     pub(super) made: Option<Made>,
-    /// See [`Erasure::reply`].
+    /// See [`Erasure::reply`](crate::record::Erasure::reply).
     pub(super) reply: Option<Digest>,
-    /// See [`Erasure::region`].
+    /// See [`Erasure::region`](crate::record::Erasure::region).
     pub(super) region: Option<Digest>,
-}
-
-impl From<Erasure> for Beside {
-    fn from(erasure: Erasure) -> Self {
-        Self { made: None, reply: erasure.reply, region: erasure.region }
-    }
+    /// The caller who caused it from outside.
+    pub(super) principal: Option<Principal>,
 }
 
 impl Board {
@@ -219,8 +216,9 @@ impl Board {
             }
             Body::Late(_) | Body::Tick(_) => {}
             Body::Approval(approval) => {
-                let record::Approval { by, approver, expires, digest, patch, intent, expand, written, clarify, raw: _ } =
-                    approval.clone();
+                let approval = approval.clone();
+                let record::Approval { by, approver, expires, four_eyes, digest, patch, intent, expand, .. } = approval;
+                let record::Approval { written, clarify, .. } = approval;
                 if let Some(token) = token_of(&by) {
                     let reply = || match &clarify {
                         // The question is about what was asked, and nothing else.
@@ -232,7 +230,20 @@ impl Board {
                 }
                 let branch = self.finish(&by, at, Finish::Asked(seq))?;
                 self.wake();
-                let question = Pending { by, approver, expires, digest, patch, intent, expand, written, clarify };
+                let principal = beside.principal;
+                let question = Pending {
+                    by,
+                    approver,
+                    expires,
+                    four_eyes,
+                    digest,
+                    patch,
+                    intent,
+                    expand,
+                    written,
+                    clarify,
+                    principal,
+                };
                 Arc::make_mut(&mut self.pending).insert(seq, question);
                 self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), Heard::Asked);
             }

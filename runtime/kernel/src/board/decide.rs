@@ -30,7 +30,7 @@ use crate::plan::{self, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{
     ADMISSION, Answer, Attempt, Author, BOUNDED, Body, Breaker, Cause, Committed, End, Ended, Expanded, Failed, Late,
-    NoOp, Record, Rejected, Reserved, Signal, Steered, Trigger,
+    NoOp, PRINCIPALS, Principal, Record, Rejected, Reserved, Signal, Steered, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Open;
@@ -42,9 +42,16 @@ pub use provider::NotTaken;
 impl Board {
     /// The only way anything of a board changes. `at` is now; recorded time never goes back.
     pub fn step(&mut self, at: Timestamp, input: Input) -> Step {
+        self.step_by(at, input, None)
+    }
+
+    /// The same for an input that a caller caused from outside: the first record of the step names it.
+    pub fn step_by(&mut self, at: Timestamp, input: Input, principal: Option<Principal>) -> Step {
         let mut step = Step::default();
         let awaited = self.awaited();
+        let principal = principal.filter(|_| self.format >= PRINCIPALS);
         let mut draft = Draft::new(at.max(self.last_at), self, &mut step, awaited);
+        draft.principal = principal;
         draft.decide(input);
         step
     }
@@ -76,11 +83,13 @@ struct Draft<'a> {
     in_vain: BTreeSet<RuleName>,
     /// The proposal of this step as a model sent it, until the record that keeps it.
     raw: Option<String>,
+    /// The caller who caused the step, until the record that names it.
+    principal: Option<Principal>,
 }
 
 impl<'a> Draft<'a> {
     const fn new(at: Timestamp, board: &'a mut Board, step: &'a mut Step, awaited: BTreeSet<RuleName>) -> Self {
-        Self { at, board, step, ending: None, awaited, in_vain: BTreeSet::new(), raw: None }
+        Self { at, board, step, ending: None, awaited, in_vain: BTreeSet::new(), raw: None, principal: None }
     }
 }
 
@@ -487,8 +496,9 @@ impl Draft<'_> {
     /// Seals a record, applies it and adds it to the step.
     fn push_made(&mut self, body: Body, made: Option<Made>) -> Seq {
         let (last, hash) = self.board.head;
-        let record = Record::seal(hash, last.next(), self.at, &body, &self.board.hasher);
-        let applied = self.board.apply(record.seq, self.at, &body, Beside { made, ..Beside::default() });
+        let principal = self.principal.take();
+        let record = Record::seal(hash, last.next(), self.at, &body, principal.as_ref(), &self.board.hasher);
+        let applied = self.board.apply(record.seq, self.at, &body, Beside { made, principal, ..Beside::default() });
         applied.expect("a record is decided so that it applies");
         self.board.head = (record.seq, record.hash);
         self.step.records.push(record);

@@ -45,7 +45,9 @@ use crate::ledger::Ledger;
 use crate::pipeline::{self, retell};
 use crate::plan::{Own, Plan, Plans, Seat, WakesOn};
 use crate::planted::{self, Bug};
-use crate::record::{Architect, Author, Body, Created, Ended, Parent, PauseCause, Raised, RaisedOfWorker, Record};
+use crate::record::{
+    Architect, Author, Body, Created, Ended, PRINCIPALS, Parent, PauseCause, Principal, Raised, RaisedOfWorker, Record,
+};
 use crate::rejection::{Code, Violation};
 use crate::scheduler::{InVain, Open, Queued, Scheduler};
 use crate::shown::Shown;
@@ -79,6 +81,8 @@ pub struct Board {
     id: BoardId,
     /// Whose work it does, if it is one inside another.
     parent: Option<Parent>,
+    /// The caller who started it.
+    founder: Option<Principal>,
     plan: Arc<Plan>,
     hasher: Hasher,
     state: State,
@@ -151,7 +155,8 @@ impl Board {
         genesis: Genesis,
         plans: &dyn Plans,
     ) -> Result<(Self, Step), BoardError> {
-        let Genesis { board, mut blueprint, mode, architect, parent, mut request, salt, at } = genesis;
+        let Genesis { board, mut blueprint, mode, architect, parent, mut request, salt, at, principal } = genesis;
+        let founder = principal.filter(|_| format >= PRINCIPALS);
         blueprint.fit_views(&|_| None);
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;
@@ -181,8 +186,10 @@ impl Board {
             parent,
         };
         let parent = created.parent.clone();
-        let record = Record::seal(crate::record::GENESIS, Seq(0), at, &Body::Created(Box::new(created)), &hasher);
-        let mut made = Self { parent, ..Self::new(format, board, plan, hasher, state, &record, architect.as_ref()) };
+        let body = Body::Created(Box::new(created));
+        let record = Record::seal(crate::record::GENESIS, Seq(0), at, &body, founder.as_ref(), &hasher);
+        let mut made =
+            Self { parent, founder, ..Self::new(format, board, plan, hasher, state, &record, architect.as_ref()) };
         let mut step = Step::default();
         step.records.push(record);
         made.start(at, &mut step);
@@ -218,10 +225,11 @@ impl Board {
         }
         record.check_chain(self.head.1).map_err(|error| bad(error.to_string()))?;
         let body = record.body().map_err(|error| bad(error.to_string()))?;
-        let mut beside = Beside::default();
+        let principal = record.principal().map_err(|error| bad(error.to_string()))?;
+        let mut beside = Beside { principal, ..Beside::default() };
         if let Some(erasure) = record.erasure().map_err(|error| bad(error.to_string()))? {
             self.opaque_until = self.opaque_until.max(erasure.by);
-            beside = erasure.into();
+            beside = Beside { reply: erasure.reply, region: erasure.region, ..beside };
         }
         self.apply(record.seq, record.at, &body, beside).map_err(bad)?;
         self.head = (record.seq, record.hash);
@@ -248,8 +256,9 @@ impl Board {
         }
         let opaque_until = erasure.map_or(Seq(0), |erasure| erasure.by);
         let format = created.format;
+        let founder = record.principal().map_err(|error| bad(error.to_string()))?;
         let board = Self::new(format, created.board, plan, hasher, state, record, created.architect.as_ref());
-        Ok(Self { parent: created.parent, opaque_until, is_exact, ..board })
+        Ok(Self { parent: created.parent, founder, opaque_until, is_exact, ..board })
     }
 
     fn new(
@@ -270,6 +279,7 @@ impl Board {
         Self {
             id,
             parent: None,
+            founder: None,
             plan,
             hasher,
             state,
@@ -314,6 +324,11 @@ impl Board {
     /// The invocation of another board that it does, if it is one inside another.
     pub const fn parent(&self) -> Option<&Parent> {
         self.parent.as_ref()
+    }
+
+    /// Returns the caller who started it, or the board around it.
+    pub const fn founder(&self) -> Option<&Principal> {
+        self.founder.as_ref()
     }
 
     /// Its blueprint.

@@ -20,7 +20,7 @@ use crate::freshness::{Basis, Reservations};
 use crate::id::{BoardId, InvocationId, RuleName, Seq, Timestamp, WorkerName};
 use crate::ledger::Ledger;
 use crate::plan::{Plan, Plans};
-use crate::record::{ADMISSION, Body, Ended, Parent, PauseCause, Raised, RaisedOfWorker, Record};
+use crate::record::{ADMISSION, Body, Ended, Parent, PauseCause, Principal, Raised, RaisedOfWorker, Record};
 use crate::scheduler::{InVain, Queued, Scheduler};
 use crate::snapshot::{LAYOUT, Part, SnapshotError, optional, pairs};
 use crate::state::State;
@@ -277,7 +277,7 @@ impl Board {
         let manifest: Manifest = serde_json::from_value(manifest).map_err(|error| unreadable(&error.to_string()))?;
         let Manifest { board: id, seal, head, trees, rest } = manifest;
         let identity = identity(created, plans).map_err(|error| unreadable(&error.to_string()))?;
-        let Identity { id: created_id, parent, plan, hasher } = identity;
+        let Identity { id: created_id, parent, founder, plan, hasher } = identity;
         if id != created_id || seal != hasher.seal() {
             return Err(unreadable("it is of another board"));
         }
@@ -392,6 +392,7 @@ impl Board {
         Ok(Self {
             id,
             parent,
+            founder,
             plan,
             hasher: Hasher::clone(&hasher),
             state,
@@ -433,6 +434,7 @@ impl Board {
 struct Identity {
     id: BoardId,
     parent: Option<Parent>,
+    founder: Option<Principal>,
     plan: Arc<Plan>,
     hasher: Arc<Hasher>,
 }
@@ -448,5 +450,6 @@ fn identity(created: &Record, plans: &dyn Plans) -> Result<Identity, BoardError>
     created.check_values(&hasher).map_err(|error| bad(error.to_string()))?;
     let blueprint = body.read_blueprint().map_err(bad)?;
     let plan = plans.of_format(blueprint, &body.mode, body.format).map_err(bad)?;
-    Ok(Identity { id: body.board, parent: body.parent, plan, hasher: Arc::new(hasher) })
+    let founder = created.principal().map_err(|error| bad(error.to_string()))?;
+    Ok(Identity { id: body.board, parent: body.parent, founder, plan, hasher: Arc::new(hasher) })
 }

@@ -15,7 +15,7 @@ use crate::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerNam
 use crate::ledger::Usage;
 use crate::mode::Mode;
 use crate::pipeline::{Clarify, ReplyBody};
-use crate::record::{Architect, Author, Ended, FORMAT, Parent, Record, Redacted, Retried};
+use crate::record::{Architect, Author, Ended, FORMAT, Parent, Principal, Record, Redacted, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Past;
 use crate::shown::Shown;
@@ -42,6 +42,16 @@ pub struct Genesis {
     pub salt: Salt,
     /// Now.
     pub at: Timestamp,
+    /// The caller who starts it, if it is started from outside.
+    pub principal: Option<Principal>,
+}
+
+impl Genesis {
+    /// A whole PatchBoard that nobody from outside starts, whose digests compare between boards.
+    pub fn new(board: impl Into<BoardId>, blueprint: Blueprint, request: Value, at: Timestamp) -> Self {
+        let (mode, salt) = (Mode::default(), Salt::ZERO);
+        Self { board: board.into(), blueprint, mode, architect: None, parent: None, request, salt, at, principal: None }
+    }
 }
 
 /// Something that happens to a board.
@@ -315,6 +325,9 @@ pub struct Pending {
     /// End of the question; none: it stays open until it is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
+    /// True if the answer of a caller who has started the board or made the proposal does not count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub four_eyes: bool,
     /// The fingerprint of what was proposed or asked: what an answer is about.
     pub digest: Digest,
     /// The patch (RFC 6902).
@@ -329,6 +342,9 @@ pub struct Pending {
     /// What the person is asked to say, where nothing is proposed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarify: Option<Clarify>,
+    /// The caller who proposed it, if that was one from outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<Principal>,
 }
 
 impl Pending {

@@ -54,16 +54,7 @@ pub fn check_beginning(source: &Source, blueprint: Blueprint, request: Value) ->
 
 /// Begins a board in memory.
 fn begun(blueprint: Blueprint, request: Value) -> Result<Board, BoardError> {
-    let genesis = Genesis {
-        board: BoardId::from("check"),
-        blueprint,
-        mode: Mode::default(),
-        architect: None,
-        parent: None,
-        request,
-        salt: Salt::ZERO,
-        at: Timestamp::default(),
-    };
+    let genesis = Genesis::new(BoardId::from("check"), blueprint, request, Timestamp::default());
     Board::create(genesis, &Own).map(|(board, _)| board)
 }
 

@@ -18,7 +18,9 @@ use crate::digest::{Digest, Hasher, Salt};
 use crate::id::{InvocationId, Seq, WorkerName};
 use crate::pipeline;
 use crate::plan::Plan;
-use crate::record::{ADMISSION, Approval, Body, Committed, ELEMENTS, Erasure, Expanded, NoOp, Record, Trigger};
+use crate::record::{
+    ADMISSION, Approval, Body, Committed, ELEMENTS, Erasure, Expanded, NoOp, PRINCIPAL, Record, Trigger,
+};
 use crate::state::State;
 
 /// The most places outside those asked for that are held against what was proposed and refused.
@@ -245,6 +247,13 @@ impl<'a> Rewriting<'a> {
             | Body::Tick(_)
             | Body::Snapshot(_)
             | Body::Ended(_) => {}
+        }
+        if let Some(Value::Object(principal)) = values.get_mut(PRINCIPAL) {
+            for name in ["name", "address"] {
+                if let Some(name) = principal.get_mut(name).filter(|name| is_asked || self.is_told(name)) {
+                    *name = self.mark(name);
+                }
+            }
         }
         let is_changed = values != unchanged;
         if let Some(path) = self.edits.still(record.seq).filter(|_| !is_changed && self.done.still.len() < TOLD_MAX) {

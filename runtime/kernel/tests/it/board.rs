@@ -402,16 +402,12 @@ fn a_document_that_begins_larger_than_it_may_be_makes_no_board() {
         "blueprint": 1, "name": "large", "state": {"schema": {}}, "workers": {}, "limits": {"state_bytes": 100},
     });
     let create = |text: &str| {
-        let genesis = Genesis {
-            board: "large".into(),
-            blueprint: serde_json::from_value(blueprint.clone()).expect("a blueprint"),
-            mode: Mode::default(),
-            architect: None,
-            parent: None,
-            request: json!(text),
-            salt: Salt::ZERO,
-            at: Timestamp(0),
-        };
+        let genesis = Genesis::new(
+            "large".into(),
+            serde_json::from_value(blueprint.clone()).expect("a blueprint"),
+            json!(text),
+            Timestamp(0),
+        );
         Board::create(genesis, &Own).map(|_| ())
     };
     assert_eq!(create("short"), Ok(()));
@@ -434,14 +430,13 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
     let architect =
         Architect { calls: 2, usage: usage(1500, 200), repairs: usage(800, 90), prompts, admitted: Some(admitted) };
     let genesis = Genesis {
-        board: "designed".into(),
-        blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
-        mode: Mode::default(),
         architect: Some(architect.clone()),
-        parent: None,
-        request: Value::Null,
-        salt: Salt::ZERO,
-        at: Timestamp(0),
+        ..Genesis::new(
+            "designed".into(),
+            serde_json::from_value(blueprint).expect("a blueprint"),
+            Value::Null,
+            Timestamp(0),
+        )
     };
     let (mut board, step) = Board::create(genesis, &Own).expect("a board");
     let mut records = step.records;

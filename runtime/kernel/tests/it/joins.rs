@@ -291,16 +291,12 @@ fn a_board_of_more_places_than_a_rule_begins_with_is_refused() {
         let docs: Vec<Value> = (0..count).map(|_| json!({"text": "x"})).collect();
         let mut blueprint = each(&json!(docs));
         blueprint["name"] = json!("many");
-        let genesis = Genesis {
-            board: BoardId::from("many"),
-            blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
-            mode: Mode::default(),
-            architect: None,
-            parent: None,
-            request: Value::Null,
-            salt: Salt::ZERO,
-            at: Timestamp(0),
-        };
+        let genesis = Genesis::new(
+            BoardId::from("many"),
+            serde_json::from_value(blueprint).expect("a blueprint"),
+            Value::Null,
+            Timestamp(0),
+        );
         let made = Board::create(genesis, &Own);
         made.map(|(mut board, mut step)| board.admit(Timestamp(0), &mut step, &mut admission::open))
     };

@@ -25,8 +25,7 @@ fn owner() -> Owner {
     }))
     .expect("it is a blueprint");
     let (board, mode, salt) = (BoardId::from("owned"), Mode::default(), Salt::ZERO);
-    let genesis =
-        Genesis { board, blueprint, mode, architect: None, parent: None, request: json!({}), salt, at: Timestamp(0) };
+    let genesis = Genesis { mode, salt, ..Genesis::new(board, blueprint, json!({}), Timestamp(0)) };
     Owner::new(Board::create(genesis, &Own).expect("the request fits").0)
 }
 

@@ -21,14 +21,13 @@ fn genesis(salt: Salt) -> Genesis {
         "concurrency": 1,
     });
     Genesis {
-        board: BoardId::from("small"),
-        blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
-        mode: Mode::default(),
-        architect: None,
-        parent: None,
-        request: Value::Null,
         salt,
-        at: Timestamp(0),
+        ..Genesis::new(
+            BoardId::from("small"),
+            serde_json::from_value(blueprint).expect("a blueprint"),
+            Value::Null,
+            Timestamp(0),
+        )
     }
 }
 

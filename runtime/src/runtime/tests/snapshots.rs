@@ -70,16 +70,7 @@ async fn commit(board: &BoardHandle, number: usize) {
 async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: usize) -> BoardId {
     let id = BoardId::from("long");
     let at = Timestamp(1_700_000_000_000);
-    let genesis = Genesis {
-        board: id.clone(),
-        blueprint: driven(),
-        mode: Mode::default(),
-        architect: None,
-        parent: None,
-        request: Value::Null,
-        salt: Salt([3; 32]),
-        at,
-    };
+    let genesis = Genesis { salt: Salt([3; 32]), ..Genesis::new(id.clone(), driven(), Value::Null, at) };
     let (mut board, first) = Board::create(genesis, &Own).expect("created");
     let mut batch = Batch { board: id.clone(), epoch: 0, expected: None, records: first.records, blobs: Vec::new() };
     let mut since = 0;

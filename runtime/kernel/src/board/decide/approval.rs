@@ -11,7 +11,7 @@ use crate::board::{Outcome, Pending};
 use crate::breaker::Branch;
 use crate::id::Seq;
 use crate::pipeline::{self, Clarify, Reply, Verdict};
-use crate::record::{Answer, Approval, Author, Body};
+use crate::record::{Answer, Approval, Author, Body, Principal};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 
 /// The most questions of one board that stand at once.
@@ -36,8 +36,8 @@ impl Draft<'_> {
             Expiry::After(time) => Some(self.at.plus_ms(time.as_ms())),
             Expiry::Never => None,
         };
-        let asked =
-            Approval { by, approver, expires, digest, patch, intent, expand, written, clarify, raw: self.raw.take() };
+        let (four_eyes, raw) = (demand.four_eyes, self.raw.take());
+        let asked = Approval { by, approver, expires, four_eyes, digest, patch, intent, expand, written, clarify, raw };
         let seq = self.push(Body::Approval(asked));
         self.step.outcome = Some(Outcome::AwaitingApproval { seq });
         self.move_breakers(branch.as_ref());
@@ -126,6 +126,10 @@ impl Draft<'_> {
         if question.approver != answer.by {
             return refuse(Code::WrongApprover, format!("{} was asked, not {}", question.approver, answer.by));
         }
+        if question.four_eyes && !self.is_another(question) {
+            let message = "somebody else must answer: not who has started the board or made the proposal".to_owned();
+            return refuse(Code::FourEyes, message);
+        }
         if question.digest != answer.digest {
             let message = format!("the answer is about {}, the question about {}", answer.digest, question.digest);
             return refuse(Code::ApprovalMismatch, message);
@@ -137,6 +141,13 @@ impl Draft<'_> {
             return refuse(Code::AnswerNotOffered, message);
         }
         Ok(question.clone())
+    }
+
+    /// Returns true if the caller has neither started the board nor made the proposal. A caller who is not known may have.
+    fn is_another(&self, question: &Pending) -> bool {
+        let others = [&self.board.founder, &question.principal];
+        let is_one = |caller: &Principal| others.into_iter().flatten().any(|other| other.may_be(caller));
+        self.principal.as_ref().is_some_and(|caller| !is_one(caller))
     }
 
     /// Whose proposal it is, of which branch, and the proposal. What it cost was told when it was put to the person.

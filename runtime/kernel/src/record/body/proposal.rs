@@ -188,6 +188,9 @@ pub struct Approval {
     /// End of the question; none: it stays open until it is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
+    /// True if the answer of a caller who has started the board or made the proposal does not count (since format 20).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub four_eyes: bool,
     /// The fingerprint of patch, intent and `expand`, or of the question: what an answer is about.
     pub digest: Digest,
     /// The patch (RFC 6902).

@@ -52,14 +52,13 @@ impl Played {
         let members = members.as_object().expect("members of a blueprint").clone();
         blueprint.as_object_mut().expect("an object").extend(members);
         let genesis = Genesis {
-            board: BoardId::from("played"),
-            blueprint: serde_json::from_value(blueprint).expect("a blueprint"),
             mode,
-            architect: None,
-            parent: None,
-            request,
-            salt: Salt::ZERO,
-            at: Timestamp(0),
+            ..Genesis::new(
+                BoardId::from("played"),
+                serde_json::from_value(blueprint).expect("a blueprint"),
+                request,
+                Timestamp(0),
+            )
         };
         let (mut board, mut step) = Board::create(genesis, &Own).expect("a board");
         board.admit(Timestamp(0), &mut step, &mut admission::open);
