@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinError;
 
 use crate::actors::board::Arguments;
-use crate::actors::kernel::Beginning;
+use crate::actors::kernel::{Beginning, Decided};
 use crate::actors::probe::Probe;
 use crate::actors::root::{self, Root, WriterSlot};
 use crate::actors::{Context, board, journal_writer};

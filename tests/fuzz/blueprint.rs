@@ -7,7 +7,6 @@ use std::time::Duration;
 use jsonptr::Pointer;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Genesis};
-use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::lint::{self, CODES, Diagnostic, FINDINGS_MAX, Report, Severity};

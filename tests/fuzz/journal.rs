@@ -15,7 +15,6 @@ use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerName};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{self, GENESIS, Kind, Record, RecordError};
 use patchboard_kernel::replay;

@@ -22,7 +22,6 @@ use patchboard_kernel::digest::{Digest, Salt};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::owner::Append;
 use patchboard_kernel::planted::{Bug, plant};
 use patchboard_kernel::record::{Body, Ended, PauseCause, Record, Trigger};

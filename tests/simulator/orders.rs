@@ -6,7 +6,6 @@ use patchboard_kernel::blueprint::{Blueprint, Freshness};
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, Version};
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::replay;

@@ -24,7 +24,6 @@ use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, WorkerName};
 use patchboard_kernel::lint;
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::replay;
 use patchboard_kernel::scheduler::Open;

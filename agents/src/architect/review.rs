@@ -5,10 +5,8 @@
 
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Duration, EventOp, GrantOp, Trigger, WriteGrant};
 use patchboard_kernel::board::{Board, BoardError, Genesis};
-use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::lint::{self, Diagnostic, Severity};
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::rejection::{VIOLATIONS_MAX, Violation};
 use patchboard_kernel::schema::Schema;
@@ -305,7 +303,7 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
     };
     if brief.wants_input || brief.input.is_some() {
         // The kernel itself says whether a board can be made of it.
-        let genesis = Genesis::new("draft".into(), blueprint.clone(), request.clone(), Timestamp(0));
+        let genesis = Genesis::new("draft", blueprint.clone(), request.clone(), Timestamp(0));
         return match Board::create(genesis, &Own) {
             Ok(_) => Ok(Some(request)),
             Err(BoardError::BadRequest(violations)) => Err(bad(violations)),

@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<Exit, Failure
             return Err(invalid_state(&violations));
         }
     }
-    let genesis = Genesis::new("kernel".into(), blueprint, Value::Null, Timestamp(0));
+    let genesis = Genesis::new("kernel", blueprint, Value::Null, Timestamp(0));
     let (mut board, _) = Board::create(genesis, &Own).map_err(|error| match error {
         BoardError::BadRequest(violations) => invalid_state(&violations),
         other @ (BoardError::BadBlueprint(_) | BoardError::BadRecord { .. }) => {

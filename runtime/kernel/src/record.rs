@@ -127,13 +127,18 @@ pub struct Erasure {
 }
 
 impl Record {
-    /// Seals a body as the record `seq`, after the record with the hash `previous`; `principal` caused it from outside.
-    pub fn seal(
+    /// Seals a body as the record `seq`, after the record with the hash `previous`.
+    pub fn seal(previous: Digest, seq: Seq, at: Timestamp, body: &Body, hasher: &Hasher) -> Self {
+        Self::seal_by(None, previous, seq, at, body, hasher)
+    }
+
+    /// Seals a body that a principal caused from outside, if one did.
+    pub fn seal_by(
+        principal: Option<&Principal>,
         previous: Digest,
         seq: Seq,
         at: Timestamp,
         body: &Body,
-        principal: Option<&Principal>,
         hasher: &Hasher,
     ) -> Self {
         let Value::Object(mut header) = serde_json::to_value(body).expect("bodies have string keys and finite numbers")

@@ -187,7 +187,7 @@ fn an_attempt_of_several_calls_is_one_invocation_and_spends_with_each() {
         "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
     });
     let genesis =
-        Genesis::new("b".into(), serde_json::from_value(blueprint).expect("a blueprint"), Value::Null, Timestamp(0));
+        Genesis::new("b", serde_json::from_value(blueprint).expect("a blueprint"), Value::Null, Timestamp(0));
     let (mut board, mut first) = Board::create(genesis, &Own).expect("a board");
     board.admit(Timestamp(0), &mut first, &mut admission::open);
     let metrics = Arc::new(Metrics::new());

@@ -90,7 +90,7 @@ fn board(name: &str, blueprint: Blueprint) -> Board {
             least(schema, schema)
         }
     };
-    let genesis = Genesis::new("b".into(), blueprint, request, Timestamp(1_750_000_000_000));
+    let genesis = Genesis::new("b", blueprint, request, Timestamp(1_750_000_000_000));
     Board::create(genesis, &Own).unwrap_or_else(|error| panic!("{name}: {error}")).0
 }
 

@@ -497,7 +497,7 @@ impl Draft<'_> {
     fn push_made(&mut self, body: Body, made: Option<Made>) -> Seq {
         let (last, hash) = self.board.head;
         let principal = self.principal.take();
-        let record = Record::seal(hash, last.next(), self.at, &body, principal.as_ref(), &self.board.hasher);
+        let record = Record::seal_by(principal.as_ref(), hash, last.next(), self.at, &body, &self.board.hasher);
         let applied = self.board.apply(record.seq, self.at, &body, Beside { made, principal, ..Beside::default() });
         applied.expect("a record is decided so that it applies");
         self.board.head = (record.seq, record.hash);

@@ -187,7 +187,7 @@ impl Board {
         };
         let parent = created.parent.clone();
         let body = Body::Created(Box::new(created));
-        let record = Record::seal(crate::record::GENESIS, Seq(0), at, &body, founder.as_ref(), &hasher);
+        let record = Record::seal_by(founder.as_ref(), crate::record::GENESIS, Seq(0), at, &body, &hasher);
         let mut made =
             Self { parent, founder, ..Self::new(format, board, plan, hasher, state, &record, architect.as_ref()) };
         let mut step = Step::default();

@@ -124,6 +124,7 @@ impl Board {
             // In the manifest itself, or made again from the first record.
             id: _,
             parent: _,
+            founder: _,
             plan: _,
             hasher: _,
             head: _,
