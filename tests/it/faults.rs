@@ -11,7 +11,6 @@ use patchboard_faults::world::{self, Delivery, Others, World};
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Kind, Record};
 use patchboard_runtime::agent::{Agent, Answer, Call, Reply};

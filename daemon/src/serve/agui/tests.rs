@@ -8,7 +8,6 @@ use patchboard_faults::world::{Call, Delivery, Others, World};
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::state::State;

@@ -8,11 +8,9 @@ use patchboard_agents::gate::{ModelKey, ModelState, Outage};
 use patchboard_kernel::admission;
 use patchboard_kernel::board::{Board, Genesis, Input};
 use patchboard_kernel::deferral::DeferralReason;
-use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::observer::{Durable, Observer as _, Restarted};
@@ -186,8 +184,7 @@ fn an_attempt_of_several_calls_is_one_invocation_and_spends_with_each() {
         "blueprint": 1, "name": "b", "state": {"schema": {}, "initial": {}}, "workers": {"w": {"agent": "llm"}},
         "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
     });
-    let genesis =
-        Genesis::new("b", serde_json::from_value(blueprint).expect("a blueprint"), Value::Null, Timestamp(0));
+    let genesis = Genesis::new("b", serde_json::from_value(blueprint).expect("a blueprint"), Value::Null, Timestamp(0));
     let (mut board, mut first) = Board::create(genesis, &Own).expect("a board");
     board.admit(Timestamp(0), &mut first, &mut admission::open);
     let metrics = Arc::new(Metrics::new());

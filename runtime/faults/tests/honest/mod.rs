@@ -4,9 +4,7 @@ use patchboard_faults::random::Random;
 use patchboard_faults::scenario::{self, Scenario};
 use patchboard_faults::world::{Call, Delivery, Others, World};
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
-use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use serde_json::{Value, json};
 

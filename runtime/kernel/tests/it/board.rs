@@ -10,7 +10,6 @@ use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::money::Price;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Architect, Body, Cause, End, GENESIS, Kind, Record};
@@ -403,7 +402,7 @@ fn a_document_that_begins_larger_than_it_may_be_makes_no_board() {
     });
     let create = |text: &str| {
         let genesis = Genesis::new(
-            "large".into(),
+            "large",
             serde_json::from_value(blueprint.clone()).expect("a blueprint"),
             json!(text),
             Timestamp(0),
@@ -431,12 +430,7 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
         Architect { calls: 2, usage: usage(1500, 200), repairs: usage(800, 90), prompts, admitted: Some(admitted) };
     let genesis = Genesis {
         architect: Some(architect.clone()),
-        ..Genesis::new(
-            "designed".into(),
-            serde_json::from_value(blueprint).expect("a blueprint"),
-            Value::Null,
-            Timestamp(0),
-        )
+        ..Genesis::new("designed", serde_json::from_value(blueprint).expect("a blueprint"), Value::Null, Timestamp(0))
     };
     let (mut board, step) = Board::create(genesis, &Own).expect("a board");
     let mut records = step.records;

@@ -3,7 +3,6 @@
 use crate::played::Played;
 use patchboard_kernel::admission;
 use patchboard_kernel::board::{Board, BoardError, Genesis, Input, Outcome};
-use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;

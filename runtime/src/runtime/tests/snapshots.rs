@@ -4,7 +4,6 @@ use std::sync::atomic::AtomicBool;
 
 use patchboard_kernel::board::Stored;
 use patchboard_kernel::digest::{Digest, Hasher, sha256};
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{self, Body};
 use patchboard_kernel::snapshot::{LAYOUT, Part};

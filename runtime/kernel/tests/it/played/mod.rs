@@ -7,7 +7,6 @@ use std::sync::Arc;
 use patchboard_kernel::admission;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{Board, Effect, From, Genesis, Input, Outcome, Proposal, ReplyBody, Step};
-use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::Mode;
