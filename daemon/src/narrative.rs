@@ -13,7 +13,9 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{RuleName, Timestamp, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::money::Money;
-use patchboard_kernel::record::{Author, Body, NoOp, Raised, Record, Rejected, Resource, Retried, Steered, Trigger};
+use patchboard_kernel::record::{
+    Author, Body, NoOp, Principal, Raised, Record, Rejected, Resource, Retried, Steered, Trigger,
+};
 use patchboard_kernel::rejection::Code;
 use serde_json::Value;
 
@@ -46,6 +48,17 @@ pub(crate) fn sentence(record: &Record) -> String {
         Ok(body) => of(&body),
         Err(error) => format!("cannot be read: {}", one_line(&error.to_string())),
     }
+}
+
+/// Names the caller that a record names, if it names one.
+pub(crate) fn caller(record: &Record) -> Option<String> {
+    let quoted = |name: &str| if name.is_empty() { String::new() } else { format!(" \"{}\"", short(name, SHOWN)) };
+    Some(match record.principal().ok()?? {
+        Principal::Token { id, name } => format!("token {id}{}", quoted(&name)),
+        Principal::User { name } => format!("user{}", quoted(&name)),
+        Principal::Address { address } => format!("{} without a token", one_line(&address)),
+        Principal::Host => "the agent that started the process".to_owned(),
+    })
 }
 
 /// The beginning of a reply that was refused, as its author sent it. An edit of files names its files itself.

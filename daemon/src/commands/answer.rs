@@ -134,7 +134,7 @@ async fn over_http(daemon: &Client, asked: &Question, said: &Said, output: Outpu
             .help("`patchboard inbox --url URL` lists what is asked")
             .detail("questions", json!(of_board)));
     };
-    let mut answer = json!({"agrees": *said != Said::Denies, "digest": question["digest"], "by": question["approver"]});
+    let mut answer = json!({"agrees": *said != Said::Denies, "digest": question["digest"]});
     if let Said::Text(text) = said {
         answer["text"] = json!(text_of(text.as_ref())?);
     }

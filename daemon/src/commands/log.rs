@@ -131,5 +131,7 @@ fn show(record: &Record, output: Output) -> Result<(), Failure> {
         | Kind::Snapshot => padded,
     };
     let reply = narrative::refused_reply(record).map(|reply| format!("; the reply: {reply}")).unwrap_or_default();
-    output.line(&format!("{:>5} {} {padded} {}{reply}", record.seq, moment(record.at), narrative::sentence(record)))
+    let caller = narrative::caller(record).map(|caller| format!("; caller: {caller}")).unwrap_or_default();
+    let sentence = narrative::sentence(record);
+    output.line(&format!("{:>5} {} {padded} {sentence}{caller}{reply}", record.seq, moment(record.at)))
 }

@@ -24,8 +24,8 @@ const CONTENT_BYTES_MAX: u64 = 1 << 30;
 /// Make, list and end the tokens that open the daemon of a data directory; or make the token of a repetition
 ///
 /// A token of the daemon is random, and kept only as a hash: its text is shown once. What it opens is its scope: `admin` everything,
-/// `read` all boards to look at, `board:BOARD` one board, `seat:BOARD/WORKER` one worker's seat on one board. A daemon that
-/// runs knows of changes at once.
+/// `read` all boards to look at, `board:BOARD` one board, `seat:BOARD/WORKER` one worker's seat on one board, `person:NAME` what
+/// the human worker of this name is asked on any board. A daemon that runs knows of changes at once.
 ///
 /// With AGENT, TASK and FILE it prints the idempotency token by which a repetition is known: `AGENT:TASK:HASH`, the hash
 /// being the first 16 hex digits of SHA-256 over agent, line feed, task, line feed and the bytes of the file. The same work
@@ -38,6 +38,7 @@ Examples:
   patchboard token create --scope admin --name operator
   patchboard token create --scope seat:0199c0de-7ad4-7000-8000-1ce8a0b1c2d3/planner
   patchboard token create --scope read --name dashboard --expires 90d
+  patchboard token create --scope person:editor --name 'Ada, editor in chief'
   patchboard token list
   patchboard token revoke 3
   patchboard token builder compile-17 result.json --json    of the same work always the same")]
@@ -70,7 +71,7 @@ struct Repetition {
 enum Command {
     /// Make a token and print it, this once
     Create {
-        /// `admin`, `read`, `board:BOARD` or `seat:BOARD/WORKER`
+        /// `admin`, `read`, `board:BOARD`, `seat:BOARD/WORKER` or `person:NAME`
         #[arg(long, value_parser = |text: &str| text.parse::<Scope>())]
         scope: Scope,
         /// What it is for

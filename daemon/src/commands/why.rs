@@ -5,7 +5,9 @@ use std::path::Path;
 use clap::Args;
 use owo_colors::OwoColorize as _;
 use patchboard_kernel::id::{InvocationId, Version};
-use patchboard_kernel::record::{self, Attempt, Author, Body, Committed, Invoked, Record, Rejected, Scheduled};
+use patchboard_kernel::record::{
+    self, Attempt, Author, Body, Committed, Invoked, Principal, Record, Rejected, Scheduled,
+};
 use patchboard_kernel::tree::Node;
 use patchboard_runtime::journal::BoardSummary;
 use serde_json::{Value, json};
@@ -112,12 +114,14 @@ fn untouched(records: &[Record], pointer: &str, value: Option<&Node>, form: Form
     let created = records.first().map(|record| moment(record.at)).unwrap_or_default();
     if form == Form::Json {
         let told =
-            json!({"pointer": pointer, "exists": true, "value": value, "source": source, "seq": 0, "version": 0});
+            json!({"pointer": pointer, "exists": true, "value": value, "source": source, "seq": 0, "version": 0, "principal": records.first().and_then(principal)});
         return Told::Json(told);
     }
     let from = if source == "request" { "the user's request" } else { "the blueprint's initial state" };
+    let caller = records.first().and_then(narrative::caller).map(|caller| format!("caller     {caller}\n"));
+    let caller = caller.unwrap_or_default();
     Told::Text(format!(
-        "{} came with {from}\nrecord     0 ({created}), version 0; no commit has written it since\n",
+        "{} came with {from}\nrecord     0 ({created}), version 0; no commit has written it since\n{caller}",
         one_line(pointer).bold()
     ))
 }
@@ -192,11 +196,12 @@ impl<'a> Answer<'a> {
             "pointer_then": self.then,
             "ops": self.ops,
             "intent": self.committed.intent,
+            "principal": principal(self.record),
             "base": by.base,
             "state_hash": self.committed.state,
             "usage": by.usage,
             "agreed": self.agreed.as_ref().map(|(record, answer)| {
-                json!({"seq": record.seq, "by": answer.by, "reason": answer.reason})
+                json!({"seq": record.seq, "by": answer.by, "reason": answer.reason, "principal": principal(record)})
             }),
             "edit": Editing::of(&self.committed).map(|editing| editing.json()),
             "invocation": attempt.map(|attempt| attempt.invocation),
@@ -252,7 +257,11 @@ impl<'a> Answer<'a> {
         if let Some((record, answer)) = &self.agreed {
             let reason = answer.reason.as_ref().map(|reason| format!(": {}", short(reason, SHOWN)));
             let by = one_line(answer.by.as_str());
-            row("approval", format!("{by} agreed (record {}){}", record.seq, reason.unwrap_or_default()));
+            let caller = narrative::caller(record).map(|caller| format!(", {caller}")).unwrap_or_default();
+            row("approval", format!("{by} agreed (record {}{caller}){}", record.seq, reason.unwrap_or_default()));
+        }
+        if let Some(caller) = narrative::caller(self.record) {
+            row("caller", caller);
         }
         match (attempt_of(by), &self.scheduled) {
             (Some(attempt), Some((record, scheduled))) => {
@@ -286,6 +295,11 @@ impl<'a> Answer<'a> {
         }
         text
     }
+}
+
+/// Returns the caller that a record names, or null.
+fn principal(record: &Record) -> Option<Principal> {
+    record.principal().ok().flatten()
 }
 
 /// The attempt that a proposal was made in, or an edit of files.

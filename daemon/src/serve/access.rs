@@ -16,6 +16,8 @@ pub(crate) enum Scope {
     Board(BoardId),
     /// Sit in one worker's seat on one board: see what that worker sees, answer what it is asked, propose in its name.
     Seat(BoardId, WorkerName),
+    /// Answer what one person is asked, on every board.
+    Person(WorkerName),
 }
 
 /// What a request needs.
@@ -35,15 +37,20 @@ pub(crate) enum Need {
     SeeSeat(BoardId, WorkerName),
     /// To act as a worker of a board.
     Sit(BoardId, WorkerName),
+    /// To be a person: a worker of a board who is human.
+    Be(BoardId, WorkerName),
     /// To have any token at all.
     Known,
 }
 
 impl Scope {
-    /// Whether it is enough.
+    /// Whether it is enough. Nobody becomes a person by having more rights: the person's own token says who that is.
     pub(crate) fn allows(&self, need: &Need) -> bool {
         match (self, need) {
-            (Self::Admin, _) | (_, Need::Known) => true,
+            (Self::Seat(mine, me), Need::Be(board, person)) => mine == board && me == person,
+            (Self::Person(me), Need::Be(_, person)) => me == person,
+            (_, Need::Be(..)) => false,
+            (Self::Admin, _) | (_, Need::Known) | (Self::Person(_), Need::Join(_)) => true,
             (Self::Read, Need::SeeAll | Need::See(_) | Need::SeeSeat(..)) => true,
             (Self::Board(mine), Need::See(board) | Need::Act(board) | Need::Join(board)) => mine == board,
             (Self::Seat(mine, _), Need::Join(board)) => mine == board,
@@ -60,6 +67,7 @@ impl Scope {
         match self {
             Self::Admin | Self::Read => true,
             Self::Board(mine) | Self::Seat(mine, _) => mine == board,
+            Self::Person(_) => false,
         }
     }
 }
@@ -71,6 +79,7 @@ impl fmt::Display for Scope {
             Self::Read => f.write_str("read"),
             Self::Board(board) => write!(f, "board:{board}"),
             Self::Seat(board, worker) => write!(f, "seat:{board}/{worker}"),
+            Self::Person(person) => write!(f, "person:{person}"),
         }
     }
 }
@@ -83,6 +92,12 @@ impl FromStr for Scope {
             true => Err(format!("{text} names no board")),
             false => Ok(BoardId::from(id)),
         };
+        if let Some(person) = text.strip_prefix("person:") {
+            return match person {
+                "" => Err(format!("{text} names nobody: write person:NAME, as a blueprint names its human worker")),
+                name => Ok(Self::Person(WorkerName::from(name))),
+            };
+        }
         match (text, text.strip_prefix("board:"), text.strip_prefix("seat:")) {
             ("admin", ..) => Ok(Self::Admin),
             ("read", ..) => Ok(Self::Read),
@@ -91,7 +106,7 @@ impl FromStr for Scope {
                 Some((id, worker)) if !worker.is_empty() => Ok(Self::Seat(board(id)?, WorkerName::from(worker))),
                 _ => Err(format!("{text} names no worker: write seat:BOARD/WORKER")),
             },
-            _ => Err(format!("{text} is no scope: admin, read, board:BOARD or seat:BOARD/WORKER")),
+            _ => Err(format!("{text} is no scope: admin, read, board:BOARD, seat:BOARD/WORKER or person:NAME")),
         }
     }
 }
@@ -116,12 +131,16 @@ mod tests {
             Need::Sit("b2".into(), "w".into()),
             Need::Join("b1".into()),
             Need::Join("b2".into()),
+            Need::Be("b1".into(), "w".into()),
+            Need::Be("b2".into(), "w".into()),
+            Need::Be("b1".into(), "v".into()),
         ];
         for (scope, allowed) in [
-            ("admin", "yyyyyyyyyyyyy"),
-            ("read", "y-yy-y--y----"),
-            ("board:b1", "y--yyyyy---y-"),
-            ("seat:b1/w", "y----yy----y-"),
+            ("admin", "yyyyyyyyyyyyy---"),
+            ("read", "y-yy-y--y-------"),
+            ("board:b1", "y--yyyyy---y----"),
+            ("seat:b1/w", "y----yy----y-y--"),
+            ("person:w", "y----------yyyy-"),
         ] {
             let scope: Scope = scope.parse().expect("a scope");
             let said: String = needs.iter().map(|need| if scope.allows(need) { 'y' } else { '-' }).collect();
@@ -131,10 +150,10 @@ mod tests {
 
     #[test]
     fn a_scope_is_read_as_it_is_written() {
-        for text in ["admin", "read", "board:0199", "seat:0199/planner"] {
+        for text in ["admin", "read", "board:0199", "seat:0199/planner", "person:boss"] {
             assert_eq!(text.parse::<Scope>().map(|scope| scope.to_string()), Ok(text.to_owned()));
         }
-        for text in ["", "root", "board:", "board:a/b", "seat:a", "seat:/w", "seat:a/"] {
+        for text in ["", "root", "board:", "board:a/b", "seat:a", "seat:/w", "seat:a/", "person:"] {
             assert!(text.parse::<Scope>().is_err(), "{text}");
         }
     }

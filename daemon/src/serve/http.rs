@@ -86,10 +86,18 @@ impl Caller {
 
     /// Goes on only if the caller may. Who may not know of a board hears that there is none.
     pub(crate) fn needs(&self, need: &Need) -> Answered<()> {
-        if self.scope.allows(need) {
+        let is_known = self.holder.is_some();
+        if self.scope.allows(need) || (!is_known && matches!(need, Need::Be(..)) && self.scope == Scope::Admin) {
             return Ok(());
         }
-        if let Need::See(board) | Need::Act(board) | Need::Join(board) | Need::SeeSeat(board, _) | Need::Sit(board, _) =
+        if let Need::Be(board, person) = need
+            && self.scope.allows(&Need::Join(board.clone()))
+        {
+            let detail = format!("{person} is a person, and a token of scope {} is not {person}'s", self.scope);
+            let help = format!("use a token of {person}: `patchboard token create --scope person:{person}` makes one");
+            return Err(Problem::of(Code::NotThePerson, detail).help(help));
+        }
+        if let Need::See(board) | Need::Act(board) | Need::Join(board) | Need::SeeSeat(board, _) | Need::Sit(board, _) | Need::Be(board, _) =
             need
             && !self.scope.knows_of(board)
         {

@@ -45,6 +45,8 @@ coded! {
         Unauthorized = "unauthorized", UNAUTHORIZED,
         /// The token does not allow this.
         Forbidden = "forbidden", FORBIDDEN,
+        /// A person is to act, and the token is not that person's.
+        NotThePerson = "not_the_person", FORBIDDEN,
         /// The daemon was called by a name that is not its own.
         UnknownHost = "unknown_host", MISDIRECTED_REQUEST,
         /// A page in a browser calls that is not the daemon's, and not among `[serve] origins`.

@@ -196,9 +196,10 @@ async fn a_lease_is_its_holders_and_goes_with_the_daemon() {
     let as_admin = [("authorization", bearer.as_str())];
     let inbox = daemon.request(Method::GET, "/v1/inbox", &as_admin, None).await.is(200);
     let question = &inbox.as_object().and_then(|inbox| inbox.values().find_map(Value::as_array)).expect("a list")[0];
-    let reply = json!({"agrees": true, "text": "4", "digest": question["digest"], "by": "owner"});
+    let reply = json!({"agrees": true, "text": "4", "digest": question["digest"]});
     let path = format!("/v1/boards/{board}/approvals/{}", question["seq"]);
-    daemon.post_with(&path, &reply, &as_admin).await.is(200);
+    let as_owner = format!("Bearer {}", daemon.token("person:owner"));
+    daemon.post_with(&path, &reply, &[("authorization", &as_owner)]).await.is(200);
     let view = does(&daemon, &other, "read_view", json!({"wait": 30})).await;
     assert!(view["view"].as_str().is_some_and(|view| view.contains("which?")), "{view}");
     let answer = json!({"patch": step(4), "lease": view["lease"]});

@@ -1,5 +1,6 @@
 //! Questions to persons over HTTP: listed, answered once, and through a kill of the daemon.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, STEPS};
@@ -28,14 +29,16 @@ async fn a_question_is_answered_once_for_exactly_what_was_shown() {
     daemon.until(&board, "waiting").await;
     assert_eq!(daemon.get("/v1/inbox").await.is(200)["questions"], json!([question]));
     let path = format!("/v1/boards/{board}/approvals/{}", question["seq"]);
-    let answer = |by: &str, digest: &Value| json!({"agrees": true, "digest": digest, "by": by, "reason": "seen"});
+    let answer = |digest: &Value| json!({"agrees": true, "digest": digest, "reason": "seen"});
     let other = json!("0".repeat(64));
-    daemon.post(&path, &answer("walker", &question["digest"])).await.refuses(422, "wrong_approver");
-    daemon.post(&path, &answer("editor", &other)).await.refuses(422, "approval_mismatch");
-    daemon.post(&path, &answer("editor", &json!("x"))).await.refuses(422, "bad_body");
+    let mut named = answer(&question["digest"]);
+    named["by"] = "editor".into();
+    daemon.post(&path, &named).await.refuses(422, "bad_body");
+    daemon.post(&path, &answer(&other)).await.refuses(422, "approval_mismatch");
+    daemon.post(&path, &answer(&json!("x"))).await.refuses(422, "bad_body");
     let elsewhere = format!("/v1/boards/{board}/approvals/0");
-    daemon.post(&elsewhere, &answer("editor", &question["digest"])).await.refuses(409, "not_pending");
-    let right = answer("editor", &question["digest"]);
+    daemon.post(&elsewhere, &answer(&question["digest"])).await.refuses(409, "not_pending");
+    let right = answer(&question["digest"]);
     let committed = daemon.post(&path, &right).await.is(200);
     assert_eq!(committed["outcome"], "committed");
     // The same answer again, and another one.
@@ -72,7 +75,7 @@ async fn a_worker_is_told_what_it_has_asked_through_a_kill() {
     daemon.start();
     daemon.until(&board, "waiting").await;
     let path = format!("/v1/boards/{board}/approvals/{}", question["seq"]);
-    let mut answer = json!({"agrees": true, "digest": question["digest"], "by": "guide"});
+    let mut answer = json!({"agrees": true, "digest": question["digest"]});
     daemon.post(&path, &answer).await.refuses(422, "answer_not_offered");
     answer["text"] = "as far as you like".into();
     let told = daemon.post(&path, &answer).await.is(200);
@@ -87,7 +90,7 @@ async fn a_worker_is_told_what_it_has_asked_through_a_kill() {
 #[tokio::test]
 async fn the_command_line_answers_over_http_with_a_token_that_may() {
     let mut daemon = Daemon::at_rest(&["--require-tokens"]);
-    let (admin, read) = (daemon.token("admin"), daemon.token("read"));
+    let (admin, read, guide) = (daemon.token("admin"), daemon.token("read"), daemon.token("person:guide"));
     daemon.start();
     let as_admin = format!("Bearer {admin}");
     let lost = STEPS
@@ -99,7 +102,7 @@ async fn the_command_line_answers_over_http_with_a_token_that_may() {
         .replace("rules:\n", "  guide: {agent: human}\nrules:\n");
     let headers = [("authorization", as_admin.as_str()), ("content-type", "application/json")];
     let body = json!({ "source": lost }).to_string();
-    let made = daemon.request(reqwest::Method::POST, "/v1/boards", &headers, Some(body)).await.is(201);
+    let made = daemon.request(Method::POST, "/v1/boards", &headers, Some(body)).await.is(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     let url = format!("http://{}", daemon.address());
     let run = |arguments: &[&str], token: &str| {
@@ -121,12 +124,69 @@ async fn the_command_line_answers_over_http_with_a_token_that_may() {
     assert_eq!(run(&["inbox"], "").1["error"]["code"], "unauthorized");
     let (code, told) = run(&["answer", &board, &first, "--text", "to the end"], &read);
     assert_eq!((code, &told["error"]["code"]), (2, &json!("forbidden")));
-    assert_eq!(run(&["answer", &board, &first], &admin).1["error"]["code"], "answer_missing");
-    assert_eq!(run(&["answer", &board, "999", "--text", "x"], &admin).1["error"]["code"], "not_pending");
-    assert_eq!(run(&["answer", &board, &first, "--text", "to the end"], &admin).1["outcome"], "answered");
+    // An administrator sees what the person is asked, and is not the person.
+    let (code, told) = run(&["answer", &board, &first, "--text", "to the end"], &admin);
+    assert_eq!((code, &told["error"]["code"]), (2, &json!("not_the_person")));
+    assert_eq!(run(&["answer", &board, &first], &guide).1["error"]["code"], "answer_missing");
+    assert_eq!(run(&["answer", &board, "999", "--text", "x"], &guide).1["error"]["code"], "not_pending");
+    assert_eq!(run(&["answer", &board, &first, "--text", "to the end"], &guide).1["outcome"], "answered");
     let second = asked();
     assert_ne!(first, second);
-    assert_eq!(run(&["deny", &board, &second, "--reason", "no"], &admin), (0, json!({"outcome": "rejected"})));
+    assert_eq!(run(&["deny", &board, &second, "--reason", "no"], &guide), (0, json!({"outcome": "rejected"})));
     let third = asked();
-    assert_eq!(run(&["approve", &board, &third], &admin).1["outcome"], "committed");
+    assert_eq!(run(&["approve", &board, &third], &guide).1["outcome"], "committed");
+}
+
+#[tokio::test]
+async fn only_a_persons_own_token_is_the_person_and_the_journal_names_it() {
+    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let admin = daemon.token("admin");
+    daemon.start();
+    let asking = STEPS
+        .replace("value: {maximum: 9}}]", "value: {maximum: 9}, approval: {by: editor, expires: 1h}}]")
+        .replace("rules:\n", "  editor: {agent: human, writes: [/steps]}\n  other: {agent: human}\nrules:\n");
+    let bearer = |token: &str| format!("Bearer {token}");
+    let as_admin = bearer(&admin);
+    let made = daemon.post_with("/v1/boards", &json!({ "source": asking }), &[("authorization", &as_admin)]).await.is(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    let own = daemon.token("person:editor");
+    let inbox = |token: String| {
+        let daemon = &daemon;
+        async move { daemon.request(Method::GET, "/v1/inbox", &[("authorization", &bearer(&token))], None).await.is(200) }
+    };
+    let question = loop {
+        match &inbox(own.clone()).await["questions"][0] {
+            Value::Null => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+            question => break question.clone(),
+        }
+    };
+    let path = format!("/v1/boards/{board}/approvals/{}", question["seq"]);
+    let answer = json!({"agrees": true, "digest": question["digest"]});
+    let proposal = json!({"worker": "editor", "patch": [{"op": "add", "path": "/steps/-", "value": 7}]});
+    let proposals = format!("/v1/boards/{board}/proposals");
+    for (scope, status, code) in [
+        ("admin".to_owned(), 403, "not_the_person"),
+        (format!("board:{board}"), 403, "not_the_person"),
+        (format!("seat:{board}/walker"), 403, "not_the_person"),
+        ("person:other".to_owned(), 403, "not_the_person"),
+        ("read".to_owned(), 403, "forbidden"),
+        ("seat:0199/editor".to_owned(), 404, "no_such_board"),
+    ] {
+        let token = bearer(&daemon.token(&scope));
+        let headers = [("authorization", token.as_str())];
+        daemon.post_with(&path, &answer, &headers).await.refuses(status, code);
+        daemon.post_with(&proposals, &proposal, &headers).await.refuses(status, code);
+    }
+    assert_eq!(inbox(daemon.token("person:other")).await["questions"], json!([]));
+    let as_editor = bearer(&own);
+    daemon.post_with(&proposals, &proposal, &[("authorization", &as_editor)]).await.is(200);
+    daemon.post_with(&path, &answer, &[("authorization", &as_editor)]).await.is(200);
+    let journal = format!("/v1/boards/{board}/journal");
+    let records = daemon.request(Method::GET, &journal, &[("authorization", &as_admin)], None).await.is(200);
+    let of_kind = |kind: &str| {
+        let records = records["records"].as_array().expect("a list");
+        records.iter().find(|record| record["kind"] == kind).expect("it is there")["principal"].clone()
+    };
+    assert_eq!(of_kind("created"), json!({"kind": "token", "id": 1, "name": ""}));
+    assert_eq!(of_kind("answer"), json!({"kind": "token", "id": 2, "name": ""}));
 }

@@ -140,8 +140,7 @@ async fn answer(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, entry: R
         (ResumeStatus::Resolved, payload) => serde_json::from_value(payload.unwrap_or_default())
             .map_err(|error| wrong(&format!("the payload is not what the interrupt wants: {error}")))?,
     };
-    let by = people::asked(daemon, board, of).await?;
-    caller.needs(&Need::Sit(board.clone(), by.clone()))?;
+    let by = people::asked(daemon, caller, board, of).await?;
     let answer = Answer { of, by, digest, agrees: payload.agrees, reason: payload.reason, text: payload.text };
     people::give(daemon, caller, board, answer).await.map(drop)
 }

@@ -9,8 +9,8 @@ use patchboard_kernel::id::{BoardId, WorkerName};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::ProblemDocument;
-use crate::serve::access::{Need, Scope};
+use super::{ProblemDocument, people};
+use crate::serve::access::Scope;
 use crate::serve::files;
 use crate::serve::http::{BODY_BYTES_MAX, Body, Caller, Gate, Posted, Segments};
 use crate::serve::mcp;
@@ -74,7 +74,7 @@ async fn speak(
     headers: &HeaderMap,
     Body(Message(message)): Body<Message>,
 ) -> Answered<Response> {
-    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    people::may_act_as(&daemon, caller, &board, &worker).await?;
     daemon.summary(&board)?;
     let room = headers.get(mcp::ROOM).map(|room| room.to_str().ok().and_then(|room| room.parse().ok()).unwrap_or(0));
     let seat =

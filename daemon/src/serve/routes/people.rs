@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{Outcome, Pending};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
@@ -34,8 +35,8 @@ pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> 
     for board in daemon.running_boards() {
         let snapshot = board.snapshot();
         for (seq, question) in snapshot.pending.iter() {
-            let asks = Need::SeeSeat(board.id().clone(), question.approver.clone());
-            if caller.scope.allows(&asks) {
+            let (id, person) = (board.id().clone(), question.approver.clone());
+            if caller.scope.allows(&Need::SeeSeat(id.clone(), person.clone())) || caller.scope.allows(&Need::Be(id, person)) {
                 questions.push(question_of(board.id(), *seq, question));
             }
         }
@@ -58,8 +59,6 @@ pub(crate) struct PersonAnswer {
     /// The `digest` of the question: what the answer is about.
     #[schema(pattern = r"^[0-9a-f]{64}$")]
     digest: String,
-    /// Who answers: the `human` worker that was asked.
-    by: String,
     /// Why; the worker is told, and the journal keeps it.
     reason: Option<String>,
     /// What the worker has asked, where the question is a `clarify`: one of its `choices`, if it has some.
@@ -70,7 +69,9 @@ impl Posted for PersonAnswer {
     const GATE: Gate = Gate::Join;
 }
 
-/// Answer a question, once
+/// Answer a question, once, as the person who is asked
+///
+/// The token says who that is: `person:NAME`, or `seat:BOARD/NAME`. Where the daemon demands none, anybody may answer.
 ///
 /// A proposal that is agreed to is checked once more and committed if nothing of what its author had read has changed. A
 /// worker that has asked something is asked again, with the answer.
@@ -85,8 +86,8 @@ pub(crate) async fn answer(
     _: Key,
     Body(given): Body<PersonAnswer>,
 ) -> Answered<impl IntoResponse> {
-    let (board, by) = (BoardId::from(board), WorkerName::from(given.by));
-    caller.needs(&Need::Sit(board.clone(), by.clone()))?;
+    let board = BoardId::from(board);
+    let by = asked(&daemon, &caller, &board, Seq(seq)).await?;
     let digest: Digest = given.digest.parse().map_err(|_| Problem::of(Code::BadBody, "digest is none"))?;
     let answer = Answer { of: Seq(seq), by, digest, agrees: given.agrees, reason: given.reason, text: given.text };
     give(&daemon, &caller, &board, answer).await
@@ -103,9 +104,27 @@ pub(crate) async fn give(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId,
     Ok(told(outcome)?.into_response())
 }
 
-/// Whom a record asks.
-pub(crate) async fn asked(daemon: &Arc<Daemon>, board: &BoardId, seq: Seq) -> Answered<WorkerName> {
-    let (board, before) = (board.clone(), seq.0.checked_sub(1).map(Seq));
+/// Returns the person that a record asks, if the caller is that person.
+pub(crate) async fn asked(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, seq: Seq) -> Answered<WorkerName> {
+    caller.needs(&Need::Join(board.clone()))?;
+    let person = approver_of(daemon, board.clone(), seq).await?;
+    caller.needs(&Need::Be(board.clone(), person.clone()))?;
+    Ok(person)
+}
+
+/// Goes on only if the caller may act as a worker; as a person, only that person may.
+pub(crate) async fn may_act_as(daemon: &Daemon, caller: &Caller, board: &BoardId, worker: &WorkerName) -> Answered<()> {
+    caller.needs(&Need::Join(board.clone()))?;
+    let is_person = caller.holder.is_some() && {
+        let blueprint = daemon.blueprint(board).await?;
+        blueprint.workers.get(worker).is_some_and(|worker| worker.agent == AgentKind::Human)
+    };
+    let need = if is_person { Need::Be } else { Need::Sit };
+    caller.needs(&need(board.clone(), worker.clone()))
+}
+
+async fn approver_of(daemon: &Arc<Daemon>, board: BoardId, seq: Seq) -> Answered<WorkerName> {
+    let before = seq.0.checked_sub(1).map(Seq);
     let found = daemon.ask(move |reader| reader.journal.records(&board, before, 1).map_err(storage)).await?;
     match found.first().filter(|record| record.seq == seq).and_then(|record| record.body().ok()) {
         Some(Said::Approval(approval)) => Ok(approval.approver),

@@ -16,6 +16,7 @@ use utoipa::ToSchema;
 
 use super::ProblemDocument;
 use super::boards::replayed;
+use super::people;
 use crate::serve::access::Need;
 use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
 use crate::serve::identifiers::Repetition;
@@ -55,7 +56,7 @@ pub(crate) async fn propose(
     Body(proposed): Body<Proposed>,
 ) -> Answered<impl IntoResponse> {
     let worker = WorkerName::from(proposed.worker);
-    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    people::may_act_as(&daemon, &caller, &board, &worker).await?;
     let handle = daemon.open_for(&board, &caller).await?;
     let proposal = Proposal {
         from: From::Direct { token: key.0, base: proposed.base.map(Version) },

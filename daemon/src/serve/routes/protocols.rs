@@ -8,7 +8,7 @@ use patchboard_kernel::board::{Board, From, Proposal, ReplyBody};
 use patchboard_kernel::id::{BoardId, WorkerName};
 use serde_json::Value;
 
-use super::leases;
+use super::{leases, people};
 use super::proposals::told;
 use crate::serve::access::Need;
 use crate::serve::http::{Caller, Key};
@@ -34,7 +34,7 @@ pub(super) async fn propose(
     patch: Value,
 ) -> Answered<impl IntoResponse + use<>> {
     let By { worker, lease, key } = by;
-    caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
+    people::may_act_as(daemon, caller, board, &worker).await?;
     let outcome = match lease {
         Some(lease) => leases::put(daemon, caller, board, &worker, &lease, patch, None).await?,
         None => {

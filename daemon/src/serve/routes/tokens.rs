@@ -25,8 +25,8 @@ const NAME_MAX: usize = 200;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// `admin`, `read`, `board:BOARD` or `seat:BOARD/WORKER`.
-    #[schema(pattern = r"^(admin|read|board:[^/]{1,128}|seat:[^/]{1,128}/.+)$")]
+    /// `admin`, `read`, `board:BOARD`, `seat:BOARD/WORKER` or `person:NAME`.
+    #[schema(pattern = r"^(admin|read|board:[^/]{1,128}|seat:[^/]{1,128}/.+|person:.+)$")]
     scope: String,
     /// What it is for.
     #[serde(default)]
