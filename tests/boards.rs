@@ -6,9 +6,7 @@
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody, Step};
-use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Timestamp, Token};
-use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::Own;
 use serde_json::{Map, Value, json};
 

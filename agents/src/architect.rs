@@ -112,7 +112,7 @@ pub struct Caps {
 impl Default for Caps {
     /// The limits that a blueprint has which names none (SPEC section 12).
     fn default() -> Self {
-        let BoardLimits { commits, tokens, wall, state_bytes, depth: _, edits: _, money: _, patience: _ } =
+        let BoardLimits { commits, tokens, wall, state_bytes, depth: _, edits: _, money: _, patience: _, journal: _ } =
             BoardLimits::default();
         Self { commits, tokens, wall, state_bytes, concurrency: 4 }
     }

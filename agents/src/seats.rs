@@ -45,6 +45,10 @@ impl Clock for Standing {
     fn now(&self) -> Timestamp {
         self.0
     }
+
+    fn steady_ms(&self) -> u64 {
+        0
+    }
 }
 
 /// Fills seats with the operator's models and programs, and with scripts.

@@ -12,6 +12,7 @@ use patchboard_kernel::files::FILES;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Cause, End, Ended, PauseCause, Principal};
+use patchboard_kernel::rejection::Code;
 use patchboard_kernel::state::State;
 use patchboard_kernel::tree::Node;
 use patchboard_kernel::workflow::engine::FailedNode;
@@ -274,12 +275,13 @@ pub(crate) fn failure(error: RuntimeError) -> Failure {
             .detail("violations", json!(violations)),
         RuntimeError::CannotRetry { .. } => Failure::refused(error.code(), &error)
             .help(
-                "`patchboard log BOARD` shows what was given up; --tokens, --wall, --commits, --edits and --money raise limits of \
+                "`patchboard log BOARD` shows what was given up; --tokens, --wall, --commits, --edits, --money and --journal raise limits of \
                  the board, --worker W with --worker-tokens and --worker-money those of a worker",
             ),
-        RuntimeError::BacklogFull { .. } => {
+        RuntimeError::Unheard { code: Code::BacklogFull, .. } => {
             Failure::refused(error.code(), &error).help("say it again when something of what waits is done")
         }
+        RuntimeError::Unheard { .. } => Failure::refused(error.code(), &error),
         RuntimeError::Board(BoardError::BadBlueprint(_)) => Failure::refused(error.code(), &error),
         RuntimeError::Journal(JournalError::Owned { .. }) => Failure::failed(error.code(), &error).help(
             "pause its run with Ctrl-C first; if a daemon runs it, name that with --url (`resume`, `retry`, `approve`, \

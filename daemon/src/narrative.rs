@@ -235,6 +235,9 @@ pub(crate) fn of(body: &Body) -> String {
         Body::Paused(_) => "no more invocations are dispatched".to_owned(),
         Body::Resumed(_) => "invocations are dispatched again".to_owned(),
         Body::Tick(_) => "something was due".to_owned(),
+        Body::Jumped(jumped) => {
+            format!("the clock jumped forward by {} s, which costs the board nothing", jumped.ms / 1000)
+        }
         Body::Snapshot(snapshot) => format!("of everything up to {}", snapshot.of),
         Body::Redacted(redacted) => {
             let (erased, records) = (redacted.erased, redacted.records.len());

@@ -121,6 +121,7 @@ impl Totals {
             | Body::Retried(_)
             | Body::Resumed(_)
             | Body::Tick(_)
+            | Body::Jumped(_)
             | Body::Signal(_)
             | Body::Snapshot(_)
             | Body::Redacted(_)
@@ -281,7 +282,7 @@ const fn is_told(kind: Kind) -> bool {
         | Kind::Redacted
         | Kind::Signal => true,
         // An end is told as the command's result.
-        Kind::Scheduled | Kind::Continued | Kind::Tick | Kind::Snapshot | Kind::Ended => false,
+        Kind::Scheduled | Kind::Continued | Kind::Tick | Kind::Jumped | Kind::Snapshot | Kind::Ended => false,
     }
 }
 
@@ -309,6 +310,7 @@ fn mark(kind: Kind) -> String {
         | Kind::Paused
         | Kind::Resumed
         | Kind::Tick
+        | Kind::Jumped
         | Kind::Signal
         | Kind::Snapshot
         | Kind::Ended => word.dimmed().to_string(),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use patchboard_kernel::board::Blob;
-use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::record::{Body, Kind, Record};
 use serde::{Deserialize, Serialize};
@@ -231,7 +231,7 @@ fn read(path: &Path) -> Result<Contents, ArchiveError> {
     let io = |source| ArchiveError::Io { path: path.display().to_string(), source };
     let mut lines = BufReader::new(std::fs::File::open(path).map_err(io)?);
     let (mut text, mut line) = (String::new(), String::new());
-    let (mut contents, mut head) = (None::<Contents>, None);
+    let (mut contents, mut head, mut hasher) = (None::<Contents>, None, None);
     loop {
         line.clear();
         if lines.read_line(&mut line).map_err(io)? == 0 {
@@ -250,7 +250,8 @@ fn read(path: &Path) -> Result<Contents, ArchiveError> {
                 contents.records.push(Record { seq, kind, at, header, payload, hash });
             }
             (Line::Text { hash, text }, Some(contents)) => {
-                if sha256(text.as_bytes()) != hash {
+                let hasher = hasher.get_or_insert_with(|| hasher_of(&contents.records));
+                if hasher.as_ref().is_some_and(|hasher| !hasher.names(&text, hash)) {
                     return Err(damaged(path, format!("the text {hash} was altered")));
                 }
                 contents.blobs.push(Blob { hash, text: text.into() });
@@ -270,6 +271,17 @@ fn read(path: &Path) -> Result<Contents, ArchiveError> {
         return Err(damaged(path, "its last record is not the one that it begins with"));
     }
     Ok(contents)
+}
+
+/// Returns what makes the names of the texts of a journal; none if its salt is gone.
+fn hasher_of(records: &[Record]) -> Option<Hasher> {
+    let first = records.first()?;
+    match first.body() {
+        Ok(Body::Created(created)) if !(first.is_erased() && created.salt == Salt::ZERO) => {
+            Some(Hasher::new(&created.salt))
+        }
+        _ => None,
+    }
 }
 
 /// As JSON.

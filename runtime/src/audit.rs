@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::board::Board;
-use patchboard_kernel::digest::{Digest, Hasher, sha256};
+use patchboard_kernel::digest::{Digest, Hasher};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{Body, Record, RecordError, Redacted, Snapshot};
@@ -419,13 +419,18 @@ impl<'a> Walk<'a> {
         Ok(matches!(body, Some(Body::Redacted(redacted)) if redacted.texts.contains(&hash)))
     }
 
+    /// Returns true if a text has this name, as far as that can be known.
+    fn names(&self, text: &str, name: Digest) -> bool {
+        self.is_unsalted || self.hasher.as_ref().is_some_and(|hasher| hasher.names(text, name))
+    }
+
     /// Checks a text that the next record names.
     fn text(&mut self, what: &str, hash: Digest) -> Result<(), Fault> {
         if self.texts.contains(&hash) {
             return Ok(());
         }
         match self.journal.blob(hash) {
-            Ok(Some(text)) if sha256(text.as_bytes()) == hash => {
+            Ok(Some(text)) if self.names(&text, hash) => {
                 self.texts.insert(hash);
                 Ok(())
             }

@@ -10,7 +10,7 @@ use arc_swap::ArcSwapOption;
 use patchboard_kernel::admission::Admission;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Blob, Board, BoardError, Genesis, Input, Outcome, Proposal};
-use patchboard_kernel::digest::{Salt, sha256};
+use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::files::Edit;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Token};
 use patchboard_kernel::ledger::Usage;
@@ -168,12 +168,14 @@ pub enum RuntimeError {
         /// What is wrong with the value.
         violations: Vec<Violation>,
     },
-    /// There is no room for what the signal brings; it was not recorded.
-    #[error("board {board} takes no more for now: {message}")]
-    BacklogFull {
+    /// A signal was refused; it was not recorded.
+    #[error("board {board} does not take the signal: {message}")]
+    Unheard {
         /// The board.
         board: BoardId,
-        /// What waits, and where.
+        /// Stable name of the reason: `backlog_full`, `journal_full` or `unknown_signal`.
+        code: Code,
+        /// Why.
         message: String,
     },
     /// A board takes nothing up again; nothing was recorded.
@@ -220,9 +222,8 @@ impl RuntimeError {
             Self::Board(BoardError::BadRequest(_)) | Self::BadSignal { .. } => "bad_request",
             Self::Board(BoardError::BadBlueprint(_)) => "bad_blueprint",
             Self::Board(BoardError::BadRecord { .. }) => "bad_record",
-            Self::BacklogFull { .. } => "backlog_full",
             Self::CannotRetry { code: Code::BoardNotRunning, .. } => "board_over",
-            Self::CannotRetry { code, .. } => code.as_str(),
+            Self::CannotRetry { code, .. } | Self::Unheard { code, .. } => code.as_str(),
             Self::AlreadyRunning(_) => "already_running",
             Self::Closed(_) => "board_closed",
             Self::Over(_) => "board_over",
@@ -324,9 +325,8 @@ impl Runtime {
         let id = id.unwrap_or_else(|| options.ids.board());
         let salt = salt.unwrap_or_else(|| options.ids.salt());
         let (at, began) = (options.clock.now(), Instant::now());
-        let texts = designed.iter().flat_map(|designed| &designed.prompts);
-        let prompts: Vec<Blob> =
-            texts.map(|text| Blob { hash: sha256(text.as_bytes()), text: Arc::clone(text) }).collect();
+        let (texts, hasher) = (designed.iter().flat_map(|designed| &designed.prompts), Hasher::new(&salt));
+        let prompts: Vec<Blob> = texts.map(|text| Blob { hash: hasher.text(text), text: Arc::clone(text) }).collect();
         let architect = designed.as_ref().map(|Designed { calls, usage, repairs, admitted, .. }| {
             let prompts = prompts.iter().map(|prompt| prompt.hash).collect();
             let (usage, repairs) = (usage.bounded(), repairs.bounded());
@@ -703,7 +703,7 @@ impl BoardHandle {
     ///
     /// # Errors
     /// [`RuntimeError::Over`] if the board has ended for good; [`RuntimeError::TokenConflict`];
-    /// [`RuntimeError::BadSignal`] or [`RuntimeError::BacklogFull`], and then nothing is recorded; as [`BoardHandle::propose`].
+    /// [`RuntimeError::BadSignal`] or [`RuntimeError::Unheard`], and then nothing is recorded; as [`BoardHandle::propose`].
     pub async fn signal(&self, name: &str, value: Value, token: Option<Token>) -> Result<Heard, RuntimeError> {
         self.request(Input::Signal { name: name.to_owned(), value, token }).await
     }
@@ -716,11 +716,14 @@ impl BoardHandle {
             Some(Outcome::Refused(rejection)) if rejection.stage == Stage::Schema => {
                 Err(RuntimeError::BadSignal { board: self.id().clone(), violations: rejection.violations })
             }
-            Some(Outcome::Refused(rejection)) if rejection.code == Code::BacklogFull => {
-                let message = rejection.violations.into_iter().next().map(|first| first.message).unwrap_or_default();
-                Err(RuntimeError::BacklogFull { board: self.id().clone(), message })
+            Some(Outcome::Refused(rejection)) if rejection.code == Code::TokenConflict => {
+                Err(RuntimeError::TokenConflict(self.id().clone()))
             }
-            Some(Outcome::Refused(_)) => Err(RuntimeError::TokenConflict(self.id().clone())),
+            Some(Outcome::Refused(rejection)) => {
+                let code = rejection.code;
+                let message = rejection.violations.into_iter().next().map(|first| first.message).unwrap_or_default();
+                Err(RuntimeError::Unheard { board: self.id().clone(), code, message })
+            }
             _ if decided.recorded => Ok(Heard::Now),
             _ => Err(RuntimeError::Over(self.id().clone())),
         }

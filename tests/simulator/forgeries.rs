@@ -113,6 +113,7 @@ fn forge(body: &mut Body) -> bool {
         | Body::Retried(_)
         | Body::Resumed(_)
         | Body::Tick(_)
+        | Body::Jumped(_)
         | Body::Signal(_)
         | Body::Redacted(_)
         | Body::Answer(_) => return false,

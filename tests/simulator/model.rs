@@ -553,6 +553,7 @@ impl Model {
             Body::Late(_)
             | Body::Answer(_)
             | Body::Tick(_)
+            | Body::Jumped(_)
             | Body::Snapshot(_)
             | Body::Redacted(_)
             | Body::Ended(_) => {}

@@ -106,6 +106,7 @@ async fn progress(records: &mut Subscription) -> bool {
             | Kind::Paused
             | Kind::Resumed
             | Kind::Tick
+            | Kind::Jumped
             | Kind::Epoch
             | Kind::Snapshot => {}
             _ => return true,

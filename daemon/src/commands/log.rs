@@ -127,6 +127,7 @@ fn show(record: &Record, output: Output) -> Result<(), Failure> {
         | Kind::Resumed
         | Kind::Retried
         | Kind::Tick
+        | Kind::Jumped
         | Kind::Signal
         | Kind::Snapshot => padded,
     };

@@ -68,6 +68,9 @@ struct What {
     /// Raise the board's limit of commits to N
     #[arg(long, value_name = "N")]
     commits: Option<u64>,
+    /// Raise the limit of the board's journal to so many bytes
+    #[arg(long, value_name = "BYTES")]
+    journal: Option<u64>,
     /// Raise the board's limit of edits of files to N
     #[arg(long, value_name = "N")]
     edits: Option<u64>,
@@ -94,6 +97,7 @@ impl What {
             "wall": self.wall,
             "commits": self.commits,
             "edits": self.edits,
+            "journal": self.journal,
             "money": self.money,
         });
         let worker_limits = json!({"tokens": self.worker_tokens, "money": self.worker_money});
@@ -111,6 +115,7 @@ impl What {
             wall_ms: self.wall.map(Duration::as_ms),
             commits: self.commits,
             edits: self.edits,
+            journal: self.journal,
             money: self.money.map(|money| money.0),
         };
         let worker_limits =

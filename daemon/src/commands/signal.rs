@@ -19,7 +19,7 @@ use crate::seating::SeatArguments;
 ///
 /// The signal wakes the rules with `trigger: {signal: NAME}`, and the rule NAME with `trigger: manual`. A board with
 /// nothing left to do goes on if a rule wants it; one that has ended otherwise stays as it is. A paused board goes on,
-/// unless --no-run is given.
+/// unless --no-run is given. A name that no rule waits for is refused.
 ///
 /// A board that another process runs cannot be reached: pause that run with Ctrl-C, then send the signal.
 #[derive(Args, Debug)]
@@ -67,10 +67,13 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     drop(reader);
     let heard = heard(&blueprint);
     if !heard.contains(arguments.name.as_str()) {
-        let names: Vec<String> = heard.iter().map(|name| short(name, 40)).collect();
-        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let name = short(&arguments.name, 40);
-        output.complaint(&format!("warning: no rule waits for {name}; names that rules wait for: {names}"));
+        let names: Vec<String> = heard.iter().map(|name| short(name, 40)).collect();
+        let failure = Failure::refused("unknown_signal", format!("no rule waits for the signal `{name}`"));
+        return Err(match names.is_empty() {
+            true => failure.help("the blueprint has no rule with `trigger: {signal: NAME}` or `trigger: manual`"),
+            false => failure.help(format!("rules wait for {}", names.join(", "))),
+        });
     }
     let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
     seating.goes_on(&records, data_dir, &summary.id)?;

@@ -113,8 +113,7 @@ fn untouched(records: &[Record], pointer: &str, value: Option<&Node>, form: Form
     let source = if pointer == "/request" || pointer.starts_with("/request/") { "request" } else { "blueprint" };
     let created = records.first().map(|record| moment(record.at)).unwrap_or_default();
     if form == Form::Json {
-        let told =
-            json!({"pointer": pointer, "exists": true, "value": value, "source": source, "seq": 0, "version": 0, "principal": records.first().and_then(principal)});
+        let told = json!({"pointer": pointer, "exists": true, "value": value, "source": source, "seq": 0, "version": 0, "principal": records.first().and_then(principal)});
         return Told::Json(told);
     }
     let from = if source == "request" { "the user's request" } else { "the blueprint's initial state" };

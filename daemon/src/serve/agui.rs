@@ -366,6 +366,7 @@ const fn is_custom(body: &Body) -> bool {
         | Body::Expanded(_)
         | Body::Reserved(_)
         | Body::Tick(_)
+        | Body::Jumped(_)
         | Body::Snapshot(_)
         | Body::Redacted(_)
         | Body::Ended(_) => false,

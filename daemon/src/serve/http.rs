@@ -97,8 +97,12 @@ impl Caller {
             let help = format!("use a token of {person}: `patchboard token create --scope person:{person}` makes one");
             return Err(Problem::of(Code::NotThePerson, detail).help(help));
         }
-        if let Need::See(board) | Need::Act(board) | Need::Join(board) | Need::SeeSeat(board, _) | Need::Sit(board, _) | Need::Be(board, _) =
-            need
+        if let Need::See(board)
+        | Need::Act(board)
+        | Need::Join(board)
+        | Need::SeeSeat(board, _)
+        | Need::Sit(board, _)
+        | Need::Be(board, _) = need
             && !self.scope.knows_of(board)
         {
             return Err(no_such_board(board));

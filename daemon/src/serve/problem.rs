@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use patchboard_kernel::board::BoardError;
+use patchboard_kernel::rejection;
 use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::{Map, Value, json};
@@ -254,9 +255,11 @@ impl From<RuntimeError> for Problem {
                 problem.detail("violations", json!(violations))
             }
             RuntimeError::Interrupted(_) => problem.help("repeat the request with the same Idempotency-Key"),
-            RuntimeError::BacklogFull { .. } => problem.help("say it again when something of what waits is done"),
+            RuntimeError::Unheard { code: rejection::Code::BacklogFull, .. } => {
+                problem.help("say it again when something of what waits is done")
+            }
             RuntimeError::CannotRetry { .. } => problem
-                .help("`limits` raises tokens, wall, commits, edits and money of the board, `worker_limits` tokens and money of `worker`"),
+                .help("`limits` raises tokens, wall, commits, edits, money and journal of the board, `worker_limits` tokens and money of `worker`"),
             RuntimeError::Over(_) => problem.help("a board that has ended for good is read only"),
             _ => problem,
         }
@@ -269,12 +272,24 @@ impl From<JournalError> for Problem {
     }
 }
 
+/// Returns the status of what a board refused: what was wrong with the moment is a conflict, what was wrong with the request is
+/// not.
+pub(crate) const fn refusal(code: rejection::Code) -> StatusCode {
+    use rejection::Code as C;
+    match code {
+        C::TokenConflict | C::InvocationClosed | C::NotPending => StatusCode::CONFLICT,
+        C::BacklogFull => StatusCode::TOO_MANY_REQUESTS,
+        C::JournalFull => StatusCode::INSUFFICIENT_STORAGE,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
 const fn status_of(error: &RuntimeError) -> StatusCode {
     match error {
         RuntimeError::Journal(JournalError::NotFound(_)) => StatusCode::NOT_FOUND,
         RuntimeError::Board(BoardError::BadRequest(_) | BoardError::BadBlueprint(_))
         | RuntimeError::BadSignal { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-        RuntimeError::BacklogFull { .. } => StatusCode::TOO_MANY_REQUESTS,
+        RuntimeError::Unheard { code, .. } => refusal(*code),
         RuntimeError::AlreadyRunning(_)
         | RuntimeError::CannotRetry { .. }
         | RuntimeError::Over(_)

@@ -147,7 +147,8 @@ async fn only_a_persons_own_token_is_the_person_and_the_journal_names_it() {
         .replace("rules:\n", "  editor: {agent: human, writes: [/steps]}\n  other: {agent: human}\nrules:\n");
     let bearer = |token: &str| format!("Bearer {token}");
     let as_admin = bearer(&admin);
-    let made = daemon.post_with("/v1/boards", &json!({ "source": asking }), &[("authorization", &as_admin)]).await.is(201);
+    let made =
+        daemon.post_with("/v1/boards", &json!({ "source": asking }), &[("authorization", &as_admin)]).await.is(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     let own = daemon.token("person:editor");
     let inbox = |token: String| {

@@ -115,7 +115,10 @@ async fn a_decision_is_waited_for_and_then_the_person_who_rules() {
     let answer = json!({"agrees": true, "digest": question["digest"], "text": "APPROVED"});
     let arbiter = format!("Bearer {}", room.daemon.token("person:arbiter"));
     let as_arbiter = [("authorization", arbiter.as_str())];
-    let (ruled, answered) = tokio::join!(room.decision("plan-1", "&wait=30&ruled=true"), room.daemon.post_with(&path, &answer, &as_arbiter));
+    let (ruled, answered) = tokio::join!(
+        room.decision("plan-1", "&wait=30&ruled=true"),
+        room.daemon.post_with(&path, &answer, &as_arbiter)
+    );
     assert_eq!(answered.is(200)["outcome"], "answered");
     let ruled = ruled.is(200);
     assert_eq!((&ruled["outcome"], &ruled["ruling"]["by"]), (&json!("APPROVED"), &json!("arbiter")));

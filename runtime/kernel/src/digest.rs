@@ -59,6 +59,7 @@ pub(crate) mod tag {
     pub(crate) const KEY: u8 = 0x31;
     pub(crate) const COMMITMENT: u8 = 0x40;
     pub(crate) const SNAPSHOT: u8 = 0x50;
+    pub(crate) const TEXT: u8 = 0x60;
 }
 
 /// A SHA-256 value; lower-case hexadecimal in text.
@@ -198,6 +199,18 @@ impl Hasher {
         hash.update(field);
         self.encode(value, &mut hash);
         Digest(hash.finalize().into())
+    }
+
+    /// Returns the name of a text that is stored beside records: a view, a prompt.
+    pub fn text(&self, text: &str) -> Digest {
+        let mut hash = self.start(tag::TEXT);
+        hash.update(text);
+        Digest(hash.finalize().into())
+    }
+
+    /// Returns true if a text has this name: the salted hash, or before format 20 its SHA-256.
+    pub fn names(&self, text: &str, name: Digest) -> bool {
+        self.text(text) == name || sha256(text.as_bytes()) == name
     }
 
     /// What the manifest of every snapshot of the board holds, so that its hash cannot be guessed at without the salt.

@@ -268,6 +268,15 @@ fn own_places(ops: &[Op<'_>], changes: &[Change], made: &State) -> Vec<PointerBu
         .collect()
 }
 
+/// Returns how many bytes of a reply are read.
+pub(crate) fn bytes_max(seat: Option<&Seat>, interface: Interface, context: &Context<'_>) -> usize {
+    match (interface, seat, context.basis) {
+        (Interface::Whole, Some(_), Some(_)) => interface::WHOLE_BYTES_MAX,
+        (_, Some(seat), _) => seat.worker.patch.max_bytes as usize,
+        (_, None, _) => crate::blueprint::PatchLimits::default().max_bytes as usize,
+    }
+}
+
 /// A reply as a patch and what is around it.
 fn read(
     state: &State,
@@ -279,6 +288,9 @@ fn read(
 ) -> Result<Unwrapped, Vec<Violation>> {
     let defaults = crate::blueprint::PatchLimits::default();
     let patch_limits = seat.map_or(&defaults, |seat| &seat.worker.patch);
+    if let ReplyBody::Elided { elided, .. } = body {
+        return Err(vec![reply::too_large(elided.bytes, bytes_max(seat, interface, context))]);
+    }
     match (interface, seat, context.basis) {
         (Interface::Whole, Some(seat), Some(basis)) => interface::whole(seat, body, basis),
         (Interface::Merge, Some(seat), _) => interface::merge(seat, state.root(), body),

@@ -62,6 +62,16 @@ pub(crate) const ELEMENTS: u32 = 19;
 /// The first format in which records say who caused them from outside ([`Principal`]).
 pub(crate) const PRINCIPALS: u32 = 20;
 
+/// The first format in which hashes of texts are salted: those of views, prompts and replies that are no patch.
+pub(crate) const SALTED: u32 = 20;
+
+/// The first format in which a reply whose verdict needs its length alone is kept as an excerpt ([`Elided`]), messages are
+/// bounded, signals that no rule waits for are refused, and the journal has a limit.
+pub(crate) const JOURNAL_LIMIT: u32 = 20;
+
+/// The first format in which jumps of the clock are recorded ([`Jumped`]).
+pub(crate) const JUMPS: u32 = 20;
+
 /// The value of a record that names its [`Principal`]. No body has a field of this name.
 pub const PRINCIPAL: &str = "principal";
 

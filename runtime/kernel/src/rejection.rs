@@ -141,6 +141,10 @@ coded! {
         BadLimit = "bad_limit",
         /// As much as may wait of what such signals bring waits already.
         BacklogFull = "backlog_full",
+        /// No rule waits for a signal of this name.
+        UnknownSignal = "unknown_signal",
+        /// The journal of the board has no room for what comes from outside.
+        JournalFull = "journal_full",
 
         /// The candidate breaks the state schema.
         SchemaViolation = "schema_violation",

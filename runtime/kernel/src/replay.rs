@@ -332,6 +332,7 @@ const fn begins_step(kind: Kind) -> bool {
         | Kind::Resumed
         | Kind::Retried
         | Kind::Tick
+        | Kind::Jumped
         | Kind::Signal
         | Kind::Snapshot
         | Kind::Redacted => true,
@@ -375,9 +376,10 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
             propose(reply.judged_body(plan, &by), by, raw)
         }
         Body::Rejected(rejected) => {
-            let reply = match rejected.written {
-                Some(of) => ReplyBody::Made { reply: rejected.reply, of },
-                None => ReplyBody::Text(rejected.reply),
+            let reply = match (rejected.elided, rejected.written) {
+                (Some(elided), _) => ReplyBody::Elided { excerpt: rejected.reply, elided },
+                (None, Some(of)) => ReplyBody::Made { reply: rejected.reply, of },
+                (None, None) => ReplyBody::Text(rejected.reply),
             };
             propose(reply, rejected.by, rejected.raw)
         }
@@ -386,7 +388,10 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
                 (Some(invocation), Some(attempt)) => From::Attempt { invocation, attempt },
                 _ => From::Direct { token: late.token, base: None },
             };
-            let reply = ReplyBody::Text(late.reply);
+            let reply = match late.elided {
+                Some(elided) => ReplyBody::Elided { excerpt: late.reply, elided },
+                None => ReplyBody::Text(late.reply),
+            };
             Input::Propose(Proposal { from, worker: late.worker, reply, usage: late.usage, raw: late.raw })
         }
         Body::Invoked(Invoked { invocation, attempt, admitted: Some(admission), .. }) => {
@@ -443,6 +448,7 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
         Body::Paused(steered) => Input::Pause { token: steered.token },
         Body::Resumed(steered) => Input::Resume { token: steered.token },
         Body::Tick(_) => Input::Tick,
+        Body::Jumped(jumped) => Input::Jump { ms: jumped.ms },
         Body::Signal(record::Signal { name, value, token }) => Input::Signal { name, value, token },
         Body::Snapshot(snapshot) => {
             let digest = snapshots.of(snapshot.of).ok_or_else(|| {

@@ -401,6 +401,22 @@ impl Scheduler {
         self.delayed.sort_by_key(|delayed| delayed.due);
     }
 
+    /// Moves what calls under way wait for, and when they began, as far as the clock jumped.
+    pub(crate) fn jump(&mut self, ms: u64) {
+        let jump = |time: &mut Timestamp| *time = time.plus_ms(ms);
+        for open in self.open.values_mut() {
+            jump(&mut open.since);
+            jump(&mut open.deadline);
+            if let Some(deferrals) = &mut open.deferrals {
+                deferrals.since.as_mut().map(jump);
+                if let Some(wait) = &mut deferrals.waiting {
+                    jump(&mut wait.not_before);
+                    jump(&mut wait.patience);
+                }
+            }
+        }
+    }
+
     /// Takes out of the queue what is not wanted any more, so that it does not count; false if it is not there.
     pub(crate) fn withdraw(&mut self, plan: &Plan, invocation: InvocationId) -> bool {
         let place = self.queue.iter().position(|queued| queued.invocation == invocation);

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::kernel::{self, Beginning, KernelActor};
 use super::probe::Probe;
 use super::{Context, breaker, scheduler, stop, worker};
+use crate::clock::BoardClock;
 use crate::journal::Claim;
 use crate::observer::Restarted;
 use crate::published::Published;
@@ -170,7 +171,7 @@ const fn may_pass(cause: &RuntimeError) -> bool {
         | RuntimeError::Closed(_)
         | RuntimeError::Over(_)
         | RuntimeError::BadSignal { .. }
-        | RuntimeError::BacklogFull { .. }
+        | RuntimeError::Unheard { .. }
         | RuntimeError::CannotRetry { .. }
         | RuntimeError::TokenConflict(_)
         | RuntimeError::Start(_) => false,
@@ -208,7 +209,8 @@ impl Generation {
         let context = &state.context;
         let link = || myself.clone();
         let probe = || context.options.probe.of_board(state.published.board());
-        let arguments = (Arc::clone(context), Arc::clone(&state.published));
+        let clock = Arc::new(BoardClock::new(Arc::clone(&context.options.clock)));
+        let arguments = (Arc::clone(context), Arc::clone(&state.published), Arc::clone(&clock));
         let (kernel, _) = Actor::spawn_linked(None, KernelActor, arguments, link()).await?;
         let mut workers = std::collections::BTreeMap::new();
         for name in state.blueprint.workers.keys() {
@@ -227,7 +229,7 @@ impl Generation {
         let arguments = scheduler::Arguments {
             board: state.published.board().clone(),
             blueprint: &state.blueprint,
-            clock: Arc::clone(&context.options.clock),
+            clock,
             kernel: kernel.clone(),
             workers,
             probe: probe(),

@@ -22,6 +22,7 @@ use super::admission::{self, WaitingCalls};
 use super::probe::Probe;
 use super::{CallKey, Context, Durable, breaker, scheduler};
 use crate::agent::{Admitted, Permit};
+use crate::clock::BoardClock;
 use crate::journal::{Journal, JournalError, Swept};
 use crate::keeping::{self, Due, Keeping, Taken};
 use crate::observer;
@@ -94,6 +95,7 @@ pub(crate) struct State {
     probe: Probe,
     context: Arc<Context>,
     published: Arc<Published>,
+    clock: Arc<BoardClock>,
     running: Option<Running>,
 }
 
@@ -110,15 +112,15 @@ pub(crate) struct KernelActor;
 impl Actor for KernelActor {
     type Msg = Message;
     type State = State;
-    type Arguments = (Arc<Context>, Arc<Published>);
+    type Arguments = (Arc<Context>, Arc<Published>, Arc<BoardClock>);
 
     async fn pre_start(
         &self,
         _: ActorRef<Message>,
-        (context, published): (Arc<Context>, Arc<Published>),
+        (context, published, clock): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         let probe = context.options.probe.of_board(published.board());
-        Ok(State { probe, context, published, running: None })
+        Ok(State { probe, context, published, clock, running: None })
     }
 
     async fn handle(
@@ -183,6 +185,7 @@ impl State {
                 let keeping = Keeping::of_recovered(policy, &recovered);
                 let owner = Owner::new(recovered.board);
                 let epoch = owner.board().epoch() + 1;
+                self.clock.go_on_after(owner.board().last_at());
                 self.running = Some(Running { waiting: WaitingCalls::default(), owner, keeping, scheduler, breaker });
                 let writer = self.context.options.ids.writer();
                 if is_held {
@@ -256,6 +259,18 @@ impl State {
         &mut self,
         input: Input,
         principal: Option<Principal>,
+        permits: BTreeMap<CallKey, Permit>,
+    ) -> Result<Decided, RuntimeError> {
+        if let Some(ms) = self.clock.jump() {
+            self.decide_now(Input::Jump { ms }, None, BTreeMap::new()).await?;
+        }
+        self.decide_now(input, principal, permits).await
+    }
+
+    async fn decide_now(
+        &mut self,
+        input: Input,
+        principal: Option<Principal>,
         mut permits: BTreeMap<CallKey, Permit>,
     ) -> Result<Decided, RuntimeError> {
         let Some(running) = &mut self.running else {
@@ -272,7 +287,7 @@ impl State {
         let answered = answered(&input);
         let agent = &self.context.options.agent;
         let (waiting, mut later) = (&mut running.waiting, Vec::new());
-        let now = self.context.options.clock.now();
+        let now = self.clock.now();
         let decided = running.owner.decide_by(now, input, principal, &mut |board, call| {
             let key = admission::key(call);
             match waiting.ask(&**agent, board, call)? {
@@ -465,6 +480,7 @@ fn answered(input: &Input) -> Option<Token> {
         | Input::Unavailable
         | Input::Retry(_)
         | Input::Tick
+        | Input::Jump { .. }
         | Input::Signal { .. }
         | Input::Answer { .. }
         | Input::Pause { .. }

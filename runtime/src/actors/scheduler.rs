@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use super::probe::Probe;
 use super::{CallKey, Durable, kernel, worker};
 use crate::agent::{Admitting, Call, Permit};
-use crate::clock::Clock;
+use crate::clock::BoardClock;
 
 pub(crate) enum Message {
     /// Calls that the gate does not admit at once.
@@ -26,7 +26,7 @@ pub(crate) enum Message {
 pub(crate) struct Arguments<'a> {
     pub(crate) board: BoardId,
     pub(crate) blueprint: &'a Blueprint,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<BoardClock>,
     pub(crate) kernel: ActorRef<kernel::Message>,
     pub(crate) workers: BTreeMap<WorkerName, ActorRef<worker::Message>>,
     pub(crate) probe: Probe,
@@ -35,7 +35,7 @@ pub(crate) struct Arguments<'a> {
 pub(crate) struct State {
     probe: Probe,
     board: BoardId,
-    clock: Arc<dyn Clock>,
+    clock: Arc<BoardClock>,
     kernel: ActorRef<kernel::Message>,
     seats: BTreeMap<WorkerName, Seat>,
     alarm: Option<Task>,
@@ -55,6 +55,9 @@ fn time_of(timeout_ms: u64, is_admitted: bool) -> Duration {
     let spare = if is_admitted { (timeout_ms / 20).min(SPARE_MAX_MS) } else { 0 };
     Duration::from_millis(timeout_ms - spare)
 }
+
+/// The longest time without a look at the clock: a jump of it may bring a schedule nearer.
+const ALARM_MAX: Duration = Duration::from_secs(60);
 
 /// The most that is kept back of a call's time, in milliseconds.
 const SPARE_MAX_MS: u64 = 500;
@@ -178,7 +181,7 @@ impl State {
 
     fn alarm_at(&self, at: Timestamp) -> Task {
         // At least a moment, so that a clock that disagrees with tokio's cannot make this a busy loop.
-        let pause = Duration::from_millis(at.ms_since(self.clock.now()).max(1));
+        let pause = Duration::from_millis(at.ms_since(self.clock.now()).max(1)).min(ALARM_MAX);
         let kernel = self.kernel.clone();
         Task(tokio::spawn(async move {
             tokio::time::sleep(pause).await;

@@ -121,6 +121,7 @@ impl BoardSummary {
             | Kind::Retried
             | Kind::Signal
             | Kind::Tick
+            | Kind::Jumped
             | Kind::Snapshot
             | Kind::Redacted => {}
         }

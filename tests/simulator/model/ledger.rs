@@ -149,7 +149,9 @@ impl Ledger {
         let call = self.calls.get(&invocation)?;
         self.reply_tokens.get(&call.branch.1)?;
         let text = match reply {
-            ReplyBody::Text(text) | ReplyBody::Made { of: text, .. } => text.clone(),
+            ReplyBody::Text(text) | ReplyBody::Made { of: text, .. } | ReplyBody::Elided { excerpt: text, .. } => {
+                text.clone()
+            }
             ReplyBody::Json(value) => value.to_string(),
         };
         Some(call.prompt + (text.chars().count() as u64).div_ceil(4))

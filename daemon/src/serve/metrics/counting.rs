@@ -125,6 +125,7 @@ impl Counting {
             | Kind::Resumed
             | Kind::Retried
             | Kind::Tick
+            | Kind::Jumped
             | Kind::Signal
             | Kind::Snapshot
             | Kind::Redacted => return,

@@ -381,6 +381,8 @@ pub(crate) struct RaisedLimits {
     money: Option<Money>,
     /// Edits of files.
     edits: Option<u64>,
+    /// Bytes of the journal.
+    journal: Option<u64>,
 }
 
 /// Limits of a worker to raise. Each is higher than the one in force; else `bad_limit`.
@@ -413,7 +415,7 @@ pub(crate) async fn retry(
     if worker.is_some() && invocation.is_some() {
         return Err(Problem::of(Code::BadBody, "the body names a worker and an invocation: name one of them"));
     }
-    let RaisedLimits { tokens, wall, commits, money, edits } = limits;
+    let RaisedLimits { tokens, wall, commits, money, edits, journal } = limits;
     let retried = Retried {
         worker: worker.as_deref().map(WorkerName::from),
         invocation: invocation.map(InvocationId),
@@ -423,6 +425,7 @@ pub(crate) async fn retry(
             commits,
             money: money.map(|money| money.0),
             edits,
+            journal,
         },
         worker_limits: RaisedOfWorker { tokens: worker_limits.tokens, money: worker_limits.money.map(|money| money.0) },
         token: key.token(&caller),

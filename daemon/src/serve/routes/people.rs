@@ -36,7 +36,9 @@ pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> 
         let snapshot = board.snapshot();
         for (seq, question) in snapshot.pending.iter() {
             let (id, person) = (board.id().clone(), question.approver.clone());
-            if caller.scope.allows(&Need::SeeSeat(id.clone(), person.clone())) || caller.scope.allows(&Need::Be(id, person)) {
+            if caller.scope.allows(&Need::SeeSeat(id.clone(), person.clone()))
+                || caller.scope.allows(&Need::Be(id, person))
+            {
                 questions.push(question_of(board.id(), *seq, question));
             }
         }

@@ -20,7 +20,7 @@ use super::people;
 use crate::serve::access::Need;
 use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
 use crate::serve::identifiers::Repetition;
-use crate::serve::problem::{Answered, Problem};
+use crate::serve::problem::{Answered, Problem, refusal};
 use crate::serve::service::Daemon;
 
 /// A patch that nobody was asked for.
@@ -91,7 +91,7 @@ pub(crate) fn came_of(outcome: Outcome) -> Answered<(bool, Value)> {
         Outcome::Answered { seq } => (false, json!({"outcome": "answered", "seq": seq})),
         Outcome::Duplicate(Verdict::Rejected { seq, stage, code }) => {
             let detail = "the proposal was refused before, under the same key";
-            let problem = Problem::new(status_of(code), code.as_str(), detail);
+            let problem = Problem::new(refusal(code), code.as_str(), detail);
             return Err(problem.detail("seq", json!(seq)).detail("stage", json!(stage)).repeats(Repetition::Done));
         }
         Outcome::Duplicate(verdict) => (true, json!(verdict)),
@@ -106,18 +106,10 @@ pub(crate) fn came_of(outcome: Outcome) -> Answered<(bool, Value)> {
 fn refused(rejection: &Rejection) -> Problem {
     let code = rejection.code.as_str();
     let message = rejection.violations.first().map_or(code, |violation| violation.message.as_str());
-    Problem::new(status_of(rejection.code), code, message)
+    Problem::new(refusal(rejection.code), code, message)
         .detail("stage", json!(rejection.stage))
         .detail("violations", json!(rejection.violations))
         .detail("allowed", json!(rejection.allowed))
-}
-
-/// What was wrong with the moment is a conflict, what was wrong with the proposal is not.
-const fn status_of(code: Code) -> StatusCode {
-    match code {
-        Code::TokenConflict | Code::InvocationClosed | Code::NotPending => StatusCode::CONFLICT,
-        _ => StatusCode::UNPROCESSABLE_ENTITY,
-    }
 }
 
 /// Something that a board is told.
@@ -138,7 +130,7 @@ impl Posted for Signalled {
 
 /// Send a signal, or ask for a manual rule by its name
 ///
-/// A board that stands still goes on if a rule waits for it.
+/// A board that stands still goes on if a rule wants it. A name that no rule waits for is refused.
 #[utoipa::path(post, path = "/v1/boards/{board}/signals", tag = "proposals", request_body = Signalled,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 202, body = Object, description = "It is recorded"),

@@ -8,8 +8,8 @@ use patchboard_kernel::board::{Board, From, Proposal, ReplyBody};
 use patchboard_kernel::id::{BoardId, WorkerName};
 use serde_json::Value;
 
-use super::{leases, people};
 use super::proposals::told;
+use super::{leases, people};
 use crate::serve::access::Need;
 use crate::serve::http::{Caller, Key};
 use crate::serve::problem::{Answered, Code, Problem};

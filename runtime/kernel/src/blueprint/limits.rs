@@ -146,6 +146,9 @@ impl<'de> Deserialize<'de> for Action {
 /// eight tasks make 5,120 at most.
 pub const EDITS_MAX: u64 = 20_000;
 
+/// Bytes of a board's journal, unless its blueprint says otherwise: its records, and the texts of the views that they name.
+pub const JOURNAL_BYTES_MAX: u64 = 1 << 30;
+
 /// Limits of a whole board.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -165,6 +168,9 @@ pub struct BoardLimits {
     /// Time that the board waits for a model's provider before it is paused; absent: the patience of the model alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<Duration>,
+    /// Bytes of the journal: of records, and of the texts of views; [`JOURNAL_BYTES_MAX`] if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journal: Option<u64>,
     /// Bytes of the state as compact JSON.
     pub state_bytes: u64,
     /// Nesting of the state.
@@ -176,6 +182,8 @@ impl BoardLimits {
     pub const COMMITS_MAX: u64 = 1_000_000_000;
     /// Tokens at most.
     pub const TOKENS_MAX: u64 = 1_000_000_000_000;
+    /// Bytes of the journal at most.
+    pub const JOURNAL_MAX: u64 = 1 << 50;
     /// Running time at most to which an operator raises it: a hundred thousand days, in milliseconds.
     pub const WALL_MS_MAX: u64 = 100_000 * 86_400_000;
 }
@@ -189,6 +197,7 @@ impl Default for BoardLimits {
             wall: Duration::from_secs(3600),
             money: None,
             patience: None,
+            journal: None,
             state_bytes: 64 * 1024 * 1024,
             depth: 64,
         }

@@ -148,7 +148,8 @@ impl Board {
             Body::Committed(committed) => self.apply_commit(seq, at, committed, beside)?,
             Body::NoOp(no_op) => {
                 if let Some(token) = token_of(&no_op.by) {
-                    let reply = beside.reply.unwrap_or_else(|| fingerprint_of_no_op(&self.hasher, no_op));
+                    let reply =
+                        beside.reply.unwrap_or_else(|| fingerprint_of_no_op((&self.hasher, self.format), no_op));
                     self.tokens.remember(token, reply, Verdict::NoOp { seq }, at, &self.pending);
                 }
                 let of_attempt = no_op.by.attempt.as_ref();
@@ -213,6 +214,10 @@ impl Board {
                     return Err(format!("it takes back invocation {invocation}, which does not wait"));
                 }
                 self.keep_undecided(skipped);
+            }
+            Body::Jumped(jumped) => {
+                self.scheduler.jump(jumped.ms);
+                self.reservations.jump(jumped.ms);
             }
             Body::Late(_) | Body::Tick(_) => {}
             Body::Approval(approval) => {
@@ -389,8 +394,9 @@ impl Board {
                 !self.paused && self.ended.is_none() && !waits
             }
         };
+        let jumped = if let Body::Jumped(jumped) = body { jumped.ms } else { 0 };
         if is_spent && !matches!(body, Body::Epoch(_)) {
-            self.running_ms = self.running_ms.saturating_add(at.ms_since(self.last_at));
+            self.running_ms = self.running_ms.saturating_add(at.ms_since(self.last_at).saturating_sub(jumped));
         }
         let still = self.standing_still();
         if !still.is_empty() {
@@ -517,8 +523,7 @@ impl Board {
     ) -> Result<(), String> {
         if let Some(token) = token_of(&rejected.by) {
             let verdict = Verdict::Rejected { seq, stage: rejected.stage, code: rejected.code };
-            let text = rejected.written.as_ref().unwrap_or(&rejected.reply);
-            let reply = reply.unwrap_or_else(|| ReplyBody::Text(text.clone()).digest(&self.hasher));
+            let reply = reply.unwrap_or_else(|| digest_of_rejected(&self.hasher, self.format, rejected));
             self.tokens.remember(token, reply, verdict, at, &self.pending);
         }
         if let Some(attempt) = rejected.by.attempt.as_ref().filter(|_| self.format >= record::ADMISSION) {
@@ -588,7 +593,7 @@ impl Board {
 
     /// What a repetition of a proposal is known by: its patch, or the reply that the patch was made of.
     fn fingerprint(&self, patch: &Value, intent: Option<&str>, expand: &[Asked], written: Option<&String>) -> Digest {
-        fingerprint(&self.hasher, patch, intent, expand, written)
+        fingerprint((&self.hasher, self.format), patch, intent, expand, written)
     }
 
     /// Closes an invocation whose outcome nobody will know.
@@ -669,42 +674,52 @@ impl Board {
     }
 }
 
+/// Returns what a repetition of a refused proposal is known by.
+fn digest_of_rejected(hasher: &Hasher, format: u32, rejected: &Rejected) -> Digest {
+    match &rejected.elided {
+        Some(elided) => elided.fingerprint,
+        None => {
+            let text = rejected.written.as_ref().unwrap_or(&rejected.reply);
+            ReplyBody::Text(text.clone()).digest(hasher, format)
+        }
+    }
+}
+
 /// What a repetition of a proposal or a request is known by, as its record says it; none of other records.
-pub(crate) fn reply_digest(hasher: &Hasher, body: &Body) -> Option<Digest> {
-    let text = |text: &String| ReplyBody::Text(text.clone()).digest(hasher);
+pub(crate) fn reply_digest(hasher: &Hasher, format: u32, body: &Body) -> Option<Digest> {
     let proposed = |patch, intent: &Option<String>, expand: &[Asked], written: &Option<String>| {
-        fingerprint(hasher, patch, intent.as_deref(), expand, written.as_ref())
+        fingerprint((hasher, format), patch, intent.as_deref(), expand, written.as_ref())
     };
     match body {
         Body::Committed(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
-        Body::NoOp(it) => Some(fingerprint_of_no_op(hasher, it)),
+        Body::NoOp(it) => Some(fingerprint_of_no_op((hasher, format), it)),
         Body::Expanded(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
         Body::Approval(it) if it.clarify.is_some() => Some(it.digest),
         Body::Approval(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
-        Body::Rejected(it) => Some(text(it.written.as_ref().unwrap_or(&it.reply))),
+        Body::Rejected(it) => Some(digest_of_rejected(hasher, format, it)),
         Body::Signal(_) | Body::Paused(_) | Body::Resumed(_) | Body::Retried(_) => Some(request_digest(hasher, body)),
         _ => None,
     }
 }
 
 fn fingerprint(
-    hasher: &Hasher,
+    (hasher, format): (&Hasher, u32),
     patch: &Value,
     intent: Option<&str>,
     expand: &[Asked],
     written: Option<&String>,
 ) -> Digest {
     match written {
-        Some(written) => ReplyBody::Text(written.clone()).digest(hasher),
+        Some(written) => ReplyBody::Text(written.clone()).digest(hasher, format),
         None => pipeline::fingerprint(hasher, patch, intent, expand),
     }
 }
 
-fn fingerprint_of_no_op(hasher: &Hasher, no_op: &NoOp) -> Digest {
+fn fingerprint_of_no_op((hasher, format): (&Hasher, u32), no_op: &NoOp) -> Digest {
     let NoOp { patch, intent, written, pass, .. } = no_op;
     match (written, pass) {
         (None, Some(pass)) => pipeline::passed(hasher, intent.as_deref(), pass),
-        (written, _) => fingerprint(hasher, patch, intent.as_deref(), &[], written.as_ref()),
+        (written, _) => fingerprint((hasher, format), patch, intent.as_deref(), &[], written.as_ref()),
     }
 }
 

@@ -29,8 +29,8 @@ use crate::pipeline::{self, Made, Proposer, Reply};
 use crate::plan::{self, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{
-    ADMISSION, Answer, Attempt, Author, BOUNDED, Body, Breaker, Cause, Committed, End, Ended, Expanded, Failed, Late,
-    NoOp, PRINCIPALS, Principal, Record, Rejected, Reserved, Signal, Steered, Trigger,
+    ADMISSION, Answer, Attempt, Author, BOUNDED, Body, Breaker, Cause, Committed, End, Ended, Expanded, Failed,
+    JOURNAL_LIMIT, Late, NoOp, PRINCIPALS, Principal, Record, Rejected, Reserved, Signal, Steered, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Open;
@@ -69,6 +69,9 @@ impl Board {
         draft.go_on();
     }
 }
+
+/// Bytes of a message that a record keeps.
+const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// A step in the making.
 struct Draft<'a> {
@@ -110,6 +113,7 @@ impl Draft<'_> {
             Input::Unavailable => self.unavailable(),
             Input::Retry(retried) => self.retry(retried),
             Input::Tick => self.tick(),
+            Input::Jump { ms } => self.jump(ms),
             Input::Signal { name, value, token } => self.signal(Signal { name, value, token }),
             Input::Pause { token } => self.steer(Body::Paused(Steered { token, cause: None }), !self.board.paused),
             Input::Resume { token } => self.steer(Body::Resumed(Steered { token, cause: None }), self.board.paused),
@@ -143,7 +147,7 @@ impl Draft<'_> {
         let known = match &token {
             Some(token) => {
                 let board = &*self.board;
-                board.tokens.look_up(token, || reply.digest(&board.hasher), self.at, &board.pending)
+                board.tokens.look_up(token, || reply.digest(&board.hasher, board.format), self.at, &board.pending)
             }
             None => Known::New,
         };
@@ -154,7 +158,7 @@ impl Draft<'_> {
             }
             Known::Other => {
                 let message = "the token was used before, with another patch";
-                return self.refuse_late(from, worker, &reply, usage, Code::TokenConflict, message);
+                return self.refuse_late(from, worker, reply, usage, Code::TokenConflict, message);
             }
             Known::New => {}
         }
@@ -163,19 +167,20 @@ impl Draft<'_> {
                 let open = self.board.scheduler.open().get(&invocation);
                 let Some(open) = open.filter(|open| open.calling && open.attempt == attempt) else {
                     let message = "the invocation is over; what it was asked for is not wanted any more";
-                    return self.refuse_late(from, worker, &reply, usage, Code::InvocationClosed, message);
+                    return self.refuse_late(from, worker, reply, usage, Code::InvocationClosed, message);
                 };
                 if open.queued.branch.worker != worker {
                     let message = "the invocation is another worker's";
-                    return self.refuse_late(from, worker, &reply, usage, Code::WrongWorker, message);
+                    return self.refuse_late(from, worker, reply, usage, Code::WrongWorker, message);
                 }
                 let usage = usage.or_else(|| self.estimate(open, &reply));
                 (author(open, usage), Some(open.queued.branch.clone()))
             }
             From::Direct { .. } if self.is_over() => {
                 let message = "the board has ended";
-                return self.refuse_late(from, worker, &reply, usage, Code::BoardNotRunning, message);
+                return self.refuse_late(from, worker, reply, usage, Code::BoardNotRunning, message);
             }
+            From::Direct { .. } if self.is_journal_full() => return,
             From::Direct { token, base } => {
                 let base = base.map_or(self.board.version(), |base| base.min(self.board.version()));
                 (Author { worker, attempt: None, token, base, usage, approval: None, edit: None }, None)
@@ -186,18 +191,18 @@ impl Draft<'_> {
         let asked = seat.as_ref().filter(|_| by.attempt.is_some());
         let interface = asked.map(|seat| seat.interface).unwrap_or_default();
         let proposer = Proposer { worker: &by.worker, seat: seat.as_deref() };
-        let verdict = self.in_context(&by, |context| {
-            pipeline::judge(&board.plan, &board.state, proposer, &reply, interface, context)
+        let (reply, verdict) = self.in_context(&by, |context| {
+            let bytes_max = pipeline::bytes_max(proposer.seat, interface, context);
+            let is_too_large = board.format >= JOURNAL_LIMIT && reply.bytes() > bytes_max as u64;
+            let reply = if is_too_large { reply.elided(&board.hasher, board.format) } else { reply };
+            let verdict = pipeline::judge(&board.plan, &board.state, proposer, &reply, interface, context);
+            (reply, verdict)
         });
         self.conclude(by, branch, &reply, verdict);
     }
 
     /// What the pipeline says of a proposal now.
-    fn in_context(
-        &self,
-        by: &Author,
-        judge: impl FnOnce(&freshness::Context<'_>) -> pipeline::Verdict,
-    ) -> pipeline::Verdict {
+    fn in_context<T>(&self, by: &Author, judge: impl FnOnce(&freshness::Context<'_>) -> T) -> T {
         let board = &*self.board;
         let reservations = board.reservations.at(self.at);
         let invocation = by.attempt.as_ref().map(|attempt| attempt.invocation);
@@ -308,9 +313,10 @@ impl Draft<'_> {
             _ => self.is_last(invocation),
         });
         let worker = by.worker.clone();
+        let elided = reply.elision();
         let (reply, written) = reply.judged();
-        let raw = self.raw.take();
-        let body = Rejected { by, stage, code, is_final, rejection: rejection.clone(), reply, written, raw };
+        let raw = self.raw.take().filter(|_| elided.is_none());
+        let body = Rejected { by, stage, code, is_final, rejection: rejection.clone(), elided, reply, written, raw };
         let seq = self.push(Body::Rejected(Box::new(body)));
         self.step.outcome = Some(Outcome::Rejected { seq, rejection });
         if let Some(invocation) = invocation.filter(|_| !is_final).or(keeps) {
@@ -376,9 +382,35 @@ impl Draft<'_> {
         let branch = open.queued.branch.clone();
         let by = author(open, usage.map(Usage::bounded).or_else(|| cost_of(code)));
         let is_final = self.is_last(invocation) || !code.is_worth_another_attempt();
+        let message = self.bounded(message);
         self.push(Body::Failed(Failed { by, code, is_final, needed: None, message }));
         self.move_breakers(Some(&branch));
         self.go_on();
+    }
+
+    /// Cuts a message for people that is too long.
+    fn bounded(&self, mut message: String) -> String {
+        if self.board.format >= JOURNAL_LIMIT && message.len() > MESSAGE_BYTES_MAX {
+            message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX - '…'.len_utf8()));
+            message.push('…');
+        }
+        message
+    }
+
+    /// Refuses what the board has not asked for, without a record, once the journal is half full: the other half is for its
+    /// own work.
+    fn is_journal_full(&mut self) -> bool {
+        let (bytes, limit) = (self.board.journal_bytes, self.board.limits().journal);
+        let is_full = bytes >= limit / 2;
+        if is_full {
+            let message = format!(
+                "the journal has {bytes} of at most {limit} bytes, and takes nothing more that the board has not asked for; \
+                 `patchboard retry BOARD --journal BYTES` raises the limit"
+            );
+            let violation = Violation::new(Code::JournalFull, "", message);
+            self.step.outcome = Some(Outcome::Refused(Rejection::new(Stage::Application, vec![violation])));
+        }
+        is_full
     }
 
     /// Records a proposal that nobody waits for.
@@ -386,17 +418,26 @@ impl Draft<'_> {
         &mut self,
         from: From,
         worker: WorkerName,
-        reply: &ReplyBody,
+        reply: ReplyBody,
         usage: Option<Usage>,
         code: Code,
         message: &str,
     ) {
+        if self.is_journal_full() {
+            return;
+        }
         let (invocation, attempt, token) = match from {
             From::Attempt { invocation, attempt } => (Some(invocation), Some(attempt), None),
             From::Direct { token, .. } => (None, None, token),
         };
-        let (reply, raw) = (reply.text(), self.raw.take());
-        let seq = self.push(Body::Late(Late { worker, invocation, attempt, token, code, usage, reply, raw }));
+        let reply = match self.board.format >= JOURNAL_LIMIT {
+            true => reply.elided(&self.board.hasher, self.board.format),
+            false => reply,
+        };
+        let elided = reply.elision();
+        let raw = self.raw.take().filter(|_| elided.is_none());
+        let reply = reply.text();
+        let seq = self.push(Body::Late(Late { worker, invocation, attempt, token, code, usage, elided, reply, raw }));
         let rejection = Rejection::new(Stage::Authorization, vec![Violation::new(code, "", message)]);
         self.step.outcome = Some(Outcome::Rejected { seq, rejection });
     }
@@ -500,6 +541,7 @@ impl Draft<'_> {
         let record = Record::seal_by(principal.as_ref(), hash, last.next(), self.at, &body, &self.board.hasher);
         let applied = self.board.apply(record.seq, self.at, &body, Beside { made, principal, ..Beside::default() });
         applied.expect("a record is decided so that it applies");
+        self.board.count(&record, &body);
         self.board.head = (record.seq, record.hash);
         self.step.records.push(record);
         self.board.head.0

@@ -1,7 +1,7 @@
 //! Limits in force: those of the blueprint, or those to which an operator has raised them.
 
 use super::Board;
-use crate::blueprint::EDITS_MAX;
+use crate::blueprint::{EDITS_MAX, JOURNAL_BYTES_MAX};
 use crate::breaker::Branch;
 use crate::id::WorkerName;
 use crate::record::{Raised, RaisedOfWorker};
@@ -17,6 +17,8 @@ pub struct LimitsInForce {
     pub tokens: u64,
     /// Running time, in milliseconds.
     pub wall_ms: u64,
+    /// Bytes of the journal.
+    pub journal: u64,
     /// Money in 10⁻⁹ of the currency; none: it has no limit of its own.
     pub money: Option<u64>,
 }
@@ -25,12 +27,13 @@ impl LimitsInForce {
     /// Raises limits where these are higher.
     #[must_use]
     pub fn raised_by(self, raised: Raised) -> Self {
-        let Raised { tokens, wall_ms, commits, money, edits } = raised;
+        let Raised { tokens, wall_ms, commits, money, edits, journal } = raised;
         Self {
             commits: self.commits.max(commits.unwrap_or(0)),
             edits: self.edits.max(edits.unwrap_or(0)),
             tokens: self.tokens.max(tokens.unwrap_or(0)),
             wall_ms: self.wall_ms.max(wall_ms.unwrap_or(0)),
+            journal: self.journal.max(journal.unwrap_or(0)),
             money: higher(self.money, money),
         }
     }
@@ -76,6 +79,7 @@ impl Board {
             edits: limits.edits.unwrap_or(EDITS_MAX),
             tokens: limits.tokens,
             wall_ms: limits.wall.as_ms(),
+            journal: limits.journal.unwrap_or(JOURNAL_BYTES_MAX),
             money: limits.money.map(|money| money.0),
         };
         of_blueprint.raised_by(self.raised)

@@ -36,7 +36,7 @@ use crate::bindings::Bindings;
 use crate::blueprint::Blueprint;
 use crate::breaker::{Branch, Breaker};
 use crate::contract::Readable;
-use crate::digest::{Digest, Hasher};
+use crate::digest::{Digest, Hasher, sha256};
 use crate::files::{FILES, Tally};
 use crate::freshness::{self, Basis, Reservations};
 use crate::id::{BoardId, RuleName, Seq, Timestamp, Version, WorkerName};
@@ -46,7 +46,8 @@ use crate::pipeline::{self, retell};
 use crate::plan::{Own, Plan, Plans, Seat, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{
-    Architect, Author, Body, Created, Ended, PRINCIPALS, Parent, PauseCause, Principal, Raised, RaisedOfWorker, Record,
+    Architect, Author, Body, Created, Ended, JOURNAL_LIMIT, PRINCIPALS, Parent, PauseCause, Principal, Raised,
+    RaisedOfWorker, Record, SALTED,
 };
 use crate::rejection::{Code, Violation};
 use crate::scheduler::{InVain, Open, Queued, Scheduler};
@@ -133,6 +134,8 @@ pub struct Board {
     last_at: Timestamp,
     /// Recorded running time, without pauses and downtime.
     running_ms: u64,
+    /// Bytes of the journal that its limit counts: those of records since the format that has one, and of the views they name.
+    journal_bytes: u64,
     /// Values of records before this one are erased: documents may not have the digests that records name.
     opaque_until: Seq,
     /// Whether the document is the one whose digest the last commit names; not if something of it is erased.
@@ -232,6 +235,7 @@ impl Board {
             beside = Beside { reply: erasure.reply, region: erasure.region, ..beside };
         }
         self.apply(record.seq, record.at, &body, beside).map_err(bad)?;
+        self.count(record, &body);
         self.head = (record.seq, record.hash);
         Ok(())
     }
@@ -311,9 +315,29 @@ impl Board {
             signal: None,
             last_at: created.at,
             running_ms: 0,
+            journal_bytes: 0,
             opaque_until: Seq(0),
             is_exact: true,
         }
+    }
+
+    /// Returns the time of the last record.
+    pub const fn last_at(&self) -> Timestamp {
+        self.last_at
+    }
+
+    /// Counts a record that was applied, if the format has a limit of the journal.
+    fn count(&mut self, record: &Record, body: &Body) {
+        if self.format >= JOURNAL_LIMIT {
+            let view = if let Body::Invoked(invoked) = body { invoked.view_bytes.unwrap_or(0) } else { 0 };
+            let bytes = (record.header.len() as u64).saturating_add(record.payload.len() as u64).saturating_add(view);
+            self.journal_bytes = self.journal_bytes.saturating_add(bytes);
+        }
+    }
+
+    /// Returns the name under which a text is stored beside its records.
+    fn name_of(&self, text: &str) -> Digest {
+        if self.format >= SALTED { self.hasher.text(text) } else { sha256(text.as_bytes()) }
     }
 
     /// Its id.

@@ -161,7 +161,7 @@ impl Board {
     }
 
     fn bad_limits(&self, retried: &Retried) -> impl Iterator<Item = String> {
-        let LimitsInForce { commits, edits, tokens, wall_ms, money } = self.limits();
+        let LimitsInForce { commits, edits, tokens, wall_ms, journal, money } = self.limits();
         let (raised, of_worker) = (retried.limits, retried.worker_limits);
         let board = "the board";
         let none = |of: &str| format!("the blueprint has no {of} that could be raised");
@@ -179,6 +179,9 @@ impl Board {
                 format!("{} s of running time", ms / 1000)
             }),
             judged(raised.money, money.ok_or_else(|| none("`limits.money`")), board, u64::MAX, of_money),
+            judged(raised.journal, Ok(journal), board, BoardLimits::JOURNAL_MAX, |bytes| {
+                format!("{bytes} bytes of journal")
+            }),
         ];
         let worker = self.worker_of(retried);
         let whose = worker.as_ref().map_or_else(String::new, |worker| format!("worker {worker}"));
@@ -198,7 +201,7 @@ impl Board {
 
     /// Names a limit that would be reached all the same.
     fn limit_reached(&self, retried: &Retried, chosen: &[Queued]) -> Option<String> {
-        let LimitsInForce { commits, edits, tokens, wall_ms, money } = self.limits().raised_by(retried.limits);
+        let LimitsInForce { commits, edits, tokens, wall_ms, journal, money } = self.limits().raised_by(retried.limits);
         let made = self.version().0.saturating_sub(self.files.edits);
         if made >= commits {
             return Some(format!("{made} of {commits} commits are made: raise the limit of commits"));
@@ -210,6 +213,10 @@ impl Board {
         if self.running_ms >= wall_ms {
             let (ran, wall) = (self.running_ms.div_ceil(1000), wall_ms / 1000);
             return Some(format!("the board ran {ran} of {wall} s: raise the limit of running time"));
+        }
+        if self.journal_bytes >= journal {
+            let bytes = self.journal_bytes;
+            return Some(format!("the journal has {bytes} of {journal} bytes: raise the limit of the journal"));
         }
         let spent = self.ledger.board().committed();
         if spent >= tokens {

@@ -104,6 +104,14 @@ struct SinceAdmission {
     shortages: BTreeMap<WorkerName, Shortage>,
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
     in_vain: BTreeMap<Branch, InVain>,
+    /// Since format 20; before, none is counted.
+    #[serde(default, skip_serializing_if = "is_none")]
+    journal_bytes: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+const fn is_none(number: &u64) -> bool {
+    *number == 0
 }
 
 /// See [`crate::snapshot`]. The values are read by the tree.
@@ -159,6 +167,7 @@ impl Board {
             signal,
             last_at,
             running_ms,
+            journal_bytes,
         } = self;
         let mut trees = vec![state];
         let mut bases = Vec::new();
@@ -200,6 +209,7 @@ impl Board {
                 undecided: undecided.clone(),
                 shortages: BTreeMap::clone(shortages),
                 in_vain: in_vain.clone(),
+                journal_bytes: *journal_bytes,
             }),
         };
         (trees, rest)
@@ -339,6 +349,7 @@ impl Board {
             undecided,
             shortages,
             in_vain,
+            journal_bytes,
         } = match since_admission {
             Some(since) => since,
             // What was ever scheduled may have been given up: by its last attempt, a breaker, a budget or the end.
@@ -355,10 +366,12 @@ impl Board {
                 undecided: Vec::new(),
                 shortages: BTreeMap::new(),
                 in_vain: BTreeMap::new(),
+                journal_bytes: 0,
             },
         };
         // No board comes near: what is counted on from here does not overflow.
-        let counted = [head.0.0, epoch, scheduler.next_id().0, running_ms, last_at.0.unsigned_abs(), files.floor];
+        let counted =
+            [head.0.0, epoch, scheduler.next_id().0, running_ms, last_at.0.unsigned_abs(), files.floor, journal_bytes];
         if counted.into_iter().any(|number| number > COUNTED_MAX) {
             return Err(unreadable("it counts further than a board can"));
         }
@@ -425,6 +438,7 @@ impl Board {
             signal,
             last_at,
             running_ms,
+            journal_bytes,
             opaque_until: Seq(0),
             is_exact: true,
         })

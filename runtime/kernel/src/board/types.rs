@@ -109,6 +109,11 @@ pub enum Input {
     Retry(Retried),
     /// Time has passed.
     Tick,
+    /// The clock has jumped forward since the last input.
+    Jump {
+        /// How far, in milliseconds.
+        ms: u64,
+    },
     /// A signal, or somebody asking for a manual rule by its name.
     Signal {
         /// Its name.

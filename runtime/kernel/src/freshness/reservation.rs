@@ -45,6 +45,11 @@ impl Reservations {
         self.0.iter().map(|(invocation, reservation)| (*invocation, reservation))
     }
 
+    /// Moves their ends as far as the clock jumped.
+    pub(crate) fn jump(&mut self, ms: u64) {
+        self.0.values_mut().for_each(|held| held.until = held.until.plus_ms(ms));
+    }
+
     /// Those that are not over by then.
     pub(crate) fn at(&self, now: Timestamp) -> Self {
         let held = self.0.iter().filter(|(_, held)| held.until > now);

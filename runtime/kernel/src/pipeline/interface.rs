@@ -20,7 +20,7 @@ use crate::tree::Node;
 /// The member of the document that holds the messages of a plain blackboard. No schema may declare it.
 pub(crate) const MESSAGES: &str = "$messages";
 /// The most bytes of a reply that says the whole of what was shown.
-const WHOLE_BYTES_MAX: usize = 256 * 1024;
+pub(super) const WHOLE_BYTES_MAX: usize = 256 * 1024;
 /// The deepest reply, and the deepest place that a reply names.
 const DEPTH_MAX: usize = 64;
 

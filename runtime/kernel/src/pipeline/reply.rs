@@ -1,5 +1,6 @@
 //! Reads a worker's reply: a patch, or an envelope around one (SPEC section 4).
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use jsonptr::PointerBuf;
@@ -11,7 +12,7 @@ use crate::blueprint::{Intent, PatchLimits};
 use crate::digest::{Digest, Hasher, sha256};
 use crate::json::{self, Limits};
 use crate::plan::Plan;
-use crate::record::Author;
+use crate::record::{Author, Elided, SALTED};
 use crate::rejection::{Code, VIOLATIONS_MAX, Violation};
 use crate::schema::shorten;
 
@@ -26,6 +27,11 @@ const QUESTION_MAX: usize = 2000;
 /// The most answers that a question may offer, and characters of each.
 const CHOICES_MAX: usize = 16;
 const CHOICE_MAX: usize = 200;
+/// Bytes of a reply that a record keeps as a whole, whatever it is refused for.
+const WHOLE_BYTES_MAX: usize = 4096;
+/// Bytes of the beginning and of the end of a longer one.
+const HEAD_BYTES_MAX: usize = 2048;
+const TAIL_BYTES_MAX: usize = 1024;
 /// The path of an operation that means the same as a place in `expand`.
 const EXPAND_PATH: &str = "/$expand/-";
 
@@ -43,6 +49,13 @@ pub enum ReplyBody {
         reply: String,
         /// What the agent gave.
         of: String,
+    },
+    /// An excerpt of a reply that is refused for its length, or because nobody waits for it.
+    Elided {
+        /// Its beginning and its end.
+        excerpt: String,
+        /// What else is known of it.
+        elided: Elided,
     },
 }
 
@@ -78,8 +91,39 @@ impl ReplyBody {
     /// The reply as it came, as text; a value that was already read is written compactly.
     pub fn text(&self) -> String {
         match self {
-            Self::Text(text) | Self::Made { of: text, .. } => text.clone(),
+            Self::Text(text) | Self::Made { of: text, .. } | Self::Elided { excerpt: text, .. } => text.clone(),
             Self::Json(value) => value.to_string(),
+        }
+    }
+
+    /// Returns an excerpt in place of what is longer than [`WHOLE_BYTES_MAX`].
+    pub(crate) fn elided(self, hasher: &Hasher, format: u32) -> Self {
+        let text = match &self {
+            Self::Elided { .. } => return self,
+            Self::Text(text) | Self::Made { of: text, .. } => Cow::Borrowed(text),
+            Self::Json(value) => Cow::Owned(value.to_string()),
+        };
+        if text.len() <= WHOLE_BYTES_MAX {
+            return self;
+        }
+        let elided = Elided { bytes: self.bytes(), fingerprint: self.digest(hasher, format) };
+        Self::Elided { excerpt: excerpt(&text), elided }
+    }
+
+    /// Returns what is known of a reply that is an excerpt.
+    pub(crate) fn elision(&self) -> Option<Elided> {
+        match self {
+            Self::Elided { elided, .. } => Some(elided.clone()),
+            Self::Text(_) | Self::Json(_) | Self::Made { .. } => None,
+        }
+    }
+
+    /// Bytes of the reply as it is judged.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Text(text) | Self::Made { reply: text, .. } => text.len() as u64,
+            Self::Json(value) => json::size(value),
+            Self::Elided { elided, .. } => elided.bytes,
         }
     }
 
@@ -87,20 +131,22 @@ impl ReplyBody {
     pub(crate) fn judged(&self) -> (String, Option<String>) {
         match self {
             Self::Made { reply, of } => (reply.clone(), Some(of.clone())),
-            Self::Text(_) | Self::Json(_) => (self.text(), None),
+            Self::Text(_) | Self::Json(_) | Self::Elided { .. } => (self.text(), None),
         }
     }
 
     /// The fingerprint by which a repeated token is recognised: of patch and intent if the reply is a proposal, of the
     /// text otherwise. White space, the order of members and an empty envelope do not matter. What was made of words is
     /// known by these.
-    pub fn digest(&self, hasher: &Hasher) -> Digest {
+    pub fn digest(&self, hasher: &Hasher, format: u32) -> Digest {
         let value = match self {
+            Self::Elided { elided, .. } => return elided.fingerprint,
             Self::Json(value) => Some(value.clone()),
             Self::Text(text) | Self::Made { of: text, .. } => json::parse(text.as_bytes(), limits(u32::MAX)).ok(),
         };
         match value.map(|value| unwrap(value, May { pass: true, ask_for_parts: true })) {
             Some(Ok(Unwrapped { reply, .. })) => reply.fingerprint(hasher),
+            Some(Err(_)) | None if format >= SALTED => hasher.text(&self.text()),
             Some(Err(_)) | None => sha256(self.text().as_bytes()),
         }
     }
@@ -202,6 +248,7 @@ pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits, may: May) -> Re
                 vec![Violation::new(refusal.code, "", message)]
             })?
         }
+        ReplyBody::Elided { elided, .. } => return Err(vec![too_large(elided.bytes, patch_limits.max_bytes as usize)]),
         ReplyBody::Json(value) => {
             let bytes = value.to_string().len();
             if bytes > patch_limits.max_bytes as usize || json::depth(value) > DEPTH_MAX {
@@ -239,10 +286,19 @@ fn body_bytes(reply: &Reply) -> u64 {
     if reply.is_bare() {
         return json::size(&reply.patch);
     }
-    match reply.to_body() {
-        ReplyBody::Json(value) => json::size(&value),
-        ReplyBody::Text(text) | ReplyBody::Made { reply: text, .. } => text.len() as u64,
-    }
+    reply.to_body().bytes()
+}
+
+/// Refuses a reply that is longer than its author's may be.
+pub(super) fn too_large(bytes: u64, bytes_max: usize) -> Violation {
+    let message = format!("the reply has {bytes} bytes, at most {bytes_max} are read");
+    Violation::new(Code::TooLarge, "", message)
+}
+
+/// Returns the beginning and the end of a text, and between them the number of bytes that are left out.
+fn excerpt(text: &str) -> String {
+    let (head, tail) = (text.floor_char_boundary(HEAD_BYTES_MAX), text.ceil_char_boundary(text.len() - TAIL_BYTES_MAX));
+    format!("{}\n[… {} bytes …]\n{}", &text[..head], tail - head, &text[tail..])
 }
 
 /// A reply taken out of its envelope.

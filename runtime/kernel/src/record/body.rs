@@ -67,6 +67,8 @@ coded! {
         Retried = "retried",
         /// Time passed, and something was due.
         Tick = "tick",
+        /// The clock jumped forward.
+        Jumped = "jumped",
         /// A signal arrived.
         Signal = "signal",
         /// The board was stored as a whole.
@@ -126,6 +128,8 @@ pub enum Body {
     Retried(Retried),
     /// Time passed, and something was due.
     Tick(Empty),
+    /// See [`Jumped`].
+    Jumped(Jumped),
     /// See [`Signal`].
     Signal(Signal),
     /// See [`Snapshot`].
@@ -162,6 +166,7 @@ impl Body {
             Self::Resumed(_) => Kind::Resumed,
             Self::Retried(_) => Kind::Retried,
             Self::Tick(_) => Kind::Tick,
+            Self::Jumped(_) => Kind::Jumped,
             Self::Signal(_) => Kind::Signal,
             Self::Snapshot(_) => Kind::Snapshot,
             Self::Redacted(_) => Kind::Redacted,
@@ -194,6 +199,7 @@ impl Body {
             | Self::Retried(_)
             | Self::Resumed(_)
             | Self::Tick(_)
+            | Self::Jumped(_)
             | Self::Signal(_)
             | Self::Snapshot(_)
             | Self::Redacted(_)
@@ -263,6 +269,7 @@ impl Body {
             | Self::Resumed(_)
             | Self::Retried(_)
             | Self::Tick(_)
+            | Self::Jumped(_)
             | Self::Snapshot(_)
             | Self::Ended(_) => Vec::new(),
         }

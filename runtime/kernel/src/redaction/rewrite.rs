@@ -185,11 +185,15 @@ impl<'a> Rewriting<'a> {
                     }
                 }
             }
-            Body::Rejected(_) => {
+            Body::Rejected(rejected) => {
                 self.rejected(&mut values, is_asked || self.edits.are_erased(record.seq));
+                if rejected.elided.is_some() {
+                    self.texts(&mut values, true);
+                }
             }
             Body::Late(late) => {
-                let is_there = is_asked || self.is_about(&late.reply);
+                // Of an excerpt nobody knows what stood where it is cut.
+                let is_there = is_asked || late.elided.is_some() || self.is_about(&late.reply);
                 self.texts(&mut values, is_there);
             }
             Body::Failed(_) | Body::Deferred(_) => self.texts(&mut values, is_asked),
@@ -245,6 +249,7 @@ impl<'a> Rewriting<'a> {
             | Body::Resumed(_)
             | Body::Retried(_)
             | Body::Tick(_)
+            | Body::Jumped(_)
             | Body::Snapshot(_)
             | Body::Ended(_) => {}
         }
@@ -265,7 +270,7 @@ impl<'a> Rewriting<'a> {
         let had = old.as_ref().and_then(|old| old.region);
         if is_changed || region != had {
             let known = old.and_then(|old| old.reply);
-            let reply = known.or_else(|| is_changed.then(|| reply_digest(self.hasher, &body)).flatten());
+            let reply = known.or_else(|| is_changed.then(|| reply_digest(self.hasher, self.format, &body)).flatten());
             let erasure = Erasure { by: self.by, reply, region };
             self.done.values += count_marks(&values).saturating_sub(count_marks(&unchanged));
             self.done.records.push(record.with_erased(values, &erasure));

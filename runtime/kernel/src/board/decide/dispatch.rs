@@ -11,7 +11,6 @@ use crate::board::apply::{GIVEN_UP_MAX, KEPT_VALUE_MAX, hold};
 use crate::board::rehearsal::Compiled;
 use crate::board::{Blob, Effect, Undecided};
 use crate::breaker::{Branch, Change, Reason};
-use crate::digest::sha256;
 use crate::expr::Allowance;
 use crate::id::{InvocationId, RuleName, Timestamp};
 use crate::invariant;
@@ -20,7 +19,8 @@ use crate::ledger::{Shortfall, bounded};
 use crate::plan::{Rest, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{
-    BOUNDED, Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, Resource, Scheduled, Skipped, Trigger, UNDECIDED,
+    BOUNDED, Body, Budget, Cause, End, Ended, FULL_RETRY, Invoked, JOURNAL_LIMIT, Resource, Scheduled, Skipped,
+    Trigger, UNDECIDED,
 };
 use crate::scheduler::{self, Delayed, Next, Queued};
 use crate::shown::Shown;
@@ -241,6 +241,9 @@ impl Draft<'_> {
         if self.ending.is_none() && self.board.running_ms >= limits.wall_ms {
             self.ending = Some(Ended { end: End::Stopped, cause: Cause::Wall });
         }
+        if self.ending.is_none() && self.board.journal_bytes >= limits.journal {
+            self.ending = Some(Ended { end: End::Stopped, cause: Cause::Journal });
+        }
         self.dispatch_all();
         while self.may_queue() && self.note_idle() {
             self.dispatch_all();
@@ -450,8 +453,9 @@ impl Draft<'_> {
             tokenizer: (worker.view.unit == Unit::Tokens).then(|| view::TOKENIZER.to_owned()),
             compiler: view::compiler_of(board.plan.journal_format),
             feedback,
-            view: view.hash(),
-            prompt: sha256(stored.as_bytes()),
+            view: board.name_of(&view.text),
+            prompt: board.name_of(&stored),
+            view_bytes: (board.format >= JOURNAL_LIMIT).then_some(view.text.len() as u64),
             reserved,
             deadline: self.at.plus_ms(timeout_ms),
             reads: view.reads.clone(),
@@ -467,9 +471,9 @@ impl Draft<'_> {
                 false => Vec::new(),
             },
         };
+        let hash = view.hash();
         self.step.blobs.push(Blob { hash: invoked.view, text: view.text.into() });
         self.step.blobs.push(Blob { hash: invoked.prompt, text: stored.into() });
-        let hash = invoked.view;
         self.push(Body::Invoked(invoked));
         let open = &self.board.scheduler.open()[&queued.invocation];
         let (basis, past) = (Arc::clone(&open.basis), Box::new(open.past.clone()));

@@ -22,7 +22,8 @@ impl Draft<'_> {
         // Whoever repeats it may not know that the attempt is over by now.
         if let Some(token) = edit.token.as_ref().map(edit_token) {
             let board = &*self.board;
-            let known = board.tokens.look_up(&token, || body.digest(&board.hasher), self.at, &board.pending);
+            let known =
+                board.tokens.look_up(&token, || body.digest(&board.hasher, board.format), self.at, &board.pending);
             self.step.outcome = match known {
                 Known::New => None,
                 Known::Same(verdict) => Some(Outcome::Duplicate(verdict)),

@@ -1,6 +1,6 @@
 //! What comes from outside: time, signals, steering, an administrator's hand, another owner.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jsonptr::Pointer;
 use serde_json::{Value, json};
@@ -17,7 +17,10 @@ use crate::id::{RuleName, Seq, Timestamp, WorkerName};
 use crate::pipeline;
 use crate::plan::WakesOn;
 use crate::planted::{self, Bug};
-use crate::record::{ADMINISTRATOR, Author, Body, Cause, Empty, End, Ended, Epoch, Failed, Signal, Snapshot};
+use crate::record::{
+    ADMINISTRATOR, Author, Body, Cause, Empty, End, Ended, Epoch, Failed, JOURNAL_LIMIT, JUMPS, Jumped, Signal,
+    Snapshot,
+};
 use crate::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use crate::snapshot::LAYOUT;
 use crate::tree::Node;
@@ -26,7 +29,21 @@ use crate::wish::Occasion;
 /// How often an invocation's call may be lost with a process before it is given up: it may be what ends the process.
 const LOST_MAX: u32 = 8;
 
+/// The most signals that the refusal of another one names.
+const SIGNALS_NAMED_MAX: usize = 20;
+
+/// Bytes of a name that is refused, as the refusal shows it.
+const SIGNAL_SHOWN_MAX: usize = 128;
+
 impl Draft<'_> {
+    /// Notes a jump of the clock, for which nothing of the board is made to pay.
+    pub(super) fn jump(&mut self, ms: u64) {
+        if self.board.format >= JUMPS && self.board.ended.is_none() {
+            self.push(Body::Jumped(Jumped { ms }));
+            self.go_on();
+        }
+    }
+
     pub(super) fn tick(&mut self) {
         let overdue = self.board.scheduler.overdue(self.at);
         let expired = self.board.expired(self.at);
@@ -81,10 +98,17 @@ impl Draft<'_> {
         if self.is_repeated(&body) || self.is_over() {
             return;
         }
+        if let Some(unheard) = self.unheard(&signal.name) {
+            self.step.outcome = Some(Outcome::Refused(Rejection::new(Stage::Application, vec![unheard])));
+            return;
+        }
         let schema = self.board.plan.signals.get(&signal.name);
         let violations = schema.map(|schema| schema.violations(&signal.value, VIOLATIONS_MAX)).unwrap_or_default();
         if !violations.is_empty() {
             self.step.outcome = Some(Outcome::Refused(Rejection::new(Stage::Schema, violations)));
+            return;
+        }
+        if self.is_journal_full() {
             return;
         }
         if let Some(full) = self.backlog_full(&signal.name) {
@@ -94,6 +118,26 @@ impl Draft<'_> {
         let seq = self.push(body);
         self.schedule(&Occasion::Signal { name: &signal.name, value: &signal.value, seq });
         self.go_on();
+    }
+
+    /// Refuses a signal that no rule waits for, and names those that rules wait for.
+    fn unheard(&self, signal: &str) -> Option<Violation> {
+        let heard = self.board.plan.rules.iter().filter_map(|rule| match &rule.wakes_on {
+            WakesOn::Signal(name) => Some(name.as_str()),
+            _ => None,
+        });
+        let declared = self.board.plan.signals.keys().map(String::as_str);
+        let heard: BTreeSet<&str> = heard.chain(declared).collect();
+        if self.board.format < JOURNAL_LIMIT || heard.contains(signal) {
+            return None;
+        }
+        let heard: Vec<String> = heard.into_iter().take(SIGNALS_NAMED_MAX).map(|name| format!("`{name}`")).collect();
+        let name = &signal[..signal.floor_char_boundary(SIGNAL_SHOWN_MAX)];
+        let message = match heard.as_slice() {
+            [] => format!("no rule waits for a signal, and so not for `{name}`"),
+            heard => format!("no rule waits for the signal `{name}`; rules wait for {}", heard.join(", ")),
+        };
+        Some(Violation::new(Code::UnknownSignal, "", message))
     }
 
     /// Why there is no room for what such a signal brings: what waits in the document, and what those still add whom such

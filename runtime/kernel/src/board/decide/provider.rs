@@ -57,6 +57,7 @@ impl Draft<'_> {
             not_before = not_before.min(patience);
         }
         let (by, model) = (author(open, usage.map(Usage::bounded)), open.model.clone());
+        let message = self.bounded(message);
         self.push(Body::Deferred(Deferred { by, model, reason, not_before, patience, is_served_elsewhere, message }));
         if (reason.needs_operator() && !is_served_elsewhere) || not_before > patience {
             self.hold();

@@ -97,6 +97,9 @@ pub struct Raised {
     /// Edits of files (since format 11).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edits: Option<u64>,
+    /// Bytes of the journal (since format 20).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<u64>,
 }
 
 impl Raised {
@@ -114,6 +117,7 @@ impl Raised {
             commits: self.commits.max(other.commits),
             money: self.money.max(other.money),
             edits: self.edits.max(other.edits),
+            journal: self.journal.max(other.journal),
         }
     }
 }
@@ -232,6 +236,15 @@ pub struct Epoch {
     /// The format of the records from here on, where that is later than before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<u32>,
+}
+
+/// The clock jumped forward: the machine slept, or its clock was set (since format 20). What jumped is no running time, and
+/// deadlines, reservations and waits for providers move with it; schedules, delays and questions to persons do not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Jumped {
+    /// How far, in milliseconds.
+    pub ms: u64,
 }
 
 /// A breaker moved.
@@ -400,6 +413,8 @@ coded! {
         Edits = "edits",
         /// The limit of running time.
         Wall = "wall",
+        /// The limit of the journal's size.
+        Journal = "journal",
         /// The board's actors kept failing.
         Meltdown = "meltdown",
         /// Somebody cancelled it.
@@ -433,6 +448,7 @@ impl Ended {
             | Cause::Commits
             | Cause::Edits
             | Cause::Wall
+            | Cause::Journal
             | Cause::Meltdown
             | Cause::Cancelled => true,
         }

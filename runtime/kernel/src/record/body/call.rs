@@ -119,11 +119,14 @@ pub struct Invoked {
     /// Seqs of the rejections the view shows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub feedback: Vec<Seq>,
-    /// Hash of the view's text; the text is a blob.
+    /// Hash of the view's text; the text is a blob. Salted since format 20.
     pub view: Digest,
     /// Hash of the prompt's static part, which is a blob: its agent was sent that and the view. Before format 10: of the
-    /// whole prompt.
+    /// whole prompt. Salted since format 20.
     pub prompt: Digest,
+    /// Bytes of the view's text, which the limit of the journal counts (since format 20).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view_bytes: Option<u64>,
     /// Tokens reserved for the call.
     pub reserved: u64,
     /// When the attempt times out.

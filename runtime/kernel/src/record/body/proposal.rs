@@ -99,6 +99,17 @@ pub struct NoOp {
     pub raw: Option<String>,
 }
 
+/// What is known of a reply of which a record keeps the beginning and the end alone, because nothing else of it mattered to its
+/// verdict (since format 20).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Elided {
+    /// Bytes of the whole reply.
+    pub bytes: u64,
+    /// Fingerprint of the whole reply: a repetition is known by it.
+    pub fingerprint: Digest,
+}
+
 /// A proposal changed nothing, and its author asked to be shown more; the invocation goes on in another.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -138,6 +149,9 @@ pub struct Rejected {
     /// All violations, and what is allowed instead.
     #[serde(skip_serializing)]
     pub rejection: Rejection,
+    /// Set if `reply` is an excerpt: it was too large.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elided: Option<Elided>,
     /// The reply as it was judged, which is as it came unless there is `written`.
     #[serde(skip_serializing)]
     pub reply: String,
@@ -169,6 +183,9 @@ pub struct Late {
     /// What the call cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Set if `reply` is an excerpt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elided: Option<Elided>,
     /// The reply as it came.
     #[serde(skip_serializing)]
     pub reply: String,
