@@ -365,12 +365,13 @@ fn retry(retried: &Retried) -> String {
         (None, Some(worker)) => format!("what {} had given up", name(worker.as_str())),
         (None, None) => "what was given up or stopped".to_owned(),
     };
-    let Raised { tokens, wall_ms, commits, money, edits } = retried.limits;
+    let Raised { tokens, wall_ms, commits, money, edits, journal } = retried.limits;
     let limits = [
         tokens.map(|tokens| format!("{} tokens", grouped(tokens))),
         wall_ms.map(|wall_ms| format!("{} s of running time", grouped(wall_ms / 1000))),
         commits.map(|commits| format!("{} commits", grouped(commits))),
         edits.map(|edits| format!("{} edits of files", grouped(edits))),
+        journal.map(|bytes| format!("{} bytes of journal", grouped(bytes))),
         money.map(|money| format!("{} of money", Money(money))),
     ];
     let limits: Vec<String> = limits.into_iter().flatten().collect();

@@ -256,6 +256,7 @@ mod tests {
             code,
             is_final: false,
             rejection,
+            elided: None,
             reply,
             written: None,
             raw: None,

@@ -68,6 +68,7 @@ impl Writer {
             budget: 4000,
             unit: Unit::Chars,
             tokenizer: None,
+            view_bytes: None,
             is_unspent: false,
             unshown: Vec::new(),
             compiler: 1,

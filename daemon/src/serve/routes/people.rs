@@ -115,7 +115,12 @@ pub(crate) async fn asked(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId
 }
 
 /// Goes on only if the caller may act as a worker; as a person, only that person may.
-pub(crate) async fn may_act_as(daemon: &Daemon, caller: &Caller, board: &BoardId, worker: &WorkerName) -> Answered<()> {
+pub(crate) async fn may_act_as(
+    daemon: &Arc<Daemon>,
+    caller: &Caller,
+    board: &BoardId,
+    worker: &WorkerName,
+) -> Answered<()> {
     caller.needs(&Need::Join(board.clone()))?;
     let is_person = caller.holder.is_some() && {
         let blueprint = daemon.blueprint(board).await?;

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use patchboard_kernel::board::{From, Outcome, Proposal, ReplyBody, Verdict};
 use patchboard_kernel::id::{BoardId, Version, WorkerName};
-use patchboard_kernel::rejection::{Code, Rejection};
+use patchboard_kernel::rejection::Rejection;
 use patchboard_runtime::runtime::Heard;
 use serde::Deserialize;
 use serde_json::{Value, json};
