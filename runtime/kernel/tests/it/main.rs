@@ -34,5 +34,6 @@ mod schedule;
 mod shortage;
 mod snapshot;
 mod storm;
+mod trust;
 mod undecided;
 mod workflow;
