@@ -250,7 +250,7 @@ fn read(path: &Path) -> Result<Contents, ArchiveError> {
                 contents.records.push(Record { seq, kind, at, header, payload, hash });
             }
             (Line::Text { hash, text }, Some(contents)) => {
-                let hasher = hasher.get_or_insert_with(|| hasher_of(&contents.records));
+                let hasher = hasher.get_or_insert_with(|| contents.records.first().and_then(hasher_of));
                 if hasher.as_ref().is_some_and(|hasher| !hasher.names(&text, hash)) {
                     return Err(damaged(path, format!("the text {hash} was altered")));
                 }
@@ -273,9 +273,8 @@ fn read(path: &Path) -> Result<Contents, ArchiveError> {
     Ok(contents)
 }
 
-/// Returns what makes the names of the texts of a journal; none if its salt is gone.
-fn hasher_of(records: &[Record]) -> Option<Hasher> {
-    let first = records.first()?;
+/// Returns what makes the names of the texts of a journal that begins with this record; none if its salt is gone.
+pub fn hasher_of(first: &Record) -> Option<Hasher> {
     match first.body() {
         Ok(Body::Created(created)) if !(first.is_erased() && created.salt == Salt::ZERO) => {
             Some(Hasher::new(&created.salt))

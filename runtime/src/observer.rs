@@ -9,6 +9,8 @@ use std::time::Duration;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Record;
 
+use crate::runtime::RuntimeError;
+
 /// Watches the boards of a runtime. What it does is done on the way of a commit: it must be quick, and wait for nothing. If
 /// it panics, the board goes on. The default does nothing.
 pub trait Observer: Send + Sync + 'static {
@@ -21,8 +23,8 @@ pub trait Observer: Send + Sync + 'static {
     /// Actors failed, and are made anew.
     fn restarted(&self, _what: Restarted) {}
 
-    /// A board does not go on here; may be told more than once.
-    fn gone(&self, _board: &BoardId) {}
+    /// A board does not go on here, and why; may be told more than once.
+    fn gone(&self, _board: &BoardId, _why: &RuntimeError) {}
 }
 
 /// A step that is durable.

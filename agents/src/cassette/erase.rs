@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::Path;
 
-use patchboard_kernel::digest::Digest;
+use patchboard_kernel::digest::{Digest, Hasher};
 use patchboard_kernel::record::{Attempt, Author, Body, Record};
 
 use super::{CassetteError, Entry};
@@ -22,11 +22,12 @@ pub struct Erased {
 }
 
 /// Takes out of a cassette the views that are erased of a board, and the answers to which erased values belonged. `records`
-/// are all of the board's. The file is replaced as a whole, or stays as it is.
+/// are all of the board's, and `hasher` makes the names that its views have since format 20; none if its salt is gone. The file
+/// is replaced as a whole, or stays as it is.
 ///
 /// # Errors
 /// [`CassetteError::Io`], [`CassetteError::Form`].
-pub fn erase(path: &Path, records: &[Record]) -> Result<Erased, CassetteError> {
+pub fn erase(path: &Path, records: &[Record], hasher: Option<&Hasher>) -> Result<Erased, CassetteError> {
     let io = |error| CassetteError::io(path, error);
     let text = std::fs::read_to_string(path).map_err(io)?;
     // Whether it is a cassette that can be played says the one that plays it.
@@ -39,11 +40,12 @@ pub fn erase(path: &Path, records: &[Record]) -> Result<Erased, CassetteError> {
         let form = |message: String| CassetteError::Form { path: path.display().to_string(), line: number, message };
         let mut entry: Entry = serde_json::from_str(line).map_err(|error| form(error.to_string()))?;
         let before = entry.clone();
-        if gone.views.contains(&entry.view) && entry.shown != ERASED {
-            entry.shown = ERASED.to_owned();
+        let names = Names::of(&entry, hasher);
+        if names.any(&gone.views) && !entry.shown.starts_with(ERASED) {
+            entry.shown = names.erased();
             erased.views += 1;
         }
-        if gone.answers.contains(&entry.view) && !entry.erased && !(entry.cancelled && entry.tools.is_empty()) {
+        if names.any(&gone.answers) && !entry.erased && !(entry.cancelled && entry.tools.is_empty()) {
             entry.tools.clear();
             if !entry.cancelled {
                 (entry.reply, entry.failure, entry.erased) = (None, None, true);
@@ -69,6 +71,33 @@ pub fn erase(path: &Path, records: &[Record]) -> Result<Erased, CassetteError> {
     }
     file.persist(path).map_err(|error| io(error.error))?;
     Ok(erased)
+}
+
+/// Names that a board's records may have for the view of an entry.
+struct Names {
+    /// Before format 20, and the entry's own.
+    plain: Digest,
+    salted: Option<Digest>,
+}
+
+impl Names {
+    fn of(entry: &Entry, hasher: Option<&Hasher>) -> Self {
+        let salted = match entry.shown.strip_prefix(ERASED) {
+            None => hasher.map(|hasher| hasher.text(&entry.shown)),
+            // What an erased view was called.
+            Some(name) => name.strip_prefix(':').and_then(|name| name.parse().ok()),
+        };
+        Self { plain: entry.view, salted }
+    }
+
+    fn any(&self, of: &BTreeSet<Digest>) -> bool {
+        of.contains(&self.plain) || self.salted.is_some_and(|name| of.contains(&name))
+    }
+
+    /// Returns what stands in place of the view: with its name, so that its answer can still be erased.
+    fn erased(&self) -> String {
+        self.salted.map_or_else(|| ERASED.to_owned(), |name| format!("{ERASED}:{name}"))
+    }
 }
 
 /// Hashes of views: those that are erased, and those of which the answers are.

@@ -7,7 +7,9 @@ use clap::Args;
 use jsonptr::PointerBuf;
 use patchboard_agents::cassette;
 use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_kernel::record::{Body, SALTED};
 use patchboard_kernel::redaction::Request;
+use patchboard_runtime::archive;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
 use patchboard_runtime::redaction::{self, Redaction, Refusal};
@@ -76,6 +78,14 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     if !has_targets && arguments.cassette.is_empty() {
         return Err(Failure::refused("bad_redaction", "name what to erase: a place like /request/name, or a record"));
     }
+    let first = Reader::open(data_dir)?.records(&board)?.into_iter().next();
+    let hasher = first.as_ref().and_then(archive::hasher_of);
+    let is_salted = matches!(first.map(|first| first.body()), Some(Ok(Body::Created(it))) if it.format >= SALTED);
+    if hasher.is_none() && is_salted && !arguments.cassette.is_empty() {
+        let message =
+            "the salt of the board is gone, so that it cannot be known which views of a recording are its own";
+        return Err(Failure::refused("salt_gone", message).help("delete the recording"));
+    }
     let mut done = None;
     if has_targets {
         let (journal, _alone) = alone_on(data_dir, "POST /v1/boards/{board}/redactions")?;
@@ -89,7 +99,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     let mut cassettes = Vec::new();
     for path in &arguments.cassette {
         let reader = Reader::open(data_dir)?;
-        let erased = cassette::erase(path, &reader.records(&board)?);
+        let erased = cassette::erase(path, &reader.records(&board)?, hasher.as_ref());
         let erased = erased.map_err(|error| Failure::failed("cassette", error))?;
         cassettes.push(json!({"cassette": path, "views": erased.views, "answers": erased.answers}));
         if !output.is_json() {

@@ -7,6 +7,7 @@ use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_kernel::record::{Body, Kind};
 use patchboard_kernel::view::Shortage;
 use patchboard_runtime::observer::{Durable, Observer};
+use patchboard_runtime::runtime::RuntimeError;
 use serde::Serialize;
 use tokio::sync::watch;
 use utoipa::ToSchema;
@@ -141,7 +142,7 @@ impl Observer for Inside {
         }
     }
 
-    fn gone(&self, board: &BoardId) {
+    fn gone(&self, board: &BoardId, _: &RuntimeError) {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(board);
     }
 }

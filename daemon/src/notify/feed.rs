@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::serve::disk::Disk;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::Kind;
 use patchboard_runtime::observer::{Durable, Observer, Restarted};
+use patchboard_runtime::runtime::RuntimeError;
 use tokio::sync::Notify;
 
 use super::notice::matters;
@@ -86,17 +88,20 @@ impl ChangeFeed {
     }
 }
 
-/// An observer that also marks feed.
+/// An observer that also marks feeds, and notes what storage does.
 pub(crate) struct WithFeeds<O> {
     /// Observer that it stands before.
     pub(crate) observer: O,
     /// Marks of each receiver.
     pub(crate) feeds: Vec<Arc<ChangeFeed>>,
+    /// What is known of storage.
+    pub(crate) disk: Arc<Disk>,
 }
 
 impl<O: Observer> Observer for WithFeeds<O> {
     fn durable(&self, step: &Durable<'_>) {
         self.observer.durable(step);
+        self.disk.durable(step);
         self.feeds.iter().for_each(|feed| feed.mark(step));
     }
 
@@ -108,7 +113,8 @@ impl<O: Observer> Observer for WithFeeds<O> {
         self.observer.restarted(what);
     }
 
-    fn gone(&self, board: &BoardId) {
-        self.observer.gone(board);
+    fn gone(&self, board: &BoardId, why: &RuntimeError) {
+        self.observer.gone(board, why);
+        self.disk.gone(board, why);
     }
 }

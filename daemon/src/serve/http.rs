@@ -313,6 +313,7 @@ impl<T: Posted> FromRequest<Arc<Daemon>> for Body<T> {
             StatusCode::PAYLOAD_TOO_LARGE => too_large(T::BYTES_MAX),
             _ => Problem::of(Code::BadBody, "the body could not be read"),
         })?;
+        daemon.limits.body(caller.counted, bytes.len())?;
         place.hold(text, daemon.limits.memory_now(caller.counted, json::footprint(&bytes))?);
         let limits = Limits { bytes: BODY_BYTES_MAX, depth: BODY_DEPTH_MAX };
         let value = json::parse(&bytes, limits).map_err(|refusal| {

@@ -38,6 +38,8 @@ pub(crate) struct LimitSettings {
     pub(crate) head_bytes: usize,
     /// Mebibytes of memory that the bodies of all requests under way may take; one caller's half of that.
     pub(crate) body_memory_mib: u32,
+    /// Mebibytes of bodies of one caller in a minute, and at once after a pause.
+    pub(crate) body_mib_per_minute: u32,
 }
 
 impl Default for LimitSettings {
@@ -51,6 +53,7 @@ impl Default for LimitSettings {
             request_seconds: 90,
             head_bytes: 16 * 1024,
             body_memory_mib: 256,
+            body_mib_per_minute: 512,
         }
     }
 }
@@ -69,6 +72,7 @@ impl LimitSettings {
             ("failures_per_minute", self.failures_per_minute.into()),
             ("request_seconds", self.request_seconds),
             ("body_memory_mib", self.body_memory_mib.into()),
+            ("body_mib_per_minute", self.body_mib_per_minute.into()),
         ];
         if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
             return Some(format!("{name} is 0: nobody could call"));
@@ -123,6 +127,11 @@ impl<K: Copy + Eq + Hash> Buckets<K> {
 
     /// Adds a drop if it has room; otherwise says how long until it has.
     fn add(&mut self, key: K, now: Duration) -> Result<(), Duration> {
+        self.add_many(key, now, 1)
+    }
+
+    /// Adds drops if the first of them has room.
+    fn add_many(&mut self, key: K, now: Duration, drops: u32) -> Result<(), Duration> {
         if let Some(wait) = self.full_for(&key, now) {
             return Err(wait);
         }
@@ -130,7 +139,7 @@ impl<K: Copy + Eq + Hash> Buckets<K> {
             self.forget(now);
         }
         let empty_at = self.empty_at.entry(key).or_default();
-        *empty_at = (*empty_at).max(now) + self.drip;
+        *empty_at = (*empty_at).max(now) + self.drip * drops;
         Ok(())
     }
 
@@ -151,6 +160,8 @@ pub(crate) struct Limits {
     settings: LimitSettings,
     requests: Mutex<Buckets<Counted>>,
     failures: Mutex<Buckets<IpAddr>>,
+    /// Kibibytes of bodies.
+    bodies: Mutex<Buckets<Counted>>,
     streams: Arc<Mutex<HashMap<Counted, usize>>>,
     /// Kibibytes that bodies may take.
     memory: Arc<Semaphore>,
@@ -163,9 +174,11 @@ impl Limits {
             Buckets::new(Duration::from_secs(1) / settings.requests_per_second, settings.requests_burst, CALLERS_MAX);
         let minute = Duration::from_secs(60);
         let failures = Buckets::new(minute / settings.failures_per_minute, settings.failures_per_minute, CALLERS_MAX);
+        let of_bodies = settings.body_mib_per_minute.saturating_mul(1024);
         Self {
             since: Instant::now(),
             settings,
+            bodies: Mutex::new(Buckets::new(minute / of_bodies, of_bodies, CALLERS_MAX)),
             requests: Mutex::new(requests),
             failures: Mutex::new(failures),
             streams: Arc::default(),
@@ -219,6 +232,16 @@ impl Limits {
         locked(&self.requests).add(by, self.since.elapsed()).map_err(|wait| {
             let most = self.settings.requests_per_second;
             Problem::of(Code::TooManyRequests, format!("one caller may make {most} requests a second"))
+                .retry_after(wait)
+        })
+    }
+
+    /// Counts the bytes of a body that was read.
+    pub(crate) fn body(&self, by: Counted, bytes: usize) -> Answered<()> {
+        let kibibytes = u32::try_from(bytes.div_ceil(KIBIBYTES)).unwrap_or(u32::MAX);
+        locked(&self.bodies).add_many(by, self.since.elapsed(), kibibytes).map_err(|wait| {
+            let most = self.settings.body_mib_per_minute;
+            Problem::of(Code::TooManyRequests, format!("one caller may send {most} MiB of bodies a minute"))
                 .retry_after(wait)
         })
     }

@@ -16,6 +16,7 @@ pub(crate) mod access;
 mod agui;
 pub(crate) mod alone;
 mod connections;
+pub(crate) mod disk;
 mod files;
 pub(crate) mod host;
 mod http;
@@ -133,6 +134,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             daemon.lets_rest(settings.rest_after),
             daemon.tell_outages(),
             daemon.tokens.watch(),
+            daemon.goes_on_after_trouble(),
             notifier.run()
         );
         Ok::<_, Failure>(())

@@ -26,7 +26,7 @@ use patchboard_runtime::agent::Agent as _;
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{BoardSummary, Journal as _, Tombstone, Vacuumed};
+use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError, Tombstone, Vacuumed};
 use patchboard_runtime::redaction::{self, Redaction};
 use patchboard_runtime::runtime::{BoardHandle, Founding, Heard, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
@@ -37,6 +37,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::access::Scope;
 use super::alone::only_one;
+use super::disk::Disk;
 use super::http::Caller;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::{Counting, Metrics};
@@ -89,6 +90,8 @@ pub(crate) struct Daemon {
     pub(crate) metrics: Arc<Metrics>,
     /// Boards with new records, for each receiver of notices.
     pub(crate) feeds: Vec<Arc<ChangeFeed>>,
+    /// What is known of storage.
+    pub(crate) disk: Arc<Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     reads: Arc<Semaphore>,
     /// Boards that are being opened or made, so that none is opened twice.
@@ -122,7 +125,8 @@ impl Daemon {
         let metrics = Arc::new(Metrics::new());
         let mut options = Options::new(Arc::new(Inner::around(seats.clone())));
         let observer = Counting::new(Arc::clone(&metrics));
-        options.observer = Arc::new(WithFeeds { observer, feeds: feeds.clone() });
+        let disk = Arc::new(Disk::default());
+        options.observer = Arc::new(WithFeeds { observer, feeds: feeds.clone(), disk: Arc::clone(&disk) });
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.map_err(failure)?;
         Ok(Self {
             runtime,
@@ -138,6 +142,7 @@ impl Daemon {
             _lock: lock,
             metrics,
             feeds,
+            disk,
             clock: Arc::new(SystemClock),
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
             opening: DashMap::new(),
@@ -329,11 +334,24 @@ impl Daemon {
         to_its_end(done).await
     }
 
+    /// Finds out whether storage takes writes.
+    pub(crate) fn try_to_write(&self) -> Result<(), JournalError> {
+        self.reader.journal.try_to_write()
+    }
+
+    /// Notes it where storage has failed.
+    fn noting<T>(&self, done: Result<T, RuntimeError>) -> Result<T, RuntimeError> {
+        if let Err(RuntimeError::Journal(why)) = &done {
+            self.disk.failed(why);
+        }
+        done
+    }
+
     /// Takes up a board that does not run, and tells those who wait for it.
     async fn take_up(&self, board: &BoardId) -> Answered<BoardHandle> {
         let taking_up = self.workspaces().taking_up();
         // One inside another may just be taken up by the call that wants it.
-        let board = self.runtime.attach(board).await?;
+        let board = self.noting(self.runtime.attach(board).await)?;
         attach(taking_up, &board);
         if let Some(taken_up) = &*self.taken_up() {
             taken_up.send_modify(|count| *count += 1);
@@ -532,6 +550,9 @@ impl Daemon {
             let detail = "boards are still being taken up";
             return Err(Problem::of(Code::NotReady, detail));
         }
+        if let Some(why) = self.disk.trouble() {
+            return Err(Problem::of(Code::NotReady, format!("boards cannot be written: {why}")));
+        }
         self.reader.journal.summary(&BoardId::from("")).map(drop).map_err(Problem::from)
     }
 
@@ -554,7 +575,7 @@ impl Daemon {
         let Some(id) = id else {
             let taking_up = self.workspaces().taking_up();
             let founding = Founding { principal: Some(principal), ..Founding::default() };
-            let board = self.runtime.create_with(blueprint, request, founding).await?;
+            let board = self.noting(self.runtime.create_with(blueprint, request, founding).await)?;
             attach(taking_up, &board);
             return Ok((board.id().clone(), true));
         };
@@ -568,7 +589,7 @@ impl Daemon {
             }
             let founding = Founding { id: Some(id.clone()), principal: Some(principal), ..Founding::default() };
             let taking_up = self.workspaces().taking_up();
-            let board = self.runtime.create_with(blueprint, request, founding).await?;
+            let board = self.noting(self.runtime.create_with(blueprint, request, founding).await)?;
             attach(taking_up, &board);
             Ok(true)
         };

@@ -217,14 +217,14 @@ fn a_replay_that_differs_is_told_as_a_result() {
     let sql = "SELECT seq, header, (SELECT hash FROM records WHERE seq = last.seq - 1) FROM records AS last \
                WHERE kind = 'ended'";
     let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let (seq, header, before): (u64, String, String) = journal().query_row(sql, (), row).expect("the board ended");
+    let (seq, header, before): (i64, String, String) = journal().query_row(sql, (), row).expect("the board ended");
     let header = header.replace("\"cause\":\"done\"", "\"cause\":\"wall\"");
     let before: Digest = before.parse().expect("a hash");
     let hash = sha256(&[&before.0[..], header.as_bytes()].concat()).to_string();
     let changed = journal().execute("UPDATE records SET header = ?2, hash = ?3 WHERE seq = ?1", (seq, &header, &hash));
     assert_eq!(changed.expect("the record can be altered"), 1);
     assert_eq!(journal().execute("UPDATE boards SET last_hash = ?1", [&hash]).expect("its board, too"), 1);
-    let told = |code: &str, seq: u64| {
+    let told = |code: &str, seq: i64| {
         let ran = sandbox.ask("replay", &[]).exits(1);
         let result = ran.json();
         assert_eq!((&result["ok"], &result["code"]), (&json!(false), &json!(code)));

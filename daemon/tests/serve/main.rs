@@ -8,6 +8,7 @@ mod blackboard;
 mod clients;
 mod clipboard;
 mod daemon;
+mod disk;
 mod events;
 mod files;
 mod idempotency;

@@ -63,7 +63,7 @@ pub(crate) const ELEMENTS: u32 = 19;
 pub(crate) const PRINCIPALS: u32 = 20;
 
 /// The first format in which hashes of texts are salted: those of views, prompts and replies that are no patch.
-pub(crate) const SALTED: u32 = 20;
+pub const SALTED: u32 = 20;
 
 /// The first format in which a reply whose verdict needs its length alone is kept as an excerpt ([`Elided`]), messages are
 /// bounded, signals that no rule waits for are refused, and the journal has a limit.

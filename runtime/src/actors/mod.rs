@@ -59,8 +59,8 @@ pub(crate) struct Context {
 impl Context {
     /// A board does not go on here. Who waits for it hears so first, so that nothing an agent does keeps them waiting.
     pub(crate) fn gone(&self, published: &Published, reason: RuntimeError) {
-        published.gone(reason);
-        self.observe(|observer| observer.gone(published.board()));
+        published.gone(reason.clone());
+        self.observe(|observer| observer.gone(published.board(), &reason));
         self.tell_ended(published.board());
     }
 

@@ -134,6 +134,18 @@ impl SqliteJournal {
     }
 }
 
+impl SqliteJournal {
+    /// Finds out whether the journal takes writes: writes what it holds already.
+    ///
+    /// # Errors
+    /// Those of an append.
+    pub fn try_to_write(&self) -> Result<(), JournalError> {
+        let Some(writer) = &self.files.writer else { return Err(JournalError::ReadOnly) };
+        self.files.place.check()?;
+        format::write_the_same(&unpoisoned(writer))
+    }
+}
+
 impl Files {
     fn append(&self, batches: &[Batch], patience: Duration) -> Vec<Result<Head, JournalError>> {
         let done = match &self.writer {

@@ -13,6 +13,7 @@ use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Attempt, Kind, Record};
 use patchboard_runtime::observer::{Durable, Observer, Restarted};
+use patchboard_runtime::runtime::RuntimeError;
 use prometheus::IntCounter;
 use serde::Deserialize;
 
@@ -240,7 +241,7 @@ impl Observer for Counting {
         self.metrics.restarts.with_label_values(&[what.as_str()]).inc();
     }
 
-    fn gone(&self, board: &BoardId) {
+    fn gone(&self, board: &BoardId, _: &RuntimeError) {
         self.begun.remove(board);
     }
 }

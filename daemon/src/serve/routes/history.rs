@@ -37,7 +37,10 @@ use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
 /// Records that are read at once.
-const READ_AT_ONCE: usize = 1000;
+const READ_AT_ONCE: usize = 100;
+
+/// Bytes of the records of a page, beside those of its last one.
+const PAGE_BYTES_MAX: usize = 8 << 20;
 
 /// How many records are looked at for one page, where most of them are filtered out.
 const LOOKED_AT_MAX: usize = 20_000;
@@ -205,7 +208,7 @@ pub(crate) async fn journal(
         return Err(Problem::of(Code::BadQuery, "no record has a number as large as after"));
     }
     let page = daemon.ask(move |reader| {
-        let (mut after, mut page, mut looked_at) = (paging.after.map(Seq), Vec::new(), 0);
+        let (mut after, mut page, mut looked_at, mut bytes) = (paging.after.map(Seq), Vec::new(), 0, 0);
         let mut reading = reader.reading(&board, after)?;
         loop {
             let records = reading.next(READ_AT_ONCE).map_err(storage)?;
@@ -216,9 +219,10 @@ pub(crate) async fn journal(
                 after = Some(record.seq);
                 looked_at += 1;
                 if kinds.is_empty() || kinds.contains(&record.kind) {
+                    bytes += record.header.len() + record.payload.len();
                     page.push(told(&record)?);
                 }
-                if page.len() == limit || looked_at == LOOKED_AT_MAX {
+                if page.len() == limit || bytes >= PAGE_BYTES_MAX || looked_at == LOOKED_AT_MAX {
                     return Ok(RecordPage { records: page, next: after.map(|seq| seq.0) });
                 }
             }

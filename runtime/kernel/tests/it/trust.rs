@@ -206,16 +206,19 @@ fn a_jump_of_the_clock_costs_no_time_and_moves_deadlines_but_not_schedules_or_qu
 
 #[test]
 fn a_clock_that_jumps_moves_places_that_are_kept_for_a_worker() {
+    let may = json!([{"path": "/n", "ops": ["replace"]}]);
     let mut played = Played::new(json!({
+        "state": {"schema": {}, "initial": {"n": 0}},
         "workers": {
-            "slow": {"agent": "llm", "freshness": "reads", "reads": ["/list"], "writes": [{"path": "/list/-", "ops": ["add"]}]},
-            "fast": {"agent": "llm", "reads": ["/list"], "writes": [{"path": "/list/-", "ops": ["add"]}]},
+            "slow": {"agent": "llm", "reads": ["/n"], "writes": may},
+            "fast": {"agent": "llm", "reads": ["/n"], "writes": may},
         },
         "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "slow"}],
     }));
     played.signal();
-    played.direct("fast", &add("first"));
-    played.answer(serde_json::from_str(&add("late")).expect("JSON"), None);
+    let set = |number: u64| json!([{"op": "replace", "path": "/n", "value": number}]);
+    played.direct("fast", &set(1).to_string());
+    played.answer(set(2), None);
     let until = |played: &Played| played.board.reservations().iter().map(|(_, held)| held.until.0).collect::<Vec<_>>();
     let before = until(&played);
     assert_eq!(before.len(), 1);

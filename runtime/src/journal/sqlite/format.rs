@@ -87,6 +87,16 @@ CREATE TABLE tombstones (
 ) STRICT;
 ";
 
+/// Writes the number of the format over itself, and waits until that is on the disk.
+pub(super) fn write_the_same(connection: &Connection) -> Result<(), JournalError> {
+    let format = pragma(connection, "user_version")?;
+    connection.execute_batch(&format!("BEGIN IMMEDIATE; PRAGMA user_version = {format}; COMMIT;")).map_err(|error| {
+        // What is left of the transaction would keep others waiting.
+        drop(connection.execute_batch("ROLLBACK;"));
+        sql_fault(error)
+    })
+}
+
 pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
     private::ensure(path).map_err(|error| io_fault(path, &error))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;

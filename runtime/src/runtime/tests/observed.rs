@@ -27,7 +27,7 @@ impl Observer for Told {
         self.restarts.lock().expect("no panic").push(what);
     }
 
-    fn gone(&self, _: &BoardId) {
+    fn gone(&self, _: &BoardId, _: &RuntimeError) {
         self.gone.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -94,7 +94,7 @@ impl Observer for Nervous {
         panic!("at a record");
     }
 
-    fn gone(&self, _: &BoardId) {
+    fn gone(&self, _: &BoardId, _: &RuntimeError) {
         panic!("at an end");
     }
 }

@@ -1,0 +1,111 @@
+//! Boards that failing storage has interrupted: they go on by themselves when it takes writes again.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use patchboard_kernel::id::BoardId;
+use patchboard_runtime::journal::JournalError;
+use patchboard_runtime::observer::{Durable, Observer};
+use patchboard_runtime::runtime::RuntimeError;
+
+use super::service::Daemon;
+
+/// Time between two tries, at first and at most.
+const TRY_MIN: Duration = Duration::from_secs(2);
+const TRY_MAX: Duration = Duration::from_secs(60);
+
+/// What is known of the storage of a daemon.
+#[derive(Default)]
+pub(crate) struct Disk(Mutex<Trouble>);
+
+/// Why the last write failed, and the boards that wait for storage.
+#[derive(Default)]
+struct Trouble {
+    why: Option<JournalError>,
+    boards: BTreeSet<BoardId>,
+}
+
+impl Disk {
+    /// Returns why writes fail, if they do.
+    pub(crate) fn trouble(&self) -> Option<JournalError> {
+        self.locked().why.clone()
+    }
+
+    /// Notes that a write has failed, if that is for storage.
+    pub(crate) fn failed(&self, why: &JournalError) {
+        if is_of_storage(why) {
+            self.locked().why = Some(why.clone());
+        }
+    }
+
+    fn first(&self) -> Option<BoardId> {
+        self.locked().boards.first().cloned()
+    }
+
+    fn is_done(&self, board: &BoardId) {
+        self.locked().boards.remove(board);
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Trouble> {
+        // No change of it can stop half way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns true if the storage takes no writes, whoever writes.
+const fn is_of_storage(why: &JournalError) -> bool {
+    why.is_passing() || matches!(why, JournalError::ReadOnly | JournalError::Replaced(_))
+}
+
+impl Observer for Disk {
+    fn durable(&self, _: &Durable<'_>) {
+        let mut trouble = self.locked();
+        if trouble.why.take().is_some() {
+            tracing::info!("the journal takes writes again");
+        }
+    }
+
+    fn gone(&self, board: &BoardId, why: &RuntimeError) {
+        if let RuntimeError::Journal(why) = why
+            && is_of_storage(why)
+        {
+            self.failed(why);
+            self.locked().boards.insert(board.clone());
+        }
+    }
+}
+
+impl Daemon {
+    /// Takes up what failing storage has interrupted, one board after the other, as soon as it takes writes.
+    pub(crate) async fn goes_on_after_trouble(self: &Arc<Self>) {
+        let mut pause = TRY_MIN;
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = match self.disk.first() {
+                Some(board) => match self.open(&board).await {
+                    Err(_) if self.disk.trouble().is_some() => (pause * 2).min(TRY_MAX),
+                    Err(problem) => {
+                        tracing::warn!(%board, code = problem.code, "the board was not taken up again");
+                        self.disk.is_done(&board);
+                        Duration::ZERO
+                    }
+                    Ok(_) => {
+                        tracing::info!(%board, "the board goes on");
+                        self.disk.is_done(&board);
+                        Duration::ZERO
+                    }
+                },
+                // No board waits, and so none would find out.
+                None if self.disk.trouble().is_some() => match self.try_to_write() {
+                    Ok(()) => {
+                        self.disk.locked().why = None;
+                        TRY_MIN
+                    }
+                    Err(_) => (pause * 2).min(TRY_MAX),
+                },
+                None => TRY_MIN,
+            };
+        }
+    }
+}

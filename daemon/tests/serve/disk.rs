@@ -1,0 +1,40 @@
+//! Storage that takes no writes for a while: the daemon says so, and its boards go on by themselves afterwards.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::daemon::{Daemon, STEPS};
+
+#[tokio::test]
+async fn boards_that_storage_has_interrupted_go_on_by_themselves() {
+    let daemon = Daemon::new();
+    let remote = STEPS.replace("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]", "agent: remote");
+    let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.is(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    daemon.get("/readyz").await.is(200);
+    let holder = Connection::open(daemon.path().join("patchboard.db")).expect("it can be opened");
+    holder.execute_batch("BEGIN IMMEDIATE;").expect("nobody else writes");
+    let signals = format!("/v1/boards/{board}/signals");
+    let unheard = daemon.post(&signals, &json!({"name": "more"})).await;
+    assert!(unheard.status.is_server_error(), "{}", unheard.status);
+    while daemon.get("/readyz").await.status.is_success() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let told = daemon.get("/readyz").await;
+    told.refuses(503, "not_ready");
+    assert!(told.text.contains("locked by another program"), "{}", told.text);
+    daemon.get("/healthz").await.is(200);
+    holder.execute_batch("ROLLBACK;").expect("it is held");
+    while !daemon.get("/readyz").await.status.is_success() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // Nobody has asked for the board: it is there.
+    while daemon.get(&format!("/v1/boards/{board}")).await.is(200)["status"] == "interrupted" {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    daemon.post(&signals, &json!({"name": "more"})).await.is(202);
+    let lease = json!({"worker": "walker", "wait": 10});
+    assert_eq!(daemon.post(&format!("/v1/boards/{board}/leases"), &lease).await.is(200)["attempt"], 1);
+}
