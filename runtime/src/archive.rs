@@ -90,6 +90,9 @@ struct Contents {
     blobs: Vec<Blob>,
 }
 
+/// The end of the name of an archive that is being written.
+const UNFINISHED: &str = "unfinished";
+
 /// Where a board's archive is in a directory.
 pub fn path_of(directory: &Path, board: &BoardId) -> PathBuf {
     directory.join(format!("{board}.jsonl"))
@@ -120,14 +123,48 @@ pub fn save(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Result<
     stored(journal, directory, &found(journal, board)?)
 }
 
-/// Takes a board that has ended out of the journal for good. The caller holds the claim on it, and lets the file be written
+/// Writes the archive of a board anew if there is one: what was erased of the board goes from it, too. The caller holds the
+/// claim on the board. Blocks.
+///
+/// # Errors
+/// [`ArchiveError`]; the archive is what it was then.
+pub fn renew(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Result<bool, ArchiveError> {
+    let path = path_of(directory, board);
+    // One that a crash has left half written holds the same.
+    forget(&path.with_extension(UNFINISHED))?;
+    let is_there = path.is_file();
+    if is_there {
+        save(journal, directory, board)?;
+    }
+    Ok(is_there)
+}
+
+/// Removes a file, if it is there.
+fn forget(path: &Path) -> Result<(), ArchiveError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(ArchiveError::Io { path: path.display().to_string(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes a board that has ended out of the journal for good, and removes its archive from the directory. The caller holds the claim on it, and lets the file be written
 /// anew afterwards. Blocks.
 ///
 /// # Errors
 /// [`ArchiveError`].
-pub fn delete(journal: &dyn Journal, board: &BoardId, now: Timestamp) -> Result<Tombstone, ArchiveError> {
+pub fn delete(
+    journal: &dyn Journal,
+    directory: &Path,
+    board: &BoardId,
+    now: Timestamp,
+) -> Result<Tombstone, ArchiveError> {
     let summary = ended(journal, board)?;
     journal.remove(board, summary.head, None, now)?;
+    let path = path_of(directory, board);
+    forget(&path.with_extension(UNFINISHED))?;
+    forget(&path)?;
     Ok(Tombstone { board: board.clone(), name: summary.name, head: summary.head, at: now, archive: None })
 }
 
@@ -211,7 +248,7 @@ fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, Arch
 fn store(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     private::make_directory(directory)?;
-    let unfinished = path.with_extension("unfinished");
+    let unfinished = path.with_extension(UNFINISHED);
     let mut file = private::create(&unfinished)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;

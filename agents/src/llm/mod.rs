@@ -69,6 +69,7 @@ mod exchange;
 mod keys;
 mod known;
 mod ladder;
+mod markers;
 pub mod probe;
 mod reasons;
 mod refusals;

@@ -9,7 +9,7 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::Reply;
 use serde_json::{Map, Value, json};
 
-use super::unwrap;
+use super::{markers, unwrap};
 
 /// The most tokens that one call can be meant to have.
 const TOKENS_MAX: f64 = 1e9;
@@ -120,7 +120,8 @@ impl Completion {
             // Reasoning that was begun and not ended, with the reply in it.
             text = unwrap::only(&self.text).map(Cow::into_owned).unwrap_or_default();
         }
-        self.raw = std::mem::replace(&mut self.text, text);
+        self.raw = markers::parted(&self.text).into_owned();
+        self.text = markers::parted(&text).into_owned();
     }
 
     /// The reply of a worker's call.
@@ -207,15 +208,16 @@ fn text(content: &Value) -> String {
 fn tool_call(call: &Value) -> ToolCall {
     // Some leave out the wrapper.
     let function = if call["function"].is_object() { &call["function"] } else { call };
+    let arguments = match &function["arguments"] {
+        // Some encode it twice.
+        Value::String(text) => serde_json::from_str::<String>(text).unwrap_or_else(|_| text.clone()),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
     ToolCall {
         id: call["id"].as_str().unwrap_or_default().to_owned(),
         name: function["name"].as_str().unwrap_or_default().to_owned(),
-        arguments: match &function["arguments"] {
-            // Some encode it twice.
-            Value::String(text) => serde_json::from_str::<String>(text).unwrap_or_else(|_| text.clone()),
-            Value::Null => String::new(),
-            other => other.to_string(),
-        },
+        arguments: markers::parted(&arguments).into_owned(),
         extra: unread(call, &["id", "type", "index", "function", "name", "arguments"]),
         extra_function: unread(&call["function"], &["name", "arguments"]),
     }

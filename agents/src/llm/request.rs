@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::Asked;
 use super::known::{CallKey, SeatKey};
 use super::ladder::{Shape, ToolForms, Turns};
+use super::markers;
 use super::reply::{Completion, ToolCall};
 use super::schema::{self, Level};
 use super::trouble::Trouble;
@@ -427,7 +428,7 @@ impl Serialize for Message<'_> {
         members.serialize_entry("role", &self.role)?;
         // Some servers refuse an empty text beside calls of tools, others none.
         let is_text = self.is_filled || !self.content.is_empty();
-        members.serialize_entry("content", &is_text.then_some(&self.content))?;
+        members.serialize_entry("content", &is_text.then(|| markers::joined(&self.content)))?;
         if !self.tool_calls.is_empty() {
             members.serialize_entry("tool_calls", &self.tool_calls.iter().map(call).collect::<Vec<_>>())?;
         }
@@ -447,7 +448,7 @@ impl Serialize for Message<'_> {
 fn call(call: &ToolCall) -> Value {
     let mut function = call.extra_function.clone();
     function.insert("name".to_owned(), json!(call.name));
-    function.insert("arguments".to_owned(), json!(call.arguments));
+    function.insert("arguments".to_owned(), json!(markers::joined(&call.arguments)));
     let mut members = call.extra.clone();
     members.insert("id".to_owned(), json!(call.id));
     members.insert("type".to_owned(), json!("function"));

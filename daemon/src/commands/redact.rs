@@ -9,7 +9,7 @@ use patchboard_agents::cassette;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, SALTED};
 use patchboard_kernel::redaction::Request;
-use patchboard_runtime::archive;
+use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
 use patchboard_runtime::redaction::{self, Redaction, Refusal};
@@ -92,9 +92,11 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
         let _claim = journal.claim(&board, false).map_err(storage)?;
         let now = SystemClock.now();
         let journal: Arc<dyn Journal> = Arc::new(journal);
-        let redacted =
-            redaction::redact(journal, board.clone(), request, replacement, Some(user::principal()), now).await;
+        let by = Some(user::principal());
+        let redacted = redaction::redact(Arc::clone(&journal), board.clone(), request, replacement, by, now).await;
         done = Some(redacted.map_err(failure)?);
+        let archives = data_dir.join(archive::DIRECTORY);
+        archive::renew(&*journal, &archives, &board).map_err(|error| archived(&error))?;
     }
     let mut cassettes = Vec::new();
     for path in &arguments.cassette {
@@ -125,6 +127,12 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
         return Err(unscrubbed(&error));
     }
     Ok(Exit::Done)
+}
+
+/// Says that a value is erased of the board, and not of its archive.
+pub(crate) fn archived(error: &ArchiveError) -> Failure {
+    let message = format!("it is erased of the board, and not of the board's archive: {error}");
+    Failure::failed("archive_not_redacted", message).help("repeat it, or delete the archive")
 }
 
 /// What is named, read.

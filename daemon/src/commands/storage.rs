@@ -115,7 +115,8 @@ impl Delete {
         }
         let (journal, _alone) = alone_on(data_dir, "DELETE /v1/boards/{board}")?;
         let _claim = journal.claim(&board.id, false).map_err(storage)?;
-        let tombstone = archive::delete(&journal, &board.id, SystemClock.now()).map_err(failure)?;
+        let directory = data_dir.join(archive::DIRECTORY);
+        let tombstone = archive::delete(&journal, &directory, &board.id, SystemClock.now()).map_err(failure)?;
         journal.vacuum().map_err(storage)?;
         if output.is_json() {
             output.json(&archive::told(&tombstone))?;

@@ -412,6 +412,18 @@ mod tests {
     }
 
     #[test]
+    fn bodies_of_one_caller_have_a_rate() {
+        let limits = Limits::new(LimitSettings { body_mib_per_minute: 1, ..LimitSettings::default() });
+        let (one, other) = ("10.0.0.1".parse().expect("an address"), "10.0.0.2".parse().expect("an address"));
+        for _ in 0..4 {
+            assert!(limits.body(Counted::Address(one), 256 << 10).is_ok());
+        }
+        assert!(limits.body(Counted::Address(one), 1).is_err());
+        assert!(limits.body(Counted::Address(other), 8 << 20).is_ok(), "a body is read as a whole");
+        assert!(limits.body(Counted::Address(other), 1).is_err());
+    }
+
+    #[test]
     fn addresses_of_one_network_of_version_6_are_one() {
         let address = |text: &str| Peer(text.parse().expect("an address")).address().to_string();
         assert_eq!(address("[2001:db8:1:2:3:4:5:6]:80"), "2001:db8:1:2::");

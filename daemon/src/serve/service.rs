@@ -427,8 +427,15 @@ impl Daemon {
             let journal = daemon.reader.journal.clone();
             let _claim = journal.claim(&id, false)?;
             let now = daemon.clock.now();
-            let redacted = redaction::redact(Arc::new(journal), id, request, replacement, Some(principal), now).await;
-            Ok(redacted.map_err(redact::failure)?)
+            let principal = Some(principal);
+            let redacted =
+                redaction::redact(Arc::new(journal.clone()), id.clone(), request, replacement, principal, now).await;
+            let redacted = redacted.map_err(redact::failure)?;
+            let directory = daemon.archives.clone();
+            let renewed = daemon
+                .ask(move |_| archive::renew(&journal, &directory, &id).map_err(|error| redact::archived(&error)));
+            renewed.await?;
+            Ok(redacted)
         };
         self.at_rest(board, may, work).await
     }
@@ -442,8 +449,8 @@ impl Daemon {
 
     /// Takes a board that has ended out of the journal for good; its bytes go when the file is written anew.
     pub(crate) async fn delete(self: &Arc<Self>, board: &BoardId) -> Answered<Tombstone> {
-        let (id, now) = (board.clone(), self.clock.now());
-        self.taken_out(board, move |journal| archive::delete(journal, &id, now)).await
+        let (id, now, directory) = (board.clone(), self.clock.now(), self.archives.clone());
+        self.taken_out(board, move |journal| archive::delete(journal, &directory, &id, now)).await
     }
 
     async fn taken_out<T: Send + 'static>(

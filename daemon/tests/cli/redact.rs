@@ -186,3 +186,46 @@ fn vacuum_gives_back_what_nobody_needs() {
     assert!(bytes("bytes_after") + 600_000 < bytes("bytes_before"), "{vacuumed}");
     sandbox.asked("verify", &[]).exits(0);
 }
+
+#[test]
+fn an_archive_in_the_data_directory_is_redacted_with_its_board_and_deleted_with_it() {
+    let sandbox = finished();
+    let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
+    let (board, file) = (archived["board"].as_str().expect("an id"), archived["archive"].as_str().expect("a file"));
+    sandbox.run(&["restore", board]).exits(0);
+    // One that was half written when a process ended.
+    let unfinished = Path::new(file).with_extension("unfinished");
+    fs::copy(file, &unfinished).expect("it can be copied");
+    sandbox.asked("redact", &["/request/topic", "--everywhere"]).exits(0);
+    assert_eq!(holding(&sandbox.data()), Vec::<PathBuf>::new());
+    assert!(Path::new(file).is_file() && !unfinished.exists());
+    // It brings back the board as it is now.
+    let state = sandbox.asked("state", &[]).exits(0).stdout;
+    let head = sandbox.asked("verify", &[]).exits(0).json()["head"].clone();
+    sandbox.run(&["archive", board]).exits(0);
+    sandbox.run(&["restore", board]).exits(0);
+    assert_eq!(sandbox.asked("state", &[]).exits(0).stdout, state);
+    assert_eq!(sandbox.asked("verify", &[]).exits(0).json()["head"], head);
+    sandbox.run(&["delete", board, "--yes"]).exits(0);
+    assert!(!Path::new(file).exists());
+    sandbox.run(&["restore", board]).exits(1);
+}
+
+#[test]
+fn a_recording_of_salted_views_is_erased_also_when_the_salt_goes() {
+    let sandbox = Sandbox::new();
+    let request = json!({"topic": SECRET}).to_string();
+    let run = ["run", "notes.yaml", "--request", &request, "-q", "--record", "run.jsonl"];
+    sandbox.run(&run).exits(0);
+    let recording = sandbox.path().join("run.jsonl");
+    let entries = || fs::read_to_string(&recording).expect("it can be read");
+    if !entries().contains("Quisquilius") {
+        panic!("the recording holds what was shown: {}", entries());
+    }
+    let done = sandbox.asked("redact", &["/request/topic", "--forget-salt", "--cassette", "run.jsonl"]).exits(0).json();
+    assert!(done["cassettes"][0]["views"].as_u64() > Some(0), "{done}");
+    assert!(!entries().contains("Quisquilius"), "{}", entries());
+    // Without the salt nobody knows any more which views are the board's.
+    let late = sandbox.asked("redact", &["--cassette", "run.jsonl"]).exits(2);
+    assert_eq!(late.error()["code"], "salt_gone");
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::json;
 
-use crate::daemon::{Answer, Daemon};
+use crate::daemon::{Answer, Daemon, STEPS};
 
 /// A daemon with these settings of `[serve.limits]`.
 fn limited(limits: &str, arguments: &[&str]) -> Daemon {
@@ -166,4 +166,34 @@ async fn a_token_is_made_and_shown_once() {
     let again = daemon.post_once("/v1/tokens", &wanted, "one").await.refuses(409, "already_shown");
     assert_eq!(again["id"], made["id"]);
     assert_eq!(daemon.get("/v1/tokens").await.is(200)["tokens"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn a_page_of_records_has_a_bounded_size() {
+    let daemon = Daemon::new();
+    let large = STEPS
+        .replace("items: {type: integer}", "items: {}")
+        .replace("ops: [add], value: {maximum: 9}}]", "ops: [add]}]\n    patch: {max_bytes: 4000000}");
+    let made = daemon.post("/v1/boards", &json!({ "source": large })).await.is(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    for _ in 0..5 {
+        let patch = json!([{"op": "add", "path": "/steps/-", "value": "x".repeat(3_000_000)}]);
+        daemon
+            .post(&format!("/v1/boards/{board}/proposals"), &json!({"worker": "walker", "patch": patch}))
+            .await
+            .is(200);
+    }
+    let (mut after, mut seen) = (String::new(), Vec::new());
+    loop {
+        let page = daemon.get(&format!("/v1/boards/{board}/journal?limit=1000{after}")).await;
+        assert!(page.text.len() < 12_000_000, "{}", page.text.len());
+        let page = page.is(200);
+        seen.extend(page["records"].as_array().expect("a list").iter().map(|record| record["seq"].clone()));
+        match page["next"].as_u64() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, (0..seen.len()).map(|seq| json!(seq)).collect::<Vec<_>>());
+    assert!(seen.len() > 5 && !after.is_empty());
 }

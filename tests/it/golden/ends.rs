@@ -9,7 +9,7 @@ use patchboard_kernel::board::{From, Proposal, ReplyBody};
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::{Component, Mode};
-use patchboard_kernel::record::{RaisedOfWorker, Retried};
+use patchboard_kernel::record::{Answer, Principal, RaisedOfWorker, Retried};
 use patchboard_kernel::redaction::Request;
 use patchboard_kernel::source::Source;
 use patchboard_runtime::agent::{Call, Reply};
@@ -300,6 +300,57 @@ pub(super) async fn rounds(house: &House) {
         "done": {"when": "state.items.all(k, item, has(item.status) && item.status == 'accepted')"},
     });
     house.play(scripted(), read(&blueprint.to_string(), &[]), Value::Null).await;
+}
+
+/// Cancelled: callers from outside propose, are refused and answer, replies are too long or late, and the clock jumps while a call
+/// is under way.
+pub(super) async fn callers(house: &House) {
+    let token = |id: i64, name: &str| Principal::Token { id, name: name.to_owned() };
+    let user = Principal::User { name: "ann".to_owned() };
+    let blueprint = json!({
+        "blueprint": 2, "name": "callers",
+        "state": {"schema": {}, "initial": {"payments": []}},
+        "workers": {
+            "clerk": {"agent": "llm", "limits": {"timeout": "5m"}, "reads": ["/payments"], "writes": [
+                {"path": "/payments/-", "ops": ["add"], "approval": {"by": "boss", "four_eyes": true, "expires": "2h"}}]},
+            "boss": {"agent": "human"},
+        },
+        "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "clerk"}],
+        "limits": {"wall": "30m", "journal": 200_000},
+    });
+    let runtime = house.runtime(seated(|_, _| Own::Silent)).await;
+    let founding = Founding { principal: Some(user.clone()), ..Founding::default() };
+    let board = runtime.create_with(read(&blueprint.to_string(), &[]), Value::Null, founding).await.expect("a board");
+    let proposes = async |patch: Value, token: &str, caller: Principal| {
+        let (from, reply) = (From::Direct { token: Some(token.into()), base: None }, ReplyBody::Json(patch));
+        let proposal = Proposal { from, worker: "clerk".into(), reply, usage: None, raw: None };
+        board.by(caller).propose(proposal).await.expect("answered")
+    };
+    let pays = |what: &str| json!([{"op": "add", "path": "/payments/-", "value": what}]);
+    proposes(pays("9 to the baker"), "one", token(2, "clerk")).await;
+    let question = until(&board, |snapshot| !snapshot.pending.is_empty()).await;
+    let (of, question) = question.pending.iter().next().expect("a question");
+    let answer = |agrees| {
+        let (by, digest) = ("boss".into(), question.digest);
+        Answer { of: *of, by, digest, agrees, reason: Some("It is right.".to_owned()), text: None }
+    };
+    for caller in [user, token(2, "clerk"), token(3, "boss")] {
+        board.by(caller).answer(answer(true)).await.expect("answered");
+    }
+    proposes(pays(&"long ".repeat(5000)), "two", token(2, "clerk")).await;
+    board
+        .by(Principal::Address { address: "127.0.0.1".to_owned() })
+        .signal("go", Value::Null, None)
+        .await
+        .expect("heard");
+    until(&board, |snapshot| !snapshot.attempts.is_empty()).await;
+    house.jump(24 * 3_600_000);
+    board.by(Principal::Host).pause(None).await.expect("paused");
+    board.resume(None).await.expect("resumed");
+    board.signal("nobody", Value::Null, None).await.expect_err("no rule waits for it");
+    board.by(token(3, "boss")).cancel().await.expect("cancelled");
+    proposes(pays(&"late ".repeat(2000)), "three", token(2, "clerk")).await;
+    runtime.shutdown().await;
 }
 
 /// Waiting for a person's approval.

@@ -47,6 +47,7 @@ const PLAYED: &[(&str, Play)] = boards![
     "blackboard": shipped::blackboard,
     "bounded": ends::bounded,
     "by-hand": ends::by_hand,
+    "callers": ends::callers,
     "clipboard": shipped::clipboard,
     "elements": ends::elements,
     "etl": shipped::etl,

@@ -59,11 +59,27 @@ impl Ids for Given {
     }
 }
 
+/// A clock that somebody sets forward.
+struct Hands {
+    clock: VirtualClock,
+    ahead_ms: AtomicU64,
+}
+
+impl Clock for Hands {
+    fn now(&self) -> Timestamp {
+        self.clock.now().plus_ms(self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    fn steady_ms(&self) -> u64 {
+        self.clock.steady_ms()
+    }
+}
+
 /// A journal and the clock of all runtimes on it.
 pub(super) struct House {
     _data: TempDir,
     pub(super) journal: SqliteJournal,
-    clock: Arc<dyn Clock>,
+    clock: Arc<Hands>,
     ids: Arc<dyn Ids>,
 }
 
@@ -72,7 +88,7 @@ impl House {
     pub(super) fn new(name: &'static str) -> Self {
         let data = tempfile::tempdir().expect("a directory");
         let journal = SqliteJournal::open(data.path()).expect("a journal");
-        let clock = Arc::new(VirtualClock::starting_at(BEGIN));
+        let clock = Arc::new(Hands { clock: VirtualClock::starting_at(BEGIN), ahead_ms: AtomicU64::new(0) });
         let ids = Arc::new(Given { name, number: AtomicU64::new(0) });
         Self { _data: data, journal, clock, ids }
     }
@@ -85,7 +101,7 @@ impl House {
     /// Like [`House::runtime`], with snapshots.
     pub(super) async fn runtime_keeping(&self, agent: Arc<dyn Agent>, snapshots: SnapshotPolicy) -> Runtime {
         let mut options = Options::new(agent);
-        (options.clock, options.ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
+        (options.clock, options.ids) = (self.clock.clone(), Arc::clone(&self.ids));
         options.snapshots = snapshots;
         Runtime::start(Arc::new(self.journal.clone()), options).await.expect("a runtime")
     }
@@ -107,6 +123,11 @@ impl House {
         let board = runtime.create_with(blueprint, request, founding).await.expect("a board");
         board.ended().await.expect("it ends");
         runtime.shutdown().await;
+    }
+
+    /// Sets its clock forward.
+    pub(super) fn jump(&self, ms: u64) {
+        self.clock.ahead_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
     /// The present moment of its clock.
