@@ -17,6 +17,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Timestamp, WorkerName};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_runtime::agent::Agent;
+use patchboard_runtime::archive;
 use patchboard_runtime::journal::{BoardSummary, Journal as _};
 use patchboard_runtime::runtime::BoardHandle;
 use serde_json::json;
@@ -426,13 +427,15 @@ fn player(path: &Path, blueprint: &str) -> Result<Player, Failure> {
 
 /// Tells a recording which of its answers these records hold.
 fn answered(player: &Player, records: &[Record]) {
+    let hasher = records.first().and_then(archive::hasher_of);
+    let names = hasher.map(|hasher| player.names(&hasher)).unwrap_or_default();
     for body in records.iter().filter_map(|record| record.body().ok()) {
         let by = match &body {
             Body::Failed(failed) if failed.code == FailureCode::Lost => continue,
             body => body.author(),
         };
         if let Some((by, attempt)) = by.and_then(|by| Some((by, by.attempt.as_ref()?))) {
-            player.answered_before(&by.worker, attempt.view);
+            player.answered_before(&by.worker, names.get(&attempt.view).copied().unwrap_or(attempt.view));
         }
     }
 }

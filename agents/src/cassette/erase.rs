@@ -22,17 +22,22 @@ pub struct Erased {
 }
 
 /// Takes out of a cassette the views that are erased of a board, and the answers to which erased values belonged. `records`
-/// are all of the board's, and `hasher` makes the names that its views have since format 20; none if its salt is gone. The file
-/// is replaced as a whole, or stays as it is.
+/// are all of the board's, and `hasher` makes the names that its views have since format 20; none if its salt is gone. `hashes`
+/// are the SHA-256 of those views, by their names, that were there before. The file is replaced as a whole, or stays as it is.
 ///
 /// # Errors
 /// [`CassetteError::Io`], [`CassetteError::Form`].
-pub fn erase(path: &Path, records: &[Record], hasher: Option<&Hasher>) -> Result<Erased, CassetteError> {
+pub fn erase(
+    path: &Path,
+    records: &[Record],
+    hasher: Option<&Hasher>,
+    hashes: &BTreeMap<Digest, Digest>,
+) -> Result<Erased, CassetteError> {
     let io = |error| CassetteError::io(path, error);
     let text = std::fs::read_to_string(path).map_err(io)?;
     // Whether it is a cassette that can be played says the one that plays it.
     super::Player::open(path)?;
-    let gone = Gone::of(records);
+    let gone = Gone::of(records, hashes);
     let mut erased = Erased::default();
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let mut written = lines.next().map(str::to_owned).into_iter().collect::<Vec<_>>();
@@ -108,7 +113,7 @@ struct Gone {
 }
 
 impl Gone {
-    fn of(records: &[Record]) -> Self {
+    fn of(records: &[Record], hashes: &BTreeMap<Digest, Digest>) -> Self {
         let mut gone = Self::default();
         let mut views = BTreeMap::new();
         for record in records {
@@ -138,6 +143,10 @@ impl Gone {
             };
             let view = by.map(|Attempt { view, .. }| view);
             gone.answers.extend(view.filter(|_| record.is_erased()));
+        }
+        for names in [&mut gone.views, &mut gone.answers] {
+            let plain: Vec<Digest> = names.iter().filter_map(|name| hashes.get(name).copied()).collect();
+            names.extend(plain);
         }
         gone
     }

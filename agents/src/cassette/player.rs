@@ -14,7 +14,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use patchboard_kernel::digest::{Digest, Salt, sha256};
+use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Token, WorkerName};
 use patchboard_runtime::agent::{Agent, Answer, Call, Failure, Reply};
@@ -110,6 +110,11 @@ impl Player {
         let state = self.state();
         let is_left = |entry: &&Entry| state.due.contains(&entry.order) || state.passed_over.contains(&entry.order);
         self.entries.values().filter(is_left).count()
+    }
+
+    /// Returns the hashes of the views that were recorded, by the names that a board's records have for them.
+    pub fn names(&self, hasher: &Hasher) -> BTreeMap<Digest, Digest> {
+        self.entries.values().map(|entry| (hasher.text(&entry.shown), entry.view)).collect()
     }
 
     /// Takes note that a worker had its next answer to a view in a process before this one: the board that goes on will

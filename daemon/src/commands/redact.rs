@@ -1,11 +1,13 @@
 //! `patchboard redact`: values of a board erased from every file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use jsonptr::PointerBuf;
 use patchboard_agents::cassette;
+use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, SALTED};
 use patchboard_kernel::redaction::Request;
@@ -86,6 +88,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
             "the salt of the board is gone, so that it cannot be known which views of a recording are its own";
         return Err(Failure::refused("salt_gone", message).help("delete the recording"));
     }
+    let hashes = match arguments.cassette.is_empty() {
+        true => BTreeMap::new(),
+        false => hashes_of_views(&Reader::open(data_dir)?, &board)?,
+    };
     let mut done = None;
     if has_targets {
         let (journal, _alone) = alone_on(data_dir, "POST /v1/boards/{board}/redactions")?;
@@ -101,7 +107,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     let mut cassettes = Vec::new();
     for path in &arguments.cassette {
         let reader = Reader::open(data_dir)?;
-        let erased = cassette::erase(path, &reader.records(&board)?, hasher.as_ref());
+        let erased = cassette::erase(path, &reader.records(&board)?, hasher.as_ref(), &hashes);
         let erased = erased.map_err(|error| Failure::failed("cassette", error))?;
         cassettes.push(json!({"cassette": path, "views": erased.views, "answers": erased.answers}));
         if !output.is_json() {
@@ -127,6 +133,19 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
         return Err(unscrubbed(&error));
     }
     Ok(Exit::Done)
+}
+
+/// Returns the SHA-256 of the texts of a board's views that are there, by their names.
+fn hashes_of_views(reader: &Reader, board: &BoardId) -> Result<BTreeMap<Digest, Digest>, Failure> {
+    let mut hashes = BTreeMap::new();
+    for record in reader.records(board)? {
+        if let Ok(Body::Invoked(invoked)) = record.body()
+            && let Some(text) = reader.journal.blob(invoked.view).map_err(storage)?
+        {
+            hashes.insert(invoked.view, sha256(text.as_bytes()));
+        }
+    }
+    Ok(hashes)
 }
 
 /// Says that a value is erased of the board, and not of its archive.

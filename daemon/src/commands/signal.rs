@@ -43,14 +43,14 @@ pub(crate) struct Arguments {
     seats: SeatArguments,
 }
 
-/// The names that rules wait for: of signals, and of manual rules.
+/// Returns the names that rules wait for, of signals and of manual rules, and those that `signals` declares.
 fn heard(blueprint: &Blueprint) -> BTreeSet<&str> {
     let heard = blueprint.rules.iter().filter_map(|rule| match &rule.trigger {
         Trigger::Signal(name) => Some(name.as_str()),
         Trigger::Manual => Some(rule.name.as_str()),
         _ => None,
     });
-    heard.collect()
+    heard.chain(blueprint.signals.keys().map(String::as_str)).collect()
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {

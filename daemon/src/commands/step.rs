@@ -376,7 +376,7 @@ impl Stepped {
             "attempt": moment.invoked.as_ref().map(|invoked| invoked.attempt),
             "rule": moment.queued.as_ref().and_then(|queued| queued.branch.rule.clone()),
             "trigger": moment.queued.as_ref().map(|queued| &queued.trigger),
-            "view": {"hash": rehearsal.hash, "version": rehearsal.shown.basis().state.version(),
+            "view": {"hash": board.name_of(&rehearsal.view.text), "version": rehearsal.shown.basis().state.version(),
                      "recorded": moment.invoked.as_ref().map(|invoked| invoked.view)},
             "reply": self.reply.as_ref().map(|reply| &reply.text),
             "written": self.reply.as_ref().and_then(|reply| reply.written.as_ref()),
@@ -412,14 +412,15 @@ impl Stepped {
         };
         let attempt = moment.invoked.as_ref().map(|invoked| format!(", attempt {}", invoked.attempt));
         lines.push(format!("worker {}{}: {why}", one_line(rehearsal.worker.as_str()), attempt.unwrap_or_default()));
-        let view = match moment.invoked.as_ref().map(|invoked| invoked.view == rehearsal.hash) {
+        let hash = board.name_of(&rehearsal.view.text);
+        let view = match moment.invoked.as_ref().map(|invoked| invoked.view == hash) {
             Some(true) => "as it was shown then",
             Some(false) => "not what it was shown then: another version compiled that view",
             None => "of this moment, never shown",
         };
         let cost = self.reply.as_ref().and_then(|reply| reply.usage).map(narrative::tokens);
         let cost = cost.map(|cost| format!("; {cost}, not charged to the board")).unwrap_or_default();
-        lines.push(format!("view {}: {view}{cost}", rehearsal.hash));
+        lines.push(format!("view {hash}: {view}{cost}"));
         let expanding = |expand: &[Asked]| match expand {
             [] => String::new(),
             places => format!(", and asks to be shown {}", narrative::listed(places)),

@@ -187,7 +187,7 @@ pub(crate) fn json(board: &Board, seat: &Seat, view: &View) -> Value {
         "worker": seat.name,
         "bound": seat.bound().to_value(),
         "version": board.version(),
-        "hash": view.hash(),
+        "hash": board.name_of(&view.text),
         "text": view.text,
         "freshness": seat.worker.freshness,
         "reads": view.reads,

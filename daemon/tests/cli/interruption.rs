@@ -27,7 +27,10 @@ impl Held {
         let reply = r#"[{"op":"add","path":"/notes/-","value":{"text":"held","status":"draft"}}]"#;
         sandbox.write("reply.json", reply);
         let program = "    program: [sh, -c, 'echo $$ > pid; while [ ! -e go ]; do [ -e reply.json ] || exit 1; sleep 0.02; done; cat reply.json; echo']\n";
-        sandbox.write("held.yaml", notes_by("command", &format!("    limits: {{timeout: 60s}}\n{program}")));
+        sandbox.write(
+            "held.yaml",
+            notes_by("command", &format!("    limits: {{timeout: 60s}}\n{program}")) + "signals: {go: {}}\n",
+        );
         let mut held =
             Self::start(sandbox, &["run", "held.yaml", "--request", REQUEST, "--allow-inline", "--output", "json"]);
         held.hear("invoked writer");

@@ -14,7 +14,7 @@ async fn boards_that_storage_has_interrupted_go_on_by_themselves() {
     let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.is(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     daemon.get("/readyz").await.is(200);
-    let holder = Connection::open(daemon.path().join("patchboard.db")).expect("it can be opened");
+    let holder = Connection::open(daemon.path().join("boards/patchboard.db")).expect("it can be opened");
     holder.execute_batch("BEGIN IMMEDIATE;").expect("nobody else writes");
     let signals = format!("/v1/boards/{board}/signals");
     let unheard = daemon.post(&signals, &json!({"name": "more"})).await;

@@ -34,7 +34,7 @@ async fn noisy(format: &str) -> (Daemon, Vec<String>) {
     let auth = ("authorization", bearer.as_str());
     secrets.push(token.clone());
     daemon.start();
-    let body = json!({"source": by_a_model(), "request": {"secret": REQUEST}});
+    let body = json!({"source": by_a_model() + "signals: {heard: {}}\n", "request": {"secret": REQUEST}});
     let made = daemon.post_with("/v1/boards", &body, &[auth]).await.is(201);
     let board = made["board"].as_str().expect("an id").to_owned();
     for _ in 0..1000 {
@@ -44,7 +44,7 @@ async fn noisy(format: &str) -> (Daemon, Vec<String>) {
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    let signal = json!({"name": "other", "value": SIGNAL});
+    let signal = json!({"name": "heard", "value": SIGNAL});
     daemon.post_with(&format!("/v1/boards/{board}/signals"), &signal, &[auth, ("idempotency-key", "k")]).await.is(202);
     let other = daemon.post_with("/v1/tokens", &json!({"scope": "read"}), &[auth]).await.is(201);
     secrets.push(other["token"].as_str().expect("a text").to_owned());

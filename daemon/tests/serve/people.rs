@@ -144,7 +144,7 @@ async fn only_a_persons_own_token_is_the_person_and_the_journal_names_it() {
     daemon.start();
     let asking = STEPS
         .replace("value: {maximum: 9}}]", "value: {maximum: 9}, approval: {by: editor, expires: 1h}}]")
-        .replace("rules:\n", "  editor: {agent: human, writes: [/steps]}\n  other: {agent: human}\nrules:\n");
+        .replace("rules:\n", "  editor: {agent: human, writes: [/steps]}\n  second: {agent: human}\nrules:\n");
     let bearer = |token: &str| format!("Bearer {token}");
     let as_admin = bearer(&admin);
     let made =
@@ -169,7 +169,7 @@ async fn only_a_persons_own_token_is_the_person_and_the_journal_names_it() {
         ("admin".to_owned(), 403, "not_the_person"),
         (format!("board:{board}"), 403, "not_the_person"),
         (format!("seat:{board}/walker"), 403, "not_the_person"),
-        ("person:other".to_owned(), 403, "not_the_person"),
+        ("person:second".to_owned(), 403, "not_the_person"),
         ("read".to_owned(), 403, "forbidden"),
         ("seat:0199/editor".to_owned(), 404, "no_such_board"),
     ] {
@@ -178,7 +178,7 @@ async fn only_a_persons_own_token_is_the_person_and_the_journal_names_it() {
         daemon.post_with(&path, &answer, &headers).await.refuses(status, code);
         daemon.post_with(&proposals, &proposal, &headers).await.refuses(status, code);
     }
-    assert_eq!(inbox(daemon.token("person:other")).await["questions"], json!([]));
+    assert_eq!(inbox(daemon.token("person:second")).await["questions"], json!([]));
     let as_editor = bearer(&own);
     daemon.post_with(&proposals, &proposal, &[("authorization", &as_editor)]).await.is(200);
     daemon.post_with(&path, &answer, &[("authorization", &as_editor)]).await.is(200);

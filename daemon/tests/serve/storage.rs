@@ -112,7 +112,7 @@ async fn a_board_that_has_ended_is_archived_restored_and_deleted() {
     let daemon = Daemon::new();
     let board = board(&daemon).await;
     let path = format!("/v1/boards/{board}");
-    daemon.post(&format!("{path}/signals"), &json!({"name": "nobody"})).await.is(202);
+    daemon.post(&format!("{path}/signals"), &json!({"name": "more"})).await.is(202);
     daemon.until(&board, "quiescent").await;
     let journal = daemon.get(&format!("{path}/journal")).await.is(200);
     let archived = daemon.post(&format!("{path}/archive"), &json!(null)).await.is(200);

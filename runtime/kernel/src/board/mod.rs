@@ -336,7 +336,7 @@ impl Board {
     }
 
     /// Returns the name under which a text is stored beside its records.
-    fn name_of(&self, text: &str) -> Digest {
+    pub fn name_of(&self, text: &str) -> Digest {
         if self.format >= SALTED { self.hasher.text(text) } else { sha256(text.as_bytes()) }
     }
 
