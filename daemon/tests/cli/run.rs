@@ -130,10 +130,13 @@ fn a_board_with_nothing_to_do_exits_with_4_and_a_signal_wakes_it() {
     assert!(unheard.stderr.contains("no rule waits for other; names that rules wait for: go\n"), "{}", unheard.stderr);
     let unheard = unheard.json();
     assert_eq!((&unheard["end"], &unheard["version"]), (&json!("quiescent"), &json!(0)));
-    sandbox.run(&["signal", "last", "go", "--no-run"]).exits(0);
+    let told = sandbox.run(&["signal", "last", "other", "--no-run", "--output", "json"]).exits(0).json();
+    assert_eq!((&told["wakes"], &told["names"]), (&json!([]), &json!(["go"])), "{told}");
+    let told = sandbox.run(&["signal", "last", "go", "--no-run", "--output", "json"]).exits(0).json();
+    assert_eq!((&told["wakes"], &told["names"]), (&json!(["begin"]), &Value::Null), "{told}");
     let log = sandbox.run(&["log", "last", "--kind", "invoked", "--kind", "signal", "--output", "json"]).exits(0);
     let kinds: Vec<Value> = log.lines().iter().map(|record| record["kind"].clone()).collect();
-    assert_eq!(kinds, ["signal", "signal"], "nobody was called for it yet");
+    assert_eq!(kinds, ["signal", "signal", "signal"], "nobody was called for it yet");
     assert_eq!(sandbox.run(&["resume", "last", "--output", "json"]).exits(0).json()["end"], "done");
     sandbox.run(&["replay", "last"]).exits(0);
 }
