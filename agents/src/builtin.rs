@@ -49,7 +49,7 @@ pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>
 /// What roles have beside what they are shown.
 pub(crate) struct Means {
     /// What departments keep.
-    pub(crate) storage: Storage,
+    pub(crate) storage: Arc<Storage>,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
     /// What tells what words mean, if the operator has it.

@@ -10,7 +10,7 @@ use std::fmt;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use patchboard_kernel::admission::{Admission, Waiting};
@@ -59,7 +59,7 @@ pub struct Seats {
     chats: BTreeMap<String, Slot>,
     any_chat: Slot,
     broken_off: Arc<Mutex<BrokenOff>>,
-    runner: Runner,
+    runner: Arc<Runner>,
     leases: Option<Leases>,
     workspaces: Arc<Workspaces>,
     toolbox: Arc<dyn Toolbox>,
@@ -106,34 +106,54 @@ type Slot = OnceLock<Result<Chat, String>>;
 impl Seats {
     /// Seats filled from `config`; keys and the programs' basic variables are taken from `env`.
     pub fn new(config: Config, env: &Environment, inline: Inline) -> Self {
+        let workspaces = Arc::new(Workspaces::new(config.workspaces.clone()));
+        let means = Means { storage: Arc::new(Storage::nowhere()), clock: Arc::new(SystemClock), embedder: None };
+        let empty = Self {
+            config: Config::default(),
+            inline,
+            variables: Arc::default(),
+            chats: BTreeMap::new(),
+            any_chat: OnceLock::new(),
+            broken_off: Arc::default(),
+            runner: Arc::new(Runner::new(env)),
+            leases: None,
+            toolbox: Arc::new(Desk::new(Arc::clone(&workspaces), BTreeMap::new())),
+            workspaces,
+            means: Arc::new(means),
+            gate: Gate::new(),
+        };
+        empty.with_config(config, env)
+    }
+
+    /// Returns seats filled from another configuration. They share with these all that goes on: the gate in front of the models,
+    /// programs that run, leases, what departments keep, and the directories, which stay those of the first configuration.
+    #[must_use]
+    pub fn with_config(&self, config: Config, env: &Environment) -> Self {
         let of_embeddings = config.embeddings.as_ref().map(Embeddings::server);
         let models = config.models.values().chain(&config.any_model).chain(&of_embeddings);
         let names = models.flat_map(Model::variables);
         let variables: Arc<Variables> =
             Arc::new(names.filter_map(|name| Some((name.to_owned(), env.get(name)?.into()))).collect());
-        let gate = Gate::new();
         let embedder = config.embeddings.clone().map(|embeddings| {
             let models = config.models.values().chain(&config.any_model);
             let bulkhead = admission::bulkhead(&embeddings.server(), models);
-            Arc::new(Embedder::new(embeddings, Arc::clone(&variables), gate.clone(), bulkhead))
+            Arc::new(Embedder::new(embeddings, Arc::clone(&variables), self.gate.clone(), bulkhead))
         });
-        let chats = config.models.keys().map(|name| (name.clone(), OnceLock::new())).collect();
-        let workspaces = Arc::new(Workspaces::new(config.workspaces.clone()));
-        let (any_chat, runner) = (OnceLock::new(), Runner::new(env));
-        let desk = Desk::new(Arc::clone(&workspaces), config.commands.clone());
+        let Means { storage, clock, .. } = &*self.means;
+        let means = Means { storage: Arc::clone(storage), clock: Arc::clone(clock), embedder };
         Self {
-            config,
-            inline,
+            inline: self.inline,
             variables,
-            chats,
-            any_chat,
-            broken_off: Arc::default(),
-            runner,
-            leases: None,
-            toolbox: Arc::new(desk),
-            workspaces,
-            means: Arc::new(Means { storage: Storage::nowhere(), clock: Arc::new(SystemClock), embedder }),
-            gate,
+            chats: config.models.keys().map(|name| (name.clone(), OnceLock::new())).collect(),
+            any_chat: OnceLock::new(),
+            broken_off: Arc::clone(&self.broken_off),
+            runner: Arc::clone(&self.runner),
+            leases: self.leases.clone(),
+            toolbox: Arc::new(Desk::new(Arc::clone(&self.workspaces), config.commands.clone())),
+            workspaces: Arc::clone(&self.workspaces),
+            means: Arc::new(means),
+            gate: self.gate.clone(),
+            config,
         }
     }
 
@@ -147,14 +167,14 @@ impl Seats {
     #[must_use]
     pub fn with_storage(self, storage: Storage) -> Self {
         let (clock, embedder) = (Arc::clone(&self.means.clock), self.means.embedder.clone());
-        Self { means: Arc::new(Means { storage, clock, embedder }), ..self }
+        Self { means: Arc::new(Means { storage: Arc::new(storage), clock, embedder }), ..self }
     }
 
     /// The same at another moment, for what this project's own roles go by: it is always this one, and what departments
     /// keep in this directory is a copy of what was there before it.
     #[must_use]
     pub fn at(self, moment: Timestamp, data_dir: &Path) -> Self {
-        let storage = Storage::copy_before(data_dir, moment);
+        let storage = Arc::new(Storage::copy_before(data_dir, moment));
         let (clock, embedder) = (Arc::new(Standing(moment)), self.means.embedder.clone());
         Self { means: Arc::new(Means { storage, clock, embedder }), ..self }
     }
@@ -408,6 +428,51 @@ impl Agent for Seats {
     fn ended(&self, board: &BoardId) {
         self.runner.ended(board);
         self.workspaces.ended(board);
+    }
+}
+
+/// Seats whose configuration can be replaced while boards run. A call keeps the seats that it began with.
+pub struct Replaceable(RwLock<Arc<Seats>>);
+
+impl Replaceable {
+    /// Begins with these seats.
+    pub fn new(seats: Seats) -> Self {
+        Self(RwLock::new(Arc::new(seats)))
+    }
+
+    /// Returns the seats of calls that begin now.
+    pub fn now(&self) -> Arc<Seats> {
+        // Only a whole value is ever put there.
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Fills the seats of further calls from another configuration: see [`Seats::with_config`].
+    pub fn replace(&self, config: Config, env: &Environment) {
+        let next = Arc::new(self.now().with_config(config, env));
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+}
+
+impl Agent for Replaceable {
+    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>> {
+        let seats = self.now();
+        Box::pin(async move { seats.call(call).await })
+    }
+
+    fn admit(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
+        self.now().admit(board, waiting)
+    }
+
+    fn held_back(&self, board: &BoardId) -> Option<DeferralReason> {
+        self.now().held_back(board)
+    }
+
+    fn context(&self, model: Option<&str>) -> Option<u32> {
+        self.now().context(model)
+    }
+
+    fn ended(&self, board: &BoardId) {
+        self.now().ended(board);
     }
 }
 

@@ -134,3 +134,6 @@ pub(crate) struct BoardArgument {
     #[arg(value_name = "BOARD")]
     pub(crate) board: String,
 }
+
+#[cfg(test)]
+mod tests;

@@ -321,7 +321,7 @@ pub(crate) fn request_path(blueprint: &Path) -> PathBuf {
 pub(crate) fn hand_over(design: &Design, output: Output) -> Result<(), Failure> {
     match output.is_json() {
         true => output.json(&design_json(design)),
-        false => output.text(&design.yaml),
+        false => output.file(&design.yaml),
     }
 }
 

@@ -10,6 +10,7 @@ use patchboard_kernel::board::{BoardError, Pending, Undone};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::files::FILES;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
+use patchboard_kernel::ledger::Account;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Cause, End, Ended, PauseCause, Principal};
 use patchboard_kernel::rejection::Code;
@@ -24,6 +25,7 @@ use patchboard_runtime::subscription::Subscription;
 use serde_json::{Map, Value, json};
 
 use crate::blueprint_file::plural;
+use crate::commands::cost::unanswered;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::narrative::{self, HiddenInside, UnshownInfo, grouped};
 use crate::output::{Output, clean, json_line, json_pretty, one_line, short};
@@ -161,6 +163,7 @@ pub(crate) async fn to_the_end(
         has_files: snapshot.blueprint.workspace.is_some(),
         head: snapshot.head,
         totals: &progress.totals,
+        account: snapshot.account,
         undone: snapshot.undone.as_deref().cloned().unwrap_or_default(),
         pause_cause: snapshot.pause_cause,
         pending: &snapshot.pending,
@@ -220,8 +223,10 @@ pub(crate) struct CameTo<'a> {
     pub(crate) has_files: bool,
     /// Its last record.
     pub(crate) head: Head,
-    /// What it took.
+    /// What its records tell.
     pub(crate) totals: &'a Totals,
+    /// What its calls have cost, as `cost` has it.
+    pub(crate) account: Account,
     /// Work that it leaves undone, if it has ended.
     pub(crate) undone: Undone,
     /// Why the kernel paused it, if it did.
@@ -308,6 +313,7 @@ async fn follow(
     let mut pausing = false;
     loop {
         let snapshot = board.snapshot();
+        progress.spent = snapshot.account.spent;
         // A question whose time is over is about to be closed, and what follows from that is still to come.
         let now = SystemClock.now();
         let is_over = snapshot.pending.values().any(|question| question.is_over(now));
@@ -501,8 +507,15 @@ impl CameTo<'_> {
             "questions": self.questions_json(),
             "version": self.version,
             "state_hash": self.state.digest(),
-            "tokens": self.totals.tokens_json(),
-            "calls": self.totals.calls,
+            "tokens": {
+                "total": self.account.spent,
+                "prompt": self.account.prompt,
+                "completion": self.account.completion,
+                "cached": self.account.cached,
+                "unanswered": unanswered(&self.account),
+                "estimated": self.totals.is_estimated,
+            },
+            "calls": self.account.calls,
             "rejected": self.totals.rejected,
             "failed": self.totals.failed,
             "unshown": self.unshown(),
@@ -536,9 +549,13 @@ impl CameTo<'_> {
             (None, 0) => "paused".to_owned(),
             (None, questions) => format!("waiting for {}", plural(questions, "answer")),
         };
-        let usage = self.totals.usage;
-        let sign = if usage.estimated { "~" } else { "" };
-        let (total, prompt, completion) = (grouped(usage.total()), grouped(usage.prompt), grouped(usage.completion));
+        let sign = if self.totals.is_estimated { "~" } else { "" };
+        let Account { spent, prompt, completion, .. } = self.account;
+        let (total, prompt, completion) = (grouped(spent), grouped(prompt), grouped(completion));
+        let unanswered = match unanswered(&self.account) {
+            0 => String::new(),
+            tokens => format!(", {} without an answer", grouped(tokens)),
+        };
         let failed = self.totals.last_failure.as_ref().map(|(code, message)| {
             let calls = plural(usize::try_from(self.totals.failed).unwrap_or(usize::MAX), "call");
             format!("failed   {calls}; last: {code}: {}\n", short(message, 200))
@@ -556,7 +573,7 @@ impl CameTo<'_> {
         };
         format!(
             "{result}board    {}\n{mode}end      {end}\n{questions}version  {}\ntokens   {sign}{total} ({prompt} in prompts, {completion} in \
-             replies)\n{failed}{refused}{files}{document}\n",
+             replies{unanswered})\n{failed}{refused}{files}{document}\n",
             self.board, self.version
         )
     }

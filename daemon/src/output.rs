@@ -1,11 +1,12 @@
 //! Results on stdout, progress and errors on stderr, and nothing in either that could act on a terminal.
 //!
-//! Text that models or documents wrote goes through [`clean`] or [`one_line`] before a person sees it; JSON goes out
-//! with every control and direction-changing character escaped, which leaves the value the same.
+//! Text that models or documents wrote goes through [`clean`] or [`one_line`] before a person sees it, which take away what acts on a
+//! terminal. Whatever is printed goes through [`visible`] at last: what is not seen, or changes the direction, is written as
+//! `<U+200B>`. JSON goes out with all of these escaped, which leaves the value the same.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -36,9 +37,21 @@ impl Output {
         self.format == Format::Json
     }
 
-    /// Writes text to stdout, as it is. It must have been cleaned; colours in it are dropped where nobody sees them.
+    /// Writes text to stdout. It must have been cleaned; colours in it are dropped where nobody sees them.
     pub(crate) fn text(self, text: &str) -> Result<(), Failure> {
         let mut stdout = anstream::stdout().lock();
+        stdout
+            .write_all(visible(text).as_bytes())
+            .and_then(|()| stdout.flush())
+            .map_err(|error| Failure::writing(&error))
+    }
+
+    /// Writes a file's text to stdout: as it is, unless a person reads it.
+    pub(crate) fn file(self, text: &str) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        if stdout.is_terminal() {
+            return self.text(&clean(text));
+        }
         stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| Failure::writing(&error))
     }
 
@@ -57,13 +70,13 @@ impl Output {
     pub(crate) fn note(self, text: &str) {
         if !self.quiet {
             // Progress that nobody can read is no reason to stop.
-            let _ = writeln!(anstream::stderr().lock(), "{text}");
+            let _ = writeln!(anstream::stderr().lock(), "{}", visible(text));
         }
     }
 
     /// Writes to stderr what belongs to an error that follows.
     pub(crate) fn complaint(self, text: &str) {
-        let _ = writeln!(anstream::stderr().lock(), "{text}");
+        let _ = writeln!(anstream::stderr().lock(), "{}", visible(text));
     }
 
     /// Writes an error to stderr.
@@ -103,16 +116,18 @@ pub(crate) fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<I
     lines.join("\n")
 }
 
-/// Escapes what JSON permits unescaped. In JSON text these characters stand only inside strings, and none of them lies
-/// beyond the basic plane, so that one `\uXXXX` writes each.
+/// Escapes what JSON permits unescaped. In JSON text these characters stand only inside strings.
 fn escape_json(text: String) -> String {
-    if !text.chars().any(|c| acts(c) && c != '\n') {
+    let is_escaped = |c: char| (acts(c) && c != '\n') || hides(c);
+    if !text.chars().any(is_escaped) {
         return text;
     }
     let mut escaped = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if acts(c) && c != '\n' {
-            write!(escaped, "\\u{:04x}", u32::from(c)).expect("a string takes everything");
+        if is_escaped(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(escaped, "\\u{unit:04x}").expect("a string takes everything");
+            }
         } else {
             escaped.push(c);
         }
@@ -120,13 +135,30 @@ fn escape_json(text: String) -> String {
     escaped
 }
 
-/// Text of several lines without escape sequences, control characters and changes of direction.
+/// Text of several lines without escape sequences and control characters, in which nothing is hidden.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| acts(c) && c != '\n' && c != '\t') {
-        return Cow::Borrowed(text);
+        return visible(text);
     }
     let plain = anstream::adapter::strip_str(text).to_string();
-    Cow::Owned(plain.chars().filter(|c| !acts(*c) || *c == '\n' || *c == '\t').collect())
+    let plain: String = plain.chars().filter(|c| !acts(*c) || *c == '\n' || *c == '\t').collect();
+    Cow::Owned(visible(&plain).into_owned())
+}
+
+/// Text in which characters that are not seen are written as `<U+200B>`.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(hides) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if hides(c) {
+            write!(shown, "<U+{:04X}>", u32::from(c)).expect("a string takes everything");
+        } else {
+            shown.push(c);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// Text on one line, without anything that acts on a terminal; runs of white space become one space.
@@ -145,10 +177,26 @@ pub(crate) fn short(text: &str, chars_max: usize) -> String {
     cut
 }
 
-/// Whether a terminal would do something other than show the character: control characters (C0, DEL, C1), and the
-/// marks that change the direction of what follows or break lines unseen.
+/// Whether a terminal would do something other than show the character: control characters (C0, DEL, C1).
 const fn acts(c: char) -> bool {
-    matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}')
+}
+
+/// Whether a reader does not see the character, or sees others elsewhere for it: without width (also the soft hyphen, joiners and the
+/// letters of tags), marks of direction, breaks of lines that are none to others.
+const fn hides(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 #[cfg(test)]
@@ -162,16 +210,34 @@ mod tests {
         assert!(cleaned.starts_with("red alert"), "{cleaned:?}");
         assert!(cleaned.ends_with("\nnext\tcell"), "{cleaned:?}");
         assert!(!cleaned.chars().any(|c| c.is_control() && c != '\n' && c != '\t'), "{cleaned:?}");
-        assert!(!cleaned.contains('\u{202e}'), "{cleaned:?}");
+        assert!(cleaned.contains("gone<U+202E>txt"), "{cleaned:?}");
         assert!(!one_line(hostile).contains(['\n', '\t']));
     }
 
     #[test]
     fn escaping_json_leaves_the_value_the_same() {
-        let value = serde_json::json!({"a\u{9b}": "\u{1b}[31m\u{202e}\u{7f}\u{2028}ü😀"});
+        let value = serde_json::json!({"a\u{9b}": "\u{1b}[31m\u{202e}\u{7f}\u{2028}ü😀\u{e0041}\u{200b}"});
         let line = json_line(&value);
-        assert!(line.chars().all(|c| !super::acts(c)), "{line}");
+        assert!(line.chars().all(|c| !super::acts(c) && !super::hides(c)), "{line}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&line).expect("it is JSON"), value);
+    }
+
+    #[test]
+    fn what_is_not_seen_is_written_out() {
+        let hidden = [
+            0xad, 0x200b, 0x200c, 0x200d, 0x200e, 0x200f, 0x202a, 0x202e, 0x2060, 0x2064, 0x2066, 0x2069, 0xfeff,
+            0xe0000, 0xe0041, 0xe007f, 0xe0100,
+        ];
+        for code in hidden {
+            let c = char::from_u32(code).expect("a character");
+            for shown in [clean(&format!("a{c}b")), super::visible(&format!("a{c}b"))] {
+                assert_eq!(shown, format!("a<U+{code:04X}>b"));
+            }
+            assert_eq!(one_line(&format!("a{c}\nb")), format!("a<U+{code:04X}> b"));
+        }
+        for plain in ["ü😀", "é\u{301}", "☂\u{fe0f}", "\u{1b}[31mred\u{1b}[0m"] {
+            assert_eq!(super::visible(plain), plain);
+        }
     }
 
     #[test]

@@ -13,7 +13,6 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, RuleName, Seq, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Body, Kind, Record};
-use serde_json::{Value, json};
 
 use crate::narrative::{self, HiddenInside, Hiding, grouped};
 use crate::outages::News;
@@ -38,10 +37,8 @@ pub(crate) struct Totals {
     pub(crate) last_failure: Option<(FailureCode, String)>,
     /// What the provider said that an operator must mend, the last time.
     pub(crate) last_refusal: Option<String>,
-    /// What the calls cost, as far as it was recorded.
-    pub(crate) usage: Usage,
-    /// Calls that were made.
-    pub(crate) calls: u64,
+    /// True if something of what its calls cost is an estimate.
+    pub(crate) is_estimated: bool,
     /// First calls whose views had no room for everything.
     pub(crate) hiding: Hiding,
     /// The same of boards inside.
@@ -51,17 +48,6 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// `{"total", "prompt", "completion", "cached", "estimated"}`.
-    pub(crate) fn tokens_json(&self) -> Value {
-        json!({
-            "total": self.usage.total(),
-            "prompt": self.usage.prompt,
-            "completion": self.usage.completion,
-            "cached": self.usage.cached,
-            "estimated": self.usage.estimated,
-        })
-    }
-
     /// The totals of records that were read before.
     pub(crate) fn of(records: &[Record]) -> Self {
         let mut totals = Self::default();
@@ -74,7 +60,6 @@ impl Totals {
     /// Adds a record. Returns sentences about what its view has no room for, once for each worker.
     fn count(&mut self, body: &Body) -> Vec<String> {
         match body {
-            Body::Invoked(_) => self.calls += 1,
             Body::Skipped(skipped) => {
                 if let (Some(rule), Some(trigger)) = (&skipped.rule, &skipped.trigger)
                     && self.undecided.len() < UNDECIDED_MAX
@@ -87,10 +72,7 @@ impl Totals {
                     self.undecided.remove(&(rule.clone(), scheduled.trigger.place().map(str::to_owned)));
                 }
             }
-            Body::Continued(continued) => {
-                self.calls += 1;
-                self.spend(continued.by.usage);
-            }
+            Body::Continued(continued) => self.pay(continued.by.usage),
             Body::Committed(_) => self.commits += 1,
             Body::Rejected(_) => self.rejected += 1,
             Body::Failed(failed) => {
@@ -102,14 +84,10 @@ impl Totals {
                     self.last_refusal = Some(deferred.message.clone());
                 }
             }
-            Body::Late(late) => self.spend(late.usage),
-            Body::Created(created) => {
-                if let Some(architect) = &created.architect {
-                    self.calls += u64::from(architect.calls);
-                    self.spend(Some(architect.usage));
-                }
-            }
-            Body::NoOp(_)
+            Body::Created(created) => self.pay(created.architect.as_ref().map(|architect| architect.usage)),
+            Body::Invoked(_)
+            | Body::Late(_)
+            | Body::NoOp(_)
             | Body::Expanded(_)
             | Body::Approval(_)
             | Body::Answer(_)
@@ -127,12 +105,12 @@ impl Totals {
             | Body::Redacted(_)
             | Body::Ended(_) => {}
         }
-        self.spend(body.author().and_then(|by| by.usage));
+        self.pay(body.author().and_then(|by| by.usage));
         self.hiding.note(body)
     }
 
-    fn spend(&mut self, usage: Option<Usage>) {
-        self.usage.add(usage.unwrap_or_default());
+    fn pay(&mut self, usage: Option<Usage>) {
+        self.is_estimated |= usage.is_some_and(|usage| usage.estimated && usage.total() > 0);
     }
 }
 
@@ -149,6 +127,8 @@ pub(crate) struct Progress {
     working: BTreeMap<InvocationId, WorkerName>,
     /// The models that are away.
     away: String,
+    /// Tokens of the board's calls that are over.
+    pub(crate) spent: u64,
 }
 
 impl Progress {
@@ -171,6 +151,7 @@ impl Progress {
             totals: Totals::default(),
             working: BTreeMap::new(),
             away: String::new(),
+            spent: 0,
         }
     }
 
@@ -252,7 +233,7 @@ impl Progress {
             self.totals.commits,
             self.totals.rejected,
             self.totals.failed,
-            grouped(self.totals.usage.total())
+            grouped(self.spent)
         )
     }
 }

@@ -7,7 +7,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Pending, Undone};
 use patchboard_kernel::breaker::Position;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version, WorkerName};
-use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::ledger::Account;
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::record::{Ended, PauseCause, Principal, Record};
 use patchboard_kernel::scheduler::ProviderWait;
@@ -67,12 +67,8 @@ pub struct Snapshot {
     pub waits_for_persons: bool,
     /// Invocations waiting.
     pub queued: usize,
-    /// Tokens spent.
-    pub tokens: u64,
-    /// Money spent and reserved, in 10⁻⁹ of the currency.
-    pub money: u64,
-    /// What all calls that are over have cost.
-    pub spent: Usage,
+    /// What its calls have cost, and hold.
+    pub account: Account,
     /// Branches that are stopped.
     pub open_branches: usize,
     /// Branches that get one try.
@@ -122,9 +118,7 @@ impl Snapshot {
             undone: board.ended().map(|_| Arc::new(board.undone())),
             waits_for_persons: board.waits_for_persons(),
             queued: board.scheduler().queue().len(),
-            tokens: board.ledger().board().committed(),
-            money: board.ledger().board().committed_money(),
-            spent: board.ledger().board().usage(),
+            account: *board.ledger().board(),
             open_branches: count(|position| matches!(position, Position::Open { .. })),
             half_open_branches: count(|position| matches!(position, Position::HalfOpen { .. })),
         }

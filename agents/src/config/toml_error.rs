@@ -2,6 +2,8 @@
 
 use toml::de::Error;
 
+use super::redacted;
+
 /// Characters of a message, at most.
 const SAID_MAX: usize = 500;
 
@@ -10,7 +12,7 @@ const VARIANT_MAX: usize = 16;
 
 /// Describes an error of TOML by line, column and key, without the line itself and without values of type text.
 pub fn toml_error(text: &str, error: &Error) -> String {
-    let what = without_texts(error.message());
+    let what = without_values(error.message());
     let advice = match what.starts_with("unknown field `api_key`") {
         true => "; a key never stands in this file: api_key_env names the variable that holds it",
         false => "",
@@ -31,16 +33,27 @@ pub(super) fn located(text: &str, error: &Error, what: &str) -> String {
     }
 }
 
-/// The key that a line begins with.
+/// The key that a line begins with. One in capitals or with digits is none of a setting's: it may be a secret that ends with `=`.
 fn key(line: &str) -> Option<&str> {
     let key = line.split_once('=')?.0.trim();
-    let is_bare = key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+    let is_bare = key.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '_' | '-' | '.'));
     (is_bare && !key.is_empty()).then_some(key)
 }
 
-/// A message of serde's without the text that it repeats: `invalid type: string "…", expected u32`, and a long
-/// `unknown variant`, which is no mistyped one.
-fn without_texts(message: &str) -> String {
+/// A message of serde's without the value that it repeats: `invalid type: string "…", expected u32`, a name that looks like a
+/// key, and a long `unknown variant`, which is no mistyped one.
+fn without_values(message: &str) -> String {
+    let message = message.split_once(", not \"").map_or(message, |(wanted, _)| wanted);
+    let field = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    if let Some((field, rest)) = field {
+        return format!("unknown field `{}`{rest}", redacted(field));
+    }
+    for (number, word) in [("integer `", "an integer"), ("floating point `", "a number")] {
+        let value = message.split_once(number).and_then(|(before, rest)| Some((before, rest.split_once('`')?.1)));
+        if let Some((before, rest)) = value {
+            return format!("{before}{word}{rest}");
+        }
+    }
     let variant = message.strip_prefix("unknown variant `").and_then(|rest| rest.split_once("`, expected"));
     if let Some((_, expected)) = variant.filter(|(variant, _)| variant.len() > VARIANT_MAX) {
         return format!("unknown variant, expected{expected}");
@@ -74,11 +87,24 @@ mod tests {
             ("api = \"sk-s3cret-0123456789\"", "line 4, column 7: api: unknown variant, expected"),
             ("headers = { x = { env = \"s3cret-1\" } }", "line 4, column 17: headers: expected a text"),
             ("s3cret", "line 4"),
+            ("c3cretC3cretS3cretQ==", "line 4"),
+            ("api_key_env = \"K\"\nabS3cretS3cretS3cretZ= 1", "line 5"),
+            ("api_key_env = 5303473", "line 4, column 15: api_key_env: invalid type: an integer, expected a string"),
+            ("api_key_env = 530.3473", "line 4, column 15: api_key_env: invalid type: a number, expected a string"),
+            ("s3cretS3cretS3cretS3cret0 = 1", "line 4, column 1: unknown field `s3cr…`"),
+            ("api_key_env = \"K\" s3cret", "line 4"),
+            ("api_key_env = \"s3cret", "line 4"),
+            ("api_key_env = \"\"\"\ns3cret=\"\"\"", "line 4, column 15: api_key_env: this is the name"),
+            ("api_key_env = \"K\"\napi_key_env = \"s3cret\"", "line 5"),
+            ("patience = \"s3cret\"", "line 4, column 12: patience: a time is a whole number"),
+            ("extra_body = { key = \"s3cret\", at = 2020-01-01 }", "line 4"),
+            ("fallback = [\"a\", 1] # s3cret", "line 4"),
             ("[models.b]\nurl = \"http://me:s3cret@h/v1\"\nmodel = \"m\"", "line 5, column 7: url: credentials"),
             ("[models.b]\nurl = \"http://h/v1?key=s3cret\"\nmodel = \"m\"", "line 5, column 7: url: the address"),
         ] {
             let told = Config::parse(&format!("{model}{lines}\n"), "p").expect_err("refused").to_string();
-            assert!(told.starts_with("p: line ") && told.contains(words) && !told.contains("s3cret"), "{told}");
+            let is_told = ["s3cret", "S3cret", "303"].iter().any(|secret| told.contains(secret));
+            assert!(told.starts_with("p: line ") && told.contains(words) && !is_told, "{lines}: {told}");
         }
     }
 }

@@ -135,7 +135,7 @@ impl Inner {
         let mut accounts = self.accounts.lock();
         let account = accounts.get_mut(&call.board).and_then(|accounts| accounts.get_mut(&call.invocation));
         if let Some(account) = account {
-            account.spent.insert(board.id().clone(), board.snapshot().spent);
+            account.spent.insert(board.id().clone(), board.snapshot().account.usage());
         }
     }
 
@@ -146,7 +146,7 @@ impl Inner {
         let usage = account.map(|account| {
             for (id, spent) in &mut account.spent {
                 if let Some(snapshot) = self.snapshot(id) {
-                    *spent = snapshot.spent;
+                    *spent = snapshot.account.usage();
                 }
             }
             account.unrecorded()

@@ -186,7 +186,7 @@ impl House {
     async fn spent_inside(&self) -> u64 {
         let mut spent = 0;
         for inside in self.inside() {
-            spent += self.runtime.attach(&inside.id).await.expect("it is there").snapshot().spent.total();
+            spent += self.runtime.attach(&inside.id).await.expect("it is there").snapshot().account.usage().total();
         }
         spent
     }
@@ -239,7 +239,7 @@ async fn what_is_declared_crosses_the_border_and_nothing_else() {
     let Ok(Body::Created(created)) = first[0].body() else { panic!("it was created") };
     assert_eq!(created.request, json!({"order": "soup"}), "the note is not declared");
     // What the board inside cost is what the worker cost.
-    assert_eq!(board.snapshot().spent, Usage { prompt: 200, completion: 20, ..Usage::default() });
+    assert_eq!(board.snapshot().account.usage(), Usage { prompt: 200, completion: 20, ..Usage::default() });
 }
 
 #[tokio::test]
@@ -334,7 +334,7 @@ async fn what_the_outer_document_does_not_allow_is_refused_and_not_dropped() {
     assert!(refused[0].payload.contains("recipe"), "{}", refused[0].payload);
     let inside = house.inside();
     let [kitchen] = inside.as_slice() else { panic!("the board that is done is not made again: {inside:?}") };
-    assert_eq!(board.snapshot().spent.total(), 220, "and what it cost is paid for once");
+    assert_eq!(board.snapshot().account.usage().total(), 220, "and what it cost is paid for once");
     assert!(house.runtime.board(&kitchen.id).is_none(), "nothing of what is over is kept running");
 }
 
@@ -465,7 +465,7 @@ async fn boards_may_be_inside_of_boards_inside() {
     assert_eq!(inside.len(), 2);
     assert_eq!(inside[0].parent.as_ref(), Some(board.id()));
     assert_eq!(inside[1].parent.as_ref(), Some(&inside[0].id));
-    assert_eq!(board.snapshot().spent.total(), 220, "what is inside of what is inside is paid for, too");
+    assert_eq!(board.snapshot().account.usage().total(), 220, "what is inside of what is inside is paid for, too");
 }
 
 /// A kitchen of models, whose outer call has a second.
@@ -566,11 +566,11 @@ async fn what_a_board_has_spent_is_told_when_its_call_takes_too_long_and_then_it
         .create(blueprint(|house| house["workers"]["kitchen"]["limits"] = json!({"timeout": "1s", "attempts": 2})))
         .await;
     assert_eq!(end(&board).await, End::Quiescent);
-    assert_eq!((board.snapshot().spent.total(), house.inside().len()), (110, 1));
+    assert_eq!((board.snapshot().account.usage().total(), house.inside().len()), (110, 1));
     until("it is cancelled", || house.inside()[0].ended == Some(End::Cancelled)).await;
     board.retry(Retried::default()).await.expect("retried");
     assert_eq!(end(&board).await, End::Quiescent);
-    assert_eq!((board.snapshot().spent.total(), house.inside().len()), (220, 2));
+    assert_eq!((board.snapshot().account.usage().total(), house.inside().len()), (220, 2));
 }
 
 #[tokio::test]
@@ -607,7 +607,7 @@ async fn a_board_inside_that_was_retried_with_a_higher_limit_is_taken_by_a_retry
             assert_eq!((end(&board).await, served(&board)), (End::Done, json!({"name": "soup"})), "{restarts}");
         }
         assert_eq!(house.inside().len(), 1, "no other one is made");
-        assert_eq!((board.snapshot().spent.total(), house.spent_inside().await), (220, 220), "paid for once");
+        assert_eq!((board.snapshot().account.usage().total(), house.spent_inside().await), (220, 220), "paid for once");
     }
 }
 
@@ -633,7 +633,7 @@ async fn a_board_inside_that_still_works_is_taken_by_a_retry_of_a_retry() {
     first.retry(Retried::default()).await.expect("retried");
     board.retry(Retried::default()).await.expect("retried");
     assert_eq!((end(&board).await, served(&board), end(&first).await), (End::Done, json!({"name": "soup"}), End::Done));
-    assert_eq!((house.inside().len(), board.snapshot().spent.total()), (2, house.spent_inside().await));
+    assert_eq!((house.inside().len(), board.snapshot().account.usage().total()), (2, house.spent_inside().await));
 }
 
 #[tokio::test]
@@ -647,12 +647,12 @@ async fn what_boards_have_spent_is_told_once_though_the_process_dies() {
     .await;
     let board = house.create(blueprint(|_| {})).await;
     until("the cook is called", || house.told.calls.load(Ordering::SeqCst) == 4).await;
-    assert_eq!(board.snapshot().spent.total(), 220, "the first two boards are paid for");
+    assert_eq!(board.snapshot().account.usage().total(), 220, "the first two boards are paid for");
     let id = board.id().clone();
     let house = house.killed(cooks).await;
     let board = house.runtime.resume(&id).await.expect("it goes on");
     assert_eq!((end(&board).await, house.inside().len()), (End::Done, 3));
-    assert_eq!((board.snapshot().spent.total(), house.spent_inside().await), (440, 440));
+    assert_eq!((board.snapshot().account.usage().total(), house.spent_inside().await), (440, 440));
 }
 
 #[tokio::test]
@@ -671,7 +671,7 @@ async fn a_failure_that_nobody_was_told_is_told_after_a_restart() {
     assert_eq!(end(&inside).await, End::Quiescent);
     let board = house.runtime.resume(&outer).await.expect("it goes on");
     assert_eq!((end(&board).await, served(&board)["name"].clone()), (End::Done, json!("nothing")));
-    assert_eq!((house.inside().len(), board.snapshot().spent.total()), (1, house.spent_inside().await));
+    assert_eq!((house.inside().len(), board.snapshot().account.usage().total()), (1, house.spent_inside().await));
 }
 
 #[tokio::test]

@@ -487,7 +487,7 @@ impl Details {
 }
 
 /// What calls were charged that nobody answered.
-const fn unanswered(account: &Account) -> u64 {
+pub(crate) const fn unanswered(account: &Account) -> u64 {
     account.spent.saturating_sub(account.prompt.saturating_add(account.completion))
 }
 

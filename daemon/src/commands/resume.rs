@@ -63,6 +63,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             has_files: recovered.blueprint().workspace.is_some(),
             head,
             totals: &totals,
+            account: *recovered.ledger().board(),
             undone: recovered.undone(),
             pause_cause: None,
             pending,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use patchboard_kernel::blueprint::{Blueprint, Trigger};
+use patchboard_kernel::id::RuleName;
 use serde_json::{Value, json};
 
 use super::run::json_argument;
@@ -43,14 +44,34 @@ pub(crate) struct Arguments {
     seats: SeatArguments,
 }
 
-/// Returns the names that rules wait for, of signals and of manual rules, and those that `signals` declares.
-fn heard(blueprint: &Blueprint) -> BTreeSet<&str> {
-    let heard = blueprint.rules.iter().filter_map(|rule| match &rule.trigger {
-        Trigger::Signal(name) => Some(name.as_str()),
-        Trigger::Manual => Some(rule.name.as_str()),
-        _ => None,
-    });
-    heard.chain(blueprint.signals.keys().map(String::as_str)).collect()
+/// Rules that a signal's name reaches.
+pub(crate) struct Waiting {
+    /// Those that wait for the name.
+    rules: Vec<RuleName>,
+    /// Names that rules wait for: of signals, and of manual rules.
+    names: BTreeSet<String>,
+}
+
+impl Waiting {
+    /// Looks for the rules of a blueprint that wait for a name.
+    pub(crate) fn of(blueprint: &Blueprint, name: &str) -> Self {
+        let waits = blueprint.rules.iter().filter_map(|rule| match &rule.trigger {
+            Trigger::Signal(signal) => Some((signal.as_str(), &rule.name)),
+            Trigger::Manual => Some((rule.name.as_str(), &rule.name)),
+            _ => None,
+        });
+        let rules = waits.clone().filter(|(waited, _)| *waited == name).map(|(_, rule)| rule.clone()).collect();
+        Self { rules, names: waits.map(|(waited, _)| waited.to_owned()).collect() }
+    }
+
+    /// Adds `wakes` to an answer: the rules that wait for the name; where there is none also `names`, those that rules wait for.
+    pub(crate) fn tell(&self, mut answer: Value) -> Value {
+        answer["wakes"] = json!(self.rules);
+        if self.rules.is_empty() {
+            answer["names"] = json!(self.names);
+        }
+        answer
+    }
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
@@ -65,10 +86,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     }
     let blueprint = recovered.blueprint().as_ref().clone();
     drop(reader);
-    let heard = heard(&blueprint);
-    if !heard.contains(arguments.name.as_str()) {
+    let waiting = Waiting::of(&blueprint, &arguments.name);
+    if waiting.rules.is_empty() && !blueprint.signals.contains_key(&arguments.name) {
         let name = short(&arguments.name, 40);
-        let names: Vec<String> = heard.iter().map(|name| short(name, 40)).collect();
+        let names: Vec<String> = waiting.names.iter().map(|name| short(name, 40)).collect();
         let failure = Failure::refused("unknown_signal", format!("no rule waits for the signal `{name}`"));
         return Err(match names.is_empty() {
             true => failure.help("the blueprint has no rule with `trigger: {signal: NAME}` or `trigger: manual`"),
@@ -97,9 +118,9 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         let head = board.snapshot().head;
         runtime.shutdown().await;
         if output.is_json() {
-            output.json(
-                &json!({"board": summary.id, "signal": arguments.name, "head": {"seq": head.seq, "hash": head.hash}}),
-            )?;
+            let told =
+                json!({"board": summary.id, "signal": arguments.name, "head": {"seq": head.seq, "hash": head.hash}});
+            output.json(&waiting.tell(told))?;
         } else {
             output.line(&format!("signal {} recorded on board {}", one_line(&arguments.name), summary.id))?;
         }

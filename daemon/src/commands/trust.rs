@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use patchboard_agents::config::Config;
+use reqwest::Url;
 use serde_json::json;
 use toml::Table;
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Output, short};
+use crate::output::{Output, one_line, short};
 use crate::tables;
 use crate::trust::{Agreement, Agreements, CONFIG};
 
@@ -43,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         for file in agreements.files() {
             match output.is_json() {
                 true => output.json(&json!(file))?,
-                false => output.line(&file.path.display().to_string())?,
+                false => output.line(&one_line(&file.path.display().to_string()))?,
             }
         }
         return Ok(Exit::Done);
@@ -98,8 +99,14 @@ fn list(name: &str, value: &toml::Value, lines: &mut Vec<String>) {
                 list(&format!("{name}.{member}"), value, lines);
             }
         }
-        // A header may hold a key.
-        toml::Value::String(_) if name.contains(".headers.") => lines.push(format!("{name} = …")),
+        // What may hold a key: headers, parameters, what a program is given, and the path of a webhook.
+        toml::Value::String(_) if [".headers.", ".query.", ".env."].iter().any(|part| name.contains(part)) => {
+            lines.push(format!("{name} = …"));
+        }
+        toml::Value::String(address) if name == "notify.webhook" => {
+            let place = Url::parse(address).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
+            lines.push(format!("{name} = \"{place}/…\""));
+        }
         value => lines.push(short(&format!("{name} = {value}"), name.chars().count() + VALUE_MAX)),
     }
 }

@@ -139,7 +139,7 @@ impl Settings {
                     let at = line(name.span().start);
                     let known = Topic::ALL.into_iter().find(|topic| topic.as_str() == name.as_ref());
                     let all = Topic::ALL.map(Topic::as_str).join(", ");
-                    known.ok_or_else(|| wrong(at, &format!("on: {:?} is none of {all}", name.as_ref())))
+                    known.ok_or_else(|| wrong(at, &format!("on: {:?} is none of {all}", redacted(name.as_ref()))))
                 });
                 let topics = topics.collect::<Result<Vec<_>, _>>()?;
                 if topics.is_empty() {

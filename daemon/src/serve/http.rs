@@ -122,8 +122,9 @@ impl FromRequestParts<Arc<Daemon>> for Caller {
 
 /// Turns away what comes by a name that is not the daemon's, or from a page elsewhere: a browser would send it with the
 /// rights of whoever sits before it.
-pub(crate) async fn guard_door(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
-    match may_enter(&door, request.headers(), request.uri()) {
+pub(crate) async fn guard_door(State(doors): State<watch::Receiver<Door>>, request: Request, next: Next) -> Response {
+    let entered = may_enter(&doors.borrow(), request.headers(), request.uri());
+    match entered {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }

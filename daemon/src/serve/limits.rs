@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use patchboard_kernel::digest::Digest;
@@ -79,6 +79,20 @@ impl LimitSettings {
         }
         (self.head_bytes < HEAD_BYTES_MIN).then(|| format!("head_bytes is at least {HEAD_BYTES_MIN}"))
     }
+
+    fn requests(&self) -> Rate {
+        Rate { drip: Duration::from_secs(1) / self.requests_per_second, burst: self.requests_burst }
+    }
+
+    fn failures(&self) -> Rate {
+        Rate { drip: Duration::from_secs(60) / self.failures_per_minute, burst: self.failures_per_minute }
+    }
+
+    /// Of kibibytes.
+    fn bodies(&self) -> Rate {
+        let burst = self.body_mib_per_minute.saturating_mul(1024);
+        Rate { drip: Duration::from_secs(60) / burst, burst }
+    }
 }
 
 /// Whom something is counted for.
@@ -104,24 +118,30 @@ impl Peer {
     }
 }
 
+/// How fast a bucket empties, and how much it holds.
+#[derive(Clone, Copy)]
+struct Rate {
+    drip: Duration,
+    burst: u32,
+}
+
 /// A bucket for each key, out of which a drop flows every `drip` and which holds `burst` of them. The generic cell rate
 /// algorithm: of each is kept only when it will be empty.
 struct Buckets<K> {
-    drip: Duration,
-    burst: u32,
+    rate: Rate,
     empty_at: HashMap<K, Duration>,
     keys_max: usize,
 }
 
 impl<K: Copy + Eq + Hash> Buckets<K> {
-    fn new(drip: Duration, burst: u32, keys_max: usize) -> Self {
-        Self { drip, burst, empty_at: HashMap::new(), keys_max }
+    fn new(rate: Rate, keys_max: usize) -> Self {
+        Self { rate, empty_at: HashMap::new(), keys_max }
     }
 
     /// How long until another drop has room; nothing if it has room now.
     fn full_for(&self, key: &K, now: Duration) -> Option<Duration> {
         let empty_at = *self.empty_at.get(key)?;
-        let room_at = (empty_at + self.drip).saturating_sub(self.drip * self.burst);
+        let room_at = (empty_at + self.rate.drip).saturating_sub(self.rate.drip * self.rate.burst);
         (room_at > now).then(|| room_at - now)
     }
 
@@ -139,7 +159,7 @@ impl<K: Copy + Eq + Hash> Buckets<K> {
             self.forget(now);
         }
         let empty_at = self.empty_at.entry(key).or_default();
-        *empty_at = (*empty_at).max(now) + self.drip * drops;
+        *empty_at = (*empty_at).max(now) + self.rate.drip * drops;
         Ok(())
     }
 
@@ -157,7 +177,7 @@ impl<K: Copy + Eq + Hash> Buckets<K> {
 /// What is counted.
 pub(crate) struct Limits {
     since: Instant,
-    settings: LimitSettings,
+    settings: RwLock<LimitSettings>,
     requests: Mutex<Buckets<Counted>>,
     failures: Mutex<Buckets<IpAddr>>,
     /// Kibibytes of bodies.
@@ -170,21 +190,30 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn new(settings: LimitSettings) -> Self {
-        let requests =
-            Buckets::new(Duration::from_secs(1) / settings.requests_per_second, settings.requests_burst, CALLERS_MAX);
-        let minute = Duration::from_secs(60);
-        let failures = Buckets::new(minute / settings.failures_per_minute, settings.failures_per_minute, CALLERS_MAX);
-        let of_bodies = settings.body_mib_per_minute.saturating_mul(1024);
         Self {
             since: Instant::now(),
-            settings,
-            bodies: Mutex::new(Buckets::new(minute / of_bodies, of_bodies, CALLERS_MAX)),
-            requests: Mutex::new(requests),
-            failures: Mutex::new(failures),
+            settings: RwLock::new(settings),
+            requests: Mutex::new(Buckets::new(settings.requests(), CALLERS_MAX)),
+            failures: Mutex::new(Buckets::new(settings.failures(), CALLERS_MAX)),
+            bodies: Mutex::new(Buckets::new(settings.bodies(), CALLERS_MAX)),
             streams: Arc::default(),
             memory: Arc::new(Semaphore::new(settings.body_memory_mib as usize * KIBIBYTES)),
             memory_of: Arc::default(),
         }
+    }
+
+    /// Puts other limits in place; what is counted stays. How much there is of connections and of memory stays as well, as it is
+    /// given out.
+    pub(crate) fn replace(&self, settings: LimitSettings) {
+        let mut now = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        *now = LimitSettings { body_memory_mib: now.body_memory_mib, ..settings };
+        locked(&self.requests).rate = settings.requests();
+        locked(&self.failures).rate = settings.failures();
+        locked(&self.bodies).rate = settings.bodies();
+    }
+
+    fn settings(&self) -> LimitSettings {
+        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes memory for the text of a body; waits while other requests have it.
@@ -209,7 +238,7 @@ impl Limits {
     }
 
     fn counted_memory(&self, by: Counted, bytes: usize) -> Answered<CountedMemory> {
-        let own = (self.settings.body_memory_mib as usize * KIBIBYTES).div_ceil(2);
+        let own = (self.settings().body_memory_mib as usize * KIBIBYTES).div_ceil(2);
         let kibibytes = bytes.div_ceil(KIBIBYTES).max(1);
         if kibibytes > own {
             let (wanted, own) = (kibibytes / KIBIBYTES, own / KIBIBYTES);
@@ -223,14 +252,14 @@ impl Limits {
     }
 
     /// The time that a request has.
-    pub(crate) const fn request_time(&self) -> Duration {
-        Duration::from_secs(self.settings.request_seconds)
+    pub(crate) fn request_time(&self) -> Duration {
+        Duration::from_secs(self.settings().request_seconds)
     }
 
     /// Counts a request.
     pub(crate) fn request(&self, by: Counted) -> Answered<()> {
         locked(&self.requests).add(by, self.since.elapsed()).map_err(|wait| {
-            let most = self.settings.requests_per_second;
+            let most = self.settings().requests_per_second;
             Problem::of(Code::TooManyRequests, format!("one caller may make {most} requests a second"))
                 .retry_after(wait)
         })
@@ -240,7 +269,7 @@ impl Limits {
     pub(crate) fn body(&self, by: Counted, bytes: usize) -> Answered<()> {
         let kibibytes = u32::try_from(bytes.div_ceil(KIBIBYTES)).unwrap_or(u32::MAX);
         locked(&self.bodies).add_many(by, self.since.elapsed(), kibibytes).map_err(|wait| {
-            let most = self.settings.body_mib_per_minute;
+            let most = self.settings().body_mib_per_minute;
             Problem::of(Code::TooManyRequests, format!("one caller may send {most} MiB of bodies a minute"))
                 .retry_after(wait)
         })
@@ -256,10 +285,11 @@ impl Limits {
 
     /// A place for a stream, for as long as it is held.
     pub(crate) fn stream(&self, by: Counted) -> Answered<StreamPlace> {
+        let most = self.settings().streams;
         let mut streams = locked(&self.streams);
         let open = streams.entry(by).or_default();
-        if *open >= self.settings.streams {
-            let detail = format!("one caller may have {} streams open", self.settings.streams);
+        if *open >= most {
+            let detail = format!("one caller may have {most} streams open");
             return Err(Problem::of(Code::TooManyStreams, detail).help("close one that nobody reads"));
         }
         *open += 1;
@@ -343,7 +373,7 @@ mod tests {
 
     use patchboard_faults::random::Random;
 
-    use super::{Buckets, Counted, LimitSettings, Limits, Peer};
+    use super::{Buckets, Counted, LimitSettings, Limits, Peer, Rate};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -354,7 +384,7 @@ mod tests {
             let mut random = Random::new(seed);
             let (rate, burst) = (1 + random.below(5), 1 + random.below(8));
             let drip = SECOND / u32::try_from(rate).expect("few");
-            let mut buckets = Buckets::new(drip, u32::try_from(burst).expect("few"), 4);
+            let mut buckets = Buckets::new(Rate { drip, burst: u32::try_from(burst).expect("few") }, 4);
             let mut let_through: BTreeMap<u64, Vec<Duration>> = BTreeMap::new();
             let mut now = Duration::ZERO;
             for _ in 0..500 {
@@ -381,7 +411,7 @@ mod tests {
 
     #[test]
     fn whoever_calls_memory_is_bounded() {
-        let mut buckets = Buckets::new(SECOND, 3, 100);
+        let mut buckets = Buckets::new(Rate { drip: SECOND, burst: 3 }, 100);
         for key in 0..10_000 {
             assert_eq!(buckets.add(key, Duration::from_millis(key)), Ok(()));
             assert!(buckets.empty_at.len() <= 100);

@@ -7,7 +7,7 @@
 //! * [`agui`]: what a board does, in the events of AG-UI; [`mcp`]: a worker's seat in MCP.
 //! * [`files`]: the files of a board's directory, for both.
 //! * `tls`: a feature.
-//! * [`retention`]: how long boards are kept that have ended.
+//! * [`retention`]: how long boards are kept that have ended; [`reload`]: a configuration that is read again.
 //! * [`alone`]: one daemon on a data directory; [`host`]: one in the process of an agent, for those at one directory.
 //! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what; [`limits`]: how much of it.
 //! * [`metrics`], [`requests`]: what is counted and logged.
@@ -25,6 +25,7 @@ mod limits;
 pub(crate) mod mcp;
 mod metrics;
 pub(crate) mod problem;
+mod reload;
 mod requests;
 pub(crate) mod retention;
 mod routes;
@@ -38,6 +39,7 @@ mod waiting;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +53,7 @@ use patchboard_agents::config::Environment;
 use patchboard_agents::seats::Inline;
 use serde_json::json;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -58,10 +61,11 @@ use self::connections::{Admission, Connections};
 use self::http::{BODY_BYTES_MAX, Door, authenticate, guard_door, limit_time};
 pub(crate) use self::http::{KEY_FORM, is_key};
 use self::problem::{Code, Problem};
+use self::reload::Reload;
 use self::retention::Retention;
 use self::service::Daemon;
 use self::settings::{Flags, Settings};
-use crate::drive::Interrupts;
+use crate::drive::{Interrupt, Interrupts};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::notify::Notifier;
 use crate::notify::feed::ChangeFeed;
@@ -79,7 +83,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// Run boards as a daemon, reached over HTTP
 ///
 /// Takes up every board of the data directory that has not ended, and lets each go on where it was. SIGTERM or Ctrl-C stops
-/// it: what is decided is durable, calls under way are made again after the next start.
+/// it: what is decided is durable, calls under way are made again after the next start. SIGHUP has it read the configuration again.
 ///
 /// On a loopback address whoever reaches it may do everything, unless tokens are demanded; on any other address it starts
 /// only where there are tokens (`patchboard token create`). Settings come from the table `serve` of patchboard.toml, from
@@ -117,7 +121,17 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         .help("make one with `patchboard token create --scope admin`, or listen on 127.0.0.1"));
     }
     let notifier = Notifier::begin(&daemon, notify, data_dir).await?;
-    let Listening { scheme, address, handle, serving, _threads } = listen(&daemon, &settings)?;
+    let Listening { scheme, address, doors, handle, serving, _threads } = listen(&daemon, &settings)?;
+    let reload = Reload {
+        arguments,
+        config,
+        begun: daemon.seats.now(),
+        address,
+        doors,
+        rest_after: watch::Sender::new(settings.rest_after),
+        retention: watch::Sender::new(retention),
+        settings,
+    };
     // Those that ask are told that it lives; what they ask of boards waits for none but its own.
     if output.is_json() {
         output.json(&json!({"listen": address.to_string(), "pid": std::process::id()}))?;
@@ -130,8 +144,8 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             tracing::info!(boards = recovered.boards, failed = recovered.failed, "boards are taken up");
         }
         tokio::join!(
-            retention::keep(Arc::clone(&daemon), retention),
-            daemon.lets_rest(settings.rest_after),
+            retention::keep(Arc::clone(&daemon), reload.retention.subscribe()),
+            daemon.lets_rest(reload.rest_after.subscribe()),
             daemon.tell_outages(),
             daemon.tokens.watch(),
             daemon.goes_on_after_trouble(),
@@ -139,9 +153,18 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         );
         Ok::<_, Failure>(())
     };
-    tokio::select! {
-        failed = recovering => failed?,
-        () = interrupts.stop() => {}
+    let mut recovering = pin!(recovering);
+    loop {
+        tokio::select! {
+            failed = &mut recovering => {
+                failed?;
+                break;
+            }
+            interrupt = interrupts.next() => match interrupt {
+                Interrupt::Stop => break,
+                Interrupt::HangUp => reload.again(&daemon),
+            },
+        }
     }
     tracing::info!("stopping: interrupt again to wait for nobody");
     daemon.stops();
@@ -203,6 +226,7 @@ async fn beside(State(threads): State<Handle>, request: Request, next: Next) -> 
 struct Listening {
     scheme: &'static str,
     address: SocketAddr,
+    doors: watch::Sender<Door>,
     handle: axum_server::Handle<SocketAddr>,
     serving: JoinHandle<io::Result<()>>,
     _threads: Serving,
@@ -222,7 +246,8 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failur
         // One request at a time on a connection, so that the number of connections bounds what is under way.
         .http1_only();
     server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT).max_buf_size(settings.limits.head_bytes);
-    let app = app(Arc::clone(daemon), settings.door(address));
+    let doors = watch::Sender::new(settings.door(address));
+    let app = app(Arc::clone(daemon), doors.subscribe());
     let admission = Admission(Connections::new(settings.limits.connections));
     let make = app.into_make_service();
     #[cfg(feature = "tls")]
@@ -237,7 +262,7 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failur
     };
     #[cfg(not(feature = "tls"))]
     let (scheme, serving) = ("http", threads.spawn(server.acceptor(admission).serve(make)));
-    Ok(Listening { scheme, address, handle, serving, _threads: threads })
+    Ok(Listening { scheme, address, doors, handle, serving, _threads: threads })
 }
 
 fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
@@ -246,7 +271,7 @@ fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
 }
 
 /// All that is served.
-fn app(daemon: Arc<Daemon>, door: Door) -> Router {
+fn app(daemon: Arc<Daemon>, doors: watch::Receiver<Door>) -> Router {
     let (api, description) = routes::all().split_for_parts();
     let description = Arc::new(description);
     let api = api
@@ -262,7 +287,7 @@ fn app(daemon: Arc<Daemon>, door: Door) -> Router {
         .with_state(Arc::clone(&daemon))
         .layer(from_fn_with_state(Arc::clone(&daemon), limit_time))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(Arc::new(door), guard_door))
+        .layer(from_fn_with_state(doors, guard_door))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn(identifiers::identify))
         // Around all others, so that what they turn away is counted, too.

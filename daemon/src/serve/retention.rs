@@ -17,6 +17,7 @@ use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_runtime::journal::BoardSummary;
 use serde::Deserialize;
+use tokio::sync::watch;
 
 use super::service::Daemon;
 use crate::failure::Failure;
@@ -80,14 +81,17 @@ impl Retention {
     }
 }
 
-/// Takes out what is due, now and then, for as long as the daemon runs.
-pub(crate) async fn keep(daemon: Arc<Daemon>, retention: Retention) {
-    if !retention.is_any() {
-        return std::future::pending().await;
-    }
+/// Takes out what is due, now and then and when the table has changed, for as long as the daemon runs.
+pub(crate) async fn keep(daemon: Arc<Daemon>, mut tables: watch::Receiver<Retention>) {
     loop {
-        pass(&daemon, &retention).await;
-        tokio::time::sleep(EVERY).await;
+        let retention = tables.borrow_and_update().clone();
+        if retention.is_any() {
+            pass(&daemon, &retention).await;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(EVERY) => {}
+            Ok(()) = tables.changed() => {}
+        }
     }
 }
 

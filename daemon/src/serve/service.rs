@@ -15,7 +15,7 @@ use patchboard_agents::departments::storage::Storage;
 use patchboard_agents::gate::{Change, Held, ModelState};
 use patchboard_agents::inner::Inner;
 use patchboard_agents::lease::Leases;
-use patchboard_agents::seats::Seats;
+use patchboard_agents::seats::{Replaceable, Seats};
 use patchboard_agents::workspace::boards::{TakingUp, Workspaces};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Digest, sha256};
@@ -72,7 +72,9 @@ pub(crate) struct Daemon {
     reader: Reader,
     /// Where archives go.
     archives: PathBuf,
-    seats: Arc<Seats>,
+    /// What fills the seats of boards.
+    pub(crate) seats: Arc<Replaceable>,
+    workspaces: Arc<Workspaces>,
     /// The calls of remote workers.
     pub(crate) leases: Leases,
     /// Who may come in...
@@ -119,7 +121,9 @@ impl Daemon {
         feeds: Vec<Arc<ChangeFeed>>,
     ) -> Result<Self, Failure> {
         let leases = Leases::default();
-        let seats = Arc::new(seats.with_leases(leases.clone()).with_storage(Storage::at(data_dir)));
+        let seats = seats.with_leases(leases.clone()).with_storage(Storage::at(data_dir));
+        let workspaces = Arc::clone(seats.workspaces());
+        let seats = Arc::new(Replaceable::new(seats));
         let journal = SqliteJournal::open(data_dir).map_err(storage)?;
         let lock = only_one(data_dir)?;
         let metrics = Arc::new(Metrics::new());
@@ -133,6 +137,7 @@ impl Daemon {
             reader: Reader { journal },
             archives: data_dir.join(archive::DIRECTORY),
             seats,
+            workspaces,
             leases,
             tokens: Tokens::open(data_dir)?,
             is_open,
@@ -205,7 +210,7 @@ impl Daemon {
                 (board.id.clone(), is_left(board).then_some(may_be_retried))
             });
         let (mut going, mut recovered) = (JoinSet::new(), Recovered::default());
-        self.seats.gate().shut(SHUT);
+        self.seats.now().gate().shut(SHUT);
         loop {
             while going.len() < RECOVERED_AT_ONCE
                 && let Some((board, is_left)) = left.next()
@@ -225,7 +230,7 @@ impl Daemon {
             }
             match going.join_next().await {
                 None => {
-                    self.seats.gate().open();
+                    self.seats.now().gate().open();
                     self.is_ready.store(true, Ordering::Release);
                     return Ok(recovered);
                 }
@@ -274,12 +279,13 @@ impl Daemon {
 
     /// Sets view budgets of a blueprint by the contexts of this daemon's models, as a board of it gets them.
     pub(crate) fn fit_views(&self, blueprint: &mut Blueprint) {
-        blueprint.fit_views(&|model| self.seats.context(model));
+        let seats = self.seats.now();
+        blueprint.fit_views(&|model| seats.context(model));
     }
 
     /// The directories that boards share with their workers.
-    pub(crate) fn workspaces(&self) -> &Arc<Workspaces> {
-        self.seats.workspaces()
+    pub(crate) const fn workspaces(&self) -> &Arc<Workspaces> {
+        &self.workspaces
     }
 
     /// How many steps wait for the journal writer.
@@ -490,10 +496,10 @@ impl Daemon {
 
     /// Lets go of boards that have ended, or stand still, and of which nobody has wanted anything for so long: whoever does
     /// has them taken up again.
-    pub(crate) async fn lets_rest(self: &Arc<Self>, after: Duration) {
-        let every = (after / 4).clamp(REST_LOOK_MIN, REST_LOOK_MAX);
+    pub(crate) async fn lets_rest(self: &Arc<Self>, after: watch::Receiver<Duration>) {
         loop {
-            tokio::time::sleep(every).await;
+            let after = *after.borrow();
+            tokio::time::sleep((after / 4).clamp(REST_LOOK_MIN, REST_LOOK_MAX)).await;
             let now = self.clock.now();
             let rests = move |board: &BoardHandle| {
                 let snapshot = board.snapshot();
@@ -515,27 +521,27 @@ impl Daemon {
 
     /// The models that were used lately: whether they are available, and how many calls wait for them.
     pub(crate) fn models(&self) -> Vec<ModelState> {
-        self.seats.gate().state()
+        self.seats.now().gate().state()
     }
 
     /// The requests of a board that wait for models that are away, and were never sent.
     pub(crate) fn held(&self, board: &BoardId) -> Option<Held> {
-        self.seats.gate().held(board)
+        self.seats.now().gate().held(board)
     }
 
     /// Lets models that are away be tried at once.
     pub(crate) fn try_models_again(&self) {
-        self.seats.try_again();
+        self.seats.now().try_again();
     }
 
     /// Boards with such requests.
     pub(crate) fn boards_held(&self) -> BTreeSet<BoardId> {
-        self.seats.gate().boards_held()
+        self.seats.now().gate().boards_held()
     }
 
     /// Warns when a model begins to be away, and informs when it is back. Never ends.
     pub(crate) async fn tell_outages(&self) {
-        let mut transitions = self.seats.gate().subscribe();
+        let mut transitions = self.seats.now().gate().subscribe();
         loop {
             match transitions.recv().await {
                 Ok(transition) => {
@@ -572,7 +578,7 @@ impl Daemon {
         id: Option<BoardId>,
         principal: Principal,
     ) -> Answered<(BoardId, bool)> {
-        let problems = self.seats.check(&blueprint);
+        let problems = self.seats.now().check(&blueprint);
         if !problems.is_empty() {
             let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
             return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "not_configured", all.join("; "))

@@ -106,6 +106,29 @@ impl Settings {
         !self.require_tokens && self.listen.ip().is_loopback()
     }
 
+    /// Names the settings that another value would not reach while the daemon runs, each with the reason; empty if the other ones
+    /// differ in none of these.
+    pub(crate) fn fixed(&self, other: &Self) -> Vec<(&'static str, &'static str)> {
+        let (own, others) = (&self.limits, &other.limits);
+        #[cfg(feature = "tls")]
+        let is_other_tls = self.tls != other.tls;
+        #[cfg(not(feature = "tls"))]
+        let is_other_tls = false;
+        let all = [
+            ("[serve] listen", "the address is open", self.listen != other.listen),
+            ("[serve] require_tokens", "callers were let in by it", self.require_tokens != other.require_tokens),
+            ("[serve] tls", "connections were made with it", is_other_tls),
+            ("[serve.limits] connections", "the places are given out", own.connections != others.connections),
+            ("[serve.limits] head_bytes", "connections were made with it", own.head_bytes != others.head_bytes),
+            (
+                "[serve.limits] body_memory_mib",
+                "the memory is given out",
+                own.body_memory_mib != others.body_memory_mib,
+            ),
+        ];
+        all.into_iter().filter(|(_, _, differs)| *differs).map(|(name, why, _)| (name, why)).collect()
+    }
+
     /// Which requests are listened to, at the address that it really is.
     pub(crate) fn door(&self, address: SocketAddr) -> Door {
         let hosts = names_of(address).into_iter().chain(self.hosts.iter().cloned()).collect();

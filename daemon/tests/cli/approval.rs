@@ -66,6 +66,35 @@ fn a_board_waits_for_an_answer_and_goes_on_with_it() {
 }
 
 #[test]
+fn who_is_asked_sees_what_would_not_be_seen() {
+    let sandbox = Sandbox::new();
+    let hidden = r#"intent: "be\u200Bcause\u202Eof\U000E0041\u2066it\u00AD\uFEFF""#;
+    let blueprint = NOTES
+        .replace("workers:\n", "workers:\n  boss: {agent: human}\n")
+        .replace("{status: {const: draft}}}}]", "{status: {const: draft}}}, approval: {by: boss}}]")
+        .replace("text: first", r#"text: "fi\u200Drst""#)
+        .replace("intent: \"one \\e[31mred note\"", hidden);
+    let file = "as\u{202e}ked\u{2066}.yaml";
+    sandbox.write(file, blueprint);
+    let run = sandbox.run(&["run", file, "--request", "{\"topic\": \"x\"}"]).exits(5);
+    let missing = sandbox.run(&["check", file, "no\u{2069}ne.yaml"]).exits(2);
+    let (inbox, approve) = (sandbox.run(&["inbox"]).exits(0), sandbox.run(&["approve", "last"]).exits(2));
+    let is_hidden = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+    for ran in [&run, &missing, &inbox, &approve] {
+        let told = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(!told.contains(is_hidden), "{told:?}");
+    }
+    let intent = "be<U+200B>cause<U+202E>of<U+E0041><U+2066>it<U+00AD><U+FEFF>";
+    for told in [&run.stdout, &inbox.stdout, &approve.stderr] {
+        assert!(told.contains(intent) && told.contains("fi\\u200drst"), "{told}");
+    }
+    assert!(missing.stdout.contains("no<U+2069>ne.yaml"), "{}{}", missing.stdout, missing.stderr);
+    let asked = sandbox.run(&["inbox", "--output", "json"]).exits(0);
+    assert!(!asked.stdout.contains(is_hidden), "{}", asked.stdout);
+    assert_eq!(asked.json()["questions"][0]["patch"][0]["value"]["text"], "fi\u{200d}rst", "the value is the same");
+}
+
+#[test]
 fn a_denial_is_told_to_the_worker_who_asks_again() {
     let (sandbox, ran) = asked();
     let ran = ran.exits(5).json();

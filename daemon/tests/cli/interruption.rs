@@ -465,9 +465,15 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
     let text = sandbox.run(&["cost", "last"]).exits(0).stdout;
     assert!(text.contains(&format!("charged without an answer: {reserved}")), "{text}");
     sandbox.run(&["replay", "last"]).exits(0);
+    let told: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let shared = ["prompt", "cached", "completion", "unanswered"].map(|part| (&told["tokens"][part], &tokens[part]));
+    assert!(shared.iter().all(|(told, cost)| told == cost && !told.is_null()), "{told} {cost}");
+    assert_eq!((&told["tokens"]["total"], &told["calls"]), (&tokens["spent"], &tokens["calls"]), "{told} {cost}");
 
     // Once more changes nothing.
-    sandbox.run(&["resume", "last"]).exits(0);
+    let again = sandbox.run(&["resume", "last"]).exits(0).stdout;
+    let sum = format!("{} (100 in prompts, 10 in replies, {reserved} without an answer)", reserved + 110);
+    assert!(again.contains(&sum), "{again}");
     assert_eq!(sandbox.run(&["cost", "last", "--output", "json"]).exits(0).json(), cost);
 }
 

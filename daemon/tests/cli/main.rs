@@ -9,6 +9,7 @@ mod clipboard;
 #[cfg(target_os = "linux")]
 mod crash;
 mod doctor;
+mod documented;
 mod faults;
 mod golden;
 mod graph;

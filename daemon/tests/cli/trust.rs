@@ -63,6 +63,75 @@ fn a_configuration_that_is_found_is_used_once_it_was_agreed_to() {
 }
 
 #[test]
+fn no_command_repeats_a_value_of_a_broken_configuration() {
+    let model = "[models.default]\nurl = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\n";
+    let broken = [
+        "api_key = \"s3cret\"",
+        "api_key_env = \"sk-s3cret\"",
+        "api_key_env = \"K\" s3cret",
+        "api_key_env = \"s3cret",
+        "api_key_command = \"s3cret\"",
+        "api_key_command = [\"pass\",\n\"s3cret\"\ntemperature = 1",
+        "patience = \"s3cret\"",
+        "s3cretS3cretS3cretS3cret=",
+        "[models.b]\nurl = \"https://me:s3cret@h/v1\"\nmodel = \"m\"",
+        "[models.b]\nurl = \"https://h/v1?key=s3cret\"\nmodel = \"m\"",
+        "[models.b]\nurl = \"ftp://h/s3cret\"\nmodel = \"m\"",
+        "[notify]\nwebhook = \"https://me:s3cret@h/x\"",
+        "[notify]\nwebhook = \"ftp://h/?key=s3cret\"",
+        "[notify]\nwebhook = \"https://h/s3cret\"\non = [\"sk-s3cret-S3cret-0123456789\"]",
+        "[notify]\nwebhook = \"https://h/s3cret\"\ntimeout = \"s3cret\"",
+        "[serve]\norigins = \"https://me:s3cret@h\"",
+        "[serve]\nlisten = \"s3cret\"",
+        "[serve.limits]\nstreams = \"s3cret\"",
+        "[retention]\nended = \"s3cret\"",
+    ];
+    let run = ["run", "notes.yaml", "--request", r#"{"topic":"x"}"#];
+    let commands: [&[&str]; 6] = [
+        &["doctor", "--offline"],
+        &run,
+        &["serve", "--listen", "127.0.0.1:0"],
+        &["trust"],
+        &["check", "notes.yaml", "--config", "patchboard.toml"],
+        &["architect", "A task", "-o", "out.yaml"],
+    ];
+    let sandbox = Sandbox::new();
+    for broken in broken {
+        sandbox.write("patchboard.toml", format!("{model}{broken}\n"));
+        for command in commands {
+            for form in ["text", "json"] {
+                let ran = sandbox.run(&[command, &["--output", form]].concat());
+                let told = format!("{}{}", ran.stdout, ran.stderr);
+                // What is agreed to is shown.
+                let is_shown = ran.code == 0 && command[0] == "trust";
+                let is_told = told.contains("s3cret") || told.contains("S3cret");
+                assert!(is_shown || !is_told, "{command:?} with {broken}: {told}");
+                // Of tables that it does not use, a command reads the form alone.
+                let is_refused = ran.code == 2 || matches!(command[0], "check" | "run" | "architect" | "trust");
+                assert!(is_refused, "{command:?} with {broken}: {told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_agreed_to_is_shown_without_what_may_be_a_key() {
+    let sandbox = Sandbox::new();
+    let text = "[models.default]\nurl = \"https://h/v1\"\nmodel = \"m\"\nheaders = {x = \"s3cret\"}\nquery = {key = \"s3cret\"}\n\
+                [commands.c]\nprogram = [\"sh\"]\nenv = {TOKEN = \"s3cret\"}\n[notify]\nwebhook = \"https://hooks.example/s3cret\"\n";
+    sandbox.write("patchboard.toml", text);
+    for form in ["text", "json"] {
+        let told = sandbox.run(&["trust", "--output", form]).exits(0).stdout;
+        assert!(!told.contains("s3cret"), "{told}");
+        for shown in
+            ["models.default.query.key = …", "commands.c.env.TOKEN = …", "https://hooks.example/…", "https://h/v1"]
+        {
+            assert!(told.contains(shown), "{shown} is not in {told}");
+        }
+    }
+}
+
+#[test]
 fn a_configuration_of_a_checkout_is_anothers_even_under_a_name_that_was_agreed_to() {
     let (mine, other) = (Sandbox::new(), Sandbox::new());
     for sandbox in [&mine, &other] {

@@ -160,7 +160,6 @@ impl Daemon {
         running.child.wait().expect("it ends");
     }
 
-    #[cfg(feature = "tls")]
     pub(crate) fn process(&self) -> u32 {
         self.running.as_ref().expect("it runs").child.id()
     }

@@ -23,6 +23,7 @@ mod notify;
 mod outage;
 mod people;
 mod protocols;
+mod reload;
 mod requests;
 mod rooms;
 mod storage;

@@ -255,7 +255,7 @@ blueprint: 1
 name: rooms
 state:
   schema: {type: object}
-  initial: {rooms: {quelm: {members: [ann], said: [<QUELM>]}, zundov: {members: [ann, bob], said: [<ZUNDOV>]}}}
+  initial: {vault: {}, rooms: {quelm: {members: [ann], said: [<QUELM>]}, zundov: {members: [ann, bob], said: [<ZUNDOV>]}}}
 workers:
   ann:
     agent: remote
@@ -321,6 +321,12 @@ async fn a_seat_is_told_of_rooms_that_it_may_read_now_whenever_it_asks_about() {
     for (nth, told) in told.iter().enumerate() {
         assert!(!told.contains("quelm") && !told.contains("QUELM"), "{nth}: {told}");
         assert!(told.contains(if matches!(nth, 1 | 2) { "stale_read" } else { "zundov" }), "{nth}: {told}");
+    }
+    for view in [past.as_str(), past.split_once('?').expect("a query").0] {
+        let own = daemon.request(Method::GET, view, &ann, None).await.is(200);
+        assert!(own["items"].to_string().contains("/rooms/") && !own.to_string().contains("vault"), "{own}");
+        let all = daemon.request(Method::GET, view, &as_admin, None).await.is(200);
+        assert!(all["items"].to_string().contains("/vault"), "{all}");
     }
     let hidden = format!("{past}&expand=/rooms/quelm");
     daemon.request(Method::GET, &hidden, &ann, None).await.refuses(422, "path_not_granted");

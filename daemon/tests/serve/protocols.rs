@@ -193,6 +193,10 @@ async fn a_workflow_is_checked_run_waited_for_and_resumed() {
 
     let plain = daemon.board().await;
     daemon.get(&format!("/v1/boards/{plain}/workflow")).await.refuses(404, "no_workflow");
+    let before = daemon.get(&format!("/v1/boards/{plain}")).await.is(200)["head"].clone();
+    let resumed = daemon.post(&format!("/v1/boards/{plain}/workflow/resume"), &json!({"node": "a"})).await;
+    resumed.refuses(404, "no_workflow");
+    assert_eq!(daemon.get(&format!("/v1/boards/{plain}")).await.is(200)["head"], before, "nothing was recorded");
 }
 
 #[tokio::test]

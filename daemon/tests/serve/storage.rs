@@ -112,7 +112,10 @@ async fn a_board_that_has_ended_is_archived_restored_and_deleted() {
     let daemon = Daemon::new();
     let board = board(&daemon).await;
     let path = format!("/v1/boards/{board}");
-    daemon.post(&format!("{path}/signals"), &json!({"name": "more"})).await.is(202);
+    let unheard = daemon.post(&format!("{path}/signals"), &json!({"name": "nobody"})).await;
+    unheard.refuses(422, "unknown_signal");
+    let heard = daemon.post(&format!("{path}/signals"), &json!({"name": "more"})).await.is(202);
+    assert_eq!(heard["wakes"], json!(["more"]), "{heard}");
     daemon.until(&board, "quiescent").await;
     let journal = daemon.get(&format!("{path}/journal")).await.is(200);
     let archived = daemon.post(&format!("{path}/archive"), &json!(null)).await.is(200);
@@ -121,7 +124,8 @@ async fn a_board_that_has_ended_is_archived_restored_and_deleted() {
     assert_eq!(daemon.get("/v1/archive").await.is(200)["boards"][0]["board"], board.as_str());
     daemon.post(&format!("{path}/restore"), &json!(null)).await.is(200);
     assert_eq!(daemon.get(&format!("{path}/journal")).await.is(200), journal);
-    daemon.post(&format!("{path}/signals"), &json!({"name": "more"})).await.is(202);
+    let heard = daemon.post(&format!("{path}/signals"), &json!({"name": "more"})).await.is(202);
+    assert_eq!((&heard["wakes"], &heard["names"]), (&json!(["more"]), &Value::Null), "{heard}");
     daemon.until(&board, "quiescent").await;
     daemon.request(reqwest::Method::DELETE, &path, &[], None).await.is(200);
     daemon.get(&path).await.refuses(404, "no_such_board");

@@ -51,7 +51,10 @@ pub fn wilson(successes: usize, of: usize) -> Option<Interval> {
     let z2 = Z * Z;
     let centre = (p + z2 / (2.0 * n)) / (1.0 + z2 / n);
     let half = Z * (p * (1.0 - p) / n + z2 / (4.0 * n * n)).sqrt() / (1.0 + z2 / n);
-    Some(Interval { estimate: p, low: (centre - half).max(0.0), high: (centre + half).min(1.0) })
+    // At the ends the interval ends with the estimate, which rounding misses.
+    let low = if successes == 0 { 0.0 } else { (centre - half).max(0.0) };
+    let high = if successes >= of { 1.0 } else { (centre + half).min(1.0) };
+    Some(Interval { estimate: p, low, high })
 }
 
 /// The mean of the differences of pairs, first minus second, with the percentile interval of its bootstrap; none of
@@ -93,6 +96,11 @@ mod tests {
         close(wilson(0, 20), 0.0, 0.1611);
         close(wilson(1, 29), 0.0061, 0.1718);
         assert_eq!(wilson(0, 0), None);
+        for n in 1..1_000 {
+            let (none, all) = (wilson(0, n).expect("an interval"), wilson(n, n).expect("an interval"));
+            assert_eq!((none.low, none.estimate, all.estimate, all.high), (0.0, 0.0, 1.0, 1.0), "{n}");
+            assert!(none.high > 0.0 && all.low < 1.0, "{n}");
+        }
     }
 
     #[test]

@@ -182,8 +182,8 @@ impl BoardInfo {
             open: snapshot.open,
             queued: snapshot.queued,
             questions: snapshot.pending.len(),
-            tokens: snapshot.tokens,
-            money: Money(snapshot.money),
+            tokens: snapshot.account.committed(),
+            money: Money(snapshot.account.committed_money()),
             provider: ProviderInfo::of(daemon, snapshot),
         });
         self.unshown = UnshownInfo::of(&snapshot.shortages);

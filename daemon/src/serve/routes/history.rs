@@ -17,6 +17,7 @@ use patchboard_kernel::denials::Denials;
 use patchboard_kernel::id::{BoardId, Seq, WorkerName};
 use patchboard_kernel::plan::Seat;
 use patchboard_kernel::record::{self, Kind, Record};
+use patchboard_kernel::view::Why;
 use patchboard_runtime::journal::JournalError;
 use patchboard_runtime::runtime::BoardHandle;
 use patchboard_runtime::subscription::Subscription;
@@ -108,7 +109,8 @@ pub(crate) struct Viewed {
 
 /// What a worker would be shown, and what a proposal made from it rests on
 ///
-/// Who sits in a seat is shown nothing of an older version that a condition keeps from the worker now.
+/// Who sits in a seat is shown nothing of an older version that a condition keeps from the worker now, and is told of no place that the
+/// worker may not read.
 #[utoipa::path(get, path = "/v1/boards/{board}/views/{worker}", tag = "history",
     params(("board" = String, Path), ("worker" = String, Path), Viewed),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -140,7 +142,10 @@ pub(crate) async fn view(
     let told = daemon.ask_board(&id, viewed.at, move |board| {
         // Of an older version the newest was asked already.
         let seat = seat_for(board, &worker, &bind, is_seat && now.is_none())?;
-        let view = views::preview(board, &seat, &expand, now.as_deref())?;
+        let mut view = views::preview(board, &seat, &expand, now.as_deref())?;
+        if is_seat {
+            view.items.retain(|item| item.why != Why::NotReadable);
+        }
         Ok(views::json(board, &seat, &view))
     });
     Ok(Json(told.await?))

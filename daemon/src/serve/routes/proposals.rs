@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 use super::ProblemDocument;
 use super::boards::replayed;
 use super::people;
+use crate::commands::signal::Waiting;
 use crate::serve::access::Need;
 use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Posted};
 use crate::serve::identifiers::Repetition;
@@ -130,7 +131,8 @@ impl Posted for Signalled {
 
 /// Send a signal, or ask for a manual rule by its name
 ///
-/// A board that stands still goes on if a rule wants it. A name that no rule waits for is refused.
+/// A board that stands still goes on if a rule wants it. `wakes` names the rules that wait for the name. A name that no rule waits
+/// for and `signals` of the blueprint does not declare is refused.
 #[utoipa::path(post, path = "/v1/boards/{board}/signals", tag = "proposals", request_body = Signalled,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 202, body = Object, description = "It is recorded"),
@@ -157,7 +159,8 @@ pub(crate) async fn send(
     caller.needs(&Need::Act(board.clone()))?;
     let handle = daemon.open_for(board, caller).await?;
     let heard = handle.signal(name, value, key.token(caller)).await?;
-    let head = handle.snapshot().head;
-    let told = json!({"board": board, "signal": name, "head": {"seq": head.seq, "hash": head.hash}});
+    let snapshot = handle.snapshot();
+    let told = json!({"board": board, "signal": name, "head": {"seq": snapshot.head.seq, "hash": snapshot.head.hash}});
+    let told = Waiting::of(&snapshot.blueprint, name).tell(told);
     Ok((StatusCode::ACCEPTED, replayed(heard == Heard::Before), Json(told)))
 }

@@ -97,10 +97,12 @@ pub(crate) async fn show(
         // The time is over, and the workflow is not.
         None => waiting::now(&daemon, &board, standing).await?,
     };
-    told.map(Json).ok_or_else(|| {
-        Problem::of(Code::NoWorkflow, "the board has no workflow")
-            .help("a blueprint has one by `workflow:`: docs/workflows.md")
-    })
+    told.map(Json).ok_or_else(no_workflow)
+}
+
+fn no_workflow() -> Problem {
+    Problem::of(Code::NoWorkflow, "the board has no workflow")
+        .help("a blueprint has one by `workflow:`: docs/workflows.md")
 }
 
 /// How far the workflow of a document is, if it has one.
@@ -130,7 +132,7 @@ impl Posted for Resumed {
 
 /// Let a board's workflow go on from a node
 ///
-/// The signal `resume` of docs/workflows.md. 409 (`workflow_illegal_move`) while the node, or one that depends on it, is RUNNING.
+/// The signal `resume` of docs/workflows.md. 404 (`no_workflow`) on a board without a workflow, 409 (`workflow_illegal_move`) while the node, or one that depends on it, is RUNNING.
 #[utoipa::path(post, path = "/v1/boards/{board}/workflow/resume", tag = "protocols", request_body = Resumed,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 202, body = Object, description = "It is recorded"),
@@ -144,8 +146,8 @@ pub(crate) async fn resume(
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Act(board.clone()))?;
     let node = resumed.node.clone();
-    let refused = daemon.ask_board(&board, None, move |board| Ok(refused(board, &node))).await?;
-    if let Some(why) = refused
+    let asked = daemon.ask_board(&board, None, move |board| Ok(refused(board, &node))).await?;
+    if let Some(why) = asked.ok_or_else(no_workflow)?
         && !was_sent(&daemon, &board, key.token(&caller)).await?
     {
         return Err(Problem::new(status_of(why.code), why.code.as_str(), why.message));
@@ -153,11 +155,11 @@ pub(crate) async fn resume(
     send(&daemon, &caller, &board, key, "resume", json!({"node": resumed.node})).await
 }
 
-/// Why a workflow does not go on from a node as things stand, if it does not. What is no workflow has nothing to say of it.
-fn refused(board: &Board, node: &str) -> Option<Refusal> {
+/// Why a workflow does not go on from a node as things stand, if it does not; none of both if the board has no workflow.
+fn refused(board: &Board, node: &str) -> Option<Option<Refusal>> {
     let seat = board.blueprint().workers.values().find(|seat| seat.agent.is_builtin(workflow::ROLE))?;
     let with: With = serde_json::from_value(seat.with.clone()?.into()).ok()?;
-    engine::turn(&with.definition(), board.state().root(), Happened::Resume(node)).err()
+    Some(engine::turn(&with.definition(), board.state().root(), Happened::Resume(node)).err())
 }
 
 /// Whether a signal with a token is recorded. Only where one would be refused, as all records are looked through.

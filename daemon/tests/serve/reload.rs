@@ -1,0 +1,97 @@
+//! A daemon whose configuration is read again at SIGHUP.
+
+use std::time::{Duration, Instant};
+
+use patchboard_endpoint::{Act, Endpoint};
+use reqwest::Method;
+use serde_json::json;
+
+use crate::daemon::{Answer, Daemon, STEPS, send};
+
+const PAGE: &str = "https://page.example";
+
+/// Calls as a page elsewhere does.
+async fn from_page(daemon: &Daemon) -> Answer {
+    daemon.request(Method::GET, "/v1/boards", &[("origin", PAGE)], None).await
+}
+
+/// Tells the daemon to read its configuration again, and waits until it has said this so often.
+async fn reload(daemon: &Daemon, said: &str, times: usize) {
+    send("-HUP", daemon.process());
+    let begun = Instant::now();
+    while daemon.log().matches(said).count() < times {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{said:?} is not in {}", daemon.log());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn model(endpoint: &Endpoint) -> String {
+    format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url)
+}
+
+fn walking() -> Endpoint {
+    Endpoint::serving(|_| Act::answer(r#"[{"op":"add","path":"/steps/-","value":1}]"#, 9, 9))
+}
+
+#[tokio::test]
+async fn what_can_change_changes_and_what_cannot_is_said() {
+    let (first, second) = (walking(), walking());
+    let mut daemon = Daemon::at_rest(&[]);
+    daemon.configure(&model(&first));
+    daemon.start();
+    let source =
+        STEPS.replacen("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]\n", "agent: llm\n", 1);
+    let walk = async || {
+        let made = daemon.post("/v1/boards", &json!({ "source": source })).await.is(201);
+        daemon.until(made["board"].as_str().expect("an id"), "quiescent").await;
+        (first.bodies().len(), second.bodies().len())
+    };
+    from_page(&daemon).await.refuses(403, "unknown_origin");
+    assert_eq!(walk().await, (1, 0));
+
+    let serve = format!("[serve]\norigins = [\"{PAGE}\"]\nrest_after = \"100ms\"\n");
+    let limits = "[serve.limits]\nhead_bytes = 20000\nrequests_per_second = 1\nrequests_burst = 40\n";
+    daemon.configure(&format!("{}{serve}{limits}[workspaces.code]\ndir = \".\"\n", model(&second)));
+    reload(&daemon, "the configuration was read again", 1).await;
+    from_page(&daemon).await.is(200);
+    assert_eq!(walk().await, (1, 1), "the model of the new configuration is asked");
+    let log = daemon.log();
+    for fixed in ["[serve.limits] head_bytes stays as it is", "[workspaces] stays as it is"] {
+        assert!(log.contains(fixed), "{fixed:?} is not in {log}");
+    }
+    assert!(!log.contains("require_tokens stays") && !log.contains("listen stays"), "{log}");
+    let mut answered = 0;
+    while daemon.get("/v1/boards").await.status != 429 {
+        answered += 1;
+        assert!(answered < 200, "the limit of requests is that of the new configuration");
+    }
+    assert_eq!(daemon.stop(), Some(0));
+}
+
+#[tokio::test]
+async fn a_configuration_that_is_refused_changes_nothing() {
+    let (first, second) = (walking(), walking());
+    let mut daemon = Daemon::at_rest(&[]);
+    daemon.configure(&format!("{}[serve]\norigins = [\"{PAGE}\"]\n", model(&first)));
+    daemon.start();
+    from_page(&daemon).await.is(200);
+    let wrong = [
+        "[serve]\norigins = \"s3cret\"\n",
+        "[serve.limits]\nstreams = 0\n",
+        "[notify]\nwebhook = \"https://me:s3cret@h\"\n",
+        "[retention]\nended = \"s3cret\"\n",
+        "[models.b]\nurl = \"http://h/v1?key=s3cret\"\nmodel = \"m\"\n",
+    ];
+    for (times, wrong) in (1..).zip(wrong) {
+        daemon.configure(&format!("{}{wrong}", model(&second)));
+        reload(&daemon, "the configuration is refused, the one before stays", times).await;
+        from_page(&daemon).await.is(200);
+    }
+    let source =
+        STEPS.replacen("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]\n", "agent: llm\n", 1);
+    let made = daemon.post("/v1/boards", &json!({ "source": source })).await.is(201);
+    daemon.until(made["board"].as_str().expect("an id"), "quiescent").await;
+    assert_eq!((first.bodies().len(), second.bodies().len()), (1, 0));
+    assert!(!daemon.log().contains("s3cret") && daemon.log().contains("bad_config"), "{}", daemon.log());
+    assert_eq!(daemon.stop(), Some(0));
+}
