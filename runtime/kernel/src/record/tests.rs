@@ -57,6 +57,7 @@ fn bodies() -> Vec<Body> {
         json!({"kind": "retried", "worker": "writer", "invocation": 7, "limits": {"tokens": 9}, "token": "t"}),
         json!({"kind": "tick"}),
         json!({"kind": "signal", "name": "s", "value": {"a": SECRET}}),
+        json!({"kind": "jumped", "ms": 86_400_000}),
         json!({"kind": "snapshot", "of": 3, "layout": 1, "digest": digest}),
         json!({"kind": "redacted", "records": [[3, digest]], "texts": [digest], "erased": 2, "salt": true, "asked": digest,
             "token": "t", "targets": [format!("/{SECRET}")]}),
