@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use patchboard_kernel::board::Board;
+use patchboard_kernel::board::{Board, BoardError};
 use patchboard_kernel::digest::{Digest, Hasher, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::plan::Own;
@@ -12,6 +12,8 @@ use patchboard_kernel::record::{Body, Record, RecordError, Redacted, Snapshot};
 use patchboard_kernel::snapshot::{self, SnapshotError};
 
 use crate::journal::{BoardSummary, Head, Journal, JournalError, KeptSnapshot};
+use crate::recovery;
+use crate::runtime::RuntimeError;
 
 /// A journal in which nothing was found wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,6 +166,13 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
         return Err(Fault::Head { expected, head });
     }
     let misnoted = |hash: Digest| format!("part {hash} is noted to name other parts than it does");
+    // A step that was cut in the middle is sound in itself; deriving it tells what is missing.
+    if let Err(RuntimeError::Board(BoardError::BadRecord { seq, message: reason })) =
+        recovery::recover(journal, board, &Own)
+        && seq > head.seq
+    {
+        return Err(Fault::Record { seq, reason });
+    }
     if let Some((by, owed)) = walk.owed.first_key_value() {
         let seq = owed.first().map_or(*by, |(seq, _)| *seq);
         let reason = format!("its values are said to be erased by record {by}, which does not say so");

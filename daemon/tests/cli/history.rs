@@ -211,17 +211,22 @@ fn a_damaged_list_of_snapshots_is_no_reason_to_restore_a_backup() {
 
 #[test]
 fn a_replay_that_differs_is_told_as_a_result() {
-    let sandbox = finished();
-    let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
-    let sql = "UPDATE records SET payload = replace(payload, 'first', 'fiRst') WHERE seq = 5";
-    assert_eq!(journal.execute(sql, ()).expect("the record can be altered"), 1);
-    drop(journal);
-    let ran = sandbox.ask("replay", &[]).exits(1);
-    let result = ran.json();
-    assert_eq!((&result["ok"], &result["code"]), (&json!(false), &json!("replay_differs")));
-    assert_eq!((&result["seq"], &result["message"]), (&json!(5), &ran.error()["message"]));
-    let text = sandbox.run(&["replay", "last"]).exits(1);
-    assert_eq!(text.stdout, "");
+    let cut_off: fn(&Sandbox) = |sandbox| cut(sandbox, 9);
+    let altered: fn(&Sandbox) = |sandbox| {
+        let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
+        let sql = "UPDATE records SET payload = replace(payload, 'first', 'fiRst') WHERE seq = 5";
+        assert_eq!(journal.execute(sql, ()).expect("the record can be altered"), 1);
+    };
+    for (change, code, seq) in [(cut_off, "replay_differs", 9), (altered, "bad_record", 5)] {
+        let sandbox = finished();
+        change(&sandbox);
+        let ran = sandbox.ask("replay", &[]).exits(1);
+        let result = ran.json();
+        assert_eq!((&result["ok"], &result["code"]), (&json!(false), &json!(code)));
+        assert_eq!((&result["seq"], &result["message"]), (&json!(seq), &ran.error()["message"]));
+        let text = sandbox.run(&["replay", "last"]).exits(1);
+        assert_eq!(text.stdout, "");
+    }
 }
 
 #[test]
@@ -235,6 +240,52 @@ fn a_cut_or_rewritten_journal_does_not_have_the_head_that_was_kept() {
     let result = sandbox.ask("verify", &["--head", &head]).exits(1).json();
     assert_eq!((&result["ok"], &result["code"], &result["seq"]), (&json!(false), &json!("wrong_head"), &json!(null)));
     assert_eq!(sandbox.ask("verify", &["--head", "abc"]).exits(2).error()["code"], "usage");
+}
+
+/// Cuts the journal of the one board after so many records, with care: the list of boards says what is left.
+fn cut(sandbox: &Sandbox, records: i64) {
+    let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
+    journal.execute("DELETE FROM records WHERE seq >= ?1", [records]).expect("records can be deleted");
+    let last = "SELECT seq, hash, at FROM records WHERE seq = ?1 - 1";
+    let version = "SELECT count(*) FROM records WHERE kind = 'committed'";
+    let sql = format!(
+        "UPDATE boards SET ended = iif(?1 < 10, NULL, ended), version = ({version}), \
+         (last_seq, last_hash, updated_at) = ({last})"
+    );
+    assert_eq!(journal.execute(&sql, [records]).expect("the list can be changed"), 1);
+}
+
+#[test]
+fn a_journal_that_ends_inside_a_step_is_refused_by_all_that_make_its_board() {
+    // created scheduled invoked, rejected invoked, committed scheduled invoked, committed ended.
+    let inside = [(1, "scheduled"), (2, "invoked"), (4, "invoked"), (6, "scheduled"), (7, "invoked"), (9, "ended")];
+    for (records, missing) in inside {
+        let sandbox = finished();
+        cut(&sandbox, records);
+        for (command, more, code) in [
+            ("verify", &[][..], "bad_record"),
+            ("replay", &[], "replay_differs"),
+            ("state", &[], "bad_record"),
+            ("view", &["writer"], "bad_record"),
+            ("resume", &[], "bad_record"),
+        ] {
+            let refused = sandbox.ask(command, more).exits(1).error();
+            assert_eq!((&refused["code"]), code, "{command} of {records}: {refused}");
+            let message = refused["message"].as_str().expect("a message");
+            assert!(message.contains(&format!("record {records}")), "{command} of {records}: {message}");
+            assert!(message.contains(missing), "{command} of {records}: {message}");
+        }
+        // What was before can be read.
+        sandbox.ask("state", &["--at", "0"]).exits(0);
+        sandbox.ask("log", &[]).exits(0);
+    }
+    for records in [3, 5, 8, 10] {
+        let sandbox = finished();
+        cut(&sandbox, records);
+        for command in ["verify", "replay", "state"] {
+            sandbox.ask(command, &[]).exits(0);
+        }
+    }
 }
 
 #[test]
