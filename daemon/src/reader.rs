@@ -7,6 +7,7 @@ use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
+use patchboard_runtime::ids::LAST;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
 use patchboard_runtime::reading::Reading;
@@ -18,9 +19,6 @@ use crate::failure::Failure;
 
 /// How many records are read at once.
 const PAGE: usize = 1024;
-
-/// The word for the board that was created last, those inside of others apart.
-const LAST: &str = "last";
 
 /// A journal, opened for reading.
 pub(crate) struct Reader {
@@ -102,7 +100,7 @@ impl Reader {
 pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, Failure> {
     let boards = journal.boards().map_err(storage)?;
     let matching: Vec<&BoardSummary> = match wanted {
-        // A board inside another is what that one does, and nobody's last.
+        // The one that was made last, those inside of others apart: a board inside another is what that one does, and nobody's last.
         LAST => boards.iter().rfind(|board| board.parent.is_none()).into_iter().collect(),
         id => match boards.iter().find(|board| board.id.as_str() == id) {
             Some(exact) => vec![exact],

@@ -22,8 +22,10 @@ pub struct Verified {
     pub head: Head,
     /// How many records it has.
     pub records: u64,
-    /// How many different texts they name.
+    /// How many different texts they name that are stored beside them, and were checked.
     pub blobs: u64,
+    /// How many different texts they name that are not carried with them, so that nothing of those was checked.
+    pub unchecked_blobs: u64,
     /// How many snapshots are kept and were checked, every part of them.
     pub snapshots: u64,
     /// How many are kept that another version of this program made in a layout that this one cannot check.
@@ -184,7 +186,8 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     Ok(Verified {
         head,
         records: walk.records,
-        blobs: walk.texts.len() as u64,
+        blobs: if journal.has_texts() { walk.texts.len() as u64 } else { 0 },
+        unchecked_blobs: if journal.has_texts() { 0 } else { walk.texts.len() as u64 },
         snapshots: kept.len() as u64 - unchecked,
         unchecked_snapshots: unchecked,
         expected_at: walk.expected_at,
@@ -431,6 +434,10 @@ impl<'a> Walk<'a> {
     /// Checks a text that the next record names.
     fn text(&mut self, what: &str, hash: Digest) -> Result<(), Fault> {
         if self.texts.contains(&hash) {
+            return Ok(());
+        }
+        if !self.journal.has_texts() {
+            self.texts.insert(hash);
             return Ok(());
         }
         match self.journal.blob(hash) {

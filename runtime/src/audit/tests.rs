@@ -51,6 +51,7 @@ async fn an_untouched_journal_verifies() {
             head,
             records: 8,
             blobs: 4,
+            unchecked_blobs: 0,
             snapshots: 0,
             unchecked_snapshots: 0,
             expected_at: Some(head.seq),

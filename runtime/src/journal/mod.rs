@@ -182,6 +182,11 @@ pub trait Journal: Send + Sync + 'static {
     /// Storage; [`JournalError::Corrupt`] if it is not text.
     fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError>;
 
+    /// Whether it keeps texts: an export has none.
+    fn has_texts(&self) -> bool {
+        true
+    }
+
     /// The snapshots of a board that are kept, the newest first. An append that holds a `snapshot` record adds one, if
     /// its manifest is stored.
     ///

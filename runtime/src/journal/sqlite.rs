@@ -37,7 +37,7 @@ use super::{
     Batch, BoardSummary, BoxFuture, Claim, Erasure, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept,
     Tombstone, Vacuumed,
 };
-use crate::private;
+use crate::{ids, private};
 
 /// The name of the file in the data directory.
 pub const FILE: &str = "patchboard.db";
@@ -283,8 +283,7 @@ impl Journal for SqliteJournal {
             return Err(JournalError::ReadOnly);
         }
         // The id becomes a file name.
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if !board.as_str().bytes().all(fits) || board.as_str().is_empty() || board.as_str().len() > 128 {
+        if !ids::is_usable(board) {
             return Err(JournalError::NotFound(format!("board {board}")));
         }
         let dir = self.files.data_dir.join("locks");
