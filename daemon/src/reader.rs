@@ -15,6 +15,7 @@ use patchboard_runtime::recovery;
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::json;
 
+use crate::doctor::DISK;
 use crate::failure::Failure;
 
 /// How many records are read at once.
@@ -143,6 +144,7 @@ pub(crate) fn storage(error: JournalError) -> Failure {
         JournalError::Corrupt { seq: Some(seq), .. } | JournalError::BadRecord { seq, .. } => {
             failure.help("`patchboard verify BOARD` says what was altered").detail("seq", seq.0.into())
         }
+        JournalError::Unreadable(_) => failure.help(DISK),
         _ => failure,
     }
 }

@@ -162,12 +162,6 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     }
     journal.check_storage()?;
     let head = walk.summary.head;
-    if let Some(expected) = expected_head
-        && walk.expected_at.is_none()
-    {
-        return Err(Fault::Head { expected, head });
-    }
-    let misnoted = |hash: Digest| format!("part {hash} is noted to name other parts than it does");
     // A step that was cut in the middle is sound in itself; deriving it tells what is missing.
     if let Err(RuntimeError::Board(BoardError::BadRecord { seq, message: reason })) =
         recovery::recover(journal, board, &Own)
@@ -175,6 +169,12 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     {
         return Err(Fault::Record { seq, reason });
     }
+    if let Some(expected) = expected_head
+        && walk.expected_at.is_none()
+    {
+        return Err(Fault::Head { expected, head });
+    }
+    let misnoted = |hash: Digest| format!("part {hash} is noted to name other parts than it does");
     if let Some((by, owed)) = walk.owed.first_key_value() {
         let seq = owed.first().map_or(*by, |(seq, _)| *seq);
         let reason = format!("its values are said to be erased by record {by}, which does not say so");
@@ -380,18 +380,28 @@ impl<'a> Walk<'a> {
         else {
             return fault("no record names it".to_owned());
         };
-        let storage = |error: JournalError| SnapshotError::Storage(error.to_string());
-        let mut noted_wrong = None;
+        let (mut noted_wrong, mut unread) = (None, None);
         let mut fetch = |hash| {
-            let text = self.journal.part(self.board, hash).map_err(storage)?;
-            if noted_wrong.is_none()
-                && !text.as_deref().map_or(Ok(true), |text| self.is_noted(hash, text)).map_err(storage)?
-            {
-                noted_wrong = Some(hash);
+            let read = || {
+                let text = self.journal.part(self.board, hash)?;
+                let is_noted = text.as_deref().map_or(Ok(true), |text| self.is_noted(hash, text))?;
+                Ok((text, is_noted))
+            };
+            let (text, is_noted) = read().map_err(|error: JournalError| {
+                let why = SnapshotError::Storage(error.to_string());
+                unread = Some(error);
+                why
+            })?;
+            if !is_noted {
+                noted_wrong = noted_wrong.or(Some(hash));
             }
             Ok(text)
         };
-        let restored = match Board::restore(first, kept.digest, &mut fetch, &Own) {
+        let made = Board::restore(first, kept.digest, &mut fetch, &Own);
+        if let Some(error) = unread.filter(JournalError::is_passing) {
+            return Err(error.into());
+        }
+        let restored = match made {
             Ok(board) if board.head() != (of, hash) => fault("its last record is another one".to_owned()),
             Ok(board) if board.state().digest() != state => {
                 fault("its document is not the one that the last commit made".to_owned())

@@ -80,6 +80,10 @@ fn recover_until(
                     unusable.push(snapshot.of);
                 }
             }
+            // The snapshot may be as good as any.
+            Err(Trouble::Records(RuntimeError::Journal(error))) if error.is_passing() => {
+                tracing::warn!(board = %id, of = %snapshot.of, %error, "a snapshot cannot be read; recovering without it");
+            }
             Err(Trouble::Records(error)) => {
                 tracing::warn!(board = %id, of = %snapshot.of, %error, "records do not follow from a snapshot; recovering without it");
                 unusable.push(snapshot.of);
@@ -182,8 +186,19 @@ fn from_snapshot(
     if !matches!(named, Some(Body::Snapshot(named)) if (named.of, named.digest) == (snapshot.of, snapshot.digest)) {
         return Err(unreadable("no record names it").into());
     }
-    let mut fetch = |hash| journal.part(id, hash).map_err(|error| SnapshotError::Storage(error.to_string()));
-    let board = Board::restore(first, snapshot.digest, &mut fetch, plans)?;
+    let mut unread = None;
+    let mut fetch = |hash| {
+        journal.part(id, hash).map_err(|error| {
+            let why = SnapshotError::Storage(error.to_string());
+            unread = Some(error);
+            why
+        })
+    };
+    let restored = Board::restore(first, snapshot.digest, &mut fetch, plans);
+    let board = match unread.filter(JournalError::is_passing) {
+        Some(error) => return Err(error.into()),
+        None => restored?,
+    };
     // At the version itself more may have happened than its commit.
     if matches!(until, Until::Version(version) if board.version() >= *version) {
         return Ok(None);

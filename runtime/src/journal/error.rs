@@ -84,6 +84,9 @@ pub enum JournalError {
         /// The part that is missing.
         hash: Digest,
     },
+    /// The disk does not give what is on it.
+    #[error("the disk could not be read: {0}; check the disk: nothing says that the journal on it is damaged")]
+    Unreadable(String),
     /// Anything else that storage does.
     #[error("the journal cannot be used: {0}")]
     Io(String),
@@ -106,6 +109,7 @@ impl JournalError {
             Self::Replaced(_) => "journal_replaced",
             Self::BadBatch { .. } => "bad_batch",
             Self::MissingPart { .. } => "missing_part",
+            Self::Unreadable(_) => "disk_unreadable",
             Self::Io(_) => "journal_io",
         }
     }
@@ -113,7 +117,7 @@ impl JournalError {
     /// Whether trying again later, with nothing else changed, may help.
     pub const fn is_passing(&self) -> bool {
         match self {
-            Self::Locked | Self::DiskFull | Self::Io(_) => true,
+            Self::Locked | Self::DiskFull | Self::Unreadable(_) | Self::Io(_) => true,
             Self::Fenced { .. }
             | Self::Owned { .. }
             | Self::NotFound(_)

@@ -31,7 +31,7 @@ use patchboard_kernel::record::{Kind, Record};
 use patchboard_kernel::snapshot::Part;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use self::fault::{io_fault, read_fault, sql_fault};
+use self::fault::{integrity_fault, io_fault, judged, read_fault, sql_fault};
 use self::place::Place;
 use super::{
     Batch, BoardSummary, BoxFuture, Claim, Erasure, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept,
@@ -83,8 +83,8 @@ impl SqliteJournal {
             JournalError::Io(_) => fault::refusal_of_files(data_dir).unwrap_or(error),
             other => other,
         };
-        let writer = format::open_for_writing(&path, PATIENCE).map_err(because)?;
-        let reader = format::open_for_reading(&path, PATIENCE)?;
+        let writer = format::open_for_writing(&path, PATIENCE).map_err(|error| judged(&path, because(error)))?;
+        let reader = format::open_for_reading(&path, PATIENCE).map_err(|error| judged(&path, error))?;
         // Making the file ends with taking another one away. If that came back after a loss of power, it would undo the
         // making, and with it all that was written since.
         sync_dir(data_dir)?;
@@ -120,7 +120,7 @@ impl SqliteJournal {
                 drop(Self::open(data_dir).map_err(|_| unfinished)?);
                 format::open_for_reading(&path, PATIENCE)?
             }
-            opened => opened?,
+            opened => opened.map_err(|error| judged(&path, error))?,
         };
         let files = Files {
             data_dir: data_dir.to_owned(),
@@ -131,6 +131,13 @@ impl SqliteJournal {
             is_written_anew: AtomicBool::new(false),
         };
         Ok(Self { files: Arc::new(files) })
+    }
+}
+
+impl SqliteJournal {
+    /// Reads.
+    fn look<T>(&self, read: impl FnOnce(&Files) -> Result<T, JournalError>) -> Result<T, JournalError> {
+        read(&self.files).map_err(|error| judged(&self.files.data_dir.join(FILE), error))
     }
 }
 
@@ -199,35 +206,32 @@ impl Journal for SqliteJournal {
     }
 
     fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
-        let connection = self.files.read();
-        // Records and head are those of one moment.
-        let moment = connection.unchecked_transaction().map_err(sql_fault)?;
-        let records = load_records(&moment, board, after, limit)?;
-        if records.len() < limit {
-            is_whole(records.last().map(|record| record.seq).or(after), last_listed(&moment, board)?)?;
-        }
-        Ok(records)
+        self.look(|files| {
+            let connection = files.read();
+            // Records and head are those of one moment.
+            let moment = connection.unchecked_transaction().map_err(sql_fault)?;
+            let records = load_records(&moment, board, after, limit)?;
+            if records.len() < limit {
+                is_whole(records.last().map(|record| record.seq).or(after), last_listed(&moment, board)?)?;
+            }
+            Ok(records)
+        })
     }
 
     fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
-        let connection = self.files.read();
-        let mut statement = connection.prepare_cached("SELECT bytes FROM blobs WHERE hash = ?1").map_err(sql_fault)?;
-        let bytes: Option<Vec<u8>> =
-            statement.query_row([hash.to_string()], |row| row.get(0)).optional().map_err(sql_fault)?;
-        let not_text = |_| JournalError::Corrupt { seq: None, what: format!("the stored text {hash} is not UTF-8") };
-        bytes.map(String::from_utf8).transpose().map_err(not_text)
+        self.look(|files| load_text(&files.read(), hash))
     }
 
     fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
-        parts::kept(&self.files.read(), board)
+        self.look(|files| parts::kept(&files.read(), board))
     }
 
     fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
-        parts::text(&self.files.read(), board, hash)
+        self.look(|files| parts::text(&files.read(), board, hash))
     }
 
     fn noted_names(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
-        parts::noted(&self.files.read(), board, hash)
+        self.look(|files| parts::noted(&files.read(), board, hash))
     }
 
     fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError> {
@@ -243,7 +247,7 @@ impl Journal for SqliteJournal {
     }
 
     fn erased_text(&self, hash: Digest) -> Result<Option<(BoardId, Seq)>, JournalError> {
-        erase::erased_text(&self.files.read(), hash)
+        self.look(|files| erase::erased_text(&files.read(), hash))
     }
 
     fn scrub(&self) -> Result<(), JournalError> {
@@ -259,23 +263,15 @@ impl Journal for SqliteJournal {
     }
 
     fn tombstones(&self) -> Result<Vec<Tombstone>, JournalError> {
-        erase::tombstones(&self.files.read())
+        self.look(|files| erase::tombstones(&files.read()))
     }
 
     fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
-        load_summary(&self.files.read(), board)
+        self.look(|files| load_summary(&files.read(), board))
     }
 
     fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
-        let connection = self.files.read();
-        let sql = format!("SELECT {SUMMARY_COLUMNS} FROM boards ORDER BY created_at, board");
-        let mut statement = connection.prepare_cached(&sql).map_err(sql_fault)?;
-        let mut rows = statement.query(()).map_err(sql_fault)?;
-        let mut boards = Vec::new();
-        while let Some(row) = rows.next().map_err(sql_fault)? {
-            boards.push(summary(row)?);
-        }
-        Ok(boards)
+        self.look(|files| load_summaries(&files.read()))
     }
 
     fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError> {
@@ -299,10 +295,12 @@ impl Journal for SqliteJournal {
     }
 
     fn check_storage(&self) -> Result<(), JournalError> {
-        let connection = self.files.read();
-        let found: String =
-            connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sql_fault)?;
-        if found == "ok" { Ok(()) } else { Err(JournalError::Corrupt { seq: None, what: found }) }
+        self.look(|files| {
+            let connection = files.read();
+            let found: String =
+                connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sql_fault)?;
+            if found == "ok" { Ok(()) } else { Err(integrity_fault(&found)) }
+        })
     }
 }
 
@@ -316,6 +314,25 @@ fn load_summary(connection: &Connection, board: &BoardId) -> Result<Option<Board
     let mut statement = connection.prepare_cached(&sql).map_err(sql_fault)?;
     let mut rows = statement.query([board.as_str()]).map_err(sql_fault)?;
     rows.next().map_err(sql_fault)?.map(summary).transpose()
+}
+
+fn load_summaries(connection: &Connection) -> Result<Vec<BoardSummary>, JournalError> {
+    let sql = format!("SELECT {SUMMARY_COLUMNS} FROM boards ORDER BY created_at, board");
+    let mut statement = connection.prepare_cached(&sql).map_err(sql_fault)?;
+    let mut rows = statement.query(()).map_err(sql_fault)?;
+    let mut boards = Vec::new();
+    while let Some(row) = rows.next().map_err(sql_fault)? {
+        boards.push(summary(row)?);
+    }
+    Ok(boards)
+}
+
+fn load_text(connection: &Connection, hash: Digest) -> Result<Option<String>, JournalError> {
+    let mut statement = connection.prepare_cached("SELECT bytes FROM blobs WHERE hash = ?1").map_err(sql_fault)?;
+    let bytes: Option<Vec<u8>> =
+        statement.query_row([hash.to_string()], |row| row.get(0)).optional().map_err(sql_fault)?;
+    let not_text = |_| JournalError::Corrupt { seq: None, what: format!("the stored text {hash} is not UTF-8") };
+    bytes.map(String::from_utf8).transpose().map_err(not_text)
 }
 
 /// Returns at most `limit` records without a gap.

@@ -70,6 +70,8 @@ pub(crate) enum How {
     ReadOnly,
     /// Syncs from then on fail.
     Unsynced,
+    /// Reads from then on fail; they are counted apart.
+    Unread,
 }
 
 impl How {
@@ -83,6 +85,7 @@ impl How {
             Self::Filling => "filling",
             Self::ReadOnly => "readonly",
             Self::Unsynced => "unsynced",
+            Self::Unread => "unread",
         }
     }
 }
