@@ -156,6 +156,12 @@ impl Waits {
     }
 }
 
+/// The status of a board, by its records.
+pub(crate) fn status_of(journal: &SqliteJournal, data_dir: &Path, board: &BoardSummary) -> &'static str {
+    let waits = if board.ended.is_none() { Waits::of(journal, board) } else { Waits::default() };
+    status(data_dir, board, &waits)
+}
+
 /// Returns how the board ended; else `paused`; `running`, if a process has claimed it; or `interrupted`, if its process died.
 fn status(data_dir: &Path, board: &BoardSummary, waits: &Waits) -> &'static str {
     match board.ended {
