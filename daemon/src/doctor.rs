@@ -226,6 +226,16 @@ pub(crate) fn journal(observed: &Journaled) -> Finding {
             };
             Finding::error(Check::Journal, format!("[{code}] {message}"), help)
         }
+        Journaled::Lost(lost) => {
+            let all: Vec<String> = lost.iter().map(ToString::to_string).collect();
+            let boards: Vec<&str> = lost.iter().map(|lost| lost.board.as_str()).collect();
+            let help = format!(
+                "restore the data directory from a backup, or give the lost records up and go on from what is there: \
+                 `patchboard doctor --accept-loss {}`",
+                boards.join(",")
+            );
+            Finding::error(Check::Journal, format!("[records_lost] {}", all.join("; ")), help)
+        }
         Journaled::Sound { took, .. } => {
             Finding::ok(Check::Journal, format!("it can be read, and is whole ({:.1} s)", took.as_secs_f64()))
         }

@@ -9,7 +9,7 @@ use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
 use patchboard_runtime::ids::LAST;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
+use patchboard_runtime::journal::{BoardSummary, Journal, JournalError, Lost};
 use patchboard_runtime::reading::Reading;
 use patchboard_runtime::recovery;
 use patchboard_runtime::runtime::RuntimeError;
@@ -111,6 +111,12 @@ pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, 
     match matching.as_slice() {
         [board] => Ok((*board).clone()),
         [] => {
+            let lost = journal.lost().map_err(storage)?.into_iter();
+            let is_wanted =
+                |lost: &Lost| wanted == LAST || (!wanted.is_empty() && lost.board.as_str().starts_with(wanted));
+            if let Some(lost) = lost.filter(|lost| lost.found.is_none()).find(is_wanted) {
+                return Err(storage(JournalError::RecordsLost(lost)));
+            }
             let gone = journal.tombstones().map_err(storage)?;
             let gone = gone.iter().find(|gone| !wanted.is_empty() && gone.board.as_str().starts_with(wanted));
             let help = match gone {
@@ -145,8 +151,21 @@ pub(crate) fn storage(error: JournalError) -> Failure {
             failure.help("`patchboard verify BOARD` says what was altered").detail("seq", seq.0.into())
         }
         JournalError::Unreadable(_) => failure.help(DISK),
+        JournalError::RecordsLost(Lost { board, known, found }) => failure
+            .help(lost_help(&board))
+            .detail("board", json!(board))
+            .detail("known", known.0.into())
+            .detail("found", json!(found)),
         _ => failure,
     }
+}
+
+/// What to do about records of a board that are lost.
+pub(crate) fn lost_help(board: &BoardId) -> String {
+    format!(
+        "restore the data directory from a backup, or give the lost records up and go on from what is there: \
+         `patchboard doctor --accept-loss {board}`"
+    )
 }
 
 pub(crate) fn bad_board(error: impl std::fmt::Display) -> Failure {

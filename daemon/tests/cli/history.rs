@@ -380,13 +380,14 @@ fn heads_are_printed_and_taken_back() {
     }
 }
 
-/// Cuts the journal of the one board after so many records, with care: the list of boards says what is left.
+/// Cuts the journal of the one board after so many records, with care: the list of boards says what is left, and no mark says more.
 fn cut(sandbox: &Sandbox, records: i64) {
     cut_board(sandbox, "", records);
 }
 
 /// The same of the board whose id ends so.
 fn cut_board(sandbox: &Sandbox, id: &str, records: i64) {
+    fs::remove_file(sandbox.path().join(".patchboard/patchboard.marks")).expect("there are marks");
     let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
     let of = format!("board LIKE '%{id}'");
     journal

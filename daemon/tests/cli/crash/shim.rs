@@ -243,7 +243,7 @@ fn is_none(ran: &Ran) -> bool {
 }
 
 /// The data directory as it is now, elsewhere: who reads a journal may mend it.
-fn copy(sandbox: &Sandbox) -> Sandbox {
+pub(crate) fn copy(sandbox: &Sandbox) -> Sandbox {
     fn put(from: &Path, to: &Path) {
         fs::create_dir_all(to).expect("a directory can be made");
         for entry in fs::read_dir(from).expect("it can be read") {
