@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, boards, check, cost, denials, doctor, edits, export, faults, graph, inbox, init, kernel, log,
-    mcp, notify, redact, replay, resume, retry, room, run, schema, signal, state, step, storage, token, trust, vacuum,
-    verify, view, why, workflow,
+    answer, architect, boards, check, cost, denials, doctor, edits, export, faults, graph, heads, inbox, init, kernel,
+    log, mcp, notify, redact, replay, resume, retry, room, run, schema, signal, state, step, storage, token, trust,
+    vacuum, verify, view, why, workflow,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -118,6 +118,7 @@ pub(crate) enum Command {
     Edits(edits::Arguments),
     Replay(replay::Arguments),
     Verify(verify::Arguments),
+    Heads(heads::Arguments),
     Export(export::Arguments),
     Redact(redact::Arguments),
     Vacuum(vacuum::Arguments),

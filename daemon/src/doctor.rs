@@ -149,6 +149,10 @@ const CLOCK_MIN: i64 = 1_735_689_600_000;
 /// How far a clock may be behind the newest record, or jump while it is looked at.
 const CLOCK_SLACK: Duration = Duration::from_secs(2);
 
+/// What to do about a disk that cannot be read.
+pub(crate) const DISK: &str = "the system's log (`dmesg`) says more of the disk; once it can be read, or was copied to another one, `patchboard doctor` and \
+    `patchboard verify BOARD` say whether the journal is whole";
+
 pub(crate) fn data_dir(observed: &DataDir) -> Finding {
     let check = Check::DataDir;
     let choose = "choose a directory of your own with --data-dir or PATCHBOARD_DATA_DIR";
@@ -212,11 +216,25 @@ pub(crate) fn journal(observed: &Journaled) -> Finding {
                 "journal_newer" => "use the patchboard that wrote it, or a newer one",
                 "not_a_journal" => "name the directory of a journal with --data-dir",
                 "journal_locked" => "end the program that has it, or wait and ask again",
+                "disk_unreadable" => DISK,
+                "journal_io" | "journal_read_only" => {
+                    "mend what the message names; nothing says that the journal is damaged"
+                }
                 _ => {
                     "restore the data directory from a backup; `patchboard verify BOARD` says what is sound of a board"
                 }
             };
             Finding::error(Check::Journal, format!("[{code}] {message}"), help)
+        }
+        Journaled::Lost(lost) => {
+            let all: Vec<String> = lost.iter().map(ToString::to_string).collect();
+            let boards: Vec<&str> = lost.iter().map(|lost| lost.board.as_str()).collect();
+            let help = format!(
+                "restore the data directory from a backup, or give the lost records up and go on from what is there: \
+                 `patchboard doctor --accept-loss {}`",
+                boards.join(",")
+            );
+            Finding::error(Check::Journal, format!("[records_lost] {}", all.join("; ")), help)
         }
         Journaled::Sound { took, .. } => {
             Finding::ok(Check::Journal, format!("it can be read, and is whole ({:.1} s)", took.as_secs_f64()))

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use patchboard_kernel::id::BoardId;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::output::{Output, one_line};
@@ -95,7 +95,7 @@ impl Failure {
 
     /// Prints the error as the result of a check that found something wrong, too, where results are JSON:
     /// `{"board", "ok": false, "code", "seq", "message", …}`.
-    pub(crate) fn told_as_result(self, board: &BoardId, output: Output) -> Self {
+    pub(crate) fn told_as_result(self, board: &impl Serialize, output: Output) -> Self {
         let Self::Told(told) = &self else { return self };
         if output.is_json()
             && let Err(unwritten) = output.json(&told.result(board))
@@ -124,9 +124,10 @@ impl Told {
         text
     }
 
-    fn result(&self, board: &BoardId) -> Value {
+    /// The error as the result of a check of a board.
+    pub(crate) fn result(&self, board: &impl Serialize) -> Value {
         let mut result = Map::new();
-        result.insert("board".into(), board.as_str().into());
+        result.insert("board".into(), json!(board));
         result.insert("ok".into(), false.into());
         result.insert("code".into(), self.code.into());
         result.insert("seq".into(), Value::Null);

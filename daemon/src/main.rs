@@ -112,6 +112,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Step(arguments) => block_on(commands::step::run(arguments, data_dir, config, output)),
         Command::Replay(arguments) => commands::replay::run(arguments, data_dir, output),
         Command::Verify(arguments) => commands::verify::run(arguments, data_dir, output),
+        Command::Heads(arguments) => commands::heads::run(arguments, data_dir, output),
         Command::Redact(arguments) => block_on(commands::redact::run(arguments, data_dir, output)),
         Command::Archive(arguments) => arguments.run(data_dir, output),
         Command::Restore(arguments) => block_on(arguments.run(data_dir, output)),

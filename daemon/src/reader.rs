@@ -7,20 +7,19 @@ use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::Record;
+use patchboard_runtime::ids::LAST;
 use patchboard_runtime::journal::sqlite::SqliteJournal;
-use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
+use patchboard_runtime::journal::{BoardSummary, Journal, JournalError, Lost};
 use patchboard_runtime::reading::Reading;
 use patchboard_runtime::recovery;
 use patchboard_runtime::runtime::RuntimeError;
 use serde_json::json;
 
+use crate::doctor::DISK;
 use crate::failure::Failure;
 
 /// How many records are read at once.
 const PAGE: usize = 1024;
-
-/// The word for the board that was created last, those inside of others apart.
-const LAST: &str = "last";
 
 /// A journal, opened for reading.
 pub(crate) struct Reader {
@@ -102,7 +101,7 @@ impl Reader {
 pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, Failure> {
     let boards = journal.boards().map_err(storage)?;
     let matching: Vec<&BoardSummary> = match wanted {
-        // A board inside another is what that one does, and nobody's last.
+        // The one that was made last, those inside of others apart: a board inside another is what that one does, and nobody's last.
         LAST => boards.iter().rfind(|board| board.parent.is_none()).into_iter().collect(),
         id => match boards.iter().find(|board| board.id.as_str() == id) {
             Some(exact) => vec![exact],
@@ -112,6 +111,12 @@ pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, 
     match matching.as_slice() {
         [board] => Ok((*board).clone()),
         [] => {
+            let lost = journal.lost().map_err(storage)?.into_iter();
+            let is_wanted =
+                |lost: &Lost| wanted == LAST || (!wanted.is_empty() && lost.board.as_str().starts_with(wanted));
+            if let Some(lost) = lost.filter(|lost| lost.found.is_none()).find(is_wanted) {
+                return Err(storage(JournalError::RecordsLost(lost)));
+            }
             let gone = journal.tombstones().map_err(storage)?;
             let gone = gone.iter().find(|gone| !wanted.is_empty() && gone.board.as_str().starts_with(wanted));
             let help = match gone {
@@ -145,8 +150,22 @@ pub(crate) fn storage(error: JournalError) -> Failure {
         JournalError::Corrupt { seq: Some(seq), .. } | JournalError::BadRecord { seq, .. } => {
             failure.help("`patchboard verify BOARD` says what was altered").detail("seq", seq.0.into())
         }
+        JournalError::Unreadable(_) => failure.help(DISK),
+        JournalError::RecordsLost(Lost { board, known, found }) => failure
+            .help(lost_help(&board))
+            .detail("board", json!(board))
+            .detail("known", known.0.into())
+            .detail("found", json!(found)),
         _ => failure,
     }
+}
+
+/// What to do about records of a board that are lost.
+pub(crate) fn lost_help(board: &BoardId) -> String {
+    format!(
+        "restore the data directory from a backup, or give the lost records up and go on from what is there: \
+         `patchboard doctor --accept-loss {board}`"
+    )
 }
 
 pub(crate) fn bad_board(error: impl std::fmt::Display) -> Failure {

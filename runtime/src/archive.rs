@@ -2,25 +2,22 @@
 //!
 //! An archive is JSON lines: a head with the board's last record, every record as `patchboard export` prints it with what
 //! stands beside its header, every text that they name, and at last the SHA-256 of all lines before. It is written, synced,
-//! read back and compared before a row of the live journal goes. What went leaves a tombstone: id, last record, when.
+//! read back and checked before a row of the live journal goes. What went leaves a tombstone: id, last record, when.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use patchboard_kernel::board::Blob;
-use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
-use patchboard_kernel::id::{BoardId, Seq, Timestamp};
-use patchboard_kernel::record::{Body, Kind, Record};
-use serde::{Deserialize, Serialize};
+use patchboard_kernel::digest::{Hasher, Salt, sha256};
+use patchboard_kernel::id::{BoardId, Timestamp};
+use patchboard_kernel::plan::Own;
+use patchboard_kernel::record::{Body, Record};
 use serde_json::Value;
 
-use crate::journal::{Batch, BoardSummary, Head, Journal, JournalError, Tombstone};
-use crate::private;
-
-/// The format of archives.
-const FORMAT: u32 = 1;
+use crate::carried::{Carried, FORMAT, Line, NotCarried, named_texts};
+use crate::journal::{BoardSummary, Head, Journal, JournalError, Tombstone};
+use crate::{audit, private, recovery};
 
 /// The directory of archives in a data directory.
 pub const DIRECTORY: &str = "archive";
@@ -38,6 +35,14 @@ pub enum ArchiveError {
     /// The archive is not what was written.
     #[error("{path} is no archive that can be used: {what}")]
     Damaged {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// The board of the archive has an id that no board has.
+    #[error("{path} is no archive that can be used: {what}")]
+    BadId {
         /// The file.
         path: String,
         /// What is wrong.
@@ -62,32 +67,11 @@ impl ArchiveError {
         match self {
             Self::NotEnded(_) => "board_not_ended",
             Self::Damaged { .. } => "bad_archive",
+            Self::BadId { .. } => "bad_board_id",
             Self::Io { .. } => "archive_io",
             Self::Journal(error) => error.code(),
         }
     }
-}
-
-/// A line of an archive.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Line {
-    /// The first.
-    Archive { format: u32, board: BoardId, epoch: u64, seq: Seq, hash: Digest },
-    /// A record.
-    Record { seq: Seq, kind: Kind, at: Timestamp, header: String, payload: String, hash: Digest },
-    /// A view or a prompt.
-    Text { hash: Digest, text: String },
-    /// The last: SHA-256 of all lines before.
-    End(Digest),
-}
-
-/// What an archive holds.
-struct Contents {
-    board: BoardId,
-    epoch: u64,
-    records: Vec<Record>,
-    blobs: Vec<Blob>,
 }
 
 /// The end of the name of an archive that is being written.
@@ -171,13 +155,32 @@ pub fn delete(
 /// Brings a board back from its archive, which stays.
 ///
 /// # Errors
-/// [`ArchiveError`]; [`JournalError::Fenced`] if the board is there.
+/// As [`read`] and [`put_back`].
 pub async fn restore(journal: Arc<dyn Journal>, path: PathBuf) -> Result<BoardId, ArchiveError> {
-    let read = tokio::task::spawn_blocking(move || read(&path)).await;
-    let Contents { board, epoch, records, blobs } =
-        read.map_err(|error| JournalError::Io(format!("the archive was not read: {error}")))??;
-    // The append checks the chain, and that there is no such board.
-    journal.append(Batch { board: board.clone(), epoch, expected: None, records, blobs }).await?;
+    let beside = Arc::clone(&journal);
+    let read = tokio::task::spawn_blocking(move || checked(&path, Some(&*beside))).await;
+    let carried = read.map_err(|error| JournalError::Io(format!("the archive was not read: {error}")))??;
+    put_back(&*journal, carried).await
+}
+
+/// Reads an archive as [`read`] does, and makes its board, so that the board can be read and go on once it is back. Blocks.
+///
+/// # Errors
+/// As [`read`].
+pub fn checked(path: &Path, journal: Option<&dyn Journal>) -> Result<Carried, ArchiveError> {
+    let carried = read(path, journal)?;
+    recovery::recover(&carried, carried.board(), &Own).map_err(|error| damaged(path, error.to_string()))?;
+    Ok(carried)
+}
+
+/// Appends a board that was read.
+///
+/// # Errors
+/// Storage; [`JournalError::Fenced`] if the board is there.
+pub async fn put_back(journal: &dyn Journal, carried: Carried) -> Result<BoardId, ArchiveError> {
+    let batch = carried.into_batch();
+    let board = batch.board.clone();
+    journal.append(batch).await?;
     Ok(board)
 }
 
@@ -186,10 +189,8 @@ fn stored(journal: &dyn Journal, directory: &Path, summary: &BoardSummary) -> Re
     let path = path_of(directory, &summary.id);
     let text = written(journal, summary)?;
     store(&path, &text).map_err(|source| ArchiveError::Io { path: path.display().to_string(), source })?;
-    let contents = read(&path)?;
-    let is_whole =
-        contents.records.last().is_some_and(|last| (last.seq, last.hash) == (summary.head.seq, summary.head.hash));
-    if !is_whole || contents.board != summary.id {
+    let carried = read(&path, Some(journal))?;
+    if carried.last() != summary.head || *carried.board() != summary.id {
         return Err(damaged(&path, "it does not hold the board's last record"));
     }
     Ok(path)
@@ -220,9 +221,7 @@ fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, Arch
         last = Some(end.seq);
         for record in page {
             match record.body() {
-                Ok(Body::Invoked(invoked)) => named.extend([invoked.view, invoked.prompt]),
-                Ok(Body::Created(created)) => named.extend(created.architect.into_iter().flat_map(|it| it.prompts)),
-                Ok(_) => {}
+                Ok(body) => named.extend(named_texts(&body)),
                 Err(error) => {
                     let what = error.to_string();
                     return Err(JournalError::Corrupt { seq: Some(record.seq), what }.into());
@@ -263,51 +262,27 @@ fn damaged(path: &Path, what: impl Into<String>) -> ArchiveError {
     ArchiveError::Damaged { path: path.display().to_string(), what: what.into() }
 }
 
-/// Reads an archive; everything in it has its hash, and nothing is missing.
-fn read(path: &Path) -> Result<Contents, ArchiveError> {
-    let io = |source| ArchiveError::Io { path: path.display().to_string(), source };
-    let mut lines = BufReader::new(std::fs::File::open(path).map_err(io)?);
-    let (mut text, mut line) = (String::new(), String::new());
-    let (mut contents, mut head, mut hasher) = (None::<Contents>, None, None);
-    loop {
-        line.clear();
-        if lines.read_line(&mut line).map_err(io)? == 0 {
-            return Err(damaged(path, "its end is missing"));
-        }
-        let read: Line = serde_json::from_str(&line).map_err(|error| damaged(path, error.to_string()))?;
-        match (read, &mut contents) {
-            (Line::Archive { format: FORMAT, board, epoch, seq, hash }, None) => {
-                head = Some((seq, hash));
-                contents = Some(Contents { board, epoch, records: Vec::new(), blobs: Vec::new() });
-            }
-            (Line::Archive { format, .. }, _) => {
-                return Err(damaged(path, format!("it has format {format}, this version reads {FORMAT}")));
-            }
-            (Line::Record { seq, kind, at, header, payload, hash }, Some(contents)) => {
-                contents.records.push(Record { seq, kind, at, header, payload, hash });
-            }
-            (Line::Text { hash, text }, Some(contents)) => {
-                let hasher = hasher.get_or_insert_with(|| contents.records.first().and_then(hasher_of));
-                if hasher.as_ref().is_some_and(|hasher| !hasher.names(&text, hash)) {
-                    return Err(damaged(path, format!("the text {hash} was altered")));
-                }
-                contents.blobs.push(Blob { hash, text: text.into() });
-            }
-            (Line::End(hash), Some(_)) => {
-                if sha256(text.as_bytes()) != hash {
-                    return Err(damaged(path, "it was altered"));
-                }
-                break;
-            }
-            (_, None) => return Err(damaged(path, "its beginning is missing")),
-        }
-        text.push_str(&line);
+/// Reads an archive, and checks all of it as [`audit::verify`] checks a board of a journal. Texts that are not in it may have been
+/// erased beside it, which `journal` knows. Blocks.
+///
+/// # Errors
+/// [`ArchiveError`].
+pub fn read(path: &Path, journal: Option<&dyn Journal>) -> Result<Carried, ArchiveError> {
+    let name = path.display().to_string();
+    let file = std::fs::File::open(path).map_err(|source| ArchiveError::Io { path: name.clone(), source })?;
+    let mut carried = Carried::read(BufReader::new(file)).map_err(|error| match error {
+        NotCarried::Io(source) => ArchiveError::Io { path: name, source },
+        NotCarried::BadId(_) => ArchiveError::BadId { path: name, what: error.to_string() },
+        NotCarried::Damaged(what) => ArchiveError::Damaged { path: name, what },
+    })?;
+    if !carried.is_archive() {
+        return Err(damaged(path, "it is an export, which has no texts"));
     }
-    let contents = contents.ok_or_else(|| damaged(path, "it is empty"))?;
-    if contents.records.last().map(|last| (last.seq, last.hash)) != head {
-        return Err(damaged(path, "its last record is not the one that it begins with"));
+    if let Some(journal) = journal {
+        carried.learn_erased(journal)?;
     }
-    Ok(contents)
+    audit::verify(&carried, carried.board(), None).map_err(|fault| damaged(path, fault.to_string()))?;
+    Ok(carried)
 }
 
 /// Returns what makes the names of the texts of a journal that begins with this record; none if its salt is gone.

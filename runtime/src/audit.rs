@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use patchboard_kernel::board::Board;
+use patchboard_kernel::board::{Board, BoardError};
 use patchboard_kernel::digest::{Digest, Hasher};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::plan::Own;
@@ -12,6 +12,8 @@ use patchboard_kernel::record::{Body, Record, RecordError, Redacted, Snapshot};
 use patchboard_kernel::snapshot::{self, SnapshotError};
 
 use crate::journal::{BoardSummary, Head, Journal, JournalError, KeptSnapshot};
+use crate::recovery;
+use crate::runtime::RuntimeError;
 
 /// A journal in which nothing was found wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,8 +22,10 @@ pub struct Verified {
     pub head: Head,
     /// How many records it has.
     pub records: u64,
-    /// How many different texts they name.
+    /// How many different texts they name that are stored beside them, and were checked.
     pub blobs: u64,
+    /// How many different texts they name that are not carried with them, so that nothing of those was checked.
+    pub unchecked_blobs: u64,
     /// How many snapshots are kept and were checked, every part of them.
     pub snapshots: u64,
     /// How many are kept that another version of this program made in a layout that this one cannot check.
@@ -158,6 +162,13 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     }
     journal.check_storage()?;
     let head = walk.summary.head;
+    // A step that was cut in the middle is sound in itself; deriving it tells what is missing.
+    if let Err(RuntimeError::Board(BoardError::BadRecord { seq, message: reason })) =
+        recovery::recover(journal, board, &Own)
+        && seq > head.seq
+    {
+        return Err(Fault::Record { seq, reason });
+    }
     if let Some(expected) = expected_head
         && walk.expected_at.is_none()
     {
@@ -175,7 +186,8 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     Ok(Verified {
         head,
         records: walk.records,
-        blobs: walk.texts.len() as u64,
+        blobs: if journal.has_texts() { walk.texts.len() as u64 } else { 0 },
+        unchecked_blobs: if journal.has_texts() { 0 } else { walk.texts.len() as u64 },
         snapshots: kept.len() as u64 - unchecked,
         unchecked_snapshots: unchecked,
         expected_at: walk.expected_at,
@@ -368,18 +380,28 @@ impl<'a> Walk<'a> {
         else {
             return fault("no record names it".to_owned());
         };
-        let storage = |error: JournalError| SnapshotError::Storage(error.to_string());
-        let mut noted_wrong = None;
+        let (mut noted_wrong, mut unread) = (None, None);
         let mut fetch = |hash| {
-            let text = self.journal.part(self.board, hash).map_err(storage)?;
-            if noted_wrong.is_none()
-                && !text.as_deref().map_or(Ok(true), |text| self.is_noted(hash, text)).map_err(storage)?
-            {
-                noted_wrong = Some(hash);
+            let read = || {
+                let text = self.journal.part(self.board, hash)?;
+                let is_noted = text.as_deref().map_or(Ok(true), |text| self.is_noted(hash, text))?;
+                Ok((text, is_noted))
+            };
+            let (text, is_noted) = read().map_err(|error: JournalError| {
+                let why = SnapshotError::Storage(error.to_string());
+                unread = Some(error);
+                why
+            })?;
+            if !is_noted {
+                noted_wrong = noted_wrong.or(Some(hash));
             }
             Ok(text)
         };
-        let restored = match Board::restore(first, kept.digest, &mut fetch, &Own) {
+        let made = Board::restore(first, kept.digest, &mut fetch, &Own);
+        if let Some(error) = unread.filter(JournalError::is_passing) {
+            return Err(error.into());
+        }
+        let restored = match made {
             Ok(board) if board.head() != (of, hash) => fault("its last record is another one".to_owned()),
             Ok(board) if board.state().digest() != state => {
                 fault("its document is not the one that the last commit made".to_owned())
@@ -427,6 +449,10 @@ impl<'a> Walk<'a> {
     /// Checks a text that the next record names.
     fn text(&mut self, what: &str, hash: Digest) -> Result<(), Fault> {
         if self.texts.contains(&hash) {
+            return Ok(());
+        }
+        if !self.journal.has_texts() {
+            self.texts.insert(hash);
             return Ok(());
         }
         match self.journal.blob(hash) {

@@ -4,6 +4,29 @@ use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::BoardId;
 use uuid::Uuid;
 
+/// Characters of a board's id.
+const ID_MAX: usize = 128;
+
+/// The word by which users call the board that was made last.
+pub const LAST: &str = "last";
+
+/// The rule of ids, for people.
+pub(crate) const RULE: &str = "1 to 128 letters, digits, - and _, and is not `last`";
+
+/// Whether a board can have this id: it is a file's name, and what a user calls the board by.
+pub fn is_usable(id: &BoardId) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=ID_MAX).contains(&id.as_str().len()) && id.as_str().bytes().all(fits) && id.as_str() != LAST
+}
+
+/// An id that none may have, for people: its beginning, quoted.
+pub(crate) fn shown(id: &BoardId) -> String {
+    const SHOWN_MAX: usize = 40;
+    let shown: String = id.as_str().chars().take(SHOWN_MAX).collect();
+    let more = if shown.len() < id.as_str().len() { "…" } else { "" };
+    format!("{shown:?}{more}")
+}
+
 /// Makes what must not repeat.
 pub trait Ids: Send + Sync + 'static {
     /// A new board's id.

@@ -9,7 +9,8 @@
 //! * [`runtime`]: starts boards and hands out [`runtime::BoardHandle`]s; what readers see is in [`snapshot`] and
 //!   [`subscription`]; `plans` shares what boards of one blueprint have in common.
 //! * [`journal`]: the port to storage, its SQLite driver and the group commit above it; [`audit`] checks what is stored.
-//! * [`redaction`]: values of a board erased from every file; [`archive`]: boards that have ended, taken out of the journal.
+//! * [`redaction`]: values of a board erased from every file; [`archive`]: boards that have ended, taken out of the journal;
+//!   [`carried`]: boards that files carry.
 //! * [`reading`]: records that were checked; [`recovery`]: a board from its journal; [`keeping`]: when its snapshots are taken, and storing them.
 //! * `actors`: the supervision tree. Actors deliver; a branch that computes something belongs in the kernel.
 //! * [`agent`]: the port to whatever fills a seat.
@@ -20,6 +21,7 @@ mod actors;
 pub mod agent;
 pub mod archive;
 pub mod audit;
+pub mod carried;
 pub mod clock;
 pub mod ids;
 pub mod journal;

@@ -25,7 +25,7 @@ use crate::reader::{moment, storage};
 /// List the boards of the data directory, the oldest first
 ///
 /// The status of a board is how it ended, or one of: paused, running (a living process has it), interrupted (its process
-/// died or was killed). `patchboard resume` goes on with paused and interrupted ones. A board may wait for answers of
+/// died or was killed), damaged (it has lost records: `patchboard doctor`). `patchboard resume` goes on with paused and interrupted ones. A board may wait for answers of
 /// persons, for a provider that takes no requests now, or, after its patience, for `resume`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -40,8 +40,9 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
         Ok(journal) => {
             for board in journal.boards().map_err(storage)? {
                 let waits = if board.ended.is_none() { Waits::of(&journal, &board) } else { Waits::default() };
-                let status = status(data_dir, &board, &waits);
-                let mode = mode(&journal, &board)?;
+                let is_damaged = is_damaged(&journal, &board);
+                let status = if is_damaged { DAMAGED } else { status(data_dir, &board, &waits) };
+                let mode = if is_damaged { Mode::default() } else { mode(&journal, &board)? };
                 boards.push((board, status, mode, waits));
             }
         }
@@ -154,6 +155,23 @@ impl Waits {
             "admission": self.admission.as_ref().map(|(model, calls)| json!({"model": model, "calls": calls})),
         })
     }
+}
+
+/// The status of a board that has lost records.
+const DAMAGED: &str = "damaged";
+
+/// Whether records of a board are lost, so that it cannot be read.
+fn is_damaged(journal: &SqliteJournal, board: &BoardSummary) -> bool {
+    matches!(journal.records(&board.id, None, 1), Err(JournalError::RecordsLost(_)))
+}
+
+/// The status of a board, by its records.
+pub(crate) fn status_of(journal: &SqliteJournal, data_dir: &Path, board: &BoardSummary) -> &'static str {
+    if is_damaged(journal, board) {
+        return DAMAGED;
+    }
+    let waits = if board.ended.is_none() { Waits::of(journal, board) } else { Waits::default() };
+    status(data_dir, board, &waits)
 }
 
 /// Returns how the board ended; else `paused`; `running`, if a process has claimed it; or `interrupted`, if its process died.

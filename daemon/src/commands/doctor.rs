@@ -11,6 +11,8 @@ use patchboard_agents::config::Environment;
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_kernel::record::FORMAT;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::journal::{Journal as _, Lost};
 use serde_json::json;
 
 use crate::client::{Client, DaemonArgument};
@@ -19,7 +21,9 @@ use crate::doctor::{self, Check, Finding, Severity};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::notify::settings::Settings as NotifySettings;
 use crate::output::{Output, one_line};
+use crate::reader::{Reader, storage as storage_failure};
 use crate::seating::ModelArguments;
+use crate::serve::alone::only_one;
 use crate::serve::settings::{Flags, Settings};
 use crate::serve::tokens::Tokens;
 use crate::trust::config_file;
@@ -34,7 +38,7 @@ const AT_ONCE: usize = 4;
 ///
 /// Looks at the configuration, the data directory, the disk, the journal (all of its file is read), the clock, limits of the
 /// system, the models' servers (each is asked for its list of models, with its key), the programs, and whether `serve` could
-/// start. Changes nothing. No key or token is ever printed.
+/// start. Changes nothing, but for --accept-loss. No key or token is ever printed.
 ///
 /// With --models each configured model also gets a few tiny requests, which cost tokens: the report is what it can do.
 ///
@@ -62,6 +66,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     #[arg(requires = "asks_models")]
     timeout: u64,
+    /// Give up records of these boards that were acknowledged and are lost (`records_lost`), so that the boards can be read and go
+    /// on from what is there; nothing else is looked at
+    #[arg(long, value_name = "BOARD", value_delimiter = ',', conflicts_with_all = ["ready", "asks_models"])]
+    accept_loss: Vec<String>,
     /// Do not ask the models' servers
     #[arg(long)]
     offline: bool,
@@ -72,6 +80,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
+    if !arguments.accept_loss.is_empty() {
+        return accept_loss(&arguments.accept_loss, data_dir, output);
+    }
     let configured = arguments.models.seats(config, Inline::Refused).and_then(|seats| {
         let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
         config_file(config)?.map(|file| NotifySettings::read(file, &Environment::of_process())).transpose()?;
@@ -120,6 +131,32 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let worst = findings.iter().map(|finding| finding.severity).max().unwrap_or(Severity::Ok);
     tell(&findings, worst, output)?;
     Ok(if worst == Severity::Error { exit } else { Exit::Done })
+}
+
+/// Gives up what is lost of boards; of all that are named or of none.
+fn accept_loss(boards: &[String], data_dir: &Path, output: Output) -> Outcome {
+    drop(Reader::open(data_dir)?);
+    let _alone = only_one(data_dir)?;
+    let journal = SqliteJournal::open(data_dir).map_err(storage_failure)?;
+    let lost = journal.lost().map_err(storage_failure)?;
+    let accepted = boards.iter().map(|board| {
+        lost.iter().find(|lost| lost.board.as_str() == board).ok_or_else(|| {
+            Failure::refused("nothing_lost", format!("nothing that is known of is lost of a board {board}"))
+                .help("`patchboard doctor` names the boards of which something is")
+        })
+    });
+    for lost in accepted.collect::<Result<Vec<_>, _>>()? {
+        let Lost { board, known, found } = lost;
+        journal.accept_loss(board).map_err(storage_failure)?;
+        if output.is_json() {
+            output.json(&json!({"board": board, "known": known, "found": found}))?;
+        } else {
+            let rest = found
+                .map_or_else(|| "nothing of it is left".to_owned(), |found| format!("it ends with record {found}"));
+            output.line(&format!("board {board}: what was lost up to record {known} is given up; {rest}"))?;
+        }
+    }
+    Ok(Exit::Done)
 }
 
 /// The data directory and what is in it, and the clock that its records are written by.

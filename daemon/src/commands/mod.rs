@@ -11,6 +11,7 @@ pub(crate) mod edits;
 pub(crate) mod export;
 pub(crate) mod faults;
 pub(crate) mod graph;
+pub(crate) mod heads;
 pub(crate) mod inbox;
 pub(crate) mod init;
 pub(crate) mod kernel;

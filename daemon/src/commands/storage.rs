@@ -1,24 +1,24 @@
 //! `patchboard archive`, `restore` and `delete`: boards that have ended, taken out of the live journal and back.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use clap::Args;
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::journal::Journal as _;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::journal::{Journal, JournalError};
 use serde_json::json;
 
 use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, table};
 use crate::reader::{Reader, moment, storage};
-use crate::serve::alone::alone_on;
+use crate::serve::alone::{alone_in, alone_on};
 
 /// Take boards that have ended out of the live journal, each into a file from which it comes back; without BOARD, list
 /// those that were taken out
 ///
-/// The file is DATA_DIR/archive/BOARD.jsonl: all records and the texts they name. It is read back and compared before
+/// The file is DATA_DIR/archive/BOARD.jsonl: all records and the texts they name. It is read back and checked before
 /// anything leaves the journal. `patchboard vacuum` then gives the space back.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -32,6 +32,9 @@ pub(crate) struct ToArchive {
 }
 
 /// Bring a board back from its archive
+///
+/// Checks the file before anything is written: the board's id, the chain, every value and text against its hash, and that the
+/// records make a board. A data directory that is not there is made.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -93,10 +96,17 @@ impl ToArchive {
 
 impl Restore {
     pub(crate) async fn run(&self, data_dir: &Path, output: Output) -> Outcome {
-        let (journal, _alone) = alone_on(data_dir, "POST /v1/boards/{board}/restore")?;
         let known = archive::path_of(&data_dir.join(archive::DIRECTORY), &self.wanted.as_str().into());
         let path = if known.is_file() { known } else { PathBuf::from(&self.wanted) };
-        let board = archive::restore(Arc::new(journal), path).await.map_err(failure)?;
+        let beside = match SqliteJournal::open_read_only(data_dir) {
+            Err(JournalError::NotFound(_)) => None,
+            opened => Some(opened.map_err(storage)?),
+        };
+        let carried =
+            archive::checked(&path, beside.as_ref().map(|journal| journal as &dyn Journal)).map_err(failure)?;
+        // Nothing is made or opened for writing before.
+        let (journal, _alone) = alone_in(data_dir, "POST /v1/boards/{board}/restore")?;
+        let board = archive::put_back(&journal, carried).await.map_err(failure)?;
         if output.is_json() {
             output.json(&json!({"board": board}))?;
         } else {
@@ -132,6 +142,11 @@ pub(crate) fn failure(error: ArchiveError) -> Failure {
     match error {
         ArchiveError::Journal(error) => storage(error),
         ArchiveError::NotEnded(_) => Failure::refused("board_not_ended", &error),
+        ArchiveError::Damaged { .. } => {
+            Failure::failed(error.code(), &error).help("use another copy of the file; nothing was changed")
+        }
+        ArchiveError::BadId { .. } => Failure::failed(error.code(), &error)
+            .help("find out who made the file: `patchboard archive` did not; nothing was changed"),
         other => Failure::failed(other.code(), &other),
     }
 }

@@ -1,22 +1,32 @@
 //! `patchboard verify`: whether anything in a board's journal was altered.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::{BufRead, BufReader, stdin};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use patchboard_kernel::digest::Digest;
-use patchboard_runtime::audit::{self, Fault};
-use serde_json::json;
+use patchboard_kernel::id::BoardId;
+use patchboard_runtime::audit::{self, Fault, Verified};
+use patchboard_runtime::carried::{Carried, NotCarried};
+use patchboard_runtime::journal::Journal;
+use serde_json::{Value, json};
 
+use super::heads::{self, Noted};
 use crate::blueprint_file::plural;
-use crate::cli::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::Output;
+use crate::given::STDIN;
+use crate::output::{Output, one_line};
 use crate::reader::{Reader, storage};
 
 /// Check every record, value and text of a board against the hashes that chain them, and print the head
 ///
-/// Whoever keeps the head elsewhere can give it back with --head: then a journal that was cut off or rewritten as a
-/// whole is found, too. A board that has gone on since still has the record of an earlier head.
+/// BOARD is an id, a beginning of one, or `last`. FILE is what `export` or `archive` wrote, and needs no data directory: `-` for
+/// standard input, or a name with a `/` or a `.` (`./last`), which no id has. An export has no texts of views and prompts.
+///
+/// A head that is kept elsewhere tells a journal that was cut off or rewritten as a whole. --head demands that the last
+/// record has this hash. --heads takes what `patchboard heads` printed, and demands that each board still has the record
+/// that was its head then; a board may have gone on since.
 ///
 /// Exits with 1 and names the first bad record if anything was altered; as JSON, stdout then has
 /// {"ok":false,"code":...,"seq":...,"message":...}.
@@ -25,39 +35,156 @@ use crate::reader::{Reader, storage};
 Examples:
   patchboard verify last
   head=$(patchboard verify last --output json | jq -r .head.hash)
-  patchboard verify last --head \"$head\"")]
+  patchboard verify last --head \"$head\"
+  patchboard export last | patchboard verify - --head \"$head\"
+  patchboard heads > heads.txt
+  patchboard verify --heads heads.txt")]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    board: BoardArgument,
-    /// A head that was printed before: 64 hexadecimal digits
+    /// The board, or the file that carries it
+    #[arg(value_name = "BOARD|FILE", required_unless_present = "heads")]
+    wanted: Option<String>,
+    /// The hash of the last record, as it is known elsewhere: 64 hexadecimal digits
     #[arg(long, value_name = "HASH")]
     head: Option<Digest>,
+    /// Heads as `patchboard heads` printed them, as text or JSON; `-` for standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["wanted", "head"])]
+    heads: Option<PathBuf>,
 }
 
+/// What to do about a file that is not what was written.
+const ANOTHER: &str =
+    "the file is not what was written, or not all of it, or goes on after that: get it again from where it was written";
+
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&arguments.board.board)?;
-    let verified = audit::verify(&reader.journal, &summary.id, arguments.head)
-        .map_err(|fault| told(fault).told_as_result(&summary.id, output))?;
+    if let Some(heads) = &arguments.heads {
+        return noted(&heads::read(heads)?, data_dir, output);
+    }
+    let wanted = arguments.wanted.as_deref().unwrap_or_default();
+    let (journal, board): (Box<dyn Journal>, BoardId) = if is_file(wanted) {
+        let carried = carried(wanted).map_err(|failure| failure.told_as_result(&(), output))?;
+        let board = carried.board().clone();
+        (Box::new(carried), board)
+    } else {
+        let reader = Reader::open(data_dir)?;
+        let board = reader.find(wanted)?.id;
+        (Box::new(reader.journal), board)
+    };
+    let verified = verified(&*journal, &board, arguments.head).map_err(|failure| {
+        let failure = if is_file(wanted) { failure.help(ANOTHER) } else { failure };
+        failure.told_as_result(&board, output)
+    })?;
     if output.is_json() {
-        output.json(&json!({
-            "board": summary.id,
-            "ok": true,
-            "head": {"seq": verified.head.seq, "hash": verified.head.hash},
-            "records": verified.records,
-            "blobs": verified.blobs,
-            "snapshots": verified.snapshots,
-            "unchecked_snapshots": verified.unchecked_snapshots,
-            "expected_at": verified.expected_at,
-            "erased": {
-                "values": verified.erased.values,
-                "records": verified.erased.records,
-                "texts": verified.erased.texts,
-                "salt": verified.erased.salt,
-            },
-        }))?;
+        output.json(&as_json(&board, &verified))?;
         return Ok(Exit::Done);
     }
+    tell(&verified, output)?;
+    if is_file(wanted) {
+        output.line(&format!("board {board}"))?;
+        if arguments.head.is_none() {
+            output.note(
+                "a file that was cut at its end is sound, too: compare the head with one that was kept elsewhere",
+            );
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Whether a file is meant: no id has a `/` or a `.`.
+fn is_file(wanted: &str) -> bool {
+    wanted == STDIN || wanted.contains(['/', '.'])
+}
+
+/// Reads the board that a file carries.
+fn carried(name: &str) -> Result<Carried, Failure> {
+    let source: Box<dyn BufRead> = match name {
+        STDIN => Box::new(stdin().lock()),
+        path => {
+            let unreadable = |error| Failure::refused("bad_file", format!("{path} cannot be read: {error}"));
+            Box::new(BufReader::new(File::open(path).map_err(unreadable)?))
+        }
+    };
+    Carried::read(source).map_err(|error| match error {
+        NotCarried::Io(error) => Failure::failed("bad_file", format!("{name} cannot be read: {error}")),
+        error => Failure::failed("bad_file", format!("{name} carries no board that can be verified: {error}"))
+            .help("`patchboard export BOARD` and `patchboard archive BOARD` write such files"),
+    })
+}
+
+/// Verifies a board whose last record must have a hash, if one is given.
+fn verified(journal: &dyn Journal, board: &BoardId, head: Option<Digest>) -> Result<Verified, Failure> {
+    let verified = audit::verify(journal, board, head).map_err(told)?;
+    if let (Some(expected), Some(at)) = (head, verified.expected_at)
+        && at != verified.head.seq
+    {
+        let (seq, hash) = (verified.head.seq, verified.head.hash);
+        let message = format!(
+            "the last record, {seq}, has the hash {hash}, not {expected}, which record {at} has: the journal goes on after it"
+        );
+        return Err(Failure::failed("head_differs", message)
+            .help("all records are sound; name the head of the moment that you mean, or verify with --heads")
+            .detail("at", at.0.into())
+            .detail("head", json!({"seq": seq, "hash": hash})));
+    }
+    Ok(verified)
+}
+
+/// Verifies every board of which a head was noted.
+fn noted(heads: &[Noted], data_dir: &Path, output: Output) -> Outcome {
+    let reader = Reader::open(data_dir)?;
+    let mut bad = 0;
+    for head in heads {
+        let still = reader.find(head.board.as_str()).and_then(|summary| {
+            let verified = audit::verify(&reader.journal, &summary.id, Some(head.hash)).map_err(told)?;
+            match verified.expected_at {
+                Some(at) if at == head.seq && summary.id == head.board => Ok(verified),
+                _ => Err(Failure::failed("head_differs", format!("the noted head is not record {}", head.seq))),
+            }
+        });
+        match still {
+            Ok(verified) if output.is_json() => output.json(&as_json(&head.board, &verified))?,
+            Ok(verified) => output.line(&format!(
+                "{}: sound, and record {} is as it was noted; head {} {}",
+                head.board, head.seq, verified.head.seq, verified.head.hash
+            ))?,
+            Err(Failure::StdoutClosed) => return Err(Failure::StdoutClosed),
+            Err(Failure::Told(told)) => {
+                bad += 1;
+                if output.is_json() {
+                    output.json(&told.result(&head.board))?;
+                } else {
+                    output.line(&format!("{}: error[{}]: {}", head.board, told.code, one_line(&told.message)))?;
+                }
+            }
+        }
+    }
+    if bad == 0 {
+        return Ok(Exit::Done);
+    }
+    let message = format!("{bad} of {} are not as they were noted", plural(heads.len(), "board"));
+    Err(Failure::failed("head_differs", message).help("`patchboard verify BOARD` says more of one of them"))
+}
+
+fn as_json(board: &BoardId, verified: &Verified) -> Value {
+    json!({
+        "board": board,
+        "ok": true,
+        "head": {"seq": verified.head.seq, "hash": verified.head.hash},
+        "records": verified.records,
+        "blobs": verified.blobs,
+        "unchecked_blobs": verified.unchecked_blobs,
+        "snapshots": verified.snapshots,
+        "unchecked_snapshots": verified.unchecked_snapshots,
+        "expected_at": verified.expected_at,
+        "erased": {
+            "values": verified.erased.values,
+            "records": verified.erased.records,
+            "texts": verified.erased.texts,
+            "salt": verified.erased.salt,
+        },
+    })
+}
+
+fn tell(verified: &Verified, output: Output) -> Result<(), Failure> {
     let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
     output.line(&format!(
         "nothing was altered: {}, {}, {}",
@@ -65,6 +192,10 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         count(verified.blobs, "text"),
         count(verified.snapshots, "snapshot")
     ))?;
+    if verified.unchecked_blobs > 0 {
+        let unchecked = count(verified.unchecked_blobs, "text");
+        output.line(&format!("not checked: {unchecked} of views and prompts, which an export does not carry"))?;
+    }
     if verified.unchecked_snapshots > 0 {
         let unchecked = count(verified.unchecked_snapshots, "snapshot");
         output.line(&format!("not checked: {unchecked} of another version of patchboard; nothing rests on it"))?;
@@ -81,13 +212,8 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     if erased.salt {
         output.line("only the chain was verified: the salt is destroyed, without which no value can be")?;
     }
-    if let Some(seq) = verified.expected_at {
-        output.line(&format!("the given head is record {seq}"))?;
-    }
-    output.line(&format!("head {} {}", verified.head.seq, verified.head.hash))?;
-    Ok(Exit::Done)
+    output.line(&format!("head {} {}", verified.head.seq, verified.head.hash))
 }
-
 fn told(fault: Fault) -> Failure {
     let failure = Failure::failed(fault.code(), &fault);
     match fault {

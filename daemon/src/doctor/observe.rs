@@ -11,7 +11,7 @@ use patchboard_agents::config::Program;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::End;
 use patchboard_runtime::journal::sqlite::{FILE, SqliteJournal};
-use patchboard_runtime::journal::{Journal as _, JournalError};
+use patchboard_runtime::journal::{Journal as _, JournalError, Lost};
 
 use crate::commands::boards::is_claimed;
 use crate::serve::alone::LOCK;
@@ -40,6 +40,8 @@ pub(crate) enum Journaled {
     None,
     /// It cannot be used.
     Broken { code: &'static str, message: String },
+    /// It has lost records that were acknowledged.
+    Lost(Vec<Lost>),
     /// It can.
     Sound {
         /// How long it took to find out.
@@ -141,6 +143,10 @@ pub(crate) fn journal(data_dir: &Path) -> Journaled {
     let looked = || -> Result<Journaled, JournalError> {
         let journal = SqliteJournal::open_read_only(data_dir)?;
         journal.check_storage()?;
+        let lost = journal.lost()?;
+        if !lost.is_empty() {
+            return Ok(Journaled::Lost(lost));
+        }
         let boards = journal.boards()?;
         let unfinished = || boards.iter().filter(|board| board.ended.is_none());
         let running = unfinished().filter(|board| is_claimed(data_dir, board)).count();

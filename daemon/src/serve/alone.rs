@@ -36,6 +36,11 @@ pub(crate) fn only_one(data_dir: &Path) -> Result<File, Failure> {
 pub(crate) fn alone_on(data_dir: &Path, instead: &str) -> Result<(SqliteJournal, File), Failure> {
     // Nothing is made where there is nothing.
     drop(Reader::open(data_dir)?);
+    alone_in(data_dir, instead)
+}
+
+/// The same of a data directory that is made if there is none.
+pub(crate) fn alone_in(data_dir: &Path, instead: &str) -> Result<(SqliteJournal, File), Failure> {
     let journal = SqliteJournal::open(data_dir).map_err(storage)?;
     let lock = only_one(data_dir).map_err(|failure| failure.help(format!("ask the daemon: {instead}")))?;
     Ok((journal, lock))

@@ -89,8 +89,10 @@ fn status_of(code: &str) -> StatusCode {
         "workspace_failed" | "workspace_refused" | "not_configured" | "file_busy" | "lock_timeout"
         | "too_many_waiting" | "directory_locked" | "interrupted" | "board_closed" | "crashed" | "start"
         | "board_owned" | "journal_fenced" | "journal_locked" => StatusCode::SERVICE_UNAVAILABLE,
-        "disk_error" | "bad_directory" | "write_forbidden" | "not_in_place" | "too_many_files" | "internal"
-        | "bad_record" | "bad_batch" | "missing_part" | "not_a_journal" => StatusCode::INTERNAL_SERVER_ERROR,
+        "disk_error" | "disk_unreadable" | "records_lost" | "bad_directory" | "write_forbidden" | "not_in_place"
+        | "too_many_files" | "internal" | "bad_record" | "bad_batch" | "missing_part" | "not_a_journal" => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
         "disk_full" => StatusCode::INSUFFICIENT_STORAGE,
         code if code.starts_with("journal_") => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
@@ -118,7 +120,16 @@ mod tests {
         for fault in faults {
             assert!(status_of(fault.code()).is_server_error(), "{fault}");
         }
-        for code in ["internal", "workspace_refused", "not_configured", "file_busy", "disk_error", "journal_io"] {
+        for code in [
+            "internal",
+            "workspace_refused",
+            "not_configured",
+            "file_busy",
+            "disk_error",
+            "disk_unreadable",
+            "records_lost",
+            "journal_io",
+        ] {
             assert!(status_of(code).is_server_error(), "{code}");
         }
         for code in ["no_match", "bad_arguments", "intent_missing", "no_change", "stale_read", "no_such_file"] {

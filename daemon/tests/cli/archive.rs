@@ -2,9 +2,49 @@
 
 use std::fs;
 
-use serde_json::json;
+use patchboard_kernel::digest::sha256;
+use serde_json::{Value, json};
 
 use crate::redact::{finished, holding};
+use crate::sandbox::Sandbox;
+
+/// An archive as somebody would write it who knows the format: the lines are those of another one, changed, and the chain and the
+/// hash of all lines follow from them.
+fn crafted(archive: &str, change: impl Fn(&mut Value)) -> String {
+    let mut lines: Vec<Value> =
+        archive.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+    lines.pop();
+    let mut previous = [0; 32];
+    for line in &mut lines {
+        change(line);
+        if let Some(record) = line.get_mut("record") {
+            let header = record["header"].as_str().expect("a header is text");
+            previous = sha256(&[previous.as_slice(), header.as_bytes()].concat()).0;
+            record["hash"] = patchboard_kernel::digest::Digest(previous).to_string().into();
+        }
+    }
+    lines[0]["archive"]["hash"] = patchboard_kernel::digest::Digest(previous).to_string().into();
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let end = json!({"end": sha256(text.as_bytes())});
+    format!("{text}{end}\n")
+}
+
+/// An archive of the finished board.
+fn archived(sandbox: &Sandbox) -> String {
+    let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
+    fs::read_to_string(sandbox.path().join(archived["archive"].as_str().expect("a path"))).expect("it can be read")
+}
+
+/// Changes the headers or payloads of records.
+fn replaced<'a>(column: &'a str, from: &'a str, to: &'a str) -> impl Fn(&mut Value) + 'a {
+    move |line| {
+        if let Some(text) =
+            line.get("record").and_then(|record| record[column].as_str()).map(|text| text.replace(from, to))
+        {
+            line["record"][column] = text.into();
+        }
+    }
+}
 
 #[test]
 fn an_archived_board_is_gone_and_comes_back_as_it_was() {
@@ -65,4 +105,120 @@ fn a_deleted_board_is_in_no_file_and_leaves_its_last_hash() {
     let listed = sandbox.run(&["archive", "--output", "json"]).exits(0).lines();
     assert_eq!((&listed[0]["head"], &listed[0]["archive"]), (&verified["head"], &json!(null)));
     assert!(sandbox.run(&["boards", "--output", "json"]).exits(0).lines().is_empty());
+}
+
+#[test]
+fn an_archive_comes_back_in_a_data_directory_that_is_missing_or_empty() {
+    let sandbox = finished();
+    let before = sandbox.run(&["export", "last"]).exits(0).stdout;
+    sandbox.write("kept.jsonl", archived(&sandbox));
+    fs::create_dir(sandbox.path().join("empty")).expect("it can be made");
+    for directory in ["missing/below", "empty"] {
+        let run = |arguments: &[&str]| sandbox.run(&[&["--data-dir", directory], arguments].concat()).exits(0);
+        run(&["restore", "kept.jsonl"]);
+        assert_eq!(run(&["export", "last"]).stdout, before);
+        run(&["verify", "last"]);
+        run(&["replay", "last"]);
+    }
+}
+
+#[test]
+fn an_archive_is_checked_as_a_journal_is_before_anything_is_written() {
+    let sandbox = finished();
+    let archive = archived(&sandbox);
+    let refuses = |text: String, code: &str, words: &str| {
+        sandbox.write("crafted.jsonl", text);
+        let arguments = ["--data-dir", "other", "restore", "crafted.jsonl", "--output", "json"];
+        let refused = sandbox.run(&arguments).exits(1).error();
+        assert_eq!(refused["code"], code, "{words}: {refused}");
+        assert!(refused["message"].as_str().is_some_and(|message| message.contains(words)), "{words}: {refused}");
+        assert!(refused["message"].as_str().is_some_and(|message| message.len() < 400), "{words}: {refused}");
+        assert!(refused["help"].as_str().is_some_and(|help| help.contains("nothing was changed")), "{refused}");
+        assert!(!sandbox.path().join("other").exists(), "{words}: something was written");
+    };
+    let board =
+        serde_json::from_str::<Value>(archive.lines().next().expect("a line")).expect("JSON")["archive"]["board"]
+            .as_str()
+            .expect("an id")
+            .to_owned();
+    let long = "b".repeat(1_000_000);
+    for id in ["../../x", "./x", "/tmp/x", "a.b", "", "last", "b\u{1b}[31m", "b\nfake", "b\0", "ü", &long[..129], &long]
+    {
+        let quoted = json!(id).to_string();
+        let text = crafted(&archive, |line| {
+            replaced("header", &format!("\"{board}\""), &quoted)(line);
+            if line.get("archive").is_some() {
+                line["archive"]["board"] = id.into();
+            }
+        });
+        refuses(text, "bad_board_id", "1 to 128 letters");
+    }
+    // The longest that there is passes, and nothing else is wrong with what is crafted.
+    let longest = &long[..128];
+    let text = crafted(&archive, |line| {
+        replaced("header", &board, longest)(line);
+        if line.get("archive").is_some() {
+            line["archive"]["board"] = longest.into();
+        }
+    });
+    sandbox.write("longest.jsonl", text);
+    sandbox.run(&["--data-dir", "longest", "restore", "longest.jsonl"]).exits(0);
+    sandbox.run(&["--data-dir", "longest", "verify", longest]).exits(0);
+
+    let other_value = |line: &mut Value| {
+        if line["record"]["kind"] == "committed" {
+            replaced("payload", "first", "fir5t")(line);
+        }
+    };
+    refuses(crafted(&archive, other_value), "bad_archive", "record 5 cannot be trusted: the value of");
+    refuses(crafted(&archive, replaced("header", "\"version\":2", "\"version\":7")), "bad_archive", "record 8");
+    let other_state = |line: &mut Value| {
+        if line["record"]["kind"] == "committed" {
+            let header = line["record"]["header"].as_str().expect("a header");
+            let (before, after) = header.split_once("\"state\":\"").expect("a commit has the hash of its document");
+            line["record"]["header"] = format!("{before}\"state\":\"{}{}", "0".repeat(64), &after[64..]).into();
+        }
+    };
+    refuses(crafted(&archive, other_state), "bad_archive", "record 5");
+    let other = |member: &'static str, value: Value| {
+        move |line: &mut Value| {
+            if line.get("archive").is_some() {
+                line["archive"][member] = value.clone();
+            }
+        }
+    };
+    refuses(crafted(&archive, other("board", "another".into())), "bad_archive", &format!("it is of board {board}"));
+    refuses(crafted(&archive, other("epoch", 7.into())), "bad_archive", "epoch is 7, the records say 0");
+    refuses(crafted(&archive, other("seq", 7.into())), "bad_archive", "list of boards");
+    refuses(crafted(&archive, other("seq", 70.into())), "bad_archive", "record 10 cannot be trusted: it is missing");
+    let untold = |line: &mut Value| {
+        if line.get("text").is_some() {
+            line["text"] = json!({"hash": sha256(b"another"), "text": "another"});
+        }
+    };
+    refuses(crafted(&archive, untold), "bad_archive", "is missing");
+    let altered = |line: &mut Value| {
+        if line.get("text").is_some() {
+            line["text"]["text"] = "another".into();
+        }
+    };
+    refuses(crafted(&archive, altered), "bad_archive", "is not the one with the hash");
+    let twice = archive.replacen("\"payload\":", "\"payload\":\"{}\",\"payload\":", 1);
+    refuses(twice, "bad_archive", "line 2");
+    refuses(format!("{archive}{archive}"), "bad_archive", "goes on after its end");
+    refuses("[".repeat(1_000_000), "bad_archive", "line 1");
+    let exported = sandbox.run(&["--data-dir", "longest", "export", "last"]).exits(0).stdout;
+    refuses(exported, "bad_archive", "it is an export");
+}
+
+#[test]
+fn a_board_that_does_not_verify_stays_in_the_journal() {
+    let sandbox = finished();
+    let journal = rusqlite::Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("a database");
+    let sql = "UPDATE records SET payload = replace(payload, 'first', 'fir5t') WHERE seq = 5";
+    assert_eq!(journal.execute(sql, ()).expect("it can be altered"), 1);
+    drop(journal);
+    let refused = sandbox.run(&["archive", "last", "--output", "json"]).exits(1).error();
+    assert_eq!(refused["code"], "bad_archive", "{refused}");
+    assert_eq!(sandbox.run(&["boards", "--output", "json"]).exits(0).lines().len(), 1);
 }

@@ -1,6 +1,8 @@
 //! Asking a board what happened: `log`, `state`, `why`, `view`, `replay`, `verify` and `export`.
 
-use patchboard_kernel::digest::{Digest, sha256};
+use std::fs;
+
+use patchboard_kernel::digest::sha256;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
@@ -211,32 +213,22 @@ fn a_damaged_list_of_snapshots_is_no_reason_to_restore_a_backup() {
 
 #[test]
 fn a_replay_that_differs_is_told_as_a_result() {
-    let sandbox = finished();
-    let journal = || Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
-    // The last record says something else, and its hash follows from that.
-    let sql = "SELECT seq, header, (SELECT hash FROM records WHERE seq = last.seq - 1) FROM records AS last \
-               WHERE kind = 'ended'";
-    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-    let (seq, header, before): (i64, String, String) = journal().query_row(sql, (), row).expect("the board ended");
-    let header = header.replace("\"cause\":\"done\"", "\"cause\":\"wall\"");
-    let before: Digest = before.parse().expect("a hash");
-    let hash = sha256(&[&before.0[..], header.as_bytes()].concat()).to_string();
-    let changed = journal().execute("UPDATE records SET header = ?2, hash = ?3 WHERE seq = ?1", (seq, &header, &hash));
-    assert_eq!(changed.expect("the record can be altered"), 1);
-    assert_eq!(journal().execute("UPDATE boards SET last_hash = ?1", [&hash]).expect("its board, too"), 1);
-    let told = |code: &str, seq: i64| {
+    let cut_off: fn(&Sandbox) = |sandbox| cut(sandbox, 9);
+    let altered: fn(&Sandbox) = |sandbox| {
+        let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
+        let sql = "UPDATE records SET payload = replace(payload, 'first', 'fiRst') WHERE seq = 5";
+        assert_eq!(journal.execute(sql, ()).expect("the record can be altered"), 1);
+    };
+    for (change, code, seq) in [(cut_off, "replay_differs", 9), (altered, "bad_record", 5)] {
+        let sandbox = finished();
+        change(&sandbox);
         let ran = sandbox.ask("replay", &[]).exits(1);
         let result = ran.json();
         assert_eq!((&result["ok"], &result["code"]), (&json!(false), &json!(code)));
         assert_eq!((&result["seq"], &result["message"]), (&json!(seq), &ran.error()["message"]));
-    };
-    told("replay_differs", seq);
-    // What is not in the chain is not replayed.
-    let sql = "UPDATE records SET payload = replace(payload, 'first', 'fiRst') WHERE seq = 5";
-    assert_eq!(journal().execute(sql, ()).expect("the record can be altered"), 1);
-    told("bad_record", 5);
-    let text = sandbox.run(&["replay", "last"]).exits(1);
-    assert_eq!(text.stdout, "");
+        let text = sandbox.run(&["replay", "last"]).exits(1);
+        assert_eq!(text.stdout, "");
+    }
 }
 
 #[test]
@@ -250,6 +242,197 @@ fn a_cut_or_rewritten_journal_does_not_have_the_head_that_was_kept() {
     let result = sandbox.ask("verify", &["--head", &head]).exits(1).json();
     assert_eq!((&result["ok"], &result["code"], &result["seq"]), (&json!(false), &json!("wrong_head"), &json!(null)));
     assert_eq!(sandbox.ask("verify", &["--head", "abc"]).exits(2).error()["code"], "usage");
+}
+
+#[test]
+fn a_journal_that_goes_on_after_the_given_head_does_not_have_it() {
+    let sandbox = finished();
+    let export = sandbox.run(&["export", "last"]).exits(0);
+    let hashes: Vec<String> =
+        export.lines().iter().map(|record| record["hash"].as_str().expect("a hash").to_owned()).collect();
+    sandbox.write("board.jsonl", &export.stdout);
+    for wanted in ["last", "board.jsonl"] {
+        let ask = |head: &str| sandbox.run(&["verify", wanted, "--head", head, "--output", "json"]);
+        assert_eq!(ask(&hashes[9]).exits(0).json()["head"]["hash"], hashes[9]);
+        let ran = ask(&hashes[4]).exits(1);
+        let (found, result) = (ran.error(), ran.json());
+        assert_eq!(
+            (&found["code"], &found["at"], &found["head"]["seq"]),
+            (&json!("head_differs"), &json!(4), &json!(9))
+        );
+        assert_eq!((&result["ok"], &result["code"]), (&json!(false), &json!("head_differs")));
+        let message = found["message"].as_str().expect("a message");
+        assert!([&hashes[4], &hashes[9]].iter().all(|hash| message.contains(hash.as_str())), "{message}");
+        assert!(message.contains("goes on after it"), "{message}");
+    }
+}
+
+#[test]
+fn a_file_is_verified_as_a_board_is_without_a_data_directory() {
+    let sandbox = finished();
+    let whole = sandbox.ask("verify", &[]).exits(0).json();
+    let head = whole["head"]["hash"].as_str().expect("a hash").to_owned();
+    let export = sandbox.run(&["export", "last"]).exits(0).stdout;
+    sandbox.run(&["archive", "last"]).exits(0);
+    let archive =
+        sandbox.run(&["archive", "--output", "json"]).exits(0).json()["archive"].as_str().expect("a path").to_owned();
+    let archive = fs::read_to_string(sandbox.path().join(archive)).expect("it can be read");
+    let elsewhere = Sandbox::new();
+    elsewhere.write("board.jsonl", &export);
+    elsewhere.write("archive.jsonl", &archive);
+    for (file, input, texts) in
+        [("board.jsonl", "", 0), ("archive.jsonl", "", 5), ("-", export.as_str(), 0), ("-", &archive, 5)]
+    {
+        let ran = elsewhere.run_with(&["verify", file, "--head", &head, "--output", "json"], input).exits(0);
+        let verified = ran.json();
+        for member in ["board", "head", "records", "erased"] {
+            assert_eq!(verified[member], whole[member], "{file}: {member}");
+        }
+        assert_eq!((&verified["blobs"], &verified["unchecked_blobs"]), (&json!(texts), &json!(5 - texts)), "{file}");
+    }
+    let said = elsewhere.run(&["verify", "board.jsonl"]).exits(0);
+    assert!(
+        said.stdout.contains(&format!("head 9 {head}")) && said.stdout.contains("not checked: 5 texts"),
+        "{}",
+        said.stdout
+    );
+    assert!(said.stderr.contains("compare the head"), "{}", said.stderr);
+    assert!(!elsewhere.path().join(".patchboard").exists());
+
+    let refuses = |text: &str, code: &str, words: &str| {
+        let ran = elsewhere.run_with(&["verify", "-", "--head", &head, "--output", "json"], text).exits(1);
+        let found = ran.error();
+        assert_eq!((&found["code"], &ran.json()["ok"]), (&json!(code), &json!(false)), "{found}");
+        assert!(found["message"].as_str().is_some_and(|message| message.contains(words)), "{words}: {found}");
+        assert!(!found.to_string().contains("data directory"), "{found}");
+    };
+    let lines: Vec<&str> = export.lines().collect();
+    let joined = |lines: &[&str]| lines.join("\n");
+    // Cut after a step, which only the head tells, and inside one.
+    refuses(&joined(&lines[..8]), "wrong_head", &head);
+    refuses(&joined(&lines[..9]), "bad_record", "record 9");
+    refuses(&joined(&lines[1..]), "bad_file", "no record names its board");
+    refuses(&joined(&[&lines[..4], &lines[5..]].concat()), "bad_record", "record 4 cannot be trusted: it is missing");
+    refuses(&joined(&[&lines[..4], &lines[3..]].concat()), "bad_record", "record 4 cannot be trusted: it is missing");
+    refuses("", "bad_file", "it is empty");
+    refuses("{}", "bad_file", "line 1");
+    refuses(&"[".repeat(100_000), "bad_file", "line 1");
+    let (before_end, _) = archive.trim_end().rsplit_once('\n').expect("lines");
+    refuses(before_end, "bad_file", "its end is missing");
+    refuses(&export.replacen("\"payload\":", "\"payload\":{},\"payload\":", 1), "bad_file", "line 1");
+    // No character of it can be another one.
+    for place in (0..export.len()).step_by(export.len() / 90) {
+        let mut bytes = export.clone().into_bytes();
+        bytes[place] ^= 1;
+        let ran = elsewhere.run_with(&["verify", "-"], bytes).exits(1);
+        assert!(!ran.stderr.contains("panicked"), "{place}: {}", ran.stderr);
+    }
+    assert_eq!(elsewhere.run(&["verify", "./missing"]).exits(2).stdout, "");
+}
+
+#[test]
+fn heads_are_printed_and_taken_back() {
+    let sandbox = finished();
+    sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"y"}"#, "-q"]).exits(0);
+    let ids: Vec<String> = sandbox
+        .run(&["boards", "--output", "json"])
+        .exits(0)
+        .lines()
+        .iter()
+        .map(|board| board["board"].as_str().expect("an id").to_owned())
+        .collect();
+    let heads = sandbox.run(&["heads", "--output", "json"]).exits(0).lines();
+    assert_eq!(heads.len(), 2);
+    for (head, id) in heads.iter().zip(&ids) {
+        let verified = sandbox.run(&["verify", id, "--output", "json"]).exits(0).json();
+        assert_eq!(
+            (&head["board"], &head["seq"], &head["hash"]),
+            (&json!(id), &verified["head"]["seq"], &verified["head"]["hash"])
+        );
+        assert_eq!((&head["version"], &head["status"]), (&json!(2), &json!("done")));
+    }
+    assert_eq!(sandbox.run(&["heads", &ids[1], "--output", "json"]).exits(0).lines(), heads[1..]);
+    let text = sandbox.run(&["heads"]).exits(0).stdout;
+    sandbox.write("heads.txt", &text);
+    sandbox.write("heads.jsonl", sandbox.run(&["heads", "--output", "json"]).exits(0).stdout);
+    for file in ["heads.txt", "heads.jsonl"] {
+        let verified = sandbox.run(&["verify", "--heads", file, "--output", "json"]).exits(0).lines();
+        assert_eq!(verified.iter().map(|board| &board["board"]).collect::<Vec<_>>(), [&json!(ids[0]), &json!(ids[1])]);
+    }
+    sandbox.run_with(&["verify", "--heads", "-"], &text).exits(0);
+    // One that was noted and is not there: cut off, of another number, and gone.
+    cut_board(&sandbox, &ids[1], 8);
+    let ran = sandbox.run(&["verify", "--heads", "heads.txt", "--output", "json"]).exits(1);
+    let told = ran.lines();
+    assert_eq!((&told[0]["ok"], &told[1]["ok"], &told[1]["code"]), (&json!(true), &json!(false), &json!("wrong_head")));
+    assert_eq!(ran.error()["code"], "head_differs");
+    sandbox.write("heads.txt", text.replace("  9  ", "  8  "));
+    assert_eq!(
+        sandbox.run(&["verify", "--heads", "heads.txt", "--output", "json"]).exits(1).lines()[0]["code"],
+        "head_differs"
+    );
+    for nothing in ["", "BOARD SEQ HASH", "{}", "board 1 2"] {
+        sandbox.write("heads.txt", nothing);
+        assert_eq!(
+            sandbox.run(&["verify", "--heads", "heads.txt", "--output", "json"]).exits(2).error()["code"],
+            "bad_heads"
+        );
+    }
+}
+
+/// Cuts the journal of the one board after so many records, with care: the list of boards says what is left, and no mark says more.
+fn cut(sandbox: &Sandbox, records: i64) {
+    cut_board(sandbox, "", records);
+}
+
+/// The same of the board whose id ends so.
+fn cut_board(sandbox: &Sandbox, id: &str, records: i64) {
+    fs::remove_file(sandbox.path().join(".patchboard/patchboard.marks")).expect("there are marks");
+    let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
+    let of = format!("board LIKE '%{id}'");
+    journal
+        .execute(&format!("DELETE FROM records WHERE seq >= ?1 AND {of}"), [records])
+        .expect("records can be deleted");
+    let last = format!("SELECT seq, hash, at FROM records WHERE seq = ?1 - 1 AND {of}");
+    let version = format!("SELECT count(*) FROM records WHERE kind = 'committed' AND {of}");
+    let sql = format!(
+        "UPDATE boards SET ended = iif(?1 < 10, NULL, ended), version = ({version}), \
+         (last_seq, last_hash, updated_at) = ({last}) WHERE {of}"
+    );
+    assert_eq!(journal.execute(&sql, [records]).expect("the list can be changed"), 1);
+}
+
+#[test]
+fn a_journal_that_ends_inside_a_step_is_refused_by_all_that_make_its_board() {
+    // created scheduled invoked, rejected invoked, committed scheduled invoked, committed ended.
+    let inside = [(1, "scheduled"), (2, "invoked"), (4, "invoked"), (6, "scheduled"), (7, "invoked"), (9, "ended")];
+    for (records, missing) in inside {
+        let sandbox = finished();
+        cut(&sandbox, records);
+        for (command, more, code) in [
+            ("verify", &[][..], "bad_record"),
+            ("replay", &[], "replay_differs"),
+            ("state", &[], "bad_record"),
+            ("view", &["writer"], "bad_record"),
+            ("resume", &[], "bad_record"),
+        ] {
+            let refused = sandbox.ask(command, more).exits(1).error();
+            assert_eq!((&refused["code"]), code, "{command} of {records}: {refused}");
+            let message = refused["message"].as_str().expect("a message");
+            assert!(message.contains(&format!("record {records}")), "{command} of {records}: {message}");
+            assert!(message.contains(missing), "{command} of {records}: {message}");
+        }
+        // What was before can be read.
+        sandbox.ask("state", &["--at", "0"]).exits(0);
+        sandbox.ask("log", &[]).exits(0);
+    }
+    for records in [3, 5, 8, 10] {
+        let sandbox = finished();
+        cut(&sandbox, records);
+        for command in ["verify", "replay", "state"] {
+            sandbox.ask(command, &[]).exits(0);
+        }
+    }
 }
 
 #[test]

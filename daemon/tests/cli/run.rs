@@ -1,5 +1,7 @@
 //! `patchboard run`, `signal` and `boards`: how runs end, and how that is told.
 
+use std::fs;
+
 use patchboard_endpoint::{Act, Endpoint};
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -270,6 +272,7 @@ fn two_runs_of_one_cassette_give_the_same_records_except_ids_and_times() {
 
 /// Takes the records after `seq` of the only board away, as if its process had died before it wrote them.
 fn cut_after(sandbox: &Sandbox, seq: i64, version: i64) {
+    fs::remove_file(sandbox.path().join(".patchboard/patchboard.marks")).expect("there are marks");
     let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
     journal.execute("DELETE FROM records WHERE seq > ?1", [seq]).expect("records can be deleted");
     let sql = "UPDATE boards SET last_seq = ?1, version = ?2, ended = NULL, \
@@ -343,6 +346,10 @@ fn a_board_whose_last_records_are_gone_is_not_gone_on_with() {
     let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
     assert_eq!(journal.execute("DELETE FROM records WHERE seq > 7", ()).expect("records can be deleted"), 2);
     drop(journal);
+    let error = sandbox.run(&["resume", "last", "--output", "json"]).exits(1).error();
+    assert_eq!((&error["code"], &error["known"], &error["found"]), (&json!("records_lost"), &json!(9), &json!(7)));
+    // The list of boards tells, too.
+    fs::remove_file(sandbox.path().join(".patchboard/patchboard.marks")).expect("there are marks");
     let error = sandbox.run(&["resume", "last", "--output", "json"]).exits(1).error();
     assert_eq!((&error["code"], &error["seq"]), (&json!("bad_record"), &json!(8)));
     assert!(error["help"].as_str().is_some_and(|help| help.contains("patchboard verify")), "{error}");

@@ -136,6 +136,45 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
     })
 }
 
+/// Returns where the last step that certainly begins among these records begins; they are the last ones of a journal.
+pub fn last_step(tail: &[Record]) -> Option<usize> {
+    // What begins depends on up to two records before.
+    let known = if tail.first().is_some_and(|first| first.seq == Seq(0)) { 0 } else { 2 };
+    (known..tail.len()).rev().find(|index| begins(tail, *index))
+}
+
+/// Returns the record that is missing at the end of a journal that ends inside a step: a step is appended as a whole.
+/// `before` is the board before `records`, the last ones from where a step begins; none: from the first.
+///
+/// Without what is missing where these are whole, and where this version does not derive them.
+pub fn missing_at_end(before: Option<Board>, records: &[Record]) -> Option<(Seq, Kind)> {
+    let (mut board, mut derived) = match before {
+        Some(board) => (board, Vec::new()),
+        None => create(records.first()?).map(|(board, step)| (board, step.records)).ok()?,
+    };
+    if board.plan().journal_format < OLDEST_RULES {
+        return None;
+    }
+    let snapshots = Snapshots(BTreeMap::new());
+    let mut rest = records;
+    loop {
+        let (recorded, after) = rest.split_at(derived.len().min(rest.len()));
+        if recorded.iter().zip(&derived).any(|(recorded, derived)| compare(recorded, derived).is_err()) {
+            return None;
+        }
+        if let Some(missing) = derived.get(recorded.len()) {
+            return Some((missing.seq, missing.kind));
+        }
+        rest = after;
+        // What is erased cannot be told from what is missing.
+        let next = rest.first().filter(|next| next.kind != Kind::Redacted)?;
+        derived = board.step(next.at, input(next, &snapshots, &board).ok()?).records;
+        if derived.is_empty() {
+            return None;
+        }
+    }
+}
+
 /// The records that cannot be derived because of what is erased: from the step of the first of which values are, to the
 /// record that says so. What comes after was decided by a board that did not hold them either.
 fn opaque(records: &[Record]) -> Result<Option<(Seq, Seq)>, Difference> {

@@ -43,6 +43,9 @@ pub enum JournalError {
         /// What is wrong.
         why: String,
     },
+    /// What was acknowledged is not in the file any more.
+    #[error(transparent)]
+    RecordsLost(Lost),
     /// The file is none of ours.
     #[error("{0} is not a PatchBoard journal: choose another data directory")]
     NotAJournal(String),
@@ -84,6 +87,9 @@ pub enum JournalError {
         /// The part that is missing.
         hash: Digest,
     },
+    /// The disk does not give what is on it.
+    #[error("the disk could not be read: {0}; check the disk: nothing says that the journal on it is damaged")]
+    Unreadable(String),
     /// Anything else that storage does.
     #[error("the journal cannot be used: {0}")]
     Io(String),
@@ -98,6 +104,7 @@ impl JournalError {
             Self::NotFound(_) => "not_found",
             Self::Corrupt { .. } => "journal_corrupt",
             Self::BadRecord { .. } => "bad_record",
+            Self::RecordsLost(_) => "records_lost",
             Self::NotAJournal(_) => "not_a_journal",
             Self::NewerFormat { .. } => "journal_newer",
             Self::Locked => "journal_locked",
@@ -106,6 +113,7 @@ impl JournalError {
             Self::Replaced(_) => "journal_replaced",
             Self::BadBatch { .. } => "bad_batch",
             Self::MissingPart { .. } => "missing_part",
+            Self::Unreadable(_) => "disk_unreadable",
             Self::Io(_) => "journal_io",
         }
     }
@@ -113,12 +121,13 @@ impl JournalError {
     /// Whether trying again later, with nothing else changed, may help.
     pub const fn is_passing(&self) -> bool {
         match self {
-            Self::Locked | Self::DiskFull | Self::Io(_) => true,
+            Self::Locked | Self::DiskFull | Self::Unreadable(_) | Self::Io(_) => true,
             Self::Fenced { .. }
             | Self::Owned { .. }
             | Self::NotFound(_)
             | Self::Corrupt { .. }
             | Self::BadRecord { .. }
+            | Self::RecordsLost(_)
             | Self::NotAJournal(_)
             | Self::NewerFormat { .. }
             | Self::ReadOnly
@@ -126,6 +135,26 @@ impl JournalError {
             | Self::BadBatch { .. }
             | Self::MissingPart { .. } => false,
         }
+    }
+}
+
+/// Records of a board that were acknowledged and are lost.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("records of board {board} are lost: record {known} was acknowledged, and {}", what_is_left(*.found, *.known))]
+pub struct Lost {
+    /// The board.
+    pub board: BoardId,
+    /// The last record that is known to have been acknowledged.
+    pub known: Seq,
+    /// The last one that is there; none: the board is not. At or after `known`, others have taken the place of those lost.
+    pub found: Option<Seq>,
+}
+
+fn what_is_left(found: Option<Seq>, known: Seq) -> String {
+    match found {
+        None => "nothing of the board is there".to_owned(),
+        Some(found) if found < known => format!("the last one that is there is {found}"),
+        Some(found) => format!("another one is there with its number; the last one is {found}"),
     }
 }
 

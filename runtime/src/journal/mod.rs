@@ -23,7 +23,7 @@ use patchboard_kernel::owner::Append;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::Part;
 
-pub use self::error::JournalError;
+pub use self::error::{JournalError, Lost};
 pub use self::summary::BoardSummary;
 
 /// A future that owns nothing but what it borrows.
@@ -182,6 +182,11 @@ pub trait Journal: Send + Sync + 'static {
     /// Storage; [`JournalError::Corrupt`] if it is not text.
     fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError>;
 
+    /// Whether it keeps texts: an export has none.
+    fn has_texts(&self) -> bool {
+        true
+    }
+
     /// The snapshots of a board that are kept, the newest first. An append that holds a `snapshot` record adds one, if
     /// its manifest is stored.
     ///
@@ -271,6 +276,22 @@ pub trait Journal: Send + Sync + 'static {
     /// Storage.
     fn tombstones(&self) -> Result<Vec<Tombstone>, JournalError> {
         Ok(Vec::new())
+    }
+
+    /// Boards of which records were acknowledged and are not there any more. They cannot be read.
+    ///
+    /// # Errors
+    /// Storage.
+    fn lost(&self) -> Result<Vec<Lost>, JournalError> {
+        Ok(Vec::new())
+    }
+
+    /// Gives up the records of a board that are lost, and lets it be read and go on from what is there. Blocks.
+    ///
+    /// # Errors
+    /// Storage.
+    fn accept_loss(&self, _board: &BoardId) -> Result<(), JournalError> {
+        Ok(())
     }
 
     /// What is known of a board without reading its journal.

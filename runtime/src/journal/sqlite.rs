@@ -2,7 +2,7 @@
 //!
 //! Owns one connection that writes and one that reads; in write-ahead mode neither waits for the other. What a file
 //! of ours looks like is in `format.rs`, what an append checks and writes in `append.rs`, how snapshots are kept in
-//! `parts.rs`, how values go so that no file has them in `erase.rs`.
+//! `parts.rs`, how values go so that no file has them in `erase.rs`, how commits that the log has lost are noticed in `marks.rs`.
 //!
 //! An append runs right where it is awaited. It is one transaction and one sync of the write-ahead log: measured on a
 //! busy two-core machine, 0.2 ms at best and 4 ms in the middle, and handing it to another thread and back added 0.1 to
@@ -14,6 +14,7 @@ mod append;
 mod erase;
 mod fault;
 mod format;
+mod marks;
 mod parts;
 mod place;
 #[cfg(test)]
@@ -31,13 +32,14 @@ use patchboard_kernel::record::{Kind, Record};
 use patchboard_kernel::snapshot::Part;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use self::fault::{io_fault, read_fault, sql_fault};
+use self::fault::{integrity_fault, io_fault, judged, read_fault, sql_fault};
+use self::marks::{Heads, Marks};
 use self::place::Place;
 use super::{
-    Batch, BoardSummary, BoxFuture, Claim, Erasure, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept,
+    Batch, BoardSummary, BoxFuture, Claim, Erasure, Head, Journal, JournalError, KeptSnapshot, Lost, NewParts, Swept,
     Tombstone, Vacuumed,
 };
-use crate::private;
+use crate::{ids, private};
 
 /// The name of the file in the data directory.
 pub const FILE: &str = "patchboard.db";
@@ -59,6 +61,9 @@ struct Files {
     /// Closed before the writer: the last connection folds the log into the file, which a reader may not do.
     reader: Mutex<Connection>,
     place: Place,
+    marks: Marks,
+    /// Heads that were acknowledged before the file was opened, of boards that were not looked at yet.
+    acknowledged: Mutex<Heads>,
     /// `None`: opened for reading.
     writer: Option<Mutex<Connection>>,
     /// Opened when it is first needed.
@@ -83,8 +88,11 @@ impl SqliteJournal {
             JournalError::Io(_) => fault::refusal_of_files(data_dir).unwrap_or(error),
             other => other,
         };
-        let writer = format::open_for_writing(&path, PATIENCE).map_err(because)?;
-        let reader = format::open_for_reading(&path, PATIENCE)?;
+        let marks = Marks::of(data_dir);
+        let acknowledged = Mutex::new(marks.read()?);
+        let writer = format::open_for_writing(&path, PATIENCE).map_err(|error| judged(&path, because(error)))?;
+        let reader = format::open_for_reading(&path, PATIENCE).map_err(|error| judged(&path, error))?;
+        marks.prepare()?;
         // Making the file ends with taking another one away. If that came back after a loss of power, it would undo the
         // making, and with it all that was written since.
         sync_dir(data_dir)?;
@@ -92,6 +100,8 @@ impl SqliteJournal {
         let files = Files {
             data_dir: data_dir.to_owned(),
             place: Place::of(&path),
+            marks,
+            acknowledged,
             writer: Some(Mutex::new(writer)),
             reader: Mutex::new(reader),
             parts: Mutex::default(),
@@ -101,7 +111,11 @@ impl SqliteJournal {
         if let Err(error) = files.scrub() {
             tracing::warn!(%error, "what was erased may still be found in the file; `patchboard vacuum` mends it");
         }
-        Ok(Self { files: Arc::new(files) })
+        let journal = Self { files: Arc::new(files) };
+        for lost in journal.lost()? {
+            tracing::error!(board = %lost.board, "{lost}; the board cannot go on: `patchboard doctor` says what to do");
+        }
+        Ok(journal)
     }
 
     /// Opens an existing journal for reading, also while another process writes to it. One that a process died making is
@@ -114,17 +128,22 @@ impl SqliteJournal {
         if !path.is_file() {
             return Err(JournalError::NotFound(format!("the journal {}", path.display())));
         }
+        let marks = Marks::of(data_dir);
+        // Before the database: it has what they name.
+        let acknowledged = Mutex::new(marks.read()?);
         let reader = match format::open_for_reading(&path, PATIENCE) {
             Err(unfinished @ (JournalError::NotAJournal(_) | JournalError::ReadOnly)) => {
                 // Whoever may write can tell whether it is unfinished, and nobody else can finish it.
                 drop(Self::open(data_dir).map_err(|_| unfinished)?);
                 format::open_for_reading(&path, PATIENCE)?
             }
-            opened => opened?,
+            opened => opened.map_err(|error| judged(&path, error))?,
         };
         let files = Files {
             data_dir: data_dir.to_owned(),
             place: Place::of(&path),
+            marks,
+            acknowledged,
             writer: None,
             reader: Mutex::new(reader),
             parts: Mutex::default(),
@@ -135,6 +154,11 @@ impl SqliteJournal {
 }
 
 impl SqliteJournal {
+    /// Reads.
+    fn look<T>(&self, read: impl FnOnce(&Files) -> Result<T, JournalError>) -> Result<T, JournalError> {
+        read(&self.files).map_err(|error| judged(&self.files.data_dir.join(FILE), error))
+    }
+
     /// Finds out whether the journal takes writes: writes what it holds already.
     ///
     /// # Errors
@@ -164,8 +188,26 @@ impl Files {
     ) -> Result<Vec<Result<Head, JournalError>>, JournalError> {
         self.place.check()?;
         let appended = append::append_group(writer, batches, patience)?;
+        let heads =
+            batches.iter().zip(&appended).filter_map(|(batch, head)| Some((&batch.board, *head.as_ref().ok()?)));
+        self.marks.note(heads)?;
         self.place.check()?;
         Ok(appended)
+    }
+
+    /// Refuses a board of which records that were acknowledged are lost.
+    fn check_acknowledged(&self, connection: &Connection, board: &BoardId) -> Result<(), JournalError> {
+        let mut acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(head) = acknowledged.get(board) else { return Ok(()) };
+        // Meanwhile another process may have taken the board out, or an operator accepted the loss.
+        if !has(connection, board, *head)?
+            && let Some(head) = self.marks.read()?.get(board)
+            && let Some(lost) = lost(connection, board, *head)?
+        {
+            return Err(JournalError::RecordsLost(lost));
+        }
+        acknowledged.remove(board);
+        Ok(())
     }
 
     /// Lets `write` write parts, one transaction at a time and with no append of this process between.
@@ -211,35 +253,33 @@ impl Journal for SqliteJournal {
     }
 
     fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
-        let connection = self.files.read();
-        // Records and head are those of one moment.
-        let moment = connection.unchecked_transaction().map_err(sql_fault)?;
-        let records = load_records(&moment, board, after, limit)?;
-        if records.len() < limit {
-            is_whole(records.last().map(|record| record.seq).or(after), last_listed(&moment, board)?)?;
-        }
-        Ok(records)
+        self.look(|files| {
+            let connection = files.read();
+            // Records and head are those of one moment.
+            let moment = connection.unchecked_transaction().map_err(sql_fault)?;
+            files.check_acknowledged(&moment, board)?;
+            let records = load_records(&moment, board, after, limit)?;
+            if records.len() < limit {
+                is_whole(records.last().map(|record| record.seq).or(after), last_listed(&moment, board)?)?;
+            }
+            Ok(records)
+        })
     }
 
     fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
-        let connection = self.files.read();
-        let mut statement = connection.prepare_cached("SELECT bytes FROM blobs WHERE hash = ?1").map_err(sql_fault)?;
-        let bytes: Option<Vec<u8>> =
-            statement.query_row([hash.to_string()], |row| row.get(0)).optional().map_err(sql_fault)?;
-        let not_text = |_| JournalError::Corrupt { seq: None, what: format!("the stored text {hash} is not UTF-8") };
-        bytes.map(String::from_utf8).transpose().map_err(not_text)
+        self.look(|files| load_text(&files.read(), hash))
     }
 
     fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
-        parts::kept(&self.files.read(), board)
+        self.look(|files| parts::kept(&files.read(), board))
     }
 
     fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
-        parts::text(&self.files.read(), board, hash)
+        self.look(|files| parts::text(&files.read(), board, hash))
     }
 
     fn noted_names(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
-        parts::noted(&self.files.read(), board, hash)
+        self.look(|files| parts::noted(&files.read(), board, hash))
     }
 
     fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError> {
@@ -255,7 +295,7 @@ impl Journal for SqliteJournal {
     }
 
     fn erased_text(&self, hash: Digest) -> Result<Option<(BoardId, Seq)>, JournalError> {
-        erase::erased_text(&self.files.read(), hash)
+        self.look(|files| erase::erased_text(&files.read(), hash))
     }
 
     fn scrub(&self) -> Result<(), JournalError> {
@@ -271,23 +311,29 @@ impl Journal for SqliteJournal {
     }
 
     fn tombstones(&self) -> Result<Vec<Tombstone>, JournalError> {
-        erase::tombstones(&self.files.read())
+        self.look(|files| erase::tombstones(&files.read()))
+    }
+
+    fn lost(&self) -> Result<Vec<Lost>, JournalError> {
+        self.look(|files| {
+            let heads = files.marks.read()?;
+            let connection = files.read();
+            let found = heads.iter().map(|(board, head)| lost(&connection, board, *head));
+            found.filter_map(Result::transpose).collect()
+        })
+    }
+
+    fn accept_loss(&self, board: &BoardId) -> Result<(), JournalError> {
+        self.files.writer.as_ref().ok_or(JournalError::ReadOnly)?;
+        self.files.marks.forget(board)
     }
 
     fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
-        load_summary(&self.files.read(), board)
+        self.look(|files| load_summary(&files.read(), board))
     }
 
     fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
-        let connection = self.files.read();
-        let sql = format!("SELECT {SUMMARY_COLUMNS} FROM boards ORDER BY created_at, board");
-        let mut statement = connection.prepare_cached(&sql).map_err(sql_fault)?;
-        let mut rows = statement.query(()).map_err(sql_fault)?;
-        let mut boards = Vec::new();
-        while let Some(row) = rows.next().map_err(sql_fault)? {
-            boards.push(summary(row)?);
-        }
-        Ok(boards)
+        self.look(|files| load_summaries(&files.read()))
     }
 
     fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError> {
@@ -295,8 +341,7 @@ impl Journal for SqliteJournal {
             return Err(JournalError::ReadOnly);
         }
         // The id becomes a file name.
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if !board.as_str().bytes().all(fits) || board.as_str().is_empty() || board.as_str().len() > 128 {
+        if !ids::is_usable(board) {
             return Err(JournalError::NotFound(format!("board {board}")));
         }
         let dir = self.files.data_dir.join("locks");
@@ -312,10 +357,12 @@ impl Journal for SqliteJournal {
     }
 
     fn check_storage(&self) -> Result<(), JournalError> {
-        let connection = self.files.read();
-        let found: String =
-            connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sql_fault)?;
-        if found == "ok" { Ok(()) } else { Err(JournalError::Corrupt { seq: None, what: found }) }
+        self.look(|files| {
+            let connection = files.read();
+            let found: String =
+                connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0)).map_err(sql_fault)?;
+            if found == "ok" { Ok(()) } else { Err(integrity_fault(&found)) }
+        })
     }
 }
 
@@ -329,6 +376,25 @@ fn load_summary(connection: &Connection, board: &BoardId) -> Result<Option<Board
     let mut statement = connection.prepare_cached(&sql).map_err(sql_fault)?;
     let mut rows = statement.query([board.as_str()]).map_err(sql_fault)?;
     rows.next().map_err(sql_fault)?.map(summary).transpose()
+}
+
+fn load_summaries(connection: &Connection) -> Result<Vec<BoardSummary>, JournalError> {
+    let sql = format!("SELECT {SUMMARY_COLUMNS} FROM boards ORDER BY created_at, board");
+    let mut statement = connection.prepare_cached(&sql).map_err(sql_fault)?;
+    let mut rows = statement.query(()).map_err(sql_fault)?;
+    let mut boards = Vec::new();
+    while let Some(row) = rows.next().map_err(sql_fault)? {
+        boards.push(summary(row)?);
+    }
+    Ok(boards)
+}
+
+fn load_text(connection: &Connection, hash: Digest) -> Result<Option<String>, JournalError> {
+    let mut statement = connection.prepare_cached("SELECT bytes FROM blobs WHERE hash = ?1").map_err(sql_fault)?;
+    let bytes: Option<Vec<u8>> =
+        statement.query_row([hash.to_string()], |row| row.get(0)).optional().map_err(sql_fault)?;
+    let not_text = |_| JournalError::Corrupt { seq: None, what: format!("the stored text {hash} is not UTF-8") };
+    bytes.map(String::from_utf8).transpose().map_err(not_text)
 }
 
 /// Returns at most `limit` records without a gap.
@@ -362,6 +428,30 @@ fn load_records(
         records.push(record);
     }
     Ok(records)
+}
+
+/// Whether a board has the record of a head.
+fn has(connection: &Connection, board: &BoardId, head: Head) -> Result<bool, JournalError> {
+    let mut statement =
+        connection.prepare_cached("SELECT hash FROM records WHERE board = ?1 AND seq = ?2").map_err(sql_fault)?;
+    let row = (board.as_str(), to_sql_number(head.seq.0)?);
+    let hash: Option<String> = statement.query_row(row, |row| row.get(0)).optional().map_err(sql_fault)?;
+    Ok(hash.is_some_and(|hash| hash == head.hash.to_string()))
+}
+
+/// Returns what of a board is lost, of which a head was acknowledged; none if it is there, or the board was taken out.
+fn lost(connection: &Connection, board: &BoardId, head: Head) -> Result<Option<Lost>, JournalError> {
+    if has(connection, board, head)? {
+        return Ok(None);
+    }
+    let last = "SELECT max(seq) FROM records WHERE board = ?1";
+    let mut statement = connection.prepare_cached(last).map_err(sql_fault)?;
+    let found: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).map_err(sql_fault)?;
+    let found = found.map(|seq| Seq(seq.unsigned_abs()));
+    if found.is_none() && erase::tombstones(connection)?.iter().any(|gone| gone.board == *board) {
+        return Ok(None);
+    }
+    Ok(Some(Lost { board: board.clone(), known: head.seq, found }))
 }
 
 /// Returns the number of the last record in the list of boards.

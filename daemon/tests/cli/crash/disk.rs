@@ -87,6 +87,47 @@ fn a_journal_that_another_program_holds_is_an_error_that_says_so() {
     sandbox.run(RUN).exits(0);
 }
 
+#[test]
+fn a_disk_that_cannot_be_read_is_not_called_damaged() {
+    let sandbox = sandbox();
+    sandbox.run(RUN).exits(0);
+    let mut refused = 0;
+    for command in [
+        &["verify", "last"][..],
+        &["replay", "last"],
+        &["state", "last"],
+        &["log", "last"],
+        &["export", "last"],
+        &["why", "last", "/links/0"],
+        &["cost", "last"],
+        &["boards"],
+        &["doctor", "--offline"],
+    ] {
+        let right = sandbox.run(command).exits(0);
+        let mut at = 1;
+        // Until no read is left to refuse.
+        loop {
+            let ran = run(&sandbox, &[command, &["--output", "json"]].concat(), How::Unread, at);
+            let after = format!("{command:?} from read {at}: {}{}", ran.stdout, ran.stderr);
+            let told = format!("{}{}", ran.stdout, ran.stderr);
+            assert!(
+                !told.contains("panicked") && !told.contains("from a backup") && !told.contains("cannot be trusted"),
+                "{after}"
+            );
+            if ran.code == 0 {
+                let again = run(&sandbox, command, How::Unread, at).exits(0);
+                assert!(command[0] == "doctor" || again.stdout == right.stdout, "{after}");
+                break;
+            }
+            assert!(told.contains("disk_unreadable") && told.contains("dmesg"), "{after}");
+            refused += 1;
+            at += 1 + at / 8;
+        }
+        assert!(at > 4, "{command:?} reads {at} times only");
+    }
+    assert!(refused > 60, "refused {refused} times only");
+}
+
 /// What commands say of the finished board: its records, its state, and whether it verifies.
 fn said(sandbox: &Sandbox) -> [(i32, String); 3] {
     let commands: [&[&str]; 3] =

@@ -9,6 +9,7 @@
 
 mod disk;
 mod kills;
+mod lost;
 mod power;
 mod redactions;
 mod shim;

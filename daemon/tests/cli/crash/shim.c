@@ -1,7 +1,8 @@
 /* Counts what a process does to the files below CRASH_DIR: files and directories it makes, writes, syncs, cuts, names it
  * changes and takes away. At the CRASH_AT-th of these operations it does what CRASH_HOW says: `kill` dies before it, `torn`
  * does half of a write and dies; from then on `short` does half of every write and says so, `full` and `readonly` refuse
- * every write and every new file, `filling` does the same after half of the first write, `unsynced` refuses every sync. What was done is written to CRASH_TRACE, with what was said on standard error between.
+ * every write and every new file, `filling` does the same after half of the first write, `unsynced` refuses every sync. `unread` refuses every read
+ * from the CRASH_AT-th read on, counted apart. What was done is written to CRASH_TRACE, with what was said on standard error between.
  * Loaded with LD_PRELOAD; the process is otherwise the one that ships. */
 
 #define _GNU_SOURCE
@@ -28,6 +29,9 @@ static long at;
 
 static ssize_t (*real_pwrite64)(int, const void *, size_t, off64_t);
 static ssize_t (*real_write)(int, const void *, size_t);
+static ssize_t (*real_pread64)(int, void *, size_t, off64_t);
+static ssize_t (*real_read)(int, void *, size_t);
+static long reads;
 static int (*real_fsync)(int);
 static int (*real_fdatasync)(int);
 static int (*real_ftruncate64)(int, off64_t);
@@ -42,6 +46,8 @@ __attribute__((constructor)) static void begin(void)
 {
     real_pwrite64 = next("pwrite64");
     real_write = next("write");
+    real_pread64 = next("pread64");
+    real_read = next("read");
     real_fsync = next("fsync");
     real_fdatasync = next("fdatasync");
     real_ftruncate64 = next("ftruncate64");
@@ -173,6 +179,27 @@ ssize_t write(int fd, const void *bytes, size_t size)
     const char *name = name_of(fd, path, sizeof path);
     return name ? written(fd, name, bytes, size, lseek64(fd, 0, SEEK_CUR), 1) : real_write(fd, bytes, size);
 }
+
+/* Whether a read is refused. Says so in errno. */
+static int is_unread(int fd)
+{
+    char path[4096];
+    if (strcmp(how, "unread") || !name_of(fd, path, sizeof path)) return 0;
+    pthread_mutex_lock(&turn);
+    int refused = at > 0 && ++reads >= at;
+    pthread_mutex_unlock(&turn);
+    if (refused) errno = EIO;
+    return refused;
+}
+
+ssize_t pread64(int fd, void *bytes, size_t size, off64_t offset)
+{
+    return is_unread(fd) ? -1 : real_pread64(fd, bytes, size, offset);
+}
+
+ssize_t pread(int fd, void *bytes, size_t size, off_t offset) { return pread64(fd, bytes, size, offset); }
+
+ssize_t read(int fd, void *bytes, size_t size) { return is_unread(fd) ? -1 : real_read(fd, bytes, size); }
 
 /* Opening is counted where it makes a file. */
 int open64(const char *path, int flags, ...)

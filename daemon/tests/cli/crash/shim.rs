@@ -70,6 +70,8 @@ pub(crate) enum How {
     ReadOnly,
     /// Syncs from then on fail.
     Unsynced,
+    /// Reads from then on fail; they are counted apart.
+    Unread,
 }
 
 impl How {
@@ -83,6 +85,7 @@ impl How {
             Self::Filling => "filling",
             Self::ReadOnly => "readonly",
             Self::Unsynced => "unsynced",
+            Self::Unread => "unread",
         }
     }
 }
@@ -240,7 +243,7 @@ fn is_none(ran: &Ran) -> bool {
 }
 
 /// The data directory as it is now, elsewhere: who reads a journal may mend it.
-fn copy(sandbox: &Sandbox) -> Sandbox {
+pub(crate) fn copy(sandbox: &Sandbox) -> Sandbox {
     fn put(from: &Path, to: &Path) {
         fs::create_dir_all(to).expect("a directory can be made");
         for entry in fs::read_dir(from).expect("it can be read") {

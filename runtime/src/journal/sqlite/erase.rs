@@ -68,6 +68,7 @@ impl Files {
             .execute("INSERT OR IGNORE INTO unscrubbed (board) VALUES (?1)", [board.as_str()])
             .map_err(sql_fault)?;
         transaction.commit().map_err(sql_fault)?;
+        self.marks.note([(board, head)])?;
         Ok(head)
     }
 
@@ -94,7 +95,11 @@ impl Files {
             let sql = format!("DELETE FROM {table} WHERE board = ?1");
             transaction.execute(&sql, [board.as_str()]).map_err(sql_fault)?;
         }
-        transaction.commit().map_err(sql_fault)
+        transaction.commit().map_err(sql_fault)?;
+        // What the log alone has can be lost with it, and then the board would be back. Where somebody reads, it is left to the
+        // next one who folds the log into the file.
+        is_log_left(&connection)?;
+        self.marks.forget(board)
     }
 
     pub(super) fn scrub(&self) -> Result<(), JournalError> {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use patchboard_kernel::id::Seq;
-use rusqlite::{Error, ErrorCode};
+use rusqlite::{Connection, Error, ErrorCode, OpenFlags, ffi};
 
 use super::JournalError;
 
@@ -31,9 +31,46 @@ pub(super) fn read_fault(seq: Option<Seq>, error: &Error) -> JournalError {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => JournalError::Locked,
         ErrorCode::DiskFull => JournalError::DiskFull,
         ErrorCode::ReadOnly => JournalError::ReadOnly,
+        ErrorCode::SystemIoFailure if is_reading(error) => JournalError::Unreadable(error.to_string()),
         // `Unknown` is what a missing table or column gives; the tables of our format are fixed.
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown => corrupt(),
         _ => JournalError::Io(error.to_string()),
+    }
+}
+
+/// Whether it was reading that failed.
+fn is_reading(error: &Error) -> bool {
+    matches!(
+        error.sqlite_error().map(|error| error.extended_code),
+        Some(
+            ffi::SQLITE_IOERR_READ
+                | ffi::SQLITE_IOERR_SHORT_READ
+                | ffi::SQLITE_IOERR_FSTAT
+                | ffi::SQLITE_IOERR_MMAP
+                | ffi::SQLITE_IOERR_CORRUPTFS
+        )
+    )
+}
+
+/// Looks a second time at a file that is said to be damaged: of a page that the disk did not give SQLite says, where it runs a
+/// statement, the same as of one that is wrong. Its check of the file tells the two apart.
+pub(super) fn judged(path: &Path, error: JournalError) -> JournalError {
+    let JournalError::Corrupt { .. } = error else { return error };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let checked = Connection::open_with_flags(path, flags)
+        .and_then(|connection| connection.query_row("PRAGMA quick_check(1)", (), |row| row.get::<_, String>(0)));
+    match checked.map(|found| integrity_fault(&found)).map_err(sql_fault) {
+        Ok(unreadable @ JournalError::Unreadable(_)) | Err(unreadable @ JournalError::Unreadable(_)) => unreadable,
+        _ => error,
+    }
+}
+
+/// What SQLite's check of a file found, which says also of a page that could not be read that the file is wrong.
+pub(super) fn integrity_fault(found: &str) -> JournalError {
+    let code = found.rsplit_once("error code=").and_then(|(_, code)| code.trim().parse::<i32>().ok());
+    match code.map(|code| code & 0xff) {
+        Some(ffi::SQLITE_IOERR) => JournalError::Unreadable(found.to_owned()),
+        _ => JournalError::Corrupt { seq: None, what: found.to_owned() },
     }
 }
 

@@ -3,13 +3,14 @@
 //! A file that was unlinked or replaced is written to as before, and gone with the process: what is acknowledged then is lost.
 
 use std::ffi::OsString;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use super::JournalError;
 
 /// What tells a file from others of other names.
-type Identity = (u64, u64);
+pub(super) type Identity = (u64, u64);
 
 /// The file of a journal, and its log.
 pub(super) struct Place {
@@ -51,15 +52,18 @@ fn replaced(path: &Path) -> JournalError {
     JournalError::Replaced(path.display().to_string())
 }
 
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    identity_of(&std::fs::metadata(path).ok()?)
+}
+
 #[cfg(unix)]
-fn identity(path: &Path) -> Option<Identity> {
+pub(super) fn identity_of(metadata: &Metadata) -> Option<Identity> {
     use std::os::unix::fs::MetadataExt as _;
-    let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))
 }
 
 /// Elsewhere an open file can be neither unlinked nor replaced.
 #[cfg(not(unix))]
-fn identity(_: &Path) -> Option<Identity> {
+pub(super) fn identity_of(_: &Metadata) -> Option<Identity> {
     None
 }

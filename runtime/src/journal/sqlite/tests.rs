@@ -416,3 +416,108 @@ async fn a_file_that_is_unlinked_or_replaced_is_noticed_before_anything_is_ackno
         assert!(again.is_err(), "nor later");
     }
 }
+
+/// Takes back what a log would lose: everything after a record.
+fn lose(dir: &Path, board: &str, after: u64) {
+    let sql = format!(
+        "DELETE FROM records WHERE board = '{board}' AND seq > {after}; \
+         UPDATE boards SET (last_seq, last_hash, updated_at) = \
+         (SELECT seq, hash, at FROM records WHERE board = '{board}' AND seq = {after}) WHERE board = '{board}'"
+    );
+    shell(dir).execute_batch(&sql).expect("it can be changed");
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_and_is_not_there_is_lost_until_that_is_accepted() {
+    let dir = dir();
+    let (mut lossy, mut other) = (Writer::new("b1"), Writer::new("b2"));
+    let journal = open(&dir);
+    for writer in [&mut lossy, &mut other] {
+        journal.append(writer.created()).await.expect("appended");
+    }
+    let together = vec![lossy.signal("1"), other.signal("1")];
+    assert!(journal.append_all(together).await.iter().all(Result::is_ok));
+    let kept = lossy.clone();
+    journal.append(lossy.signal("2")).await.expect("appended");
+    drop(journal);
+    lose(dir.path(), "b1", 1);
+
+    let lost = Lost { board: "b1".into(), known: Seq(2), found: Some(Seq(1)) };
+    let reader = SqliteJournal::open_read_only(dir.path()).expect("opened");
+    let journal = open(&dir);
+    for journal in [&reader, &journal] {
+        assert_eq!(journal.lost(), Ok(vec![lost.clone()]));
+        assert_eq!(journal.records(&"b1".into(), None, 1), Err(JournalError::RecordsLost(lost.clone())));
+        assert_eq!(journal.records(&"b2".into(), None, 9).map(|records| records.len()), Ok(2));
+    }
+    assert_eq!(reader.accept_loss(&"b1".into()), Err(JournalError::ReadOnly));
+    journal.accept_loss(&"b1".into()).expect("accepted");
+    // Also for those who have it open.
+    for journal in [&reader, &journal] {
+        assert_eq!(journal.lost(), Ok(Vec::new()));
+        assert_eq!(journal.records(&"b1".into(), None, 9).map(|records| records.len()), Ok(2));
+    }
+    lossy = kept;
+    journal.append(lossy.signal("other")).await.expect("it goes on");
+    drop((journal, reader));
+    assert_eq!(open(&dir).lost(), Ok(Vec::new()));
+    assert_eq!(open(&dir).records(&"b1".into(), None, 9).map(|records| records.len()), Ok(3));
+}
+
+#[tokio::test]
+async fn other_records_in_the_place_of_lost_ones_and_a_board_that_is_gone_are_noticed() {
+    let dir = dir();
+    let mut writer = Writer::new("b");
+    let journal = open(&dir);
+    journal.append(writer.created()).await.expect("appended");
+    let mut before = writer.clone();
+    journal.append(writer.signal("acknowledged")).await.expect("appended");
+    let marks = dir.path().join("patchboard.marks");
+    let noted = std::fs::read(&marks).expect("there are marks");
+    drop(journal);
+    lose(dir.path(), "b", 0);
+    // A version that knows nothing of marks went on.
+    std::fs::remove_file(&marks).expect("removed");
+    let journal = open(&dir);
+    for text in ["another", "and more"] {
+        journal.append(before.signal(text)).await.expect("appended");
+    }
+    drop(journal);
+    std::fs::write(&marks, &noted).expect("written");
+    let found = |found| Ok(vec![Lost { board: "b".into(), known: Seq(1), found }]);
+    assert_eq!(open(&dir).lost(), found(Some(Seq(2))));
+    shell(dir.path()).execute_batch("DELETE FROM records; DELETE FROM boards").expect("deleted");
+    assert_eq!(open(&dir).lost(), found(None));
+}
+
+#[tokio::test]
+async fn a_board_that_was_taken_out_is_not_lost() {
+    let dir = dir();
+    let mut writer = Writer::new("b");
+    let journal = open(&dir);
+    journal.append(writer.created()).await.expect("appended");
+    let noted = std::fs::read(dir.path().join("patchboard.marks")).expect("there are marks");
+    // It has read the marks before.
+    let reader = SqliteJournal::open_read_only(dir.path()).expect("opened");
+    journal.remove(&"b".into(), writer.head.expect("a head"), None, Timestamp(1)).expect("removed");
+    assert_eq!(reader.records(&"b".into(), None, 9), Ok(Vec::new()));
+    let text = std::fs::read_to_string(dir.path().join("patchboard.marks")).expect("there are marks");
+    assert!(!text.contains("b 0 "), "{text}");
+    // Nor where the process died before the mark went.
+    std::fs::write(dir.path().join("patchboard.marks"), noted).expect("written");
+    assert_eq!(open(&dir).lost(), Ok(Vec::new()));
+    assert_eq!(open(&dir).records(&"b".into(), None, 9), Ok(Vec::new()));
+    let log = std::fs::metadata(dir.path().join(format!("{FILE}-wal"))).map_or(0, |log| log.len());
+    assert_eq!(log, 0, "what the log alone has can be lost");
+}
+
+#[tokio::test]
+async fn an_erasure_leaves_a_mark_as_every_commit_does() {
+    let dir = dir();
+    let mut writer = Writer::new("b");
+    let journal = open(&dir);
+    journal.append(writer.created()).await.expect("appended");
+    let batch = writer.signal("in the place of a redaction");
+    let head = journal.erase(&Erasure { batch, records: Vec::new(), texts: Vec::new() }).expect("erased");
+    assert_eq!(Marks::of(dir.path()).read(), Ok(Heads::from([("b".into(), head)])));
+}

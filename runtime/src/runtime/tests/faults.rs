@@ -1,6 +1,7 @@
 //! Agents, actors and journals that fail.
 
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::record::Cause;
@@ -143,6 +144,8 @@ pub(super) struct Faulty {
     pub(super) read: Arc<AtomicUsize>,
     /// How many of the next stores of parts fail.
     pub(super) lost_stores: Arc<AtomicUsize>,
+    /// Whether the disk does not give parts of snapshots.
+    pub(super) are_parts_unread: Arc<AtomicBool>,
 }
 
 impl Faulty {
@@ -156,6 +159,7 @@ impl Faulty {
             panics: Arc::default(),
             read: Arc::default(),
             lost_stores: Arc::default(),
+            are_parts_unread: Arc::default(),
         }
     }
 
@@ -200,6 +204,9 @@ impl Journal for Faulty {
         self.inner.snapshots(board)
     }
     fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
+        if self.are_parts_unread.load(Ordering::SeqCst) {
+            return Err(JournalError::Unreadable("disk I/O error".to_owned()));
+        }
         self.inner.part(board, hash)
     }
     fn noted_names(&self, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {

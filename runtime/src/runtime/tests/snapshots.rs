@@ -248,6 +248,23 @@ async fn a_damaged_snapshot_costs_time_and_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_snapshot_that_the_disk_does_not_give_is_neither_called_damaged_nor_given_up() {
+    let dir = dir();
+    let stored = sqlite(dir.path());
+    let id = long_board(&stored, every(100), 250).await;
+    let journal = Faulty::new(stored);
+    let newest = journal.snapshots(&id).expect("listed")[0];
+    journal.are_parts_unread.store(true, Ordering::SeqCst);
+    let recovered = recovery::recover(&journal, &id, &Own).expect("the records are enough");
+    assert_eq!((recovered.from, recovered.unusable), (None, Vec::new()));
+    assert_eq!(recovered.board.version(), Version(250));
+    assert_eq!(audit::verify(&journal, &id, None).expect_err("it is not read").code(), "disk_unreadable");
+    journal.are_parts_unread.store(false, Ordering::SeqCst);
+    assert_eq!(recovery::recover(&journal, &id, &Own).expect("recovered").from, Some(newest.of));
+    audit::verify(&journal, &id, None).expect("nothing is wrong");
+}
+
+#[tokio::test]
 async fn a_snapshot_of_an_older_layout_is_passed_over_and_not_called_damaged() {
     let dir = dir();
     let journal = sqlite(dir.path());

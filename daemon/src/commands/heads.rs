@@ -1,0 +1,100 @@
+//! `patchboard heads`: the last record of every board, to be kept where nobody who can write to the journal can.
+
+use std::path::Path;
+
+use clap::Args;
+use patchboard_kernel::digest::Digest;
+use patchboard_kernel::id::{BoardId, Seq};
+use patchboard_runtime::journal::Journal as _;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::boards::status_of;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::given;
+use crate::output::{Output, table};
+use crate::reader::{Reader, storage};
+
+/// Bytes of noted heads that are read.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Print the last record of every board: its number and its hash, which stands for all before it
+///
+/// Who keeps what is printed elsewhere can tell later whether a journal was cut off or rewritten: `verify --heads` takes it back,
+/// as text or as JSON.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  patchboard heads
+  patchboard heads --output json | curl --fail --data-binary @- https://elsewhere.example/heads
+  patchboard verify --heads heads.txt")]
+pub(crate) struct Arguments {
+    /// The boards: ids, beginnings of ids, or `last`; all, if none is named
+    #[arg(value_name = "BOARD")]
+    boards: Vec<String>,
+}
+
+/// A head that was printed before.
+#[derive(Deserialize, PartialEq, Eq, Debug)]
+pub(crate) struct Noted {
+    pub(crate) board: BoardId,
+    pub(crate) seq: Seq,
+    pub(crate) hash: Digest,
+}
+
+pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
+    let reader = Reader::open(data_dir)?;
+    let boards = match arguments.boards.as_slice() {
+        [] => reader.journal.boards().map_err(storage)?,
+        named => named.iter().map(|wanted| reader.find(wanted)).collect::<Result<_, _>>()?,
+    };
+    let status = |board| status_of(&reader.journal, data_dir, board);
+    if output.is_json() {
+        for board in &boards {
+            output.json(&json!({
+                "board": board.id,
+                "seq": board.head.seq,
+                "hash": board.head.hash,
+                "version": board.version,
+                "status": status(board),
+            }))?;
+        }
+        return Ok(Exit::Done);
+    }
+    let rows = boards.iter().map(|board| {
+        let (seq, hash) = (board.head.seq.to_string(), board.head.hash.to_string());
+        [board.id.to_string(), seq, hash, board.version.to_string(), status(board).to_owned()]
+    });
+    output.line(&table(HEADER, rows))?;
+    Ok(Exit::Done)
+}
+
+/// The first line of the text.
+const HEADER: [&str; 5] = ["BOARD", "SEQ", "HASH", "VERSION", "STATUS"];
+
+/// Reads heads that were printed before.
+pub(crate) fn read(path: &Path) -> Result<Vec<Noted>, Failure> {
+    let bad = |why: String| {
+        Failure::refused("bad_heads", format!("{} holds no heads: {why}", path.display()))
+            .help("`patchboard heads` prints them, as text or with --output json")
+    };
+    let text =
+        String::from_utf8(given::bytes(path, BYTES_MAX).map_err(bad)?).map_err(|error| bad(error.to_string()))?;
+    let lines = (1..).zip(text.lines().map(str::trim));
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(HEADER[0]));
+    let heads: Vec<Noted> = lines
+        .map(|(number, line)| noted(line).ok_or_else(|| bad(format!("line {number} is none"))))
+        .collect::<Result<_, _>>()?;
+    // Nothing is no reason to say that all is well.
+    if heads.is_empty() { Err(bad("it is empty".to_owned())) } else { Ok(heads) }
+}
+
+/// Reads a line of either form.
+fn noted(line: &str) -> Option<Noted> {
+    if line.starts_with('{') {
+        return serde_json::from_str(line).ok();
+    }
+    let mut words = line.split_whitespace();
+    let (board, seq, hash) = (words.next()?, words.next()?, words.next()?);
+    Some(Noted { board: board.into(), seq: Seq(seq.parse().ok()?), hash: hash.parse().ok()? })
+}

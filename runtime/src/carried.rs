@@ -1,0 +1,304 @@
+//! A board that a file carries: the records of an export or an archive, read by everything that reads a journal.
+//!
+//! Nothing in such a file is believed. Reading it finds out that it has the right form; [`crate::audit`] checks the rest, as
+//! it does in a data directory.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read as _};
+use std::sync::Arc;
+
+use patchboard_kernel::board::Blob;
+use patchboard_kernel::digest::{Digest, sha256};
+use patchboard_kernel::id::{BoardId, Seq, Timestamp};
+use patchboard_kernel::json::{self, Limits};
+use patchboard_kernel::record::{Body, Kind, Record};
+use patchboard_kernel::snapshot::Part;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::ids;
+use crate::journal::{
+    Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept,
+};
+
+/// The format of archives.
+pub(crate) const FORMAT: u32 = 1;
+
+/// Bytes of a line: a record with its values, or a text.
+const LINE_MAX: usize = 256 << 20;
+
+/// Bytes of a file.
+const FILE_MAX: u64 = 4 << 30;
+
+/// A line of an archive.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Line {
+    /// The first.
+    Archive { format: u32, board: BoardId, epoch: u64, seq: Seq, hash: Digest },
+    /// A record.
+    Record { seq: Seq, kind: Kind, at: Timestamp, header: String, payload: String, hash: Digest },
+    /// A view or a prompt.
+    Text { hash: Digest, text: String },
+    /// The last: SHA-256 of all lines before.
+    End(Digest),
+}
+
+/// A line of an export, as [`Record::to_json`] makes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exported {
+    header: String,
+    payload: Map<String, Value>,
+    hash: Digest,
+}
+
+/// What stands in a header beside a record's own members.
+#[derive(Deserialize)]
+struct Columns {
+    seq: Seq,
+    kind: Kind,
+    at: Timestamp,
+    /// In the first record.
+    board: Option<BoardId>,
+}
+
+/// Why a file carries no board.
+#[derive(Debug, thiserror::Error)]
+pub enum NotCarried {
+    /// It cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It has another form, or is not whole.
+    #[error("{0}")]
+    Damaged(String),
+    /// Its board has an id that no board has.
+    #[error("its board is called {0}, and an id has {rule}", rule = ids::RULE)]
+    BadId(String),
+}
+
+/// A board as a file carries it. A journal that can only be read.
+pub struct Carried {
+    /// What the file says of its board beside the records, else what these say.
+    listed: BoardSummary,
+    records: Vec<Record>,
+    /// None: texts are not in the file.
+    texts: Option<BTreeMap<Digest, Arc<str>>>,
+    /// Texts that are not there because a board erased them.
+    gone: BTreeMap<Digest, (BoardId, Seq)>,
+}
+
+impl Carried {
+    /// Reads an archive or an export, which the first line tells apart.
+    ///
+    /// # Errors
+    /// [`NotCarried`].
+    pub fn read(source: impl BufRead) -> Result<Self, NotCarried> {
+        let mut lines = Lines { source: source.take(FILE_MAX + 1), number: 0 };
+        let first = lines.next()?.ok_or_else(|| NotCarried::Damaged("it is empty".to_owned()))?;
+        let carried = match lines.read::<Exported>(&first).is_ok() {
+            true => Self::exported(&first, &mut lines)?,
+            false => Self::archived(&first, &mut lines)?,
+        };
+        if !ids::is_usable(&carried.listed.id) {
+            return Err(NotCarried::BadId(ids::shown(&carried.listed.id)));
+        }
+        Ok(carried)
+    }
+
+    fn archived(first: &str, lines: &mut Lines<impl BufRead>) -> Result<Self, NotCarried> {
+        let damaged = |what: String| NotCarried::Damaged(what);
+        let (board, epoch, head) = match lines.read(first)? {
+            Line::Archive { format: FORMAT, board, epoch, seq, hash } => (board, epoch, Head { seq, hash }),
+            Line::Archive { format, .. } => {
+                return Err(damaged(format!("it has format {format}, this version reads {FORMAT}")));
+            }
+            _ => return Err(damaged("its beginning is missing".to_owned())),
+        };
+        let (mut text, mut records, mut texts) = (first.to_owned(), Vec::new(), BTreeMap::new());
+        loop {
+            let line = lines.next()?.ok_or_else(|| damaged("its end is missing".to_owned()))?;
+            match lines.read(&line)? {
+                Line::Archive { .. } => return Err(damaged("it begins twice".to_owned())),
+                Line::Record { seq, kind, at, header, payload, hash } => {
+                    records.push(Record { seq, kind, at, header, payload, hash });
+                }
+                Line::Text { hash, text } => drop(texts.insert(hash, Arc::from(text))),
+                Line::End(hash) if sha256(text.as_bytes()) == hash => break,
+                Line::End(_) => return Err(damaged("it was altered".to_owned())),
+            }
+            text.push_str(&line);
+        }
+        if lines.next()?.is_some() {
+            return Err(damaged("it goes on after its end".to_owned()));
+        }
+        let listed = BoardSummary { epoch, head, ..summary(board, &records) };
+        Ok(Self { listed, records, texts: Some(texts), gone: BTreeMap::new() })
+    }
+
+    fn exported(first: &str, lines: &mut Lines<impl BufRead>) -> Result<Self, NotCarried> {
+        let (mut records, mut board) = (Vec::new(), None);
+        let mut line = Some(first.to_owned());
+        while let Some(text) = line {
+            let Exported { header, payload, hash } = lines.read(&text)?;
+            let columns: Columns = lines.read(&header)?;
+            board = board.or(columns.board);
+            let payload = Value::Object(payload).to_string();
+            records.push(Record { seq: columns.seq, kind: columns.kind, at: columns.at, header, payload, hash });
+            line = lines.next()?;
+        }
+        let board = board.ok_or_else(|| NotCarried::Damaged("no record names its board".to_owned()))?;
+        Ok(Self { listed: summary(board, &records), records, texts: None, gone: BTreeMap::new() })
+    }
+
+    /// The board.
+    pub const fn board(&self) -> &BoardId {
+        &self.listed.id
+    }
+
+    /// Its last record, by what the file says.
+    pub const fn last(&self) -> Head {
+        self.listed.head
+    }
+
+    /// Whether it is an archive, which has texts, too.
+    pub const fn is_archive(&self) -> bool {
+        self.texts.is_some()
+    }
+
+    /// Learns from a journal which texts that are not there were erased.
+    ///
+    /// # Errors
+    /// Storage.
+    pub fn learn_erased(&mut self, journal: &dyn Journal) -> Result<(), JournalError> {
+        let Some(texts) = &self.texts else { return Ok(()) };
+        let named = self.records.iter().filter_map(|record| record.body().ok()).flat_map(|body| named_texts(&body));
+        for hash in named.filter(|hash| !texts.contains_key(hash)) {
+            if let Some(by) = journal.erased_text(hash)? {
+                self.gone.insert(hash, by);
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole board, to append where there is none of its id.
+    pub(crate) fn into_batch(self) -> Batch {
+        let Self { listed: BoardSummary { id: board, epoch, .. }, records, texts, .. } = self;
+        let blobs = texts.unwrap_or_default().into_iter().map(|(hash, text)| Blob { hash, text });
+        Batch { board, epoch, expected: None, records, blobs: blobs.collect() }
+    }
+}
+
+/// Texts that a record names.
+pub(crate) fn named_texts(body: &Body) -> Vec<Digest> {
+    match body {
+        Body::Invoked(invoked) => vec![invoked.view, invoked.prompt],
+        Body::Created(created) => created.architect.iter().flat_map(|architect| architect.prompts.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What records say of their board, up to the first one that says nothing.
+fn summary(board: BoardId, records: &[Record]) -> BoardSummary {
+    let mut summary = BoardSummary::empty(board);
+    for record in records {
+        if summary.record_appended(record).is_err() {
+            break;
+        }
+    }
+    summary
+}
+
+struct Lines<R> {
+    source: io::Take<R>,
+    number: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// The next line, with its end.
+    fn next(&mut self) -> Result<Option<String>, NotCarried> {
+        self.number += 1;
+        let mut line = Vec::new();
+        self.source.by_ref().take(LINE_MAX as u64 + 1).read_until(b'\n', &mut line)?;
+        if line.len() > LINE_MAX {
+            return Err(self.damaged(format!("it has more than {} MiB", LINE_MAX >> 20)));
+        }
+        if self.source.limit() == 0 {
+            return Err(NotCarried::Damaged(format!("it has more than {} GiB", FILE_MAX >> 30)));
+        }
+        let line = String::from_utf8(line).map_err(|error| self.damaged(error.to_string()))?;
+        Ok((!line.is_empty()).then_some(line))
+    }
+
+    /// Reads a JSON text of the line. A name that is there twice would be read one way here and another way elsewhere.
+    fn read<T: for<'de> Deserialize<'de>>(&self, text: &str) -> Result<T, NotCarried> {
+        let limits = Limits { bytes: LINE_MAX, depth: json::DEPTH_MAX };
+        json::parse(text.as_bytes(), limits).map_err(|refusal| self.damaged(refusal.to_string()))?;
+        serde_json::from_str(text).map_err(|error| self.damaged(error.to_string()))
+    }
+
+    fn damaged(&self, what: String) -> NotCarried {
+        NotCarried::Damaged(format!("line {}: {what}", self.number))
+    }
+}
+
+impl Journal for Carried {
+    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
+        Box::pin(async move { vec![Err(JournalError::ReadOnly); batches.len()] })
+    }
+
+    fn head(&self, board: &BoardId) -> Result<Option<Head>, JournalError> {
+        Ok(self.summary(board)?.map(|summary| summary.head))
+    }
+
+    fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
+        let from =
+            after.map_or(0, |after| usize::try_from(after.0).map_or(usize::MAX, |after| after.saturating_add(1)));
+        let records = if *board == self.listed.id { self.records.get(from..).unwrap_or_default() } else { &[] };
+        Ok(records.iter().take(limit).cloned().collect())
+    }
+
+    fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError> {
+        Ok(self.texts.as_ref().and_then(|texts| texts.get(&hash)).map(|text| text.to_string()))
+    }
+
+    fn has_texts(&self) -> bool {
+        self.is_archive()
+    }
+
+    fn erased_text(&self, hash: Digest) -> Result<Option<(BoardId, Seq)>, JournalError> {
+        Ok(self.gone.get(&hash).cloned())
+    }
+
+    fn snapshots(&self, _: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
+        Ok(Vec::new())
+    }
+
+    fn part(&self, _: &BoardId, _: Digest) -> Result<Option<String>, JournalError> {
+        Ok(None)
+    }
+
+    fn store_parts(&self, _: &BoardId, _: u64, _: &[Part]) -> Result<NewParts, JournalError> {
+        Err(JournalError::ReadOnly)
+    }
+
+    fn sweep(&self, _: &BoardId, _: u64, _: usize, _: &[Seq]) -> Result<Swept, JournalError> {
+        Err(JournalError::ReadOnly)
+    }
+
+    fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
+        Ok((*board == self.listed.id).then(|| self.listed.clone()))
+    }
+
+    fn boards(&self) -> Result<Vec<BoardSummary>, JournalError> {
+        Ok(vec![self.listed.clone()])
+    }
+
+    fn claim(&self, _: &BoardId, _: bool) -> Result<Claim, JournalError> {
+        Err(JournalError::ReadOnly)
+    }
+
+    fn check_storage(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,300 @@
+//! Marks of what was acknowledged, in a file beside the database.
+//!
+//! For SQLite its log ends at the first frame that is not as it was written, so a flipped bit takes back every commit after
+//! it and leaves a database that is sound. Each commit therefore leaves a mark here: board, number and hash of its last record.
+//! It is written after the commit and before the acknowledgement, so a database without what a mark names has lost it. It is
+//! not synced: what the system has taken outlives the process.
+//!
+//! Several processes append. Who writes the file anew, with the last mark of each board, locks out those who append, and they
+//! find by its identity that the file is another one.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use patchboard_kernel::digest::sha256;
+use patchboard_kernel::id::{BoardId, Seq};
+
+use super::fault::io_fault;
+use super::place::{Identity, identity, identity_of};
+use super::{Head, JournalError};
+use crate::{ids, private};
+
+/// The name of the file in the data directory.
+const FILE: &str = "patchboard.marks";
+
+/// Bytes above which the file is written anew; or twice what it took when it was written last, if that is more.
+const ANEW_ABOVE: u64 = 256 << 10;
+
+/// Bytes that are read.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// Hexadecimal digits of a line's check.
+const CHECK_DIGITS: usize = 16;
+
+/// The marks of a data directory.
+pub(super) struct Marks {
+    path: PathBuf,
+    open: Mutex<Option<Open>>,
+}
+
+/// The file, open for appending.
+struct Open {
+    file: File,
+    identity: Option<Identity>,
+    anew_above: u64,
+}
+
+/// Heads by board.
+pub(super) type Heads = BTreeMap<BoardId, Head>;
+
+impl Marks {
+    pub(super) fn of(data_dir: &Path) -> Self {
+        Self { path: data_dir.join(FILE), open: Mutex::default() }
+    }
+
+    /// Makes the file, if there is none.
+    pub(super) fn prepare(&self) -> Result<(), JournalError> {
+        private::ensure(&self.path).map_err(|error| io_fault(&self.path, &error))
+    }
+
+    /// Returns the latest mark of each board. A line that is torn or damaged says nothing.
+    pub(super) fn read(&self) -> Result<Heads, JournalError> {
+        match File::open(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Heads::new()),
+            opened => opened.and_then(|file| read(&file)).map_err(|error| match error.kind() {
+                ErrorKind::PermissionDenied => io_fault(&self.path, &error),
+                _ => JournalError::Unreadable(format!("{}: {error}", self.path.display())),
+            }),
+        }
+    }
+
+    /// Notes heads that are durable.
+    pub(super) fn note<'a>(&self, heads: impl IntoIterator<Item = (&'a BoardId, Head)>) -> Result<(), JournalError> {
+        let text = lines(heads);
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.append(text.as_bytes()).map_err(|error| io_fault(&self.path, &error))
+    }
+
+    /// Takes the marks of a board out, if there are any.
+    pub(super) fn forget(&self, board: &BoardId) -> Result<(), JournalError> {
+        let forgotten = || -> io::Result<()> {
+            if !read(&self.locked(File::lock)?.file)?.contains_key(board) {
+                return Ok(());
+            }
+            self.write_anew(|of| of != board)
+        };
+        forgotten().map_err(|error| io_fault(&self.path, &error))
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let length = loop {
+            let current = match open.take() {
+                Some(current) => current,
+                None => Open::at(&self.path)?,
+            };
+            current.file.lock_shared()?;
+            if current.identity == identity(&self.path) {
+                let current = open.insert(current);
+                let written = current.file.write_all(bytes).and_then(|()| Ok(current.file.metadata()?.len()));
+                current.file.unlock()?;
+                break written?;
+            }
+        };
+        match &mut *open {
+            Some(current) if length > current.anew_above => {
+                *open = None;
+                self.write_anew(|_| true)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens the file that stands there, with nobody appending to it.
+    fn locked(&self, lock: impl Fn(&File) -> io::Result<()>) -> io::Result<Open> {
+        loop {
+            let open = Open::at(&self.path)?;
+            lock(&open.file)?;
+            if open.identity == identity(&self.path) {
+                return Ok(open);
+            }
+        }
+    }
+
+    /// Writes the latest marks of the boards that stay into a file that takes the place of this one.
+    fn write_anew(&self, stays: impl Fn(&BoardId) -> bool) -> io::Result<()> {
+        // Until it is closed.
+        let before = self.locked(File::lock)?;
+        let heads = read(&before.file)?;
+        let path = self.path.with_extension("marks.new");
+        let mut file = private::create(&path)?;
+        let stay = heads.iter().filter(|(board, _)| stays(board));
+        file.write_all(lines(stay.map(|(board, head)| (board, *head))).as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&path, &self.path)
+    }
+}
+
+impl Open {
+    fn at(path: &Path) -> io::Result<Self> {
+        private::ensure(path)?;
+        let file = private::options().read(true).append(true).open(path)?;
+        let metadata = file.metadata()?;
+        Ok(Self {
+            file,
+            identity: identity_of(&metadata),
+            anew_above: ANEW_ABOVE.max(metadata.len().saturating_mul(2)),
+        })
+    }
+}
+
+fn read(mut file: &File) -> io::Result<Heads> {
+    let mut bytes = Vec::new();
+    (&mut file).take(BYTES_MAX).read_to_end(&mut bytes)?;
+    let mut heads = Heads::new();
+    for (board, head) in bytes.split(|byte| *byte == b'\n').filter_map(mark) {
+        match heads.get(&board) {
+            Some(known) if known.seq > head.seq => {}
+            _ => drop(heads.insert(board, head)),
+        }
+    }
+    Ok(heads)
+}
+
+/// Each line has an end before it, too: the one before may be torn.
+fn lines<'a>(heads: impl IntoIterator<Item = (&'a BoardId, Head)>) -> String {
+    // An id that no board of the product has may not fit into a line.
+    let usable = heads.into_iter().filter(|(board, _)| ids::is_usable(board));
+    let line = |(board, head): (&BoardId, Head)| {
+        let said = format!("{board} {} {}", head.seq, head.hash);
+        format!("\n{said} {}\n", check(&said))
+    };
+    usable.map(line).collect()
+}
+
+/// Reads a line.
+fn mark(line: &[u8]) -> Option<(BoardId, Head)> {
+    let (said, checked) = std::str::from_utf8(line).ok()?.rsplit_once(' ')?;
+    if check(said) != checked {
+        return None;
+    }
+    let mut words = said.split(' ');
+    let (board, seq, hash) = (words.next()?, words.next()?, words.next()?);
+    Some((board.into(), Head { seq: Seq(seq.parse().ok()?), hash: hash.parse().ok()? }))
+}
+
+fn check(said: &str) -> String {
+    let mut digits = sha256(said.as_bytes()).to_string();
+    digits.truncate(CHECK_DIGITS);
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use patchboard_kernel::digest::Digest;
+
+    use super::*;
+
+    fn head(seq: u64) -> Head {
+        Head { seq: Seq(seq), hash: Digest([u8::try_from(seq % 251).expect("small"); 32]) }
+    }
+
+    fn board(number: usize) -> BoardId {
+        format!("b{number}").into()
+    }
+
+    #[test]
+    fn the_latest_mark_of_a_board_is_read_whatever_stands_around_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let marks = Marks::of(dir.path());
+        assert_eq!(marks.read(), Ok(Heads::new()), "there is no file");
+        marks.note([(&board(1), head(1)), (&board(2), head(7))]).expect("noted");
+        // Two processes may come the other way round.
+        marks.note([(&board(1), head(3))]).expect("noted");
+        marks.note([(&board(1), head(2))]).expect("noted");
+        marks.note([(&"an id\nof two lines".into(), head(9))]).expect("passed over");
+        let known = Heads::from([(board(1), head(3)), (board(2), head(7))]);
+        assert_eq!(marks.read(), Ok(known.clone()));
+        let path = dir.path().join(FILE);
+        let whole = fs::read(&path).expect("a file");
+        // A mark that is torn, at every place.
+        let torn = lines([(&board(2), head(8))]);
+        for length in 0..torn.len() - 1 {
+            fs::write(&path, [&whole, &torn.as_bytes()[..length]].concat()).expect("written");
+            assert_eq!(marks.read(), Ok(known.clone()), "{length}");
+            Marks::of(dir.path()).note([(&board(3), head(1))]).expect("noted");
+            assert_eq!(marks.read().expect("read").get(&board(3)), Some(&head(1)), "{length}: the next one is whole");
+        }
+        // A flipped bit makes no other mark: the one before holds, or none.
+        for place in 0..whole.len() {
+            let mut flipped = whole.clone();
+            flipped[place] ^= 4;
+            fs::write(&path, &flipped).expect("written");
+            for (of, found) in marks.read().expect("read") {
+                assert!(
+                    known.get(&of).is_some_and(|known| found.seq <= known.seq && found == head(found.seq.0)),
+                    "{place}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_file_is_bounded_by_the_boards_and_not_by_their_commits() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (marks, beside) = (Marks::of(dir.path()), Marks::of(dir.path()));
+        let commits = 4 * ANEW_ABOVE / 100;
+        for seq in 0..commits {
+            // Another process writes to the file that the first one may have written anew, and the other way round.
+            let writer = if seq % 3 == 0 { &beside } else { &marks };
+            writer.note([(&board((seq % 10) as usize), head(seq))]).expect("noted");
+        }
+        let length = fs::metadata(dir.path().join(FILE)).expect("a file").len();
+        assert!(length <= ANEW_ABOVE + 200, "{length}");
+        let expected: Heads = (commits - 10..commits).map(|seq| (board((seq % 10) as usize), head(seq))).collect();
+        assert_eq!(marks.read(), Ok(expected), "and no mark is lost");
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 1);
+    }
+
+    #[test]
+    fn many_append_while_others_write_the_file_anew() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let dir = dir.path();
+                scope.spawn(move || {
+                    let marks = Marks::of(dir);
+                    for seq in 0..200 {
+                        marks.note([(&board(number), head(seq))]).expect("noted");
+                        if seq % 20 == number as u64 {
+                            marks.note([(&board(10 + number), head(seq))]).expect("noted");
+                            marks.forget(&board(10 + number)).expect("forgotten");
+                        }
+                    }
+                });
+            }
+        });
+        let expected: Heads = (0..4).map(|number| (board(number), head(199))).collect();
+        assert_eq!(Marks::of(dir.path()).read(), Ok(expected));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_file_is_its_owners_also_after_it_was_written_anew() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().expect("a directory");
+        let marks = Marks::of(dir.path());
+        let mode = || fs::metadata(dir.path().join(FILE)).expect("a file").permissions().mode() & 0o777;
+        marks.note([(&board(1), head(1)), (&board(2), head(1))]).expect("noted");
+        assert_eq!(mode(), 0o600);
+        marks.forget(&board(1)).expect("forgotten");
+        assert_eq!((mode(), marks.read()), (0o600, Ok(Heads::from([(board(2), head(1))]))));
+    }
+}
