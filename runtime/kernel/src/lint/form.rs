@@ -10,7 +10,13 @@ use super::{DEPARTMENT_SCHEMA, Diagnostic, FINDINGS_MAX, META_SCHEMA, meant};
 use crate::blueprint::FORMAT;
 use crate::source::{Source, child};
 
-static BLUEPRINT: LazyLock<Form> = LazyLock::new(|| Form::of("the blueprint", META_SCHEMA));
+static BLUEPRINT: LazyLock<Form> = LazyLock::new(|| {
+    let mut meta: Value = serde_json::from_str(META_SCHEMA).expect("the schema is part of this crate and tested");
+    // What fragments, departments and a workflow bring is in a blueprint before it is checked.
+    meta["required"] = json!(["blueprint", "name", "state", "workers"]);
+    meta.as_object_mut().expect("the schema is an object").remove("allOf");
+    Form::of_value("the blueprint", meta)
+});
 
 static DEPARTMENT: LazyLock<Form> = LazyLock::new(|| Form::of("the manifest", DEPARTMENT_SCHEMA));
 
