@@ -400,7 +400,8 @@ async fn a_file_that_is_unlinked_or_replaced_is_noticed_before_anything_is_ackno
         copied(path, &other).and_then(|()| std::fs::rename(&other, path))
     };
     let unlinked = |path: &Path| std::fs::remove_file(path);
-    let lost: [(&str, &dyn Fn(&Path) -> std::io::Result<()>); 4] =
+    type Loss<'l> = &'l dyn Fn(&Path) -> std::io::Result<()>;
+    let lost: [(&str, Loss<'_>); 4] =
         [(FILE, &unlinked), (FILE, &replaced), ("patchboard.db-wal", &unlinked), ("patchboard.db-wal", &replaced)];
     for (file, lose) in lost {
         let dir = dir();
