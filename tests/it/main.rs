@@ -1,5 +1,6 @@
 //! One integration binary: a module per promise. One binary, because each would link the whole system again.
 
+mod agreement;
 mod alfworld;
 mod authoring;
 mod codes;

@@ -95,7 +95,7 @@ mod tests {
             ], 0..12)) {
             let text = parts.concat();
             let sent = joined(&text);
-            prop_assert_eq!(parted(&sent), text);
+            prop_assert_eq!(parted(&sent), text.as_str());
             for marker in MARKERS {
                 prop_assert!(!sent.contains(marker));
             }

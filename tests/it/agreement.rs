@@ -35,7 +35,7 @@ struct Shipped {
 impl Shipped {
     /// Lists them: every YAML file of blueprints and examples that has a format.
     fn all() -> Vec<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let (mut found, mut folders) = (Vec::new(), vec![root.join("blueprints"), root.join("examples")]);
         while let Some(folder) = folders.pop() {
             for path in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
