@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use self::observe::{Bound, DataDir, Found, Journaled, Placed};
 use crate::blueprint_file::plural;
-use crate::reader::moment;
+use crate::reader::{lost_help, moment};
 
 /// What is looked at, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -229,12 +229,7 @@ pub(crate) fn journal(observed: &Journaled) -> Finding {
         Journaled::Lost(lost) => {
             let all: Vec<String> = lost.iter().map(ToString::to_string).collect();
             let boards: Vec<&str> = lost.iter().map(|lost| lost.board.as_str()).collect();
-            let help = format!(
-                "restore the data directory from a backup, or give the lost records up and go on from what is there: \
-                 `patchboard doctor --accept-loss {}`",
-                boards.join(",")
-            );
-            Finding::error(Check::Journal, format!("[records_lost] {}", all.join("; ")), help)
+            Finding::error(Check::Journal, format!("[records_lost] {}", all.join("; ")), lost_help(boards.join(",")))
         }
         Journaled::Sound { took, .. } => {
             Finding::ok(Check::Journal, format!("it can be read, and is whole ({:.1} s)", took.as_secs_f64()))

@@ -160,11 +160,11 @@ pub(crate) fn storage(error: JournalError) -> Failure {
     }
 }
 
-/// What to do about records of a board that are lost.
-pub(crate) fn lost_help(board: &BoardId) -> String {
+/// What to do about records of boards that are lost.
+pub(crate) fn lost_help(boards: impl std::fmt::Display) -> String {
     format!(
         "restore the data directory from a backup, or give the lost records up and go on from what is there: \
-         `patchboard doctor --accept-loss {board}`"
+         `patchboard doctor --accept-loss {boards}`"
     )
 }
 
