@@ -34,7 +34,7 @@ struct Long {
 const REQUIRED: (&str, &str) = ("PATCHBOARD_REQUIRE_CLIENTS", "1");
 
 /// The long steps, the shorter ones first.
-const LONG: [Long; 16] = [
+const LONG: [Long; 18] = [
     // Tests that are too long for the quick tier, or need packages, are marked `#[ignore = "full tier: …"]`.
     Long {
         step: Step::of_tests(
@@ -50,6 +50,20 @@ const LONG: [Long; 16] = [
             &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
         ),
         needs: &[],
+    },
+    Long {
+        step: Step::new("dependencies", &["deny", "check", "bans", "licenses", "sources"]),
+        needs: &[Need::Program("cargo-deny")],
+    },
+    Long {
+        step: Step::new("advisories", &["deny", "check", "advisories"]),
+        needs: &[
+            Need::Program("cargo-deny"),
+            Need::Variable(
+                "PATCHBOARD_ADVISORIES",
+                "any text, where github.com can be reached for the list of advisories",
+            ),
+        ],
     },
     // The daemon as it is built without naming features; `--workspace` leaves the crates below it as they are.
     Long {

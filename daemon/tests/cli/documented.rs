@@ -10,8 +10,8 @@ use self::lines::{Line, of_help, of_pages, root};
 
 /// Commands that read, and end.
 const READING: &[&str] = &[
-    "boards", "check", "cost", "denials", "export", "graph", "inbox", "log", "replay", "schema", "state", "verify",
-    "view", "why", "workflow",
+    "boards", "check", "cost", "denials", "export", "graph", "heads", "inbox", "log", "replay", "schema", "state",
+    "verify", "view", "why", "workflow",
 ];
 
 /// Words of lines that are about another board, another file, a daemon, or a run that goes on.
@@ -63,6 +63,10 @@ fn what_is_shown_to_people_does_what_it_says() {
                 blueprints/evidence-review/cassette.jsonl --quiet";
     let ran = patchboard(directory.path(), &words(main));
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    for (name, command) in [("heads.txt", "heads"), ("heads.jsonl", "heads --output json")] {
+        let told = patchboard(directory.path(), &words(command)).stdout;
+        std::fs::write(directory.path().join(name), told).expect("a file can be written");
+    }
     let mut lines: BTreeSet<Line> = of_pages(&[]).into_iter().collect();
     for command in READING {
         let help = patchboard(directory.path(), &words(&format!("{command} --help")));

@@ -190,14 +190,15 @@ fn vacuum_gives_back_what_nobody_needs() {
 fn an_archive_in_the_data_directory_is_redacted_with_its_board_and_deleted_with_it() {
     let sandbox = finished();
     let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
-    let (board, file) = (archived["board"].as_str().expect("an id"), archived["archive"].as_str().expect("a file"));
+    let board = archived["board"].as_str().expect("an id");
+    let file = sandbox.path().join(archived["archive"].as_str().expect("a file"));
     sandbox.run(&["restore", board]).exits(0);
     // One that was half written when a process ended.
-    let unfinished = Path::new(file).with_extension("unfinished");
-    fs::copy(file, &unfinished).expect("it can be copied");
+    let unfinished = file.with_extension("unfinished");
+    fs::copy(&file, &unfinished).expect("it can be copied");
     sandbox.asked("redact", &["/request/topic", "--everywhere"]).exits(0);
     assert_eq!(holding(&sandbox.data()), Vec::<PathBuf>::new());
-    assert!(Path::new(file).is_file() && !unfinished.exists());
+    assert!(file.is_file() && !unfinished.exists());
     // It brings back the board as it is now.
     let state = sandbox.asked("state", &[]).exits(0).stdout;
     let head = sandbox.asked("verify", &[]).exits(0).json()["head"].clone();
@@ -206,7 +207,7 @@ fn an_archive_in_the_data_directory_is_redacted_with_its_board_and_deleted_with_
     assert_eq!(sandbox.asked("state", &[]).exits(0).stdout, state);
     assert_eq!(sandbox.asked("verify", &[]).exits(0).json()["head"], head);
     sandbox.run(&["delete", board, "--yes"]).exits(0);
-    assert!(!Path::new(file).exists());
+    assert!(!file.exists());
     sandbox.run(&["restore", board]).exits(1);
 }
 

@@ -142,9 +142,11 @@ async fn only_a_persons_own_token_is_the_person_and_the_journal_names_it() {
     let mut daemon = Daemon::at_rest(&["--require-tokens"]);
     let admin = daemon.token("admin");
     daemon.start();
-    let asking = STEPS
-        .replace("value: {maximum: 9}}]", "value: {maximum: 9}, approval: {by: editor, expires: 1h}}]")
-        .replace("rules:\n", "  editor: {agent: human, writes: [/steps]}\n  second: {agent: human}\nrules:\n");
+    let asking =
+        STEPS.replace("value: {maximum: 9}}]", "value: {maximum: 9}, approval: {by: editor, expires: 1h}}]").replace(
+            "rules:\n",
+            "  editor: {agent: human, writes: [{path: /steps/-, ops: [add]}]}\n  second: {agent: human}\nrules:\n",
+        );
     let bearer = |token: &str| format!("Bearer {token}");
     let as_admin = bearer(&admin);
     let made =

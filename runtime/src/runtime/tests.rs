@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use patchboard_kernel::board::{From, ReplyBody};
+use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::{Timestamp, Version};
-use patchboard_kernel::record::{End, Kind, Record};
+use patchboard_kernel::record::{Body, End, Kind, Record};
 use patchboard_kernel::replay;
 use serde_json::json;
 use tempfile::TempDir;

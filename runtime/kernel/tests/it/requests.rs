@@ -49,7 +49,7 @@ fn a_repeated_signal_wakes_nobody_again() {
 #[test]
 fn a_signal_whose_value_does_not_fit_is_refused_and_not_recorded() {
     let mut played = Played::new(json!({
-        "signals": {"go": {"type": "string", "maxLength": 3}},
+        "signals": {"go": {"type": "string", "maxLength": 3}, "other": true},
         "workers": {"w": {"agent": "llm", "reads": ["/list"], "writes": [{"path": "/list/-", "ops": ["add"]}]}},
         "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
     }));
@@ -59,10 +59,13 @@ fn a_signal_whose_value_does_not_fit_is_refused_and_not_recorded() {
         assert_eq!((rejection.stage, rejection.code), (Stage::Schema, Code::SchemaViolation));
     }
     assert_eq!(played.records.len(), records, "nothing was recorded");
-    // The token was not used, and other signals carry what they like.
+    // The token was not used, and other signals carry what they like, if they are declared.
     assert_eq!(played.give(signal(json!("two"), "a")).outcome, None);
     played.give(Input::Signal { name: "other".into(), value: json!(7), token: None });
     assert_eq!((played.count(Kind::Signal), played.count(Kind::Scheduled)), (2, 1));
+    let unheard = played.give(Input::Signal { name: "third".into(), value: json!(7), token: None }).outcome;
+    let Some(Outcome::Refused(rejection)) = unheard else { panic!("it was {unheard:?}") };
+    assert_eq!(rejection.code, Code::UnknownSignal);
     played.holds();
 }
 

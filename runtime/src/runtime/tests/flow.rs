@@ -41,8 +41,13 @@ async fn an_agent_is_told_all_about_the_call() {
         let mut seat = blueprint.workers["walker"].clone();
         seat.view.budget = Some(seat.view_budget());
         assert_eq!(*call.seat(), seat, "with the budget of its view");
-        let view = sqlite(dir.path()).blob(call.view_hash).expect("read");
-        assert!(view.is_some_and(|view| call.prompt.user.contains(&view)), "the view is stored and in the prompt");
+        let journal = sqlite(dir.path());
+        let bodies = journal.records(board.id(), None, 100).expect("read").into_iter().filter_map(|it| it.body().ok());
+        let mut names =
+            bodies.filter_map(|body| if let Body::Invoked(invoked) = body { Some(invoked.view) } else { None });
+        let view = journal.blob(names.nth(number as usize).expect("it was recorded")).expect("read");
+        assert!(view.is_some_and(|view| sha256(view.as_bytes()) == call.view_hash), "the view is stored");
+        assert!(journal.blob(call.view_hash).expect("read").is_none(), "not under a name that can be guessed");
     }
 }
 
