@@ -19,7 +19,7 @@ use super::world::Simulation;
 
 #[test]
 fn a_decision_that_was_changed_and_chained_anew_is_named() {
-    // Inputs are not decisions: nothing but the chain speaks for a tick, a signal, a person's answer, a pause or a
+    // Inputs are not decisions: nothing but the chain speaks for a tick, a jump of the clock, a signal, a person's answer, a pause or a
     // take-over.
     let decisions: BTreeSet<Kind> = Kind::ALL
         .iter()
@@ -33,6 +33,7 @@ fn a_decision_that_was_changed_and_chained_anew_is_named() {
                     | K::Paused
                     | K::Resumed
                     | K::Tick
+                    | K::Jumped
                     | K::Signal
                     | K::Answer
                     | K::Late

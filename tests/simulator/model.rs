@@ -543,6 +543,10 @@ impl Model {
                 self.calls.give_up(invocation);
                 self.circuit.asked_for_more(self.branches.get(&invocation));
             }
+            Body::Jumped(jumped) => {
+                self.calls.jumped(jumped.ms);
+                self.provider.jumped(jumped.ms);
+            }
             Body::Tick(_) if !self.ends.is_paused() => {
                 let now = self.documents.last().expect("there is a first one");
                 for (invocation, branch) in self.schedule.ripens(record.at, now) {
@@ -553,7 +557,6 @@ impl Model {
             Body::Late(_)
             | Body::Answer(_)
             | Body::Tick(_)
-            | Body::Jumped(_)
             | Body::Snapshot(_)
             | Body::Redacted(_)
             | Body::Ended(_) => {}

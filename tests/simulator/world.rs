@@ -421,6 +421,10 @@ impl Simulation {
         if self.workers.random.percent(1) {
             self.crash();
         }
+        if self.workers.random.below(400) == 0 {
+            let ms = 2000 + self.workers.random.below(3_600_000);
+            self.world.give_at(self.world.now().plus_ms(ms), Input::Jump { ms }, &mut self.workers);
+        }
         if self.workers.random.below(1000) == 0 {
             let input = if self.workers.random.percent(50) { Input::Cancel } else { Input::Meltdown };
             self.give(input);

@@ -391,6 +391,11 @@ impl Calls {
         self.kept.clear();
     }
 
+    /// Places are kept no shorter because the clock jumped.
+    pub(super) fn jumped(&mut self, ms: u64) {
+        self.kept.values_mut().for_each(|kept| kept.until = kept.until.plus_ms(ms));
+    }
+
     /// After a refusal for what others were faster at, these places are kept and no others: what had changed and what was
     /// to be written, unless somebody else has it.
     pub(super) fn compare_kept(&mut self, found: Option<&Reserved>, now: Moment) {

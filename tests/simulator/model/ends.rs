@@ -57,11 +57,12 @@ impl Ends {
         }
     }
 
-    /// Time runs while a call is under way.
+    /// Time runs while a call is under way, and not where the clock jumps.
     pub(super) fn passes(&mut self, at: Timestamp, body: &Body, waits: bool) {
         let runs = !self.is_paused && self.ended.is_none() && !waits;
+        let jumped = if let Body::Jumped(jumped) = body { jumped.ms.cast_signed() } else { 0 };
         if runs && !matches!(body, Body::Epoch(_)) {
-            self.running_ms += at.0 - self.last_at.0;
+            self.running_ms += at.0 - self.last_at.0 - jumped;
         }
         self.last_at = at;
     }

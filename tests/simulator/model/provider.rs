@@ -95,6 +95,11 @@ impl Provider {
         }
     }
 
+    /// Nobody's patience is shorter because the clock jumped.
+    pub(super) fn jumped(&mut self, ms: u64) {
+        self.since.values_mut().chain(self.patience.values_mut()).for_each(|time| *time = time.plus_ms(ms));
+    }
+
     /// Compares the end of a step: no pause is missing, and the end of patience is not slept through.
     pub(super) fn at_the_end_of_a_step(&mut self, step: &Step, runs: bool, is_open: impl Fn(InvocationId) -> bool) {
         let seed = self.seed;
