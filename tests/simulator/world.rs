@@ -45,6 +45,8 @@ pub(super) struct Simulation {
     restores: bool,
     /// How often somebody still tries what to do with the board when it stands still.
     stirs_left: u64,
+    /// What tells when the clock jumps; its own, so that it changes nothing else of a seed.
+    jumps: Random,
 }
 
 /// Whoever answers, and checks what happens.
@@ -333,7 +335,8 @@ impl Simulation {
         };
         let world = World::new(genesis, &Own, &mut workers).expect("the request fits");
         let (operator, stored) = (Operator::new(seed), Stored::new(seed));
-        Self { seed, world, workers, operator, stored, restores: false, stirs_left: STIRS_MAX }
+        let jumps = Random::new(seed ^ 0x6a75_6d70);
+        Self { seed, world, workers, operator, stored, restores: false, stirs_left: STIRS_MAX, jumps }
     }
 
     /// The same board, made again from snapshots at random moments.
@@ -421,8 +424,8 @@ impl Simulation {
         if self.workers.random.percent(1) {
             self.crash();
         }
-        if self.workers.random.below(400) == 0 {
-            let ms = 2000 + self.workers.random.below(3_600_000);
+        if self.jumps.below(1000) == 0 {
+            let ms = 2000 + self.jumps.below(3_600_000);
             self.world.give_at(self.world.now().plus_ms(ms), Input::Jump { ms }, &mut self.workers);
         }
         if self.workers.random.below(1000) == 0 {
