@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 /// Tells the time.
 pub trait Clock: Send + Sync + 'static {
-    /// The present moment. May go backwards, and jump: [`BoardClock`] evens that out.
+    /// The present moment. May go backwards, and jump: each board evens that out for itself.
     fn now(&self) -> Timestamp;
 
     /// Milliseconds since some moment. They pass alike whoever sets the clock, and none while the machine sleeps.
