@@ -112,8 +112,18 @@ pub struct Caps {
 impl Default for Caps {
     /// The limits that a blueprint has which names none (SPEC section 12).
     fn default() -> Self {
-        let BoardLimits { commits, tokens, wall, state_bytes, depth: _, edits: _, money: _, patience: _, journal: _ } =
-            BoardLimits::default();
+        let BoardLimits {
+            commits,
+            tokens,
+            wall,
+            state_bytes,
+            depth: _,
+            edits: _,
+            money: _,
+            patience: _,
+            journal: _,
+            dedup: _,
+        } = BoardLimits::default();
         Self { commits, tokens, wall, state_bytes, concurrency: 4 }
     }
 }

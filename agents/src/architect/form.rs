@@ -125,7 +125,11 @@ pub fn schema(terms: &Terms, wants_input: bool) -> Value {
     }
     remove(&mut root, "/properties/rules/items/properties", &["urgent", "delay", "bind"]);
     remove(&mut root, &format!("{worker}/properties/writes/items/properties"), &["where"]);
-    remove(&mut root, "/properties/limits/properties", &["edits", "patience", "journal", "state_bytes", "depth"]);
+    remove(
+        &mut root,
+        "/properties/limits/properties",
+        &["edits", "patience", "journal", "dedup", "state_bytes", "depth"],
+    );
     // A schedule and a rule that is asked for by hand are nothing that a board which must come to an end waits for.
     if let Some(Value::Array(forms)) = root.pointer_mut("/properties/rules/items/properties/trigger/anyOf") {
         let is_left_out =

@@ -111,6 +111,7 @@ fn bare(blueprint: Blueprint) -> Blueprint {
         wall: Duration::from_secs(u64::from(u32::MAX)),
         money: None,
         patience: None,
+        dedup: None,
         journal: Some(u64::MAX),
         state_bytes: blueprint.limits.state_bytes,
         depth: blueprint.limits.depth,

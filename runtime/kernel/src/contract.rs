@@ -43,6 +43,7 @@ use crate::plan::{BOUND, Expressions, Owner};
 use crate::rejection::{Allowed, Code, Violation};
 use crate::schema::{Location, REGEX_BYTES_MAX, Schema, nearest, regexes_too_large};
 use crate::state::{Candidate, Effect};
+use crate::tree::Node;
 
 use condition::{Asked, Condition, condition_not_met};
 pub(crate) use condition::{beginning, on_one_line};
@@ -62,6 +63,8 @@ pub struct Contract {
     worker: Option<WorkerName>,
     /// Bindings of its patterns and conditions.
     bound: Bindings,
+    /// See [`crate::plan::Plan::given`].
+    given: Option<Node>,
     /// Those without a condition.
     reads: Vec<Pattern>,
     /// Read patterns with names, under any binding: what they match beside the bound element is hidden.
@@ -146,6 +149,7 @@ impl Contract {
         let mut contract = Self {
             worker: None,
             bound: Bindings::default(),
+            given: None,
             reads: Vec::new(),
             beside: Vec::new(),
             templates: Vec::new(),
@@ -280,6 +284,7 @@ impl Contract {
         Self {
             worker: self.worker.clone(),
             bound: self.bound.clone(),
+            given: self.given.clone(),
             reads: self.reads.iter().map(&of).collect(),
             beside: self.beside.clone(),
             templates: self.templates.clone(),
@@ -333,6 +338,19 @@ impl Contract {
     /// Patterns it may write, with the operations.
     pub(crate) fn writes(&self) -> impl Iterator<Item = (&Pattern, &[GrantOp])> {
         self.writes.iter().map(|write| (&write.pattern, write.ops.as_slice()))
+    }
+
+    /// Returns true if a write grant may change a member of the document.
+    pub(crate) fn may_change(&self, member: &str) -> bool {
+        self.writes.iter().any(|write| match write.pattern.tokens().first() {
+            Some(PatternToken::Literal(name)) => name == member,
+            Some(_) | None => true,
+        })
+    }
+
+    /// Shows its conditions the request as it was given.
+    pub(crate) fn give(&mut self, request: &Node) {
+        self.given = Some(request.clone());
     }
 
     /// Whether a write grant names this place, or one that it lies in; what is appended has an index.

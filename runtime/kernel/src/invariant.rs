@@ -59,6 +59,8 @@ pub struct Change<'a> {
     pub candidate: Since<'a>,
     /// Patch that made it.
     pub patch: &'a Value,
+    /// The request as it was given; none: what stands in the candidate.
+    pub request: Option<&'a Node>,
     /// Returns the place at which the value at a place stood before, if it was there.
     pub stood: &'a dyn Fn(&Pointer) -> Option<PointerBuf>,
 }
@@ -78,7 +80,7 @@ pub fn check<'i>(
 pub fn check_whole<'i>(invariants: impl IntoIterator<Item = &'i Invariant>, state: &Node) -> Vec<Violation> {
     let patch = Value::Array(Vec::new());
     let stood = |place: &Pointer| Some(place.to_buf());
-    let change = Change { before: state, candidate: Since::anew(state), patch: &patch, stood: &stood };
+    let change = Change { before: state, candidate: Since::anew(state), patch: &patch, request: None, stood: &stood };
     check(invariants, &change, &mut Allowance::new())
 }
 
@@ -100,9 +102,9 @@ fn check_up_to<'i>(
     max: usize,
     allowance: &mut Allowance,
 ) -> Vec<Violation> {
-    let Change { before, candidate, patch, stood } = change;
+    let Change { before, candidate, patch, request, stood } = change;
     let mut violations = Vec::new();
-    let request = candidate.node.child("request").unwrap_or(&Node::Null);
+    let request = request.or_else(|| candidate.node.child("request")).unwrap_or(&Node::Null);
     let mut variables = Variables::from([
         ("request", request.into()),
         ("state", candidate.node.into()),

@@ -215,6 +215,7 @@ pub fn amend(plan: &Plan, state: &State, patch: Value) -> Result<Accepted, Rejec
         before: state.root(),
         candidate: Since::new(made.root(), 0, state.at()),
         patch: &patch,
+        request: plan.given.as_ref(),
         stood: &|place| targets.stood_at_first(place),
     };
     let violations = invariant::check(&plan.invariants, &change, &mut Allowance::new());
@@ -523,6 +524,7 @@ fn judge_reply(
         before: state.root(),
         candidate: Since::new(made.root(), 0, state.at()),
         patch: &reply.patch,
+        request: plan.given.as_ref(),
         stood: &|place| targets.stood_at_first(place),
     };
     let violations = invariant::check(&plan.invariants, &change, allowance);

@@ -23,6 +23,7 @@ use crate::mode::{Component, Interface, Mode};
 use crate::pattern::{Paths, Pattern};
 use crate::record;
 use crate::schema::{REGEX_BYTES_MAX, Schema, StateSchema, regexes_too_large};
+use crate::tree::Node;
 use crate::view::Fixed;
 
 pub use expressions::{Expressions, Owner};
@@ -57,6 +58,9 @@ pub struct Plan {
     pub invariants: Vec<Invariant>,
     /// The condition under which the board is done.
     pub done: Option<Expr>,
+    /// The request as it was given, where workers may change what stands at `/request` (since format 20). None: what stands there
+    /// is the same.
+    pub given: Option<Node>,
     /// The format of the journal that the board began with: its rules decide, also after a later version took the board over.
     pub journal_format: u32,
 }
@@ -168,6 +172,25 @@ impl Plans for Own {
 }
 
 impl Plan {
+    /// Returns the plan of a board that was given this request: one of its own, where workers may write there.
+    pub(crate) fn of_request(self: Arc<Self>, request: &Node) -> Result<Arc<Self>, String> {
+        let may_change = |seat: &Arc<Seat>| seat.open.is_some() || seat.contract.may_change("request");
+        if self.journal_format < record::GIVEN || !self.seats.values().any(may_change) {
+            return Ok(self);
+        }
+        let mut own = Self::compile_for(Arc::clone(&self.blueprint), self.mode.clone(), self.journal_format)?;
+        own.given = Some(request.clone());
+        for seat in own.seats.values_mut().filter_map(Arc::get_mut) {
+            seat.contract.give(request);
+        }
+        Ok(Arc::new(own))
+    }
+
+    /// Returns `request` as expressions see it.
+    pub(crate) fn request_in<'n>(&'n self, document: &'n Node) -> &'n Node {
+        self.given.as_ref().or_else(|| document.child("request")).unwrap_or(&Node::Null)
+    }
+
     /// Returns true in journals since format 13: views, expansions and short budgets are what they are since then.
     pub(crate) const fn has_ranges(&self) -> bool {
         self.journal_format >= record::RANGES
@@ -389,6 +412,7 @@ impl Plan {
             rules,
             invariants,
             done,
+            given: None,
             journal_format: journal,
         };
         plan.find_upstream();

@@ -72,6 +72,9 @@ pub(crate) const JOURNAL_LIMIT: u32 = 20;
 /// The first format in which jumps of the clock are recorded ([`Jumped`]).
 pub(crate) const JUMPS: u32 = 20;
 
+/// The first format in which `request` in expressions is what was given, whatever workers write there.
+pub(crate) const GIVEN: u32 = 20;
+
 /// The value of a record that names its [`Principal`]. No body has a field of this name.
 pub const PRINCIPAL: &str = "principal";
 

@@ -198,7 +198,7 @@ pub fn may_wake(plan: &Plan, state: &Node, at: &Pointer, worker: &str) -> bool {
     let path: Vec<_> = decoded.iter().map(String::as_str).collect();
     let event = json!({"op": EventOp::Add, "path": at, "captures": [], "worker": null, "version": 0});
     let name = Value::from(worker);
-    let mut variables = variables(state, &event, (&name).into(), None);
+    let mut variables = variables(plan, state, &event, (&name).into(), None);
     variables.insert(WORKER, (&name).into());
     let wakes_named = |rule: &&Rule| {
         let is_event =
@@ -302,7 +302,8 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
             found.map(std::slice::from_ref).ok_or_else(unknown)
         }
     };
-    let mut variables = variables(state, event, value.clone(), commit);
+    let plan = wishes.plan;
+    let mut variables = variables(plan, state, event, value.clone(), commit);
     variables.insert(BOUND, bound.to_value().into());
     // A condition comes first, unless it asks whom the rule would wake.
     let (for_all, for_each) = match &rule.when {
@@ -349,6 +350,7 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
 
 /// What conditions of rules may speak of.
 fn variables<'a>(
+    plan: &'a Plan,
     state: &'a Node,
     event: &'a Value,
     value: Variable<'a>,
@@ -356,7 +358,7 @@ fn variables<'a>(
 ) -> Variables<'a> {
     let (before, patch) = commit.unwrap_or((state, &Value::Null));
     Variables::from([
-        ("request", Variable::from(state.child("request").unwrap_or(&Node::Null))),
+        ("request", Variable::from(plan.request_in(state))),
         ("state", Variable::from(state)),
         ("event", Variable::from(event)),
         ("value", value),
@@ -380,7 +382,7 @@ pub(crate) fn still_wants(
     let rule = plan.rules.iter().find(|rule| queued.branch.rule.as_ref() == Some(&rule.name));
     let Some((rule, when)) = rule.and_then(|rule| Some((rule, rule.when.as_ref()?))) else { return Ok(true) };
     let (event, value) = seen_now(rule, state, &queued.trigger, queued.value.as_ref(), by);
-    let mut variables = variables(state, &event, value, None);
+    let mut variables = variables(plan, state, &event, value, None);
     variables.insert(WORKER, Value::from(queued.branch.worker.as_str()).into());
     let bound = plan.bindings(&queued.branch, &queued.trigger, queued.value.as_ref());
     variables.insert(BOUND, bound.to_value().into());

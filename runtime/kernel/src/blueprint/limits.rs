@@ -168,6 +168,9 @@ pub struct BoardLimits {
     /// Time that the board waits for a model's provider before it is paused; absent: the patience of the model alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<Duration>,
+    /// Recorded time for which the token of a decided proposal or request is known; an hour if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dedup: Option<Duration>,
     /// Bytes of the journal: of records, and of the texts of views; [`JOURNAL_BYTES_MAX`] if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<u64>,
@@ -197,6 +200,7 @@ impl Default for BoardLimits {
             wall: Duration::from_secs(3600),
             money: None,
             patience: None,
+            dedup: None,
             journal: None,
             state_bytes: 64 * 1024 * 1024,
             depth: 64,

@@ -53,6 +53,7 @@ use crate::rejection::{Code, Violation};
 use crate::scheduler::{InVain, Open, Queued, Scheduler};
 use crate::shown::Shown;
 use crate::state::State;
+use crate::tree::Node;
 use crate::view::{self, Shortage, View};
 use crate::wish::{EACH_MAX, WOKEN_MAX};
 
@@ -170,6 +171,7 @@ impl Board {
         }
         let hasher = Hasher::new(&salt);
         let state = State::new(&initial(&plan.blueprint, &request), &hasher);
+        let plan = given(plan, &state).map_err(BoardError::BadBlueprint)?;
         let mut violations = pipeline::check_initial(&plan, &state);
         violations.extend(too_many_to_begin_with(&plan, &state));
         if !violations.is_empty() {
@@ -253,6 +255,7 @@ impl Board {
         let plan = plans.of_format(blueprint, &created.mode, created.format).map_err(bad)?;
         let hasher = Hasher::new(&created.salt);
         let state = State::new(&initial(&plan.blueprint, &created.request), &hasher);
+        let plan = given(plan, &state).map_err(bad)?;
         let is_exact = state.digest() == created.state;
         let erasure = record.erasure().map_err(|error| bad(error.to_string()))?;
         if !is_exact && erasure.is_none() {
@@ -276,6 +279,7 @@ impl Board {
     ) -> Self {
         let mut scheduler = Scheduler::default();
         scheduler.wind(&plan, created.at);
+        let tokens = Tokens::new(&plan.blueprint.limits);
         let mut ledger = Ledger::default();
         if let Some(architect) = architect {
             ledger.charge(architect);
@@ -306,7 +310,7 @@ impl Board {
             short: false,
             exhausted: BTreeSet::new(),
             gave_up: false,
-            tokens: Tokens::default(),
+            tokens,
             commits: Commits::default(),
             files: Tally::default(),
             reservations: Reservations::default(),
@@ -637,6 +641,11 @@ fn too_many_to_begin_with(plan: &Plan, state: &State) -> Option<Violation> {
         }
     }
     None
+}
+
+/// Returns the plan of a board that begins with this state.
+fn given(plan: Arc<Plan>, begins: &State) -> Result<Arc<Plan>, String> {
+    plan.of_request(begins.root().child("request").unwrap_or(&Node::Null))
 }
 
 /// The document a board starts from.

@@ -403,6 +403,7 @@ impl Board {
         if let Some(queued) = retriable.into_iter().find(|queued| !plan.seats.contains_key(&queued.branch.worker)) {
             return Err(unreadable(&format!("invocation {} cannot be", queued.invocation)));
         }
+        let tokens = tokens.within(&plan.blueprint.limits);
         Ok(Self {
             id,
             parent,
@@ -465,6 +466,9 @@ fn identity(created: &Record, plans: &dyn Plans) -> Result<Identity, BoardError>
     created.check_values(&hasher).map_err(|error| bad(error.to_string()))?;
     let blueprint = body.read_blueprint().map_err(bad)?;
     let plan = plans.of_format(blueprint, &body.mode, body.format).map_err(bad)?;
+    let hasher = Arc::new(hasher);
+    let request = Node::of(&body.request, &Edit { at: 0, hasher: Arc::clone(&hasher) });
+    let plan = plan.of_request(&request).map_err(bad)?;
     let founder = created.principal().map_err(|error| bad(error.to_string()))?;
-    Ok(Identity { id: body.board, parent: body.parent, founder, plan, hasher: Arc::new(hasher) })
+    Ok(Identity { id: body.board, parent: body.parent, founder, plan, hasher })
 }

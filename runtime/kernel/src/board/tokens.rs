@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::types::{Pending, Verdict};
+use crate::blueprint::{BoardLimits, Duration};
 use crate::digest::Digest;
 use crate::id::{Seq, Timestamp, Token};
 
-/// How long a token is remembered, in milliseconds of recorded time. What waits for a person is remembered while it does; the window
-/// begins again with what comes of it.
+/// How long a token is remembered unless the blueprint says otherwise, in milliseconds of recorded time. What waits for a person is
+/// remembered while it does; the window begins again with what comes of it.
 const WINDOW_MS: u64 = 3_600_000;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,8 +33,10 @@ pub(super) enum Known {
 }
 
 /// The decided tokens of one board.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Tokens {
+    /// How long they are remembered, in milliseconds.
+    window_ms: u64,
     decided: BTreeMap<Token, Decided>,
     /// In the order of decision, so that the window can be kept.
     order: VecDeque<(Timestamp, Token)>,
@@ -71,11 +74,22 @@ impl<'de> Deserialize<'de> for Tokens {
         let mut order: Vec<_> = decided.iter().collect();
         order.sort_by_key(|(_, decided)| (decided.at, decided.seq()));
         let order = order.into_iter().map(|(token, decided)| (decided.at, token.clone())).collect();
-        Ok(Self { decided, order })
+        Ok(Self { window_ms: WINDOW_MS, decided, order })
     }
 }
 
 impl Tokens {
+    /// None yet.
+    pub(super) fn new(limits: &BoardLimits) -> Self {
+        Self { window_ms: WINDOW_MS, decided: BTreeMap::new(), order: VecDeque::new() }.within(limits)
+    }
+
+    /// The same, remembered for as long as these limits say.
+    #[must_use]
+    pub(super) fn within(self, limits: &BoardLimits) -> Self {
+        Self { window_ms: limits.dedup.map_or(WINDOW_MS, Duration::as_ms), ..self }
+    }
+
     /// `reply` is asked for only if the token was decided. `pending` are the questions that stand.
     pub(super) fn look_up(
         &self,
@@ -85,7 +99,7 @@ impl Tokens {
         pending: &BTreeMap<Seq, Pending>,
     ) -> Known {
         match self.decided.get(token) {
-            Some(decided) if now.ms_since(decided.at) < WINDOW_MS || decided.waits(pending) => {
+            Some(decided) if now.ms_since(decided.at) < self.window_ms || decided.waits(pending) => {
                 if decided.reply == reply() { Known::Same(decided.verdict.clone()) } else { Known::Other }
             }
             _ => Known::New,
@@ -106,7 +120,7 @@ impl Tokens {
         pending: &BTreeMap<Seq, Pending>,
     ) {
         let mut waiting = Vec::new();
-        while self.order.front().is_some_and(|(decided, _)| at.ms_since(*decided) >= WINDOW_MS) {
+        while self.order.front().is_some_and(|(decided, _)| at.ms_since(*decided) >= self.window_ms) {
             let (then, forgotten) = self.order.pop_front().expect("it has a front");
             // A token that was used again after the window has a younger entry, which stays.
             match self.decided.get(&forgotten) {

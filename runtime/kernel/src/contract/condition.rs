@@ -77,10 +77,11 @@ impl Condition {
 
 impl Contract {
     /// The variables of a condition but `self`.
-    pub(super) fn variables<'d>(&self, document: &'d Node) -> Variables<'d> {
+    pub(super) fn variables<'d>(&'d self, document: &'d Node) -> Variables<'d> {
         let mut variables = Variables::new();
         variables.extend(self.worker.as_ref().map(|name| ("worker", Value::from(name.as_str()).into())));
-        variables.extend(document.child("request").map(|request| ("request", request.into())));
+        let request = self.given.as_ref().or_else(|| document.child("request"));
+        variables.extend(request.map(|request| ("request", request.into())));
         if !self.bound.is_empty() {
             variables.insert(BOUND, self.bound.to_value().into());
         }

@@ -50,7 +50,7 @@ fn checked_up_to<'i>(
     max: usize,
 ) -> Vec<Violation> {
     let stood = |place: &Pointer| Some(place.to_buf());
-    let change = Change { before, candidate: *candidate, patch, stood: &stood };
+    let change = Change { before, candidate: *candidate, patch, request: None, stood: &stood };
     check_up_to(invariants, &change, max, &mut Allowance::new())
 }
 

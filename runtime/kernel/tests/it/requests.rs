@@ -47,6 +47,41 @@ fn a_repeated_signal_wakes_nobody_again() {
 }
 
 #[test]
+fn a_blueprint_says_for_how_long_a_repetition_is_known() {
+    for (dedup, window) in [(Value::Null, WINDOW), (json!("2d"), 172_800_000), (json!("5s"), 5000)] {
+        let mut limits = json!({"wall": "30d"});
+        if !dedup.is_null() {
+            limits["dedup"] = dedup;
+        }
+        let mut played = Played::new(json!({
+            "workers": {"w": {"agent": "llm", "reads": ["/list"], "writes": [{"path": "/list/-", "ops": ["add"]}]}},
+            "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
+            "limits": limits,
+        }));
+        let seq = played.give(signal(json!(1), "a")).records[0].seq;
+        let first = played.now;
+        played.now = first + window - 2;
+        assert_eq!(played.give(signal(json!(1), "a")).outcome, Some(Outcome::Duplicate(Verdict::Heard { seq })));
+        // So it is for who makes the board again, of records or of a snapshot.
+        let recovered = Board::recover(&played.records).expect("the journal is enough");
+        let again = recovered.clone().step_ungated(Timestamp(played.now), signal(json!(1), "a"));
+        assert_eq!(again.outcome, Some(Outcome::Duplicate(Verdict::Heard { seq })));
+        let mut parts = BTreeMap::new();
+        let stored = recovered.store(true, &mut |part| {
+            parts.insert(part.hash, part.text.to_string());
+            Ok::<_, Infallible>(())
+        });
+        let digest = stored.unwrap_or_else(|never| match never {}).manifest.hash;
+        let fetched = Board::restore(&played.records[0], digest, &mut |hash| Ok(parts.get(&hash).cloned()), &Own);
+        let again = fetched.expect("a board").step_ungated(Timestamp(played.now), signal(json!(1), "a"));
+        assert_eq!(again.outcome, Some(Outcome::Duplicate(Verdict::Heard { seq })));
+        played.now = first + window - 1;
+        assert_eq!(played.give(signal(json!(1), "a")).outcome, None);
+        assert_eq!(played.count(Kind::Signal), 2);
+    }
+}
+
+#[test]
 fn a_signal_whose_value_does_not_fit_is_refused_and_not_recorded() {
     let mut played = Played::new(json!({
         "signals": {"go": {"type": "string", "maxLength": 3}, "other": true},

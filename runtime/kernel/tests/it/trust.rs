@@ -313,3 +313,43 @@ fn four_eyes_are_not_those_of_who_has_proposed_or_begun() {
     assert_eq!(agreed.records[0].principal(), Ok(Some(token(3))));
     patchboard_kernel::replay::replay(&records, None).expect("the run follows from its records");
 }
+
+/// A board whose clerk may write below the request, which an invariant, a condition of a grant, a rule and the end rest on.
+fn bounded() -> Played {
+    Played::asked(
+        json!({"most": 10, "go": "no"}),
+        json!({
+            "state": {"schema": {}, "initial": {"n": 0, "secret": 0}},
+            "workers": {"clerk": {"agent": "llm", "reads": ["/n"], "writes": [
+                {"path": "/request/most", "ops": ["replace"]},
+                {"path": "/request/go", "ops": ["replace"]},
+                {"path": "/n", "ops": ["replace"]},
+                {"path": "/secret", "ops": ["replace"], "where": {"of": "/secret", "expr": "request.go == 'yes'"}},
+            ]}},
+            "rules": [{"name": "more", "trigger": {"path": "/n"}, "when": "request.go == 'yes'", "run": "clerk"}],
+            "invariants": [{"name": "most", "expr": "state.n <= request.most"}],
+            "done": {"when": "request.go == 'yes'"},
+        }),
+    )
+}
+
+#[test]
+fn the_request_is_what_was_given_whatever_workers_write_there() {
+    let mut played = bounded();
+    let set = |path: &str, value: Value| json!([{"op": "replace", "path": path, "value": value}]);
+    for patch in [set("/request/most", json!(1000)), set("/request/go", json!("yes")), set("/n", json!(5))] {
+        assert!(matches!(played.direct("clerk", &patch.to_string()), Outcome::Committed { .. }), "{patch}");
+    }
+    let rejection = played.rejection("clerk", set("/n", json!(11)));
+    assert_eq!(rejection.violations[0].rule.as_deref(), Some("most"));
+    let rejection = played.rejection("clerk", set("/secret", json!(1)));
+    assert_eq!(rejection.code, Code::ConditionNotMet);
+    let (board, request) = (&played.board, json!({"most": 1000, "go": "yes"}));
+    assert_eq!(
+        board.state().root().child("request").map(|it| it.to_value()),
+        Some(request),
+        "the document is as written"
+    );
+    assert_eq!((board.ended().map(|it| it.cause), played.count(Kind::Scheduled)), (Some(Cause::NothingToDo), 0));
+    played.holds();
+}

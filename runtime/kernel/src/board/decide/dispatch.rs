@@ -24,7 +24,7 @@ use crate::record::{
 };
 use crate::scheduler::{self, Delayed, Next, Queued};
 use crate::shown::Shown;
-use crate::tree::{At, Node, Since};
+use crate::tree::{At, Since};
 use crate::view;
 use crate::wish::{self, Occasion, Wish};
 
@@ -207,7 +207,7 @@ impl Draft<'_> {
         if !invariant::may_be_done(done, &now) {
             return;
         }
-        let request = root.child("request").unwrap_or(&Node::Null);
+        let request = plan.request_in(root);
         let variables = [("request", request.into()), ("state", root.into())];
         match done.evaluate(&variables.into_iter().collect()) {
             Ok(true) => self.ending = Some(Ended { end: End::Done, cause: Cause::Done }),

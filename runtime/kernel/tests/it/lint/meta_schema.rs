@@ -49,7 +49,7 @@ fn full() -> Value {
             "crashes": {"limit": 1, "then": {"wake": "w"}}, "passes": {"limit": 1, "then": {"wake": "w"}},
             "cycles": {"window": 2, "repeats": 1, "then": {"wake": "w"}}, "budget": {"then": {"wake": "w"}}, "cooldown": 4,
         },
-        "limits": {"commits": 1, "edits": 5, "tokens": 2, "wall": "2d", "money": 2.5, "patience": "1h", "journal": 6, "state_bytes": 3, "depth": 4},
+        "limits": {"commits": 1, "edits": 5, "tokens": 2, "wall": "2d", "money": 2.5, "patience": "1h", "dedup": "2h", "journal": 6, "state_bytes": 3, "depth": 4},
         "writers": "one", "concurrency": 1, "models": {"m": "x", "n": ["y", "z"]}, "seed": 9,
         "boards": {"b": inside()}, "use": ["f"],
         "departments": {"from": "d", "promises": {"text": "/a"}, "into": "/b/-", "group": "g"},
