@@ -89,7 +89,7 @@ impl Names {
     fn of(entry: &Entry, hasher: Option<&Hasher>) -> Self {
         let salted = match entry.shown.strip_prefix(ERASED) {
             None => hasher.map(|hasher| hasher.text(&entry.shown)),
-            // What an erased view was called.
+            // The mark keeps the name of the erased view.
             Some(name) => name.strip_prefix(':').and_then(|name| name.parse().ok()),
         };
         Self { plain: entry.view, salted }

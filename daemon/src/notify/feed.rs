@@ -94,7 +94,7 @@ pub(crate) struct WithFeeds<O> {
     pub(crate) observer: O,
     /// Marks of each receiver.
     pub(crate) feeds: Vec<Arc<ChangeFeed>>,
-    /// What is known of storage.
+    /// State of the storage.
     pub(crate) disk: Arc<Disk>,
 }
 

@@ -15,11 +15,11 @@ use super::service::Daemon;
 const TRY_MIN: Duration = Duration::from_secs(2);
 const TRY_MAX: Duration = Duration::from_secs(60);
 
-/// What is known of the storage of a daemon.
+/// State of a daemon's storage.
 #[derive(Default)]
 pub(crate) struct Disk(Mutex<Trouble>);
 
-/// Why the last write failed, and the boards that wait for storage.
+/// Error of the last write, and the boards that wait for storage.
 #[derive(Default)]
 struct Trouble {
     why: Option<JournalError>,

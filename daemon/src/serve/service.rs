@@ -92,7 +92,7 @@ pub(crate) struct Daemon {
     pub(crate) metrics: Arc<Metrics>,
     /// Boards with new records, for each receiver of notices.
     pub(crate) feeds: Vec<Arc<ChangeFeed>>,
-    /// What is known of storage.
+    /// State of the storage.
     pub(crate) disk: Arc<Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     reads: Arc<Semaphore>,

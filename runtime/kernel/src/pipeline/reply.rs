@@ -32,6 +32,8 @@ const WHOLE_BYTES_MAX: usize = 4096;
 /// Bytes of the beginning and of the end of a longer one.
 const HEAD_BYTES_MAX: usize = 2048;
 const TAIL_BYTES_MAX: usize = 1024;
+/// Memory of the values of a reply that is read for its fingerprint; a larger one is known by its text (since format 20).
+const READ_MEMORY_MAX: usize = 128 << 20;
 /// The path of an operation that means the same as a place in `expand`.
 const EXPAND_PATH: &str = "/$expand/-";
 
@@ -141,6 +143,12 @@ impl ReplyBody {
     pub fn digest(&self, hasher: &Hasher, format: u32) -> Digest {
         let value = match self {
             Self::Elided { elided, .. } => return elided.fingerprint,
+            // A text may take a hundred times its length once it is read.
+            Self::Text(text) | Self::Made { of: text, .. }
+                if format >= SALTED && json::footprint(text.as_bytes()) > READ_MEMORY_MAX =>
+            {
+                return hasher.text(text);
+            }
             Self::Json(value) => Some(value.clone()),
             Self::Text(text) | Self::Made { of: text, .. } => json::parse(text.as_bytes(), limits(u32::MAX)).ok(),
         };

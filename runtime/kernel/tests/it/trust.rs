@@ -82,6 +82,16 @@ fn a_reply_that_is_refused_for_its_length_is_kept_as_an_excerpt_and_known_again(
 }
 
 #[test]
+fn a_reply_that_would_take_much_memory_is_known_by_its_text() {
+    let hasher = Hasher::new(&Salt([7; 32]));
+    let of = |text: &str| ReplyBody::Text(text.to_owned()).digest(&hasher, patchboard_kernel::record::FORMAT);
+    let large = format!("[{}0]", "0,".repeat(4_000_000));
+    assert_eq!(of(&large), hasher.text(&large));
+    // White space does not matter to others.
+    assert_eq!(of(&add("a")), of(&add("a").replace(':', ": ")));
+}
+
+#[test]
 fn what_nobody_waits_for_takes_no_room() {
     let mut played = Played::new(members());
     played.signal();
