@@ -23,6 +23,7 @@ use tokio::sync::watch;
 
 use super::access::{Need, Scope};
 use super::connections::Place;
+use super::keys::{Keyed, Made};
 use super::limits::{Counted, Memory, Peer};
 use super::problem::{Answered, Code, Problem};
 use super::service::{Daemon, no_such_board};
@@ -435,35 +436,38 @@ pub(crate) fn page_size(wanted: Option<usize>) -> Answered<usize> {
 }
 
 /// The `Idempotency-Key` of a request, if it has one: with it a repetition gets the first answer.
-pub(crate) struct Key(pub(crate) Option<Token>);
+pub(crate) struct Key(Option<Keyed>);
 
-impl<S: Send + Sync> FromRequestParts<S> for Key {
+impl FromRequestParts<Arc<Daemon>> for Key {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Answered<Self> {
-        let Some(key) = parts.headers.get("idempotency-key") else { return Ok(Self(None)) };
-        let key = key.to_str().ok().filter(|key| is_key(key));
-        let key = key.ok_or_else(|| Problem::of(Code::BadKey, format!("an Idempotency-Key has {KEY_FORM}")))?;
-        Ok(Self(Some(Token::from(key))))
+    async fn from_request_parts(parts: &mut Parts, daemon: &Arc<Daemon>) -> Answered<Self> {
+        let Some(key) = parts.headers.get("idempotency-key").map(|key| key.to_str().unwrap_or_default().to_owned())
+        else {
+            return Ok(Self(None));
+        };
+        let caller = Caller::from_request_parts(parts, daemon).await?;
+        keyed(daemon, &caller, &key).map(|key| Self(Some(key)))
     }
 }
 
+/// A key as this caller uses it.
+pub(crate) fn keyed(daemon: &Daemon, caller: &Caller, key: &str) -> Answered<Keyed> {
+    if !is_key(key) {
+        return Err(Problem::of(Code::BadKey, format!("an Idempotency-Key has {KEY_FORM}")));
+    }
+    Ok(daemon.tokens.secret().keyed(&caller.scope, key))
+}
+
 impl Key {
-    /// The token of a request with this key: callers of different rights do not share keys.
-    pub(crate) fn token(&self, caller: &Caller) -> Option<Token> {
-        self.0.as_ref().map(|key| Token::from(format!("{}/{key}", caller.scope)))
+    /// The token of a request with this key.
+    pub(crate) fn token(&self) -> Option<Token> {
+        self.0.as_ref().map(Keyed::token)
     }
 
-    /// The id of the board that a request with this key makes: the same for the same caller and key, for ever.
-    pub(crate) fn board(&self, caller: &Caller) -> Option<BoardId> {
-        let key = self.0.as_ref()?;
-        let mut id = sha256(format!("board\n{}\n{}", caller.scope, key.as_str()).as_bytes()).0;
-        // RFC 9562 section 5.8: version 8, whose bits are the maker's.
-        id[6] = (id[6] & 0x0f) | 0x80;
-        id[8] = (id[8] & 0x3f) | 0x80;
-        let hex: String = id[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
-        Some(BoardId::from(parts.join("-")))
+    /// The boards that a request with this key may have made.
+    pub(crate) fn made(&self) -> Option<Made> {
+        self.0.as_ref().map(Keyed::made)
     }
 }
 

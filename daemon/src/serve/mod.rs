@@ -9,7 +9,8 @@
 //! * `tls`: a feature.
 //! * [`retention`]: how long boards are kept that have ended; [`reload`]: a configuration that is read again.
 //! * [`alone`]: one daemon on a data directory; [`host`]: one in the process of an agent, for those at one directory.
-//! * [`http`], [`problem`], [`routes`]: the API; [`access`], [`tokens`]: who may do what; [`limits`]: how much of it.
+//! * [`http`], [`problem`], [`routes`]: the API; [`keys`]: requests that come again; [`access`], [`tokens`]: who may do what;
+//!   [`limits`]: how much of it.
 //! * [`metrics`], [`requests`]: what is counted and logged.
 
 pub(crate) mod access;
@@ -21,6 +22,7 @@ mod files;
 pub(crate) mod host;
 mod http;
 mod identifiers;
+mod keys;
 mod limits;
 pub(crate) mod mcp;
 mod metrics;

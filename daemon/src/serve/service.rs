@@ -39,6 +39,7 @@ use super::access::Scope;
 use super::alone::only_one;
 use super::disk::Disk;
 use super::http::Caller;
+use super::keys::Made;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::{Counting, Metrics};
 use super::problem::{Answered, Code, Problem};
@@ -569,13 +570,13 @@ impl Daemon {
         self.reader.journal.summary(&BoardId::from("")).map(drop).map_err(Problem::from)
     }
 
-    /// Makes a board, and says whether it is new: with an `id` that is taken it is the board of that id if that was made
+    /// Makes a board, and says whether it is new: with a key that has made one it is that board if that was made
     /// of the same, and `token_conflict` otherwise.
     pub(crate) async fn create(
         self: &Arc<Self>,
         blueprint: Blueprint,
         request: Value,
-        id: Option<BoardId>,
+        made: Option<Made>,
         principal: Principal,
     ) -> Answered<(BoardId, bool)> {
         let problems = self.seats.now().check(&blueprint);
@@ -585,19 +586,21 @@ impl Daemon {
                 .help("the operator names models and programs in patchboard.toml")
                 .detail("problems", json!(all)));
         }
-        let Some(id) = id else {
+        let Some(made) = made else {
             let taking_up = self.workspaces().taking_up();
             let founding = Founding { principal: Some(principal), ..Founding::default() };
             let board = self.noting(self.runtime.create_with(blueprint, request, founding).await)?;
             attach(taking_up, &board);
             return Ok((board.id().clone(), true));
         };
-        let made = async {
+        let is_of_before = self.reader.journal.summary(&made.before)?.is_some() || self.is_gone(&made.before)?;
+        let id = if is_of_before { made.before } else { made.id };
+        let making = async {
             if self.reader.journal.summary(&id)?.is_some() {
                 return self.same(&id, &blueprint, &request).await.map(|()| false);
             }
             // The board that the key made is in an archive, or deleted: it is not made twice.
-            if self.reader.journal.tombstones()?.iter().any(|tombstone| tombstone.board == id) {
+            if self.is_gone(&id)? {
                 return Err(RuntimeError::TokenConflict(id.clone()).into());
             }
             let founding = Founding { id: Some(id.clone()), principal: Some(principal), ..Founding::default() };
@@ -606,8 +609,13 @@ impl Daemon {
             attach(taking_up, &board);
             Ok(true)
         };
-        let is_new = self.alone(&id, made).await?;
+        let is_new = self.alone(&id, making).await?;
         Ok((id, is_new))
+    }
+
+    /// Returns true if a board was taken out of the journal.
+    fn is_gone(&self, board: &BoardId) -> Answered<bool> {
+        Ok(self.reader.journal.tombstones()?.iter().any(|tombstone| tombstone.board == *board))
     }
 
     /// Every record of a board after one, in order; of a board that is not taken up, those there are.

@@ -15,6 +15,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::access::Scope;
+use super::keys::{self, SECRET_BYTES, Secret};
 use crate::failure::Failure;
 
 /// The file in the data directory, beside the journal: what belongs to the daemon and to no board.
@@ -42,6 +43,8 @@ const LOOK: Time = Time::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct Tokens {
     connection: Arc<Mutex<Connection>>,
+    /// By which the keys of requests are known again.
+    secret: Secret,
     /// Counts changes.
     changes: watch::Sender<u64>,
 }
@@ -114,6 +117,7 @@ impl Tokens {
         let path = data_dir.join(FILE);
         let mut connection = private::connect(&path, PATIENCE).map_err(fault)?;
         private::write_ahead(&connection, PATIENCE).map_err(fault)?;
+        connection.execute_batch("PRAGMA secure_delete = ON;").map_err(fault)?;
         let tables = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
         tables
             .execute_batch(
@@ -129,12 +133,26 @@ impl Tokens {
                  CREATE TABLE IF NOT EXISTS token_keys (
                    key TEXT PRIMARY KEY,
                    token INTEGER NOT NULL
-                 ) STRICT, WITHOUT ROWID;",
+                 ) STRICT, WITHOUT ROWID;
+                 CREATE TABLE IF NOT EXISTS key_secret (
+                   id INTEGER PRIMARY KEY CHECK (id = 1),
+                   secret BLOB NOT NULL
+                 ) STRICT;",
             )
             .map_err(fault)?;
         add_expiry(&tables).map_err(fault)?;
+        let secret = secret(&tables)?;
+        let has_hidden = hide_keys(&tables, &secret).map_err(fault)?;
         tables.commit().map_err(fault)?;
-        Ok(Self { connection: Arc::new(Mutex::new(connection)), changes: watch::Sender::new(0) })
+        if has_hidden {
+            connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);").map_err(fault)?;
+        }
+        Ok(Self { connection: Arc::new(Mutex::new(connection)), secret, changes: watch::Sender::new(0) })
+    }
+
+    /// The secret by which the keys of requests are known again.
+    pub(crate) const fn secret(&self) -> &Secret {
+        &self.secret
     }
 
     /// Whether a data directory has any, or has had.
@@ -257,10 +275,15 @@ impl Tokens {
 
 /// The text of a token that nobody has.
 pub(crate) fn random() -> Result<String, Failure> {
-    let mut random = [0; BYTES];
+    Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes::<BYTES>()?)))
+}
+
+/// Bytes that nobody knows.
+fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], Failure> {
+    let mut random = [0; COUNT];
     getrandom::fill(&mut random)
         .map_err(|error| Failure::failed("no_randomness", format!("the system gives no random bytes: {error}")))?;
-    Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random)))
+    Ok(random)
 }
 
 /// Adds the column that a file of an earlier version lacks.
@@ -270,6 +293,25 @@ fn add_expiry(connection: &Connection) -> rusqlite::Result<()> {
         connection.execute_batch("ALTER TABLE tokens ADD COLUMN expires_at INTEGER")?;
     }
     Ok(())
+}
+
+/// The secret of the data directory, made if there is none.
+fn secret(connection: &Connection) -> Result<Secret, Failure> {
+    let made: [u8; SECRET_BYTES] = bytes()?;
+    connection.execute("INSERT OR IGNORE INTO key_secret (id, secret) VALUES (1, ?1)", [made]).map_err(fault)?;
+    let kept = connection.query_row("SELECT secret FROM key_secret", [], |row| row.get(0)).map_err(fault)?;
+    Ok(Secret::new(kept))
+}
+
+/// Puts fingerprints in place of the keys that an earlier version wrote out; tells if there were any.
+fn hide_keys(connection: &Connection, secret: &Secret) -> rusqlite::Result<bool> {
+    let mut plain = connection.prepare("SELECT key FROM token_keys WHERE key NOT LIKE ?1 || '%'")?;
+    let plain = plain.query_map([keys::FORM], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+    for key in &plain {
+        let hidden = secret.token_of(key);
+        connection.execute("UPDATE token_keys SET key = ?2 WHERE key = ?1", params![key, hidden.as_str()])?;
+    }
+    Ok(!plain.is_empty())
 }
 
 fn insert(connection: &Connection, wanted: &Wanted<'_>, at: Timestamp) -> Result<(Token, String), Failure> {
@@ -308,6 +350,29 @@ mod tests {
 
     fn wanted(lifetime: Option<&str>) -> Wanted<'static> {
         Wanted { name: "ci", scope: Scope::Read, lifetime: lifetime.map(|text| text.parse().expect("a time")) }
+    }
+
+    #[test]
+    fn keys_that_an_earlier_version_wrote_out_become_fingerprints_and_are_known() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let tokens = Tokens::open(dir.path()).expect("they open");
+        let made = tokens.create_once("key:1", &wanted(None), Timestamp(5)).expect("made");
+        let Made::Now(token, _) = made else { panic!("{made:?}") };
+        let plain = "UPDATE token_keys SET key = 'admin/Quisquilius-1979'";
+        assert_eq!(tokens.lock().execute(plain, []).expect("writable"), 1);
+        drop(tokens);
+        let tokens = Tokens::open(dir.path()).expect("they open");
+        let key = tokens.secret().keyed(&Scope::Admin, "Quisquilius-1979").token();
+        let again = tokens.create_once(key.as_str(), &wanted(None), Timestamp(6)).expect("readable");
+        assert_eq!(again, Made::Before(token.id));
+        for file in std::fs::read_dir(dir.path()).expect("a directory") {
+            let bytes = std::fs::read(file.expect("an entry").path()).expect("readable");
+            assert!(!bytes.windows(11).any(|window| window == b"Quisquilius"));
+        }
+        drop(tokens);
+        let tokens = Tokens::open(dir.path()).expect("they open");
+        assert_eq!(tokens.secret().keyed(&Scope::Admin, "Quisquilius-1979").token(), key);
+        assert_ne!(tokens.secret().keyed(&Scope::Read, "Quisquilius-1979").token(), key);
     }
 
     #[test]

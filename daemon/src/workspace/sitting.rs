@@ -120,23 +120,23 @@ impl Sitting {
                 body["anew"] = self.is_anew.into();
                 self.ask(&path, Some(&body), Some(key)).await
             }
-            Asked::LastCommits => self.commits_of_last(LOOKED_AT).await,
+            Asked::LastCommits => self.commits_of_last(LOOKED_AT, None).await,
         }
     }
 
-    /// The commits among so many last records.
-    async fn commits_of_last(&self, records: u64) -> Result<Value, Missed> {
+    /// The commits among so many last records, or those of them that were made with a key.
+    async fn commits_of_last(&self, records: u64, key: Option<&str>) -> Result<Value, Missed> {
         let board = format!("/v1/boards/{}", self.board);
         let head = self.ask(&board, None, None).await?["head"]["seq"].as_u64().unwrap_or_default();
         let after = head.saturating_sub(records);
-        self.ask(&format!("{board}/journal?kind=committed&limit={records}&after={after}"), None, None).await
+        let key = key.map(|key| format!("&key={key}")).unwrap_or_default();
+        self.ask(&format!("{board}/journal?kind=committed&limit={records}&after={after}{key}"), None, None).await
     }
 
     /// Whether an edit was made whose answer was lost. That was a moment ago.
     async fn has_made(&self, key: &str) -> Result<bool, Missed> {
-        let page = self.commits_of_last(LOOKED_FOR).await?;
-        let mut tokens = page["records"].as_array().into_iter().flatten().filter_map(|it| it["by"]["token"].as_str());
-        Ok(tokens.any(|token| token.rsplit('/').next() == Some(key)))
+        let page = self.commits_of_last(LOOKED_FOR, Some(key)).await?;
+        Ok(page["records"].as_array().is_some_and(|records| !records.is_empty()))
     }
 
     /// What the host answers; null if that is nothing.

@@ -14,6 +14,8 @@ mod faults;
 mod golden;
 mod graph;
 mod handoff;
+#[path = "../held/mod.rs"]
+mod held;
 mod history;
 mod inner;
 mod installing;

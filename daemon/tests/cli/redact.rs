@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::held;
 use crate::sandbox::{Ran, Sandbox};
 
 /// With what JSON escapes, and more than ASCII.
@@ -20,24 +21,7 @@ pub(crate) fn finished() -> Sandbox {
 
 /// The files of the data directory that hold a piece of the secret, however it is escaped.
 pub(crate) fn holding(directory: &Path) -> Vec<PathBuf> {
-    let pieces = ["Quisquilius", "born 1979", "Zoë", "Zo\\u00eb", "Zo\\\\u00eb"];
-    let mut found = Vec::new();
-    let mut directories = vec![directory.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).expect("it can be read") {
-            let path = entry.expect("it can be read").path();
-            if path.is_dir() {
-                directories.push(path);
-                continue;
-            }
-            let bytes = fs::read(&path).expect("it can be read");
-            let holds = |piece: &str| bytes.windows(piece.len()).any(|window| window == piece.as_bytes());
-            if pieces.into_iter().any(holds) {
-                found.push(path);
-            }
-        }
-    }
-    found
+    held::holding(directory, &["Quisquilius", "born 1979", "Zoë", "Zo\\u00eb", "Zo\\\\u00eb"])
 }
 
 impl Sandbox {

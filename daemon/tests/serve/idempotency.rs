@@ -1,9 +1,20 @@
 //! Requests with an `Idempotency-Key`: once, whatever happens to the daemon in between.
 
+use std::sync::Arc;
+
+use patchboard_agents::script::Script;
+use patchboard_kernel::digest::sha256;
+use patchboard_kernel::id::BoardId;
+use patchboard_kernel::lint;
+use patchboard_kernel::source::Source;
+use patchboard_runtime::journal::sqlite::SqliteJournal;
+use patchboard_runtime::runtime::{Founding, Options, Runtime};
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
+use uuid::Builder;
 
 use crate::daemon::{Daemon, STEPS};
+use crate::held::holding;
 
 #[tokio::test]
 async fn a_repeated_request_does_nothing_again_also_after_a_kill() {
@@ -131,4 +142,92 @@ async fn a_repetition_of_what_a_person_is_asked_is_in_progress() {
     let again = daemon.post_once(&path, &proposal, "t").await;
     assert_eq!(again.is(200), first.is(200));
     assert_eq!(said(&again, "idempotency-status"), Some("ALREADY_IN_PROGRESS"));
+}
+
+#[tokio::test]
+async fn a_key_is_apart_for_each_scope_and_its_records_are_found_by_it() {
+    let daemon = Daemon::new();
+    let board = daemon.board().await;
+    daemon.until(&board, "quiescent").await;
+    let (proposals, journal) = (format!("/v1/boards/{board}/proposals"), format!("/v1/boards/{board}/journal?key=one"));
+    let bearer = |scope: String| format!("Bearer {}", daemon.token(&scope));
+    let (admin, seat) = (bearer("admin".to_owned()), bearer(format!("seat:{board}/walker")));
+    let reader = bearer(format!("board:{board}"));
+    let proposal = json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": 3}]});
+    let mut found = Vec::new();
+    for who in [&admin, &seat] {
+        let headers = [("authorization", who.as_str()), ("idempotency-key", "one")];
+        let first = daemon.post_with(&proposals, &proposal, &headers).await;
+        assert!(first.is(200)["outcome"] == "committed" && !first.is_replayed());
+        assert!(daemon.post_with(&proposals, &proposal, &headers).await.is_replayed());
+        found.push(first.json()["seq"].clone());
+    }
+    let by_key = async |who: &str| {
+        let page = daemon.request(Method::GET, &journal, &[("authorization", who)], None).await.is(200);
+        page["records"].as_array().expect("records").iter().map(|record| record["seq"].clone()).collect::<Vec<Value>>()
+    };
+    assert_eq!(by_key(&admin).await, found[..1]);
+    assert_eq!(by_key(&reader).await, [Value::Null; 0]);
+    let headers = [("authorization", admin.as_str())];
+    let signal = json!({"name": "more"});
+    let told = [headers[0], ("idempotency-key", "two")];
+    daemon.post_with(&format!("/v1/boards/{board}/signals"), &signal, &told).await.is(202);
+    let path = format!("/v1/boards/{board}/journal?key=two");
+    let page = daemon.request(Method::GET, &path, &headers, None).await.is(200);
+    assert_eq!((&page["records"][0]["kind"], &page["records"][1]), (&json!("signal"), &Value::Null));
+    let path = format!("/v1/boards/{board}/journal?key=a%20b");
+    daemon.request(Method::GET, &path, &headers, None).await.refuses(400, "bad_key");
+}
+
+#[tokio::test]
+async fn a_key_stands_in_no_file() {
+    const KEY: &str = "Quisquilius-1979";
+    let mut daemon = Daemon::new();
+    let body = json!({"source": STEPS});
+    let made = daemon.post_once("/v1/boards", &body, KEY).await.is(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    daemon.until(&board, "quiescent").await;
+    for (path, body, status) in [
+        ("proposals", json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": 3}]}), 200),
+        ("proposals", json!({"worker": "other", "patch": [{"op": "remove", "path": "/steps/0"}]}), 422),
+        ("signals", json!({"name": "more"}), 202),
+        ("pause", json!({}), 200),
+        ("resume", json!({}), 200),
+        ("redactions", json!({"places": ["/steps/0"], "replace": 1}), 200),
+    ] {
+        let key = format!("{KEY}-{path}");
+        let answer = daemon.post_once(&format!("/v1/boards/{board}/{path}"), &body, &key).await;
+        assert_eq!(answer.status.as_u16(), status, "{path}: {}", answer.text);
+    }
+    daemon.post_once("/v1/tokens", &json!({"scope": "admin", "name": "ci"}), KEY).await.is(201);
+    assert!(holding(daemon.path(), &[KEY]).is_empty());
+    daemon.kill();
+    assert!(holding(daemon.path(), &[KEY]).is_empty());
+    daemon.start();
+    assert!(daemon.post_once("/v1/boards", &body, KEY).await.is_replayed());
+}
+
+#[tokio::test]
+async fn a_board_that_a_key_made_before_keys_had_a_secret_is_not_made_again() {
+    let mut daemon = Daemon::at_rest(&[]);
+    let data = daemon.path().join("boards");
+    let hash = sha256(b"board\nadmin\norder-7").0;
+    let id = Builder::from_custom_bytes(*hash.first_chunk().expect("bytes")).into_uuid().to_string();
+    let journal = SqliteJournal::open(&data).expect("a journal");
+    let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(Script))).await.expect("it starts");
+    let blueprint = lint::check(&Source::read("steps.yaml", STEPS).expect("YAML")).blueprint.expect("it is sound");
+    let founding = Founding { id: Some(BoardId::from(id.clone())), ..Founding::default() };
+    let board = runtime.create_with(blueprint, Value::Null, founding).await.expect("a board");
+    board.ended().await.expect("it ends");
+    runtime.shutdown().await;
+    drop(runtime);
+    daemon.start();
+    let again = daemon.post_once("/v1/boards", &json!({"source": STEPS}), "order-7").await;
+    assert_eq!(again.is(200)["board"], id);
+    daemon
+        .post_once("/v1/boards", &json!({"source": STEPS, "request": {"n": 2}}), "order-7")
+        .await
+        .refuses(409, "token_conflict");
+    daemon.request(Method::DELETE, &format!("/v1/boards/{id}"), &[], None).await.is(200);
+    daemon.post_once("/v1/boards", &json!({"source": STEPS}), "order-7").await.refuses(409, "token_conflict");
 }

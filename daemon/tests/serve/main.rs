@@ -11,6 +11,8 @@ mod daemon;
 mod disk;
 mod events;
 mod files;
+#[path = "../held/mod.rs"]
+mod held;
 mod idempotency;
 mod inner;
 mod leases;

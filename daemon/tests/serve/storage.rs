@@ -5,15 +5,13 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, STEPS};
+use crate::held::holding;
 
 const SECRET: &str = "Quisquilius, born 1979";
 
 /// Whether any file of the data directory has it.
 fn is_held(daemon: &Daemon) -> bool {
-    let directory = daemon.path().join("boards");
-    let files = fs::read_dir(directory).expect("it can be read").filter_map(Result::ok);
-    let mut read = files.filter_map(|entry| fs::read(entry.path()).ok());
-    read.any(|bytes| bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()))
+    !holding(&daemon.path().join("boards"), &[SECRET]).is_empty()
 }
 
 async fn board(daemon: &Daemon) -> String {

@@ -286,7 +286,7 @@ pub(crate) async fn create(
     if let Some(seed) = founding.seed {
         blueprint.draw_by(seed);
     }
-    let (board, is_new) = daemon.create(blueprint, founding.request, key.board(&caller), caller.principal()).await?;
+    let (board, is_new) = daemon.create(blueprint, founding.request, key.made(), caller.principal()).await?;
     let info = BoardInfo::of(&daemon, &daemon.summary(&board)?);
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let location = [(LOCATION, format!("/v1/boards/{board}"))];
@@ -327,7 +327,7 @@ pub(crate) async fn pause(
     key: Key,
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Act(board.clone()))?;
-    let heard = daemon.open_for(&board, &caller).await?.pause(key.token(&caller)).await?;
+    let heard = daemon.open_for(&board, &caller).await?.pause(key.token()).await?;
     steered(&daemon, &board, heard)
 }
 
@@ -342,7 +342,7 @@ pub(crate) async fn resume(
     key: Key,
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Act(board.clone()))?;
-    let heard = daemon.open_for(&board, &caller).await?.resume(key.token(&caller)).await?;
+    let heard = daemon.open_for(&board, &caller).await?.resume(key.token()).await?;
     daemon.try_models_again();
     steered(&daemon, &board, heard)
 }
@@ -428,7 +428,7 @@ pub(crate) async fn retry(
             journal,
         },
         worker_limits: RaisedOfWorker { tokens: worker_limits.tokens, money: worker_limits.money.map(|money| money.0) },
-        token: key.token(&caller),
+        token: key.token(),
     };
     let heard = daemon.retry(&board, &caller, retried).await?;
     steered(&daemon, &board, heard)

@@ -72,7 +72,7 @@ pub(crate) async fn command(
     caller.needs(&Need::Sit(board.clone(), worker.clone()))?;
     let (invocation, attempt) = attempt_of(&lease)?;
     let of = EditAttempt { invocation, attempt };
-    let key = key.token(&caller).map(|key| key.to_string());
+    let key = key.token().map(|key| key.to_string());
     let asked = Asked { key, room: files::room(room)?, order, ..Asked::from(arguments) };
     let wanted = files::Wanted { worker, of, name, is_anew: anew, asked };
     let (told, is_repeated) = files::call(&daemon, &board, wanted).await?;

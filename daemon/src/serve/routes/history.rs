@@ -14,7 +14,7 @@ use futures_util::Stream;
 use futures_util::stream;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::denials::Denials;
-use patchboard_kernel::id::{BoardId, Seq, WorkerName};
+use patchboard_kernel::id::{BoardId, Seq, Token, WorkerName};
 use patchboard_kernel::plan::Seat;
 use patchboard_kernel::record::{self, Kind, Record};
 use patchboard_kernel::view::Why;
@@ -32,7 +32,7 @@ use crate::commands::{view as views, why as reasons};
 use crate::failure::Failure;
 use crate::reader::storage;
 use crate::serve::access::{Need, Scope};
-use crate::serve::http::{Asked, BoardPath, Caller, Segments, page_size};
+use crate::serve::http::{Asked, BoardPath, Caller, Segments, keyed, page_size};
 use crate::serve::limits::StreamPlace;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
@@ -183,6 +183,9 @@ pub(crate) struct Paging {
     limit: Option<usize>,
     /// Only records of these kinds, separated by commas.
     kind: Option<String>,
+    /// Only records of requests that the caller sent with this `Idempotency-Key`.
+    #[param(pattern = r"^[!-~]{1,128}$")]
+    key: Option<String>,
 }
 
 /// A page of records.
@@ -208,6 +211,7 @@ pub(crate) async fn journal(
     caller.needs(&Need::See(board.clone()))?;
     daemon.summary(&board)?;
     let kinds = kinds(paging.kind.as_deref())?;
+    let key = paging.key.map(|key| keyed(&daemon, &caller, &key)).transpose()?.map(|key| key.token());
     let limit = page_size(paging.limit)?;
     if paging.after.is_some_and(|after| i64::try_from(after).is_err()) {
         return Err(Problem::of(Code::BadQuery, "no record has a number as large as after"));
@@ -224,8 +228,11 @@ pub(crate) async fn journal(
                 after = Some(record.seq);
                 looked_at += 1;
                 if kinds.is_empty() || kinds.contains(&record.kind) {
-                    bytes += record.header.len() + record.payload.len();
-                    page.push(told(&record)?);
+                    let told = told(&record)?;
+                    if key.as_ref().is_none_or(|key| is_of(&told, key)) {
+                        bytes += record.header.len() + record.payload.len();
+                        page.push(told);
+                    }
                 }
                 if page.len() == limit || bytes >= PAGE_BYTES_MAX || looked_at == LOOKED_AT_MAX {
                     return Ok(RecordPage { records: page, next: after.map(|seq| seq.0) });
@@ -244,6 +251,12 @@ fn kinds(names: Option<&str>) -> Answered<Vec<Kind>> {
             kind.ok_or_else(|| Problem::of(Code::BadQuery, "there is no such kind of record"))
         })
         .collect()
+}
+
+/// Returns true if a request with this token made the record.
+fn is_of(record: &Map<String, Value>, token: &Token) -> bool {
+    let of = record.get("by").and_then(|by| by.get("token")).or_else(|| record.get("token"));
+    of.and_then(Value::as_str) == Some(token.as_str())
 }
 
 /// A record with its values.

@@ -175,7 +175,7 @@ pub(crate) async fn lease(
     if wanted.wait > WAIT_MAX {
         return Err(Problem::of(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds")));
     }
-    let key = key.token(&caller).map(|key| key.to_string());
+    let key = key.token().map(|key| key.to_string());
     match take(&daemon, &board, &worker, lasts, Duration::from_secs(wanted.wait), key).await? {
         Some(lease) => Ok(Json(document(&lease, daemon.clock.now())).into_response()),
         None => Ok(StatusCode::NO_CONTENT.into_response()),

@@ -60,7 +60,7 @@ pub(crate) async fn propose(
     people::may_act_as(&daemon, &caller, &board, &worker).await?;
     let handle = daemon.open_for(&board, &caller).await?;
     let proposal = Proposal {
-        from: From::Direct { token: key.0, base: proposed.base.map(Version) },
+        from: From::Direct { token: key.token(), base: proposed.base.map(Version) },
         worker,
         reply: ReplyBody::Json(proposed.patch),
         usage: None,
@@ -158,7 +158,7 @@ pub(crate) async fn send(
 ) -> Answered<impl IntoResponse + use<>> {
     caller.needs(&Need::Act(board.clone()))?;
     let handle = daemon.open_for(board, caller).await?;
-    let heard = handle.signal(name, value, key.token(caller)).await?;
+    let heard = handle.signal(name, value, key.token()).await?;
     let snapshot = handle.snapshot();
     let told = json!({"board": board, "signal": name, "head": {"seq": snapshot.head.seq, "hash": snapshot.head.hash}});
     let told = Waiting::of(&snapshot.blueprint, name).tell(told);

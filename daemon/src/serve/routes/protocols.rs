@@ -38,7 +38,7 @@ pub(super) async fn propose(
     let outcome = match lease {
         Some(lease) => leases::put(daemon, caller, board, &worker, &lease, patch, None).await?,
         None => {
-            let from = From::Direct { token: key.0, base: None };
+            let from = From::Direct { token: key.token(), base: None };
             let proposal = Proposal { from, worker, reply: ReplyBody::Json(patch), usage: None, raw: None };
             daemon.open_for(board, caller).await?.propose(proposal).await?
         }

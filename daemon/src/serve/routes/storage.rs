@@ -75,7 +75,7 @@ pub(crate) async fn redact(
     request.keep = asked.keep;
     request.everywhere = asked.everywhere;
     request.forget_salt = asked.forget_salt;
-    request.token = key.token(&caller);
+    request.token = key.token();
     let done = daemon.redact(&board, request, asked.replace, caller.principal()).await?;
     match &done.unscrubbed {
         Some(error) => Err(redact::unscrubbed(error).into()),

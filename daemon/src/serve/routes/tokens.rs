@@ -70,7 +70,7 @@ pub(crate) async fn create(
     let scope: Scope = wanted.scope.parse().map_err(|message: String| Problem::of(Code::BadScope, message))?;
     let now = daemon.clock.now();
     let of = tokens::Wanted { name: &wanted.name, scope, lifetime: wanted.expires };
-    let made = match key.token(&caller) {
+    let made = match key.token() {
         Some(key) => daemon.tokens.create_once(key.as_str(), &of, now)?,
         None => {
             let (token, text) = daemon.tokens.create(&of, now)?;

@@ -148,7 +148,7 @@ pub(crate) async fn resume(
     let node = resumed.node.clone();
     let asked = daemon.ask_board(&board, None, move |board| Ok(refused(board, &node))).await?;
     if let Some(why) = asked.ok_or_else(no_workflow)?
-        && !was_sent(&daemon, &board, key.token(&caller)).await?
+        && !was_sent(&daemon, &board, key.token()).await?
     {
         return Err(Problem::new(status_of(why.code), why.code.as_str(), why.message));
     }
