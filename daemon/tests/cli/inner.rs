@@ -49,7 +49,7 @@ rules:
 done: {when: has(state.count)}
 "#;
 
-fn sandbox() -> Sandbox {
+pub(crate) fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     std::fs::create_dir(sandbox.path().join("parts")).expect("a directory");
     sandbox.write("outer.yaml", OUTER);

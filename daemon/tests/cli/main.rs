@@ -26,6 +26,7 @@ mod modes;
 mod negotiation;
 mod outage;
 mod papers;
+mod reach;
 mod readme;
 mod recorded;
 mod redact;

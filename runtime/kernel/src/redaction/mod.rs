@@ -225,7 +225,7 @@ pub fn plan(
             return Err(RedactionError { places: done.standing, questions, ..error });
         }
     }
-    let is_anything = done.values > 0 || !done.texts.is_empty() || request.forget_salt;
+    let is_anything = !done.records.is_empty() || !done.texts.is_empty() || request.forget_salt;
     if !is_anything {
         let message = "nothing of value was ever there, or it is all erased already";
         return Err(RedactionError::new(RedactionCode::NothingToErase, message));

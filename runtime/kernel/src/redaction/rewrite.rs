@@ -451,6 +451,9 @@ impl<'a> Rewriting<'a> {
                 self.rename(pointer);
             }
         }
+        for allowed in rejection.get_mut("allowed").and_then(Value::as_array_mut).into_iter().flatten() {
+            self.rename_places(allowed);
+        }
     }
 
     /// Whether a reply is a patch, or holds one, at a place where something is erased.

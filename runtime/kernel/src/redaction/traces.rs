@@ -31,9 +31,11 @@ pub(super) struct Traces {
     own: Vec<bool>,
     /// By place asked for: the numbers that ever stood there, with the version at which they first did.
     seen: Vec<BTreeMap<u32, Version>>,
-    /// The same for names of members.
+    /// The same for names of members, the place's own included.
     names: Vec<BTreeMap<String, Version>>,
-    /// Names of the last document: outside the places asked for, and in them.
+    /// Names of members that the records asked for brought.
+    brought_names: BTreeSet<String>,
+    /// Names of the last document: of what stays, and of what is erased.
     final_names: (BTreeSet<String>, BTreeSet<String>),
     /// By place asked for: the version at which what stands there now was put there as a whole.
     made: Vec<Version>,
@@ -46,10 +48,14 @@ pub(super) struct Shadow {
     next: u32,
 }
 
-/// An operation as it was done: where it led to, and where from.
-pub(super) struct Done {
+/// An operation as it is done: where it leads to, and where from.
+pub(super) struct Done<'d> {
     pub(super) lands: PointerBuf,
     pub(super) from: Option<PointerBuf>,
+    /// The value that it puts there, in numbers.
+    value: Option<&'d Value>,
+    /// The document before it.
+    before: &'d Value,
 }
 
 impl Shadow {
@@ -77,23 +83,44 @@ impl Shadow {
     pub(super) fn patch(&mut self, patch: &Value, each: &mut dyn FnMut(&Done)) -> Result<(), String> {
         let ops = operations(patch)?;
         for mut op in ops {
-            let from = match &mut op {
+            let lands = landing(&self.document, op.path());
+            let (from, value) = match &mut op {
                 PatchOperation::Test(_) => continue,
                 PatchOperation::Add(AddOperation { value, .. })
                 | PatchOperation::Replace(ReplaceOperation { value, .. }) => {
                     *value = self.of(value);
-                    None
+                    (None, Some(&*value))
                 }
-                PatchOperation::Move(op) => Some(op.from.clone()),
-                PatchOperation::Copy(op) => Some(op.from.clone()),
-                PatchOperation::Remove(_) => None,
+                PatchOperation::Move(op) => (Some(op.from.clone()), None),
+                PatchOperation::Copy(op) => (Some(op.from.clone()), None),
+                PatchOperation::Remove(_) => (None, None),
             };
-            let done = Done { lands: landing(&self.document, op.path()), from };
-            each(&done);
+            each(&Done { lands, from, value, before: &self.document });
             json_patch::patch_unsafe(&mut self.document, &[op]).map_err(|error| error.to_string())?;
         }
         Ok(())
     }
+}
+
+impl Done<'_> {
+    /// The names of members that it makes.
+    fn new_names(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        let is_new = self.value.is_some() || self.from.is_some();
+        if is_new && at(self.before, &self.lands).is_none() {
+            names.extend(member_name(self.before, &self.lands));
+        }
+        if let Some(value) = self.value {
+            each_number(value, &mut |_| {}, &mut |name| names.extend([name.to_owned()]));
+        }
+        names
+    }
+}
+
+/// The name that a place has in the object above it; none of the root, of elements, and where nothing is above.
+fn member_name(document: &Value, place: &Pointer) -> Option<String> {
+    let (above, name) = place.split_back()?;
+    at(document, above)?.is_object().then(|| name.decoded().into_owned())
 }
 
 /// A stored patch, read.
@@ -160,6 +187,7 @@ impl Traces {
             own: Vec::new(),
             seen: vec![BTreeMap::new(); places],
             names: vec![BTreeMap::new(); places],
+            brought_names: BTreeSet::new(),
             final_names: Default::default(),
             made: vec![Version(0); places],
         };
@@ -173,7 +201,9 @@ impl Traces {
                     has_files = blueprint.workspace.is_some();
                     shadow.begin(&initial(&blueprint, &created.request));
                     let all = request.places.iter().enumerate();
-                    all.for_each(|(index, place)| traces.see(&shadow.document, index, place, Version(0)));
+                    all.for_each(|(index, place)| {
+                        traces.see(&shadow.document, (index, place), request.keep, Version(0))
+                    });
                 }
                 Body::Committed(committed) => {
                     let (first, version) = (shadow.next, committed.version);
@@ -182,8 +212,12 @@ impl Traces {
                         traces.own.extend(edits::intents(&committed.patch).iter().map(|is_intent| !is_intent));
                     }
                     let mut touched = BTreeSet::new();
-                    let made = &mut traces.made;
+                    let (made, names) = (&mut traces.made, &mut traces.brought_names);
+                    let brings_names = request.records.contains(&record.seq) && committed.by.edit.is_none();
                     shadow.patch(&committed.patch, &mut |done| {
+                        if brings_names {
+                            names.extend(done.new_names());
+                        }
                         for (index, place) in request.places.iter().enumerate() {
                             if place.starts_with(&done.lands) {
                                 made[index] = version;
@@ -196,7 +230,9 @@ impl Traces {
                         }
                     })?;
                     let place = |index: usize| &request.places[index];
-                    touched.iter().for_each(|index| traces.see(&shadow.document, *index, place(*index), version));
+                    touched.iter().for_each(|index| {
+                        traces.see(&shadow.document, (*index, place(*index)), request.keep, version);
+                    });
                     if request.records.contains(&record.seq) {
                         brought.extend(first..shadow.next);
                     }
@@ -233,9 +269,12 @@ impl Traces {
         Ok(traces)
     }
 
-    fn see(&mut self, document: &Value, index: usize, place: &Pointer, version: Version) {
+    fn see(&mut self, document: &Value, (index, place): (usize, &Pointer), keeps: bool, version: Version) {
         let Some(there) = at(document, place) else { return };
         let (seen, names) = (&mut self.seen[index], &mut self.names[index]);
+        if let Some(name) = member_name(document, place).filter(|_| !keeps) {
+            names.entry(name).or_insert(version);
+        }
         each_number(
             there,
             &mut |number| {
@@ -253,13 +292,40 @@ impl Traces {
         let mut inside = BTreeSet::new();
         let mut rest = document.clone();
         for place in &request.places {
-            if let Some(there) = rest.pointer_mut(place.as_str()) {
-                each_number(&there.take(), &mut |_| {}, &mut |name| inside.extend([name.to_owned()]));
-            }
+            let name = member_name(&rest, place);
+            let there = match (name, place.parent().and_then(|above| rest.pointer_mut(above.as_str()))) {
+                (Some(name), Some(Value::Object(members))) => {
+                    let there = members.remove(&name);
+                    inside.extend(there.is_some().then_some(name));
+                    there
+                }
+                _ => rest.pointer_mut(place.as_str()).map(Value::take),
+            };
+            let mut add = |name: &str| inside.extend([name.to_owned()]);
+            there.iter().for_each(|there| each_number(there, &mut |_| {}, &mut add));
         }
         let mut outside = BTreeSet::new();
-        each_number(&rest, &mut |_| {}, &mut |name| outside.extend([name.to_owned()]));
+        self.sort_names(&rest, &mut outside, &mut inside);
         self.final_names = (outside, inside);
+    }
+
+    /// Tells names of members of which all is erased from others.
+    fn sort_names(&self, document: &Value, outside: &mut BTreeSet<String>, inside: &mut BTreeSet<String>) {
+        match document {
+            Value::Array(items) => items.iter().for_each(|item| self.sort_names(item, outside, inside)),
+            Value::Object(members) => members.iter().for_each(|(name, member)| {
+                let (mut erased, mut all) = (0, 0);
+                let mut count = |number| {
+                    all += 1;
+                    erased += u32::from(self.is_erased(number));
+                };
+                each_number(member, &mut count, &mut |_| {});
+                let names = if all > 0 && erased == all { &mut *inside } else { &mut *outside };
+                names.insert(name.clone());
+                self.sort_names(member, outside, inside);
+            }),
+            _ => {}
+        }
     }
 
     /// Whether the value with this number is erased.
@@ -267,13 +333,13 @@ impl Traces {
         self.erased.get(number as usize).copied().unwrap_or_default()
     }
 
-    /// Names of members that are erased: they stood below the places asked for, no blueprint tells them, and the document
-    /// does not use them elsewhere.
+    /// Names of members that are erased: they stood at the places asked for or below, or came with the records asked for, no
+    /// blueprint tells them, and the document does not use them elsewhere.
     pub(super) fn names(&self, is_over: bool, blueprint: &str) -> BTreeSet<String> {
         let (outside, inside) = &self.final_names;
         let is_index = |name: &str| name.len() < INDEX_DIGITS_MAX && name.bytes().all(|byte| byte.is_ascii_digit());
         let is_used = |name: &str| outside.contains(name) || (!is_over && inside.contains(name));
-        let names = self.names.iter().flat_map(BTreeMap::keys).filter(|name| {
+        let names = self.names.iter().flat_map(BTreeMap::keys).chain(&self.brought_names).filter(|name| {
             !is_index(name) && *name != "-" && !is_mark(name) && !is_used(name) && !mentions(blueprint, name)
         });
         names.cloned().collect()

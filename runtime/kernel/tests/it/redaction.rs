@@ -480,6 +480,82 @@ fn a_reply_with_a_name_in_its_path_is_about_what_the_name_was_bound_to() {
     sound(&records);
 }
 
+/// A board in which `Ada Lovelace` is the name of a member, bound by a rule, written twice, and told in a refusal.
+fn named() -> Played {
+    let mut played = Played::new(json!({
+        "blueprint": 2, "state": {"schema": {}, "initial": {"notes": {"plain": {"text": "x"}}, "seen": {}}},
+        "workers": {
+            "writer": {"agent": "script", "script": [[]],
+                "writes": [{"path": "/notes/*", "ops": ["add", "replace", "remove"]}, {"path": "/seen/*", "ops": ["add"]}]},
+            "checker": {"agent": "llm", "reads": ["/notes/{note}"], "writes": [{"path": "/notes/{note}/text"}]},
+        },
+        "rules": [{"name": "check", "trigger": {"op": "add", "path": "/notes/{note}"}, "run": "checker"}],
+    }));
+    played.direct("writer", r#"[{"op": "add", "path": "/notes/Ada Lovelace", "value": {"text": "born 1815"}}]"#);
+    played.answer(json!([{"op": "add", "path": "/elsewhere", "value": "Ada Lovelace"}]), None);
+    let fine = json!([{"op": "add", "path": "/notes/{note}/text", "value": "fine"}]);
+    assert!(matches!(played.answer(fine, None), Outcome::Committed { .. }));
+    played
+}
+
+#[test]
+fn the_name_that_a_place_ends_in_goes_with_its_value_unless_it_is_used() {
+    const PLACE: &str = "/notes/Ada Lovelace";
+    let mut played = named();
+    played.give(Input::Cancel);
+    let records = erased(&played, &places(&[PLACE]));
+    assert!(!text(&records).contains("Lovelace"), "{}", text(&records));
+    let recovered = sound(&records);
+    let names: Vec<String> =
+        recovered.state().root().to_value()["notes"].as_object().expect("notes").keys().cloned().collect();
+    assert!(names.len() == 2 && redaction::is_mark(&names[0]) && names[1] == "plain", "{names:?}");
+    (played.board, played.records) = (recovered, records);
+    assert_eq!(plan(&played, &places(&[PLACE])).expect_err("nothing is left").code, RedactionCode::NothingToErase);
+    // The board goes on, and the member is gone.
+    let mut played = named();
+    played.direct("writer", r#"[{"op": "remove", "path": "/notes/Ada Lovelace"}]"#);
+    let records = erased(&played, &places(&[PLACE]));
+    assert!(!text(&records).contains("Lovelace"), "{}", text(&records));
+    assert!(sound(&records).is_exact());
+    // Another member has the name, or the blueprint; or what stands there now is kept.
+    let mut played = named();
+    played.direct("writer", r#"[{"op": "add", "path": "/seen/Ada Lovelace", "value": true}]"#);
+    played.give(Input::Cancel);
+    let kept = Request { keep: true, ..places(&[PLACE]) };
+    for (request, name) in [(places(&[PLACE]), PLACE), (places(&["/notes/plain", "/seen"]), "/notes")] {
+        let records = erased(&played, &request);
+        assert!(sound(&records).state().root().to_value().pointer(name).is_some(), "{}", text(&records));
+    }
+    let mut played = named();
+    played.direct("writer", r#"[{"op": "add", "path": "/notes/Ada Lovelace", "value": {"text": "hers"}}]"#);
+    let records = erased(&played, &kept);
+    assert!(!text(&records).contains("1815") && text(&records).contains("hers"), "{}", text(&records));
+    assert!(sound(&records).state().root().to_value().pointer(PLACE).is_some());
+}
+
+#[test]
+fn a_record_that_is_erased_loses_the_names_that_it_brought() {
+    let mut played = named();
+    let committed = played.records.iter().find(|record| record.kind == Kind::Committed).expect("it is there").seq;
+    played.direct("writer", r#"[{"op": "remove", "path": "/notes/Ada Lovelace"}]"#);
+    let records = erased(&played, &Request { records: vec![committed], ..Request::default() });
+    assert!(!text(&records).contains("Lovelace"), "{}", text(&records));
+    sound(&records);
+    // The value has been put there since by another: the name is in use.
+    let mut played = named();
+    played.give(Input::Cancel);
+    let records = erased(&played, &Request { records: vec![committed], ..Request::default() });
+    assert!(!text(&records).contains("1815") && text(&records).contains("/notes/Ada Lovelace"), "{}", text(&records));
+    sound(&records);
+    // Nothing but a name.
+    let mut played = named();
+    played.direct("writer", r#"[{"op": "add", "path": "/notes/Grace Hopper", "value": {}}]"#);
+    played.give(Input::Cancel);
+    let records = erased(&played, &places(&["/notes/Grace Hopper"]));
+    assert!(!text(&records).contains("Hopper"), "{}", text(&records));
+    sound(&records);
+}
+
 #[test]
 fn what_a_worker_began_its_range_at_is_erased_with_what_it_names() {
     let mut played = Played::new(json!({
