@@ -1,5 +1,7 @@
 //! A board's records as server-sent events: all of them, in order, through a kill of the daemon.
 
+use std::time::Duration;
+
 use reqwest::{Method, Response};
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -116,7 +118,8 @@ async fn a_journal_that_is_cut_inside_a_step_is_shown_and_called_cut() {
     assert_eq!(page["records"].as_array().map(|records| records.len() as u64), Some(invoked));
     assert_eq!(page["next"], json!(invoked - 1));
     refuses(daemon.get(&format!("{path}/journal?after={}", invoked - 1)).await);
-    let events = daemon.get(&format!("{path}/events")).await.text;
+    let path = format!("{path}/events");
+    let events = tokio::time::timeout(Duration::from_secs(20), daemon.get(&path)).await.expect("the stream ends").text;
     assert_eq!(events.matches("id: ").count() as u64, invoked, "{events}");
     assert!(events.ends_with("\n\n") && events.contains("event: problem\ndata: {"), "{events}");
     assert!(events.contains("\"code\":\"bad_record\""), "{events}");
