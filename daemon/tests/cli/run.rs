@@ -361,6 +361,9 @@ fn a_database_that_is_gone_is_missed_by_its_marks() {
     let no_journal = sandbox.run(&["log", "last", "--output", "json"]).exits(2).error();
     assert_eq!(no_journal["code"], "no_journal");
     sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q"]).exits(0);
+    let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
+    let archived = archived["board"].as_str().expect("an id").to_owned();
+    sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q"]).exits(0);
     let board =
         sandbox.run(&["boards", "--output", "json"]).exits(0).json()["board"].as_str().expect("an id").to_owned();
     fs::remove_file(sandbox.path().join(".patchboard/patchboard.db")).expect("there is a database");
@@ -371,7 +374,9 @@ fn a_database_that_is_gone_is_missed_by_its_marks() {
     }
     let examined = sandbox.run(&["doctor", "--offline"]).exits(1);
     assert!(examined.stdout.contains("[records_lost]") && examined.stdout.contains(&board), "{}", examined.stdout);
-    // Other boards begin, and this one is still missed.
+    // An archived board comes back, other boards begin, and this one is still missed.
+    sandbox.run(&["restore", &archived]).exits(0);
+    sandbox.run(&["verify", &archived]).exits(0);
     let ran = sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q"]).exits(0);
     assert!(ran.stderr.contains("are lost") && ran.stderr.contains(&board), "{}", ran.stderr);
     assert_eq!(sandbox.run(&["log", &board, "--output", "json"]).exits(1).error()["code"], "records_lost");
