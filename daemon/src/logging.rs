@@ -1,8 +1,20 @@
 //! Logs: what developers and operators read, on stderr, apart from progress and results.
+//!
+//! Fields may hold text from outside: ids, names, paths, errors of providers. In text every character of them that acts on a
+//! terminal, ends a line or is not seen is written by its number; in JSON it is escaped. So one event is one line.
 
+use std::io::{self, Write};
+
+use tracing::{Metadata, Subscriber};
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::format::{DefaultFields, Writer};
+use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, Layer as _, fmt};
+use tracing_subscriber::{EnvFilter, Layer, fmt};
+
+use crate::output;
 
 /// In what form logs are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -46,18 +58,65 @@ pub(crate) struct Logging {
     _exporter: Option<crate::otlp::Exporter>,
 }
 
+/// Returns what writes events as lines.
+fn lines<S, W>(format: LogFormat, is_coloured: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    match format {
+        LogFormat::Text => fmt::layer().fmt_fields(Spelled).with_writer(writer).with_ansi(is_coloured).boxed(),
+        LogFormat::Json => {
+            let writer = EscapedWriter(writer);
+            fmt::layer().json().flatten_event(true).with_span_list(false).with_writer(writer).boxed()
+        }
+    }
+}
+
+/// Formats the fields of events and spans, in which nothing is hidden.
+struct Spelled;
+
+impl<'w> FormatFields<'w> for Spelled {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> std::fmt::Result {
+        let mut text = String::new();
+        DefaultFields::new().format_fields(Writer::new(&mut text), fields)?;
+        writer.write_str(&output::spelled(&text))
+    }
+}
+
+/// Writes lines of JSON in which nothing is hidden.
+struct EscapedWriter<W>(W);
+
+impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for EscapedWriter<W> {
+    type Writer = EscapedWriter<W::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        EscapedWriter(self.0.make_writer())
+    }
+
+    fn make_writer_for(&'a self, about: &Metadata<'_>) -> Self::Writer {
+        EscapedWriter(self.0.make_writer_for(about))
+    }
+}
+
+impl<W: Write> Write for EscapedWriter<W> {
+    /// Takes a whole line: the formatter writes each with one call.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        self.0.write_all(output::escaped_line(&text).as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// Starts logging. `RUST_LOG` decides what is logged, where it is set.
 pub(crate) fn start(level: Level, format: LogFormat) -> Logging {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.directives()));
-    let lines = match format {
-        LogFormat::Text => fmt::layer()
-            .with_writer(std::io::stderr)
-            .with_ansi(anstream::stderr().current_choice() != anstream::ColorChoice::Never)
-            .boxed(),
-        LogFormat::Json => {
-            fmt::layer().json().flatten_event(true).with_span_list(false).with_writer(std::io::stderr).boxed()
-        }
-    };
+    let is_coloured = anstream::stderr().current_choice() != anstream::ColorChoice::Never;
+    let lines = lines(format, is_coloured, std::io::stderr);
     let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter));
     #[cfg(feature = "otlp")]
     let (exporter, problem) = match crate::otlp::start() {
@@ -82,5 +141,69 @@ pub(crate) fn start(level: Level, format: LogFormat) -> Logging {
     Logging {
         #[cfg(feature = "otlp")]
         _exporter: exporter,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::Value;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::{LogFormat, lines};
+
+    const HOSTILE: &str =
+        "a\u{1b}[2J\nERROR forged\r\u{9b}31m\u{202e}b\u{200b}\u{2028}c\u{7f}\u{7}\u{0}\u{85}\u{e0041}";
+
+    /// A buffer that several writers share.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("a buffer").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(format: LogFormat) -> String {
+        let written = Shared::default();
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::registry().with(lines(format, false, move || writer.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            let _span = tracing::info_span!("span", of = %HOSTILE, debugged = ?HOSTILE).entered();
+            let error = std::io::Error::other(HOSTILE);
+            tracing::info!(board = %HOSTILE, text = HOSTILE, debugged = ?HOSTILE, error = &error as &dyn std::error::Error, "a {HOSTILE}");
+        });
+        String::from_utf8(written.0.lock().expect("a buffer").clone()).expect("text")
+    }
+
+    fn is_plain(line: &str) -> bool {
+        let hidden = ['\u{202e}', '\u{200b}', '\u{2028}', '\u{e0041}'];
+        !line.chars().any(|c| c.is_control() || hidden.contains(&c))
+    }
+
+    #[test]
+    fn a_text_line_hides_nothing_and_ends_where_its_event_does() {
+        let text = logged(LogFormat::Text);
+        let line = text.strip_suffix('\n').expect("a line");
+        assert!(is_plain(line), "{line:?}");
+        for spelled in ["<U+000A>ERROR forged<U+000D>", "<U+202E>b<U+200B><U+2028>c", "<U+E0041>"] {
+            assert!(line.matches(spelled).count() >= 2, "{spelled}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_json_hides_nothing_and_keeps_the_values() {
+        let text = logged(LogFormat::Json);
+        let line = text.strip_suffix('\n').expect("a line");
+        assert!(is_plain(line), "{line:?}");
+        let event: Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!((&event["board"], &event["text"]), (&HOSTILE.into(), &HOSTILE.into()));
     }
 }

@@ -147,18 +147,33 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
 
 /// Text in which characters that are not seen are written as `<U+200B>`.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(hides) {
+    written_out(text, hides)
+}
+
+/// Text in which some characters are written by their numbers.
+fn written_out(text: &str, is_spelled: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(&is_spelled) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if hides(c) {
+        if is_spelled(c) {
             write!(shown, "<U+{:04X}>", u32::from(c)).expect("a string takes everything");
         } else {
             shown.push(c);
         }
     }
     Cow::Owned(shown)
+}
+
+/// Text on one line in which every character that acts on a terminal, or is not seen, is written as `<U+001B>`.
+pub(crate) fn spelled(text: &str) -> Cow<'_, str> {
+    written_out(text, |c| acts(c) || hides(c))
+}
+
+/// JSON on one line in which such characters are escaped; a line's end stays.
+pub(crate) fn escaped_line(line: &str) -> String {
+    escape_json(line.to_owned())
 }
 
 /// Text on one line, without anything that acts on a terminal; runs of white space become one space.

@@ -16,7 +16,7 @@ use patchboard_runtime::runtime::RuntimeError;
 use serde_json::json;
 
 use crate::doctor::DISK;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure, Outcome};
 
 /// How many records are read at once.
 const PAGE: usize = 1024;
@@ -76,6 +76,12 @@ impl Reader {
     /// Reads the records of a board after one of them; each is checked.
     pub(crate) fn reading<'a>(&'a self, board: &'a BoardId, after: Option<Seq>) -> Result<Reading<'a>, Failure> {
         Reading::after(&self.journal, board, after).map_err(storage)
+    }
+
+    /// Returns the end of a command that has shown what stands in a board's journal: done, unless the journal ends inside a
+    /// step. Without it, a damaged board would pass for a whole one.
+    pub(crate) fn shown(&self, board: &BoardId) -> Outcome {
+        recovery::check_end(&self.journal, board).map(|()| Exit::Done).map_err(storage)
     }
 
     /// The name of the blueprint around all others that a board is inside of, which may be its own; and what other boards of

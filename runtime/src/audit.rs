@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use patchboard_kernel::board::{Board, BoardError};
+use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, Hasher};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::plan::Own;
@@ -13,7 +13,6 @@ use patchboard_kernel::snapshot::{self, SnapshotError};
 
 use crate::journal::{BoardSummary, Head, Journal, JournalError, KeptSnapshot};
 use crate::recovery;
-use crate::runtime::RuntimeError;
 
 /// A journal in which nothing was found wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,10 +162,7 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     journal.check_storage()?;
     let head = walk.summary.head;
     // A step that was cut in the middle is sound in itself; deriving it tells what is missing.
-    if let Err(RuntimeError::Board(BoardError::BadRecord { seq, message: reason })) =
-        recovery::recover(journal, board, &Own)
-        && seq > head.seq
-    {
+    if let Err(JournalError::BadRecord { seq, why: reason }) = recovery::check_end(journal, board) {
         return Err(Fault::Record { seq, reason });
     }
     if let Some(expected) = expected_head

@@ -6,7 +6,7 @@
 
 use patchboard_kernel::board::{Board, BoardError};
 use patchboard_kernel::id::{BoardId, Seq, Version};
-use patchboard_kernel::plan::Plans;
+use patchboard_kernel::plan::{Own, Plans};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::snapshot::SnapshotError;
@@ -40,6 +40,24 @@ pub struct Recovered {
 /// Storage; [`RuntimeError::Board`] if the records make no board, or end inside a step.
 pub fn recover(journal: &dyn Journal, board: &BoardId, plans: &dyn Plans) -> Result<Recovered, RuntimeError> {
     recover_until(journal, board, None, plans)
+}
+
+/// Checks that a journal does not end inside a step. Makes the board for it; whatever else is wrong with that is left to
+/// [`recover`]. Blocks.
+///
+/// # Errors
+/// Storage; [`JournalError::BadRecord`] with the first record that is missing.
+pub fn check_end(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalError> {
+    match recover(journal, board, &Own) {
+        Err(RuntimeError::Board(BoardError::BadRecord { seq, message })) => {
+            // Read afterwards: a process that runs the board may have appended meanwhile.
+            let head = journal.head(board)?;
+            let is_after = head.is_some_and(|head| seq > head.seq);
+            if is_after { Err(JournalError::BadRecord { seq, why: message }) } else { Ok(()) }
+        }
+        Err(RuntimeError::Journal(error)) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Makes a board as it stood right after the commit that made a version.

@@ -7,7 +7,7 @@ use patchboard_kernel::denials::{Denial, Denials};
 use serde_json::json;
 
 use crate::cli::BoardArgument;
-use crate::failure::{Exit, Outcome};
+use crate::failure::Outcome;
 use crate::output::{Output, table};
 use crate::reader::Reader;
 
@@ -32,15 +32,15 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let denials = Denials::of(&reader.records(&summary.id)?);
     if output.is_json() {
         output.json(&json!(denials.iter().collect::<Vec<_>>()))?;
-        return Ok(Exit::Done);
+        return reader.shown(&summary.id);
     }
     let rows: Vec<_> = denials.iter().map(row).collect();
     if rows.is_empty() {
         output.note("nothing was refused");
-        return Ok(Exit::Done);
+        return reader.shown(&summary.id);
     }
     output.line(&table(["WORKER", "STAGE", "CODE", "TIMES"], rows))?;
-    Ok(Exit::Done)
+    reader.shown(&summary.id)
 }
 
 /// The cells of a line.

@@ -135,7 +135,9 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
 
 /// Gives up what is lost of boards; of all that are named or of none.
 fn accept_loss(boards: &[String], data_dir: &Path, output: Output) -> Outcome {
-    drop(Reader::open(data_dir)?);
+    if SqliteJournal::lost_with_file(data_dir).map_err(storage_failure)?.is_empty() {
+        drop(Reader::open(data_dir)?);
+    }
     let _alone = only_one(data_dir)?;
     let journal = SqliteJournal::open(data_dir).map_err(storage_failure)?;
     let lost = journal.lost().map_err(storage_failure)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 
 use crate::cli::BoardArgument;
-use crate::failure::{Exit, Outcome};
+use crate::failure::Outcome;
 use crate::output::Output;
 use crate::reader::Reader;
 
@@ -14,6 +14,8 @@ use crate::reader::Reader;
 /// `hash` is the SHA-256 of the previous record's 32 hash bytes (zeros before the first) followed by the bytes of
 /// `header`, so that the chain can be checked with a few lines of any language. The texts of views and prompts are not
 /// in it: records name them by their hash.
+///
+/// Exits with 1 after the last record if the journal ends inside a step, so that records are missing; `verify` refuses what was printed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -29,5 +31,5 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     for record in reader.records(&summary.id)? {
         output.json(&record.to_json())?;
     }
-    Ok(Exit::Done)
+    reader.shown(&summary.id)
 }

@@ -21,7 +21,7 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Print the last record of every board: its number and its hash, which stands for all before it
 ///
 /// Who keeps what is printed elsewhere can tell later whether a journal was cut off or rewritten: `verify --heads` takes it back,
-/// as text or as JSON.
+/// as text or as JSON. The daemon sends heads by itself: `heads` of `[notify]`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
 }
 
 /// A head that was printed before.
-#[derive(Deserialize, PartialEq, Eq, Debug)]
+#[derive(Clone, Deserialize, PartialEq, Eq, Debug)]
 pub(crate) struct Noted {
     pub(crate) board: BoardId,
     pub(crate) seq: Seq,
@@ -82,19 +82,31 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Noted>, Failure> {
         String::from_utf8(given::bytes(path, BYTES_MAX).map_err(bad)?).map_err(|error| bad(error.to_string()))?;
     let lines = (1..).zip(text.lines().map(str::trim));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(HEADER[0]));
-    let heads: Vec<Noted> = lines
-        .map(|(number, line)| noted(line).ok_or_else(|| bad(format!("line {number} is none"))))
-        .collect::<Result<_, _>>()?;
+    let heads = lines.map(|(number, line)| noted(line).ok_or_else(|| bad(format!("line {number} is none"))));
+    let heads = heads.collect::<Result<Vec<_>, _>>()?.concat();
     // Nothing is no reason to say that all is well.
     if heads.is_empty() { Err(bad("it is empty".to_owned())) } else { Ok(heads) }
 }
 
-/// Reads a line of either form.
-fn noted(line: &str) -> Option<Noted> {
+/// A line of JSON.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    /// Body of a message that `[notify] heads` has sent.
+    Message { heads: Vec<Noted> },
+    /// Head of one board.
+    Head(Noted),
+}
+
+/// Reads a line of any form.
+fn noted(line: &str) -> Option<Vec<Noted>> {
     if line.starts_with('{') {
-        return serde_json::from_str(line).ok();
+        return Some(match serde_json::from_str(line).ok()? {
+            Line::Message { heads } => heads,
+            Line::Head(head) => vec![head],
+        });
     }
     let mut words = line.split_whitespace();
     let (board, seq, hash) = (words.next()?, words.next()?, words.next()?);
-    Some(Noted { board: board.into(), seq: Seq(seq.parse().ok()?), hash: hash.parse().ok()? })
+    Some(vec![Noted { board: board.into(), seq: Seq(seq.parse().ok()?), hash: hash.parse().ok()? }])
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_runtime::journal::Journal as _;
 use serde_json::{Value, json};
 
@@ -32,8 +32,8 @@ pub(crate) struct Inbox {
 
 impl Inbox {
     pub(crate) async fn run(&self, data_dir: &Path, output: Output) -> Outcome {
-        let (questions, again) = match self.daemon.client()? {
-            Some(daemon) => (listed(&daemon).await?, daemon.repeated()),
+        let ((questions, unread), again) = match self.daemon.client()? {
+            Some(daemon) => ((listed(&daemon).await?, Vec::new()), daemon.repeated()),
             None => (standing(data_dir)?, finding_flags(data_dir)),
         };
         if output.is_json() {
@@ -46,7 +46,10 @@ impl Inbox {
                 output.text(&told(question, &again))?;
             }
         }
-        Ok(Exit::Done)
+        for (board, _) in &unread {
+            output.note(&format!("board {board} cannot be read: what it asks is not listed"));
+        }
+        unread.into_iter().next().map_or(Ok(Exit::Done), |(_, failure)| Err(failure))
     }
 }
 
@@ -56,12 +59,21 @@ pub(super) async fn listed(daemon: &Client) -> Result<Vec<Value>, Failure> {
     Ok(inbox["questions"].as_array().cloned().unwrap_or_default())
 }
 
-/// What the boards of a data directory ask.
-fn standing(data_dir: &Path) -> Result<Vec<Value>, Failure> {
+/// Boards that cannot be read, with the reason.
+type Unread = Vec<(BoardId, Failure)>;
+
+/// Returns the questions of the boards of a data directory. A board that cannot be read does not hide those of others.
+fn standing(data_dir: &Path) -> Result<(Vec<Value>, Unread), Failure> {
     let reader = Reader::open(data_dir)?;
-    let mut questions = Vec::new();
+    let (mut questions, mut unread) = (Vec::new(), Vec::new());
     for summary in reader.journal.boards().map_err(storage)?.iter().filter(|board| board.ended.is_none()) {
-        let board = reader.board(summary, None)?;
+        let board = match reader.board(summary, None) {
+            Ok(board) => board,
+            Err(failure) => {
+                unread.push((summary.id.clone(), failure));
+                continue;
+            }
+        };
         let has_programs = board.blueprint().workers.values().any(|worker| !worker.program.is_empty());
         questions.extend(board.pending().iter().map(|(seq, question)| {
             let mut told = question_json(*seq, question);
@@ -72,7 +84,7 @@ fn standing(data_dir: &Path) -> Result<Vec<Value>, Failure> {
             told
         }));
     }
-    Ok(questions)
+    Ok((questions, unread))
 }
 
 /// A question of a list, and how to answer it. `again`: the flags that reach it once more.

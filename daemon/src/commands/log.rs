@@ -10,7 +10,7 @@ use owo_colors::OwoColorize as _;
 use patchboard_kernel::record::{self, Kind, Record};
 
 use crate::cli::BoardArgument;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::narrative::{self, Hiding};
 use crate::output::Output;
 use crate::reader::{Reader, moment, storage};
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let reader = Reader::open(data_dir)?;
     let board = reader.find(&arguments.board.board)?;
     let mut reading = reader.reading(&board.id, None)?;
-    let mut has_ended = false;
+    let (mut has_ended, mut is_checked) = (false, false);
     let mut hiding = Hiding::default();
     loop {
         let records = reading.next(PAGE).map_err(storage)?;
@@ -74,7 +74,12 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
                 for sentence in hiding.later() {
                     output.line(&format!("{:>30} {sentence}", "not shown".yellow()))?;
                 }
-                return Ok(Exit::Done);
+                return reader.shown(&board.id);
+            }
+            if !is_checked {
+                // No process goes on with a journal that ends inside a step: there is nothing to wait for.
+                reader.shown(&board.id)?;
+                is_checked = true;
             }
             thread::sleep(FOLLOW_EVERY);
         }

@@ -44,7 +44,7 @@ pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Ou
     let notice = Notice::test(now, now.0.unsigned_abs());
     let mut results = Vec::new();
     for receiver in &settings.receivers {
-        let delivered = receiver.deliver(&notice).await;
+        let delivered = receiver.deliver(&notice.id, &notice.body()).await;
         let (kind, name) = (receiver.kind(), receiver.name());
         if !output.is_json() {
             let outcome = match &delivered {

@@ -53,6 +53,8 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             .told_as_result(&summary.id, output)
     })?;
     let (seq, hash) = replayed.board.head();
+    // Without `to` all records were derived, and with them the end of the journal.
+    let shown = || if arguments.to.is_some() { reader.shown(&summary.id) } else { Ok(Exit::Done) };
     if output.is_json() {
         output.json(&json!({
             "board": summary.id,
@@ -66,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             "state_hash": replayed.board.is_exact().then(|| replayed.board.state().digest()),
             "head": {"seq": seq, "hash": hash},
         }))?;
-        return Ok(Exit::Done);
+        return shown();
     }
     let count = |number: u64, noun| plural(usize::try_from(number).unwrap_or(usize::MAX), noun);
     output.line(&format!(
@@ -92,5 +94,5 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     };
     output.line(&format!("version {}, state {state}", replayed.board.version()))?;
     output.line(&format!("head {seq} {hash}"))?;
-    Ok(Exit::Done)
+    shown()
 }

@@ -14,6 +14,7 @@ use crate::cli::BoardArgument;
 use crate::client::DaemonArgument;
 use crate::drive::{self, TakeUp};
 use crate::failure::Outcome;
+use crate::given::size;
 use crate::output::Output;
 use crate::reader::Reader;
 use crate::seating::SeatArguments;
@@ -68,8 +69,8 @@ struct What {
     /// Raise the board's limit of commits to N
     #[arg(long, value_name = "N")]
     commits: Option<u64>,
-    /// Raise the limit of the board's journal to so many bytes
-    #[arg(long, value_name = "BYTES")]
+    /// Raise the limit of the board's journal to SIZE, like 2GiB; a number alone is bytes
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     journal: Option<u64>,
     /// Raise the board's limit of edits of files to N
     #[arg(long, value_name = "N")]

@@ -44,5 +44,6 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         }
         output.line(&json_pretty(board.state().root()))?;
     }
-    Ok(Exit::Done)
+    // The board as it is now was not made without it.
+    if arguments.at.is_some() { reader.shown(&summary.id) } else { Ok(Exit::Done) }
 }

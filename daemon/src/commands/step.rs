@@ -117,6 +117,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     } else {
         output.text(&result.text(&moment, arguments.at, recorded.as_ref()))?;
     }
+    reader.shown(&summary.id)?;
     Ok(if result.would_do() { Exit::Done } else { Exit::Failed })
 }
 

@@ -99,7 +99,8 @@ impl Restore {
         let known = archive::path_of(&data_dir.join(archive::DIRECTORY), &self.wanted.as_str().into());
         let path = if known.is_file() { known } else { PathBuf::from(&self.wanted) };
         let beside = match SqliteJournal::open_read_only(data_dir) {
-            Err(JournalError::NotFound(_)) => None,
+            // Of a database that is gone, boards come back from their archives.
+            Err(JournalError::NotFound(_) | JournalError::RecordsLost(_)) => None,
             opened => Some(opened.map_err(storage)?),
         };
         let carried =

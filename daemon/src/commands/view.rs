@@ -84,7 +84,8 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     } else {
         output.line(clean(&view.text).trim_end_matches('\n'))?;
     }
-    Ok(Exit::Done)
+    // The board as it is now was not made without it.
+    if arguments.at.is_some() { reader.shown(&summary.id) } else { Ok(Exit::Done) }
 }
 
 /// Reads `NAME=TOKEN`.

@@ -137,7 +137,11 @@ pub(crate) fn free_bytes(path: &Path) -> Result<u64, String> {
 /// Reads the whole file of a journal.
 pub(crate) fn journal(data_dir: &Path) -> Journaled {
     if !data_dir.join(FILE).exists() {
-        return Journaled::None;
+        return match SqliteJournal::lost_with_file(data_dir) {
+            Ok(lost) if lost.is_empty() => Journaled::None,
+            Ok(lost) => Journaled::Lost(lost),
+            Err(error) => Journaled::Broken { code: error.code(), message: error.to_string() },
+        };
     }
     let began = Instant::now();
     let looked = || -> Result<Journaled, JournalError> {

@@ -3,7 +3,7 @@
 //! Notices are not queued. A board whose notice is not delivered waits with its cursor before the record, and is read
 //! again. A board has one visit at a time, so its notices stay in order; other boards go on.
 
-mod wait;
+pub(super) mod wait;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::Path;
@@ -19,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::cursors::Cursors;
 use super::feed::ChangeFeed;
+use super::heads::HeadSender;
 use super::notice::{Context, Cursor, Notice, Topic};
 use super::receiver::{Receiver, Undelivered};
 use super::settings::Settings;
@@ -45,6 +46,7 @@ const HELD_MIN: Duration = Duration::from_secs(1);
 /// Dispatchers of all receivers.
 pub(crate) struct Notifier {
     dispatchers: Vec<Arc<Dispatcher>>,
+    heads: Vec<HeadSender>,
 }
 
 impl Notifier {
@@ -57,10 +59,12 @@ impl Notifier {
         settings: Option<Settings>,
         data_dir: &Path,
     ) -> Result<Self, Failure> {
-        let Some(settings) = settings else { return Ok(Self { dispatchers: Vec::new() }) };
+        let Some(settings) = settings else {
+            return Ok(Self { dispatchers: Vec::new(), heads: Vec::new() });
+        };
         settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let settings = Arc::new(settings);
-        let mut dispatchers = Vec::new();
+        let (mut dispatchers, mut heads) = (Vec::new(), Vec::new());
         for (receiver, feed) in settings.receivers.iter().zip(&daemon.feeds) {
             let cursors = Cursors::of(data_dir, receiver.kind());
             let beginning = cursors.clone();
@@ -69,6 +73,12 @@ impl Notifier {
                 beginning.sweep(reader)
             });
             begun.await.map_err(|problem| Failure::failed("journal_io", &problem.json()["detail"]))?;
+            heads.extend(settings.heads.map(|every| HeadSender {
+                daemon: Arc::clone(daemon),
+                receiver: receiver.clone(),
+                feed: Arc::clone(feed),
+                every: Duration::from_millis(every.as_ms()),
+            }));
             dispatchers.push(Arc::new(Dispatcher {
                 daemon: Arc::clone(daemon),
                 settings: Arc::clone(&settings),
@@ -77,13 +87,23 @@ impl Notifier {
                 feed: Arc::clone(feed),
             }));
         }
-        Ok(Self { dispatchers })
+        Ok(Self { dispatchers, heads })
     }
 
     /// Delivers notices as long as the daemon runs. Never ends.
     pub(crate) async fn run(self) {
-        join_all(self.dispatchers.into_iter().map(Dispatcher::run)).await;
+        let heads = join_all(self.heads.into_iter().map(HeadSender::run));
+        tokio::join!(join_all(self.dispatchers.into_iter().map(Dispatcher::run)), heads);
         std::future::pending().await
+    }
+}
+
+/// Returns the outcome of a delivery, as metrics name it.
+pub(super) fn outcome_of(delivered: &Result<(), Undelivered>) -> &'static str {
+    match delivered {
+        Ok(()) => "delivered",
+        Err(undelivered) if undelivered.is_refused => "refused",
+        Err(_) => "failed",
     }
 }
 
@@ -413,13 +433,8 @@ impl Dispatcher {
         let mut is_any = false;
         for notice in notices.into_iter().filter(|notice| is_wanted(notice.kind)) {
             self.feed.set_undelivered(board, Some(notice.since));
-            let delivered = self.receiver.deliver(&notice).await;
-            let outcome = match &delivered {
-                Ok(()) => "delivered",
-                Err(undelivered) if undelivered.is_refused => "refused",
-                Err(_) => "failed",
-            };
-            self.daemon.metrics.notified(self.feed.receiver, outcome);
+            let delivered = self.receiver.deliver(&notice.id, &notice.body()).await;
+            self.daemon.metrics.notified(self.feed.receiver, outcome_of(&delivered));
             delivered.map_err(|undelivered| Interruption::Undelivered(notice.id, undelivered))?;
             self.feed.set_undelivered(board, None);
             is_any = true;

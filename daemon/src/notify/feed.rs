@@ -27,6 +27,8 @@ struct Marks {
     waiting: BTreeSet<BoardId>,
     /// Time of the first notice of a board that is not delivered.
     undelivered: BTreeMap<BoardId, Timestamp>,
+    /// Time of the heads that are not delivered.
+    heads: Option<Timestamp>,
 }
 
 impl ChangeFeed {
@@ -63,9 +65,15 @@ impl ChangeFeed {
         }
     }
 
-    /// Time of the oldest notice that is not delivered.
+    /// Notes the time of heads that are to be delivered; none: all are.
+    pub(crate) fn set_heads_undelivered(&self, since: Option<Timestamp>) {
+        self.marks().heads = since;
+    }
+
+    /// Time of the oldest notice, or of heads, that are not delivered.
     pub(crate) fn oldest_undelivered(&self) -> Option<Timestamp> {
-        self.marks().undelivered.values().min().copied()
+        let marks = self.marks();
+        marks.undelivered.values().copied().chain(marks.heads).min()
     }
 
     fn mark(&self, step: &Durable<'_>) {

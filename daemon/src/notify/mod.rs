@@ -7,6 +7,7 @@
 mod cursors;
 mod dispatch;
 pub(crate) mod feed;
+mod heads;
 pub(crate) mod notice;
 pub(crate) mod receiver;
 pub(crate) mod settings;

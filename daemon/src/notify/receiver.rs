@@ -10,7 +10,6 @@ use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, StatusCode, Url};
 
 use self::process::Ended;
-use super::notice::Notice;
 use super::sign::Secret;
 
 /// Variables that a program inherits.
@@ -59,14 +58,14 @@ impl Receiver {
         }
     }
 
-    /// Delivers a notice once, within the time limit.
+    /// Delivers a message of one line once, within the time limit.
     ///
     /// # Errors
-    /// [`Undelivered`]; the receiver may have the notice nevertheless.
-    pub(crate) async fn deliver(&self, notice: &Notice) -> Result<(), Undelivered> {
+    /// [`Undelivered`]; the receiver may have the message nevertheless.
+    pub(crate) async fn deliver(&self, id: &str, body: &str) -> Result<(), Undelivered> {
         match self {
-            Self::Webhook(webhook) => webhook.deliver(notice).await,
-            Self::Program(program) => program.deliver(notice).await,
+            Self::Webhook(webhook) => webhook.deliver(id, body).await,
+            Self::Program(program) => program.deliver(body).await,
         }
     }
 }
@@ -89,17 +88,16 @@ impl Webhook {
         Ok(Self { http: client(url.as_str())?, url, secret, timeout })
     }
 
-    async fn deliver(&self, notice: &Notice) -> Result<(), Undelivered> {
-        let body = notice.body();
+    async fn deliver(&self, id: &str, body: &str) -> Result<(), Undelivered> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let mut request =
             self.http.post(self.url.clone()).timeout(self.timeout).header(CONTENT_TYPE, "application/json");
-        request = request.header("webhook-id", &notice.id).header("webhook-timestamp", now);
+        request = request.header("webhook-id", id).header("webhook-timestamp", now);
         if let Some(secret) = &self.secret {
-            request = request.header("webhook-signature", secret.sign(&notice.id, now, &body));
+            request = request.header("webhook-signature", secret.sign(id, now, body));
         }
-        let answer = request.body(body).send().await;
+        let answer = request.body(body.to_owned()).send().await;
         let answer = answer.map_err(|error| Undelivered::failed(broken(&error.without_url())))?;
         let status = answer.status();
         if status.is_success() {
@@ -148,9 +146,8 @@ impl Program {
         Self { words, env: INHERITED.into_iter().filter_map(value).collect(), timeout }
     }
 
-    async fn deliver(&self, notice: &Notice) -> Result<(), Undelivered> {
-        let mut line = notice.body();
-        line.push('\n');
+    async fn deliver(&self, body: &str) -> Result<(), Undelivered> {
+        let line = format!("{body}\n");
         match process::run(&self.words, &self.env, line.as_bytes(), self.timeout).await {
             Ok(Ended { is_success: true, .. }) => Ok(()),
             Ok(Ended { how, said, .. }) => {
@@ -166,6 +163,7 @@ impl Program {
 mod tests {
     use patchboard_kernel::id::Timestamp;
 
+    use super::super::notice::Notice;
     use super::*;
 
     #[test]
@@ -183,7 +181,7 @@ mod tests {
     async fn deliver(script: &str, timeout: Duration) -> Result<(), Undelivered> {
         let words = ["sh", "-c", script].map(str::to_owned).to_vec();
         let env = [("PATH", "/usr/bin:/bin"), ("HOME", "/"), ("HIDDEN", "x")].into_iter().collect();
-        Program::new(words, &env, timeout).deliver(&Notice::test(Timestamp(0), 7)).await
+        Program::new(words, &env, timeout).deliver(&Notice::test(Timestamp(0), 7).body()).await
     }
 
     #[tokio::test]

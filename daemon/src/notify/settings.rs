@@ -24,6 +24,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time limit of a delivery.
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
+/// Shortest time between two messages with heads.
+const HEADS_MIN: Duration = Duration::from_secs(1);
+
 /// The file, apart from tables that others read.
 #[derive(Deserialize)]
 struct File {
@@ -40,6 +43,7 @@ pub(crate) struct Table {
     on: Option<Spanned<Vec<Spanned<String>>>>,
     provider_after: Option<Spanned<Duration>>,
     timeout: Option<Spanned<Duration>>,
+    heads: Option<Spanned<Duration>>,
 }
 
 /// Settings of notices.
@@ -51,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) on: Vec<Topic>,
     /// Longest wait for a provider without a notice.
     pub(crate) provider_after: Duration,
+    /// Time between two messages with heads of boards; none: heads are not sent.
+    pub(crate) heads: Option<Duration>,
     /// Warnings for the operator.
     pub(crate) warnings: Vec<String>,
 }
@@ -89,6 +95,12 @@ impl Settings {
         })?;
         let timeout = Time::from_millis(timeout.as_ms());
         let provider_after = table.provider_after.map_or(PROVIDER_AFTER, Spanned::into_inner);
+
+        let heads = table.heads.map(|every| {
+            let (at, every) = (line(every.span().start), every.into_inner());
+            (every >= HEADS_MIN).then_some(every).ok_or_else(|| wrong(at, "heads is at least 1s"))
+        });
+        let heads = heads.transpose()?;
 
         let secret = table.secret_env.map(|variable| {
             let (at, variable) = (line(variable.span().start), variable.into_inner());
@@ -148,7 +160,7 @@ impl Settings {
                 topics
             }
         };
-        Ok(Some(Self { receivers, on, provider_after, warnings }))
+        Ok(Some(Self { receivers, on, provider_after, heads, warnings }))
     }
 }
 
@@ -188,6 +200,10 @@ mod tests {
         let some = "[notify]\nprogram = [\"page\"]\non = [\"stopped\"]\nprovider_after = \"1m\"\ntimeout = \"2s\"";
         let some = settings(some);
         assert_eq!((some.on, some.provider_after.as_ms()), (vec![Topic::Stopped], 60_000));
+        assert_eq!(
+            (both.heads, settings("[notify]\nprogram = [\"p\"]\nheads = \"1h\"").heads),
+            (None, Some(Duration::from_secs(3600)))
+        );
         assert!(parse("[serve]\nlisten = 1\n").expect("another's table").is_none());
     }
 
@@ -202,6 +218,7 @@ mod tests {
             (format!("{hook}on = []"), "line 4", "empty"),
             (format!("{hook}timeout = \"0s\""), "line 4", "above zero"),
             (format!("{hook}timeout = \"1d\""), "line 4", "10 minutes"),
+            (format!("{hook}heads = \"0s\""), "line 4", "at least 1s"),
             (format!("{hook}provider_after = 5"), "line 4", "provider_after"),
             (format!("{hook}webhok = \"x\""), "line 4", "webhok"),
             ("[notify]\nwebhook = \"ftp://h\"".to_owned(), "line 2", "http://"),

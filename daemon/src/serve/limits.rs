@@ -14,6 +14,7 @@ use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::{Answered, Code, Problem};
+use crate::given;
 
 /// Callers of which it is known what they took lately.
 const CALLERS_MAX: usize = 10_000;
@@ -34,7 +35,8 @@ pub(crate) struct LimitSettings {
     pub(crate) failures_per_minute: u32,
     /// Seconds that a request may take, streams excepted.
     pub(crate) request_seconds: u64,
-    /// Bytes of the head of a request.
+    /// Bytes of the head of a request, as a number or like `16KiB`.
+    #[serde(deserialize_with = "given::size_of")]
     pub(crate) head_bytes: usize,
     /// Mebibytes of memory that the bodies of all requests under way may take; one caller's half of that.
     pub(crate) body_memory_mib: u32,

@@ -2,7 +2,7 @@
 
 mod questions;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,6 +63,9 @@ const LAST_RECORDS: u64 = 256;
 /// How often it is looked for boards that may rest.
 const REST_LOOK_MIN: Duration = Duration::from_millis(100);
 const REST_LOOK_MAX: Duration = Duration::from_secs(15);
+
+/// Longest time until it is looked whether a token has expired that keeps something open.
+const EXPIRY_LOOK: Duration = Duration::from_secs(30);
 
 /// Questions to the journal that are answered at the same time; further ones wait.
 const READS_AT_ONCE: usize = 8;
@@ -178,7 +181,8 @@ impl Daemon {
                 .map(|at| Duration::from_millis(at.0.saturating_sub(self.clock.now().0).max(0).unsigned_abs()));
             let over = async {
                 match left {
-                    Some(left) => tokio::time::sleep(left).await,
+                    // Looked at again by then: timers know nothing of a clock that is set, or of sleep of the machine.
+                    Some(left) => tokio::time::sleep(left.min(EXPIRY_LOOK)).await,
                     None => std::future::pending().await,
                 }
             };
@@ -498,18 +502,19 @@ impl Daemon {
     /// Lets go of boards that have ended, or stand still, and of which nobody has wanted anything for so long: whoever does
     /// has them taken up again.
     pub(crate) async fn lets_rest(self: &Arc<Self>, after: watch::Receiver<Duration>) {
+        let mut quiet = Quiet::default();
         loop {
             let after = *after.borrow();
             tokio::time::sleep((after / 4).clamp(REST_LOOK_MIN, REST_LOOK_MAX)).await;
-            let now = self.clock.now();
-            let rests = move |board: &BoardHandle| {
-                let snapshot = board.snapshot();
-                snapshot.ended.is_some() && u128::from(now.ms_since(snapshot.at)) >= after.as_millis()
-            };
-            let resting: Vec<BoardHandle> = self.running_boards().filter(rests).collect();
-            for board in resting {
-                let asked = board.clone();
-                let may = move |_: &Self| if rests(&asked) { Ok(()) } else { Err(no_such_board(asked.id())) };
+            let boards: Vec<BoardHandle> = self.running_boards().collect();
+            let ended = boards.iter().filter_map(|board| Some((board.id(), ended_with(board)?)));
+            let resting = quiet.look(ended, after, self.clock.steady_ms());
+            for board in boards.into_iter().filter(|board| resting.contains_key(board.id())) {
+                let (asked, last) = (board.clone(), resting[board.id()]);
+                let may = move |_: &Self| match ended_with(&asked) == Some(last) {
+                    true => Ok(()),
+                    false => Err(no_such_board(asked.id())),
+                };
                 match self.at_rest(board.id(), may, async |_| Ok(())).await {
                     Err(problem) if problem.status.is_server_error() => {
                         tracing::warn!(board = %board.id(), code = problem.code, "the board was not let go");
@@ -640,6 +645,36 @@ impl Daemon {
     }
 }
 
+/// Returns the last record of a board that has ended, or stands still.
+fn ended_with(board: &BoardHandle) -> Option<Seq> {
+    let snapshot = board.snapshot();
+    snapshot.ended.map(|_| snapshot.head.seq)
+}
+
+/// Boards that have ended, with their last records and when these were seen first, in steady milliseconds: a clock that is set
+/// neither lets them rest early nor keeps them.
+#[derive(Default)]
+struct Quiet(BTreeMap<BoardId, (Seq, u64)>);
+
+impl Quiet {
+    /// Looks at the boards that have ended, and returns those whose last record was seen so long ago.
+    fn look<'a>(
+        &mut self,
+        ended: impl Iterator<Item = (&'a BoardId, Seq)>,
+        after: Duration,
+        now: u64,
+    ) -> BTreeMap<BoardId, Seq> {
+        let mut before = std::mem::take(&mut self.0);
+        for (board, last) in ended {
+            let seen = before.remove(board).filter(|(seq, _)| *seq == last);
+            self.0.insert(board.clone(), seen.unwrap_or((last, now)));
+        }
+        let is_due = |since: u64| u128::from(now.saturating_sub(since)) >= after.as_millis();
+        let due = self.0.iter().filter(|(_, (_, since))| is_due(*since));
+        due.map(|(board, (last, _))| (board.clone(), *last)).collect()
+    }
+}
+
 /// Cancels a board inside one that has ended. If that may be retried, one that an operator has retried goes on.
 async fn end_left(board: &BoardHandle, may_be_retried: bool) -> Answered<()> {
     let is_retried = |is: &mut bool, record: &Record| *is |= record.kind == Kind::Retried;
@@ -669,4 +704,23 @@ fn attach(taking_up: TakingUp, board: &BoardHandle) {
 /// Nothing is said of boards that the caller may not know of.
 pub(crate) fn no_such_board(board: &BoardId) -> Problem {
     Problem::of(Code::NoSuchBoard, format!("there is no board {board}")).help("GET /v1/boards lists those you may see")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_board_rests_when_steady_time_has_passed_since_its_last_record() {
+        let mut quiet = Quiet::default();
+        let (board, after) = (BoardId::from("b"), Duration::from_secs(60));
+        let mut look = |last: Option<u64>, now| {
+            let ended = last.map(|last| (&board, Seq(last)));
+            quiet.look(ended.into_iter(), after, now).len()
+        };
+        assert_eq!((look(Some(7), 1_000_000), look(Some(7), 1_059_999), look(Some(7), 1_060_000)), (0, 0, 1));
+        // A new record, and going on, begin the time again.
+        assert_eq!((look(Some(9), 1_070_000), look(Some(9), 1_129_999), look(Some(9), 1_130_000)), (0, 0, 1));
+        assert_eq!((look(None, 1_140_000), look(Some(9), 1_150_000), look(Some(9), 1_210_000)), (0, 0, 1));
+    }
 }

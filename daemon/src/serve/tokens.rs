@@ -247,7 +247,12 @@ impl Tokens {
     /// Ends a token; `false` if there is none of this number, or it had ended before.
     pub(crate) fn revoke(&self, id: i64, at: Timestamp) -> Result<bool, Failure> {
         let revoke = format!("UPDATE tokens SET revoked_at = ?2 WHERE id = ?1 AND {OPENS}");
-        let count = self.lock().execute(&revoke, params![id, at.0]).map_err(fault)?;
+        let count = {
+            let connection = self.lock();
+            let count = connection.execute(&revoke, params![id, at.0]).map_err(fault)?;
+            settle(&connection);
+            count
+        };
         self.changed();
         Ok(count > 0)
     }
@@ -261,6 +266,7 @@ impl Tokens {
             both.execute("DELETE FROM token_keys WHERE token = ?1", [id]).map_err(fault)?;
             let count = both.execute("DELETE FROM tokens WHERE id = ?1", [id]).map_err(fault)?;
             both.commit().map_err(fault)?;
+            settle(&connection);
             count
         };
         self.changed();
@@ -270,6 +276,18 @@ impl Tokens {
     fn lock(&self) -> MutexGuard<'_, Connection> {
         // Every statement is whole or not at all, so a panic in between leaves nothing half done.
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Moves all commits from SQLite's log into the file and empties the log. A bit that flips in the log takes back every commit
+/// after it: a token that was ended would open the door again.
+fn settle(connection: &Connection) {
+    let settled = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0));
+    if !matches!(settled, Ok(0)) {
+        // The token has ended all the same; the next one that ends, and the last connection that closes, do it again.
+        tracing::warn!(
+            "that a token has ended stands in the log of daemon.db alone, as another process reads the file"
+        );
     }
 }
 
@@ -346,7 +364,7 @@ fn bad(message: String) -> Failure {
 mod tests {
     use patchboard_kernel::id::Timestamp;
 
-    use super::{Made, Scope, Tokens, Wanted};
+    use super::{FILE, Made, Scope, Tokens, Wanted};
 
     fn wanted(lifetime: Option<&str>) -> Wanted<'static> {
         Wanted { name: "ci", scope: Scope::Read, lifetime: lifetime.map(|text| text.parse().expect("a time")) }
@@ -394,6 +412,24 @@ mod tests {
         assert!(!again.revoke(token.id, Timestamp(10)).expect("writable"));
         assert!(!opens(&tokens, &text, 9) && !tokens.opens(token.id, Timestamp(9)).expect("readable"));
         assert!(tokens.is_empty(Timestamp(9)).expect("readable"));
+    }
+
+    #[test]
+    fn a_log_that_is_lost_brings_no_token_back_to_life() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let tokens = Tokens::open(dir.path()).expect("they open");
+        let made = [(); 2].map(|()| tokens.create(&wanted(None), Timestamp(5)).expect("made"));
+        // The log is lost as a whole, while the process that wrote it still runs.
+        let alone = tempfile::tempdir().expect("a directory");
+        let opens = |text: &str| {
+            std::fs::copy(dir.path().join(FILE), alone.path().join(FILE)).expect("copied");
+            let left = Tokens::open(alone.path()).expect("they open");
+            left.holder(text, Timestamp(6)).expect("readable").is_some()
+        };
+        assert!(tokens.revoke(made[0].0.id, Timestamp(6)).expect("writable"));
+        assert!(!opens(&made[0].1) && opens(&made[1].1));
+        assert!(tokens.delete(made[1].0.id).expect("writable"));
+        assert!(!opens(&made[1].1));
     }
 
     #[test]

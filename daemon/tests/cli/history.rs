@@ -422,14 +422,38 @@ fn a_journal_that_ends_inside_a_step_is_refused_by_all_that_make_its_board() {
             assert!(message.contains(&format!("record {records}")), "{command} of {records}: {message}");
             assert!(message.contains(missing), "{command} of {records}: {message}");
         }
-        // What was before can be read.
-        sandbox.ask("state", &["--at", "0"]).exits(0);
-        sandbox.ask("log", &[]).exits(0);
+        // What was before can be read, and is not called whole.
+        for (command, more, lines) in [
+            ("state", &["--at", "0"][..], 1),
+            ("view", &["writer", "--at", "0"], 1),
+            ("log", &[], records),
+            ("log", &["--follow"], records),
+            ("export", &[], records),
+            ("denials", &[], 1),
+            ("replay", &["--to", "0"], 1),
+        ] {
+            let shown = sandbox.ask(command, more).exits(1);
+            assert_eq!(i64::try_from(shown.lines().len()), Ok(lines), "{command} of {records}: {}", shown.stdout);
+            let error = shown.error();
+            assert_eq!((&error["code"], &error["seq"]), (&json!("bad_record"), &json!(records)), "{command}: {error}");
+            let text = sandbox.run(&[&[command, "last"], more].concat()).exits(1);
+            let told: Vec<&str> = text.stderr.lines().filter(|line| line.starts_with("error[bad_record]")).collect();
+            assert!(
+                matches!(told[..], [line] if line.contains("ends inside a step") && line.contains("backup")),
+                "{told:?}"
+            );
+        }
+        let ran = sandbox.run(&["inbox", "--output", "json"]).exits(1);
+        assert_eq!((&ran.json()["questions"], &ran.error()["code"]), (&json!([]), &json!("bad_record")));
+        // What `export` has printed does not pass for a whole board.
+        sandbox.write("cut.jsonl", sandbox.run(&["export", "last"]).stdout);
+        let verified = sandbox.run(&["verify", "cut.jsonl", "--output", "json"]).exits(1).error();
+        assert_eq!((&verified["code"], &verified["seq"]), (&json!("bad_record"), &json!(records)));
     }
     for records in [3, 5, 8, 10] {
         let sandbox = finished();
         cut(&sandbox, records);
-        for command in ["verify", "replay", "state"] {
+        for command in ["verify", "replay", "state", "log", "export", "denials"] {
             sandbox.ask(command, &[]).exits(0);
         }
     }

@@ -356,6 +356,36 @@ fn a_board_whose_last_records_are_gone_is_not_gone_on_with() {
 }
 
 #[test]
+fn a_database_that_is_gone_is_missed_by_its_marks() {
+    let sandbox = Sandbox::new();
+    let no_journal = sandbox.run(&["log", "last", "--output", "json"]).exits(2).error();
+    assert_eq!(no_journal["code"], "no_journal");
+    sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q"]).exits(0);
+    let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
+    let archived = archived["board"].as_str().expect("an id").to_owned();
+    sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q"]).exits(0);
+    let board =
+        sandbox.run(&["boards", "--output", "json"]).exits(0).json()["board"].as_str().expect("an id").to_owned();
+    fs::remove_file(sandbox.path().join(".patchboard/patchboard.db")).expect("there is a database");
+    for command in [&["log", "last"][..], &["boards"], &["heads"], &["verify", &board], &["inbox"]] {
+        let error = sandbox.run(&[command, &["--output", "json"]].concat()).exits(1).error();
+        assert_eq!((&error["code"], &error["board"]), (&json!("records_lost"), &json!(board)), "{command:?}");
+        assert!(error["help"].as_str().is_some_and(|help| help.contains("--accept-loss")), "{error}");
+    }
+    let examined = sandbox.run(&["doctor", "--offline"]).exits(1);
+    assert!(examined.stdout.contains("[records_lost]") && examined.stdout.contains(&board), "{}", examined.stdout);
+    // An archived board comes back, other boards begin, and this one is still missed.
+    sandbox.run(&["restore", &archived]).exits(0);
+    sandbox.run(&["verify", &archived]).exits(0);
+    let ran = sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q"]).exits(0);
+    assert!(ran.stderr.contains("are lost") && ran.stderr.contains(&board), "{}", ran.stderr);
+    assert_eq!(sandbox.run(&["log", &board, "--output", "json"]).exits(1).error()["code"], "records_lost");
+    fs::remove_file(sandbox.path().join(".patchboard/patchboard.db")).expect("there is a database");
+    sandbox.run(&["doctor", "--accept-loss", &board]).exits(0);
+    assert_eq!(sandbox.run(&["log", &board, "--output", "json"]).exits(2).error()["code"], "no_such_board");
+}
+
+#[test]
 fn boards_are_listed_and_found_by_what_tells_them_apart() {
     let sandbox = Sandbox::new();
     let run = || sandbox.run(&["run", "notes.yaml", "--request", REQUEST, "--output", "json"]).exits(0).json();

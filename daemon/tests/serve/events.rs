@@ -1,9 +1,12 @@
 //! A board's records as server-sent events: all of them, in order, through a kill of the daemon.
 
+use std::time::Duration;
+
 use reqwest::{Method, Response};
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::daemon::Daemon;
+use crate::daemon::{Answer, Daemon};
 
 /// A stream of events, as far as it was read.
 pub(crate) struct Events {
@@ -79,6 +82,47 @@ async fn a_reader_that_follows_a_board_does_not_keep_the_daemon_from_stopping() 
     assert_eq!(daemon.stop(), Some(0));
     assert!(begun.elapsed().as_secs() < 15, "it waited for the reader");
     while events.response.chunk().await.is_ok_and(|chunk| chunk.is_some()) {}
+}
+
+#[tokio::test]
+async fn a_journal_that_is_cut_inside_a_step_is_shown_and_called_cut() {
+    let mut daemon = Daemon::new();
+    let board = daemon.board().await;
+    daemon.until(&board, "quiescent").await;
+    daemon.stop();
+    let files = daemon.path().join("boards");
+    let journal = Connection::open(files.join("patchboard.db")).expect("it is a database");
+    // The last record of the step in which the worker is called.
+    let invoked: i64 = journal
+        .query_row("SELECT min(seq) FROM records WHERE kind = 'invoked'", (), |row| row.get(0))
+        .expect("the worker was called");
+    let invoked = u64::try_from(invoked).expect("a number of a record");
+    std::fs::remove_file(files.join("patchboard.marks")).expect("there are marks");
+    let sql = format!(
+        "DELETE FROM records WHERE seq >= {invoked}; UPDATE boards SET ended = NULL, version = 0, \
+         (last_seq, last_hash, updated_at) = (SELECT seq, hash, at FROM records WHERE seq = {invoked} - 1)"
+    );
+    journal.execute_batch(&sql).expect("the journal can be cut");
+    drop(journal);
+    daemon.start();
+    let path = format!("/v1/boards/{board}");
+    let refuses = |answer: Answer| {
+        let problem = answer.refuses(500, "bad_record");
+        assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("ends inside a step")), "{problem}");
+    };
+    for read in ["state", "cost", "denials", "why?pointer=/steps", "views/walker", "agui"] {
+        refuses(daemon.get(&format!("{path}/{read}")).await);
+    }
+    // What stands is shown, and after it that more is missing.
+    let page = daemon.get(&format!("{path}/journal")).await.is(200);
+    assert_eq!(page["records"].as_array().map(|records| records.len() as u64), Some(invoked));
+    assert_eq!(page["next"], json!(invoked - 1));
+    refuses(daemon.get(&format!("{path}/journal?after={}", invoked - 1)).await);
+    let path = format!("{path}/events");
+    let events = tokio::time::timeout(Duration::from_secs(20), daemon.get(&path)).await.expect("the stream ends").text;
+    assert_eq!(events.matches("id: ").count() as u64, invoked, "{events}");
+    assert!(events.ends_with("\n\n") && events.contains("event: problem\ndata: {"), "{events}");
+    assert!(events.contains("\"code\":\"bad_record\""), "{events}");
 }
 
 #[tokio::test]

@@ -586,3 +586,48 @@ async fn a_model_that_needs_an_operator_is_told_as_unavailable_until_it_answers(
     let ready = daemon.get("/readyz").await.is(200);
     assert_eq!(ready["models_away"], Value::Null, "{ready}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heads_come_signed_and_verify_takes_them_back() {
+    let receiver = Receiver::new(500).await;
+    let mut daemon = configured(&format!("{}heads = \"1s\"\non = [\"stopped\"]\n", receiver.table()));
+    daemon.start();
+    let board = daemon.board().await;
+    let ended = daemon.until(&board, "quiescent").await;
+    // What is refused at first is repeated under its id.
+    receiver.tried().await;
+    receiver.answers(204);
+    let head_of = |message: &Value| {
+        let heads = message["heads"].as_array().expect("heads").clone();
+        heads.into_iter().find(|head| head["board"] == board.as_str())
+    };
+    let is_head = |message: &Value, seq: &Value| head_of(message).is_some_and(|head| head["seq"] == *seq);
+    let seq = ended["head"]["seq"].clone();
+    let (headers, body, message) = receiver.until(|message| is_head(message, &seq)).await;
+    assert_signed(&headers, &body);
+    assert_eq!((&message["kind"], headers["webhook-id"].to_str().ok()), (&json!("heads"), message["id"].as_str()));
+    assert_eq!(message["message"], "Heads of 1 board.");
+    assert_eq!(head_of(&message).expect("its head")["hash"], ended["head"]["hash"]);
+    // Another board alone has a new head.
+    let other = daemon.board().await;
+    daemon.until(&other, "quiescent").await;
+    let has_other = |message: &Value| {
+        message["heads"].as_array().is_some_and(|heads| heads.iter().any(|head| head["board"] == other.as_str()))
+    };
+    let (_, _, later) = receiver.until(has_other).await;
+    assert_eq!(head_of(&later), None, "{later}");
+    let ids = receiver.ids();
+    daemon.stop();
+    assert_eq!(ids.iter().collect::<std::collections::BTreeSet<_>>().len(), ids.len(), "{ids:?}");
+    // As bodies were kept, one to a line.
+    let kept = daemon.path().join("heads.jsonl");
+    fs::write(&kept, format!("{body}\n{later}\n")).expect("written");
+    let kept = kept.to_str().expect("a path");
+    let verify =
+        |daemon: &Daemon| daemon.command(&["verify", "--heads", kept]).output().expect("the binary can be run");
+    let sound = verify(&daemon);
+    let told = String::from_utf8_lossy(&sound.stdout);
+    assert!(sound.status.success() && told.contains(&board) && told.contains(&other), "{told}");
+    fs::write(kept, body.replace(ended["head"]["hash"].as_str().expect("a hash"), &"0".repeat(64))).expect("written");
+    assert_eq!(verify(&daemon).status.code(), Some(1));
+}

@@ -125,10 +125,15 @@ impl SqliteJournal {
     /// [`JournalError::NotFound`], and those of [`SqliteJournal::open`].
     pub fn open_read_only(data_dir: &Path) -> Result<Self, JournalError> {
         let path = data_dir.join(FILE);
-        if !path.is_file() {
-            return Err(JournalError::NotFound(format!("the journal {}", path.display())));
-        }
         let marks = Marks::of(data_dir);
+        if !path.is_file() {
+            // A file that was deleted is not one that never was.
+            let lost = Self::lost_with_file(data_dir)?.into_iter().next();
+            return Err(match lost {
+                Some(lost) => JournalError::RecordsLost(lost),
+                None => JournalError::NotFound(format!("the journal {}", path.display())),
+            });
+        }
         // Before the database: it has what they name.
         let acknowledged = Mutex::new(marks.read()?);
         let reader = match format::open_for_reading(&path, PATIENCE) {
@@ -154,6 +159,18 @@ impl SqliteJournal {
 }
 
 impl SqliteJournal {
+    /// Returns the boards that marks name in a data directory without a database.
+    ///
+    /// # Errors
+    /// Storage.
+    pub fn lost_with_file(data_dir: &Path) -> Result<Vec<Lost>, JournalError> {
+        if data_dir.join(FILE).is_file() {
+            return Ok(Vec::new());
+        }
+        let heads = Marks::of(data_dir).read()?.into_iter();
+        Ok(heads.map(|(board, head)| Lost { board, known: head.seq, found: None }).collect())
+    }
+
     /// Reads.
     fn look<T>(&self, read: impl FnOnce(&Files) -> Result<T, JournalError>) -> Result<T, JournalError> {
         read(&self.files).map_err(|error| judged(&self.files.data_dir.join(FILE), error))

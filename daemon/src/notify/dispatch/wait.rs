@@ -9,7 +9,7 @@ const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Returns the wait after so many failures in a row; `random` lies between 0 and 1. A refused notice waits longest.
-pub(super) fn after(failures: u32, undelivered: Option<&Undelivered>, random: f64) -> Duration {
+pub(in crate::notify) fn after(failures: u32, undelivered: Option<&Undelivered>, random: f64) -> Duration {
     let is_refused = undelivered.is_some_and(|undelivered| undelivered.is_refused);
     let doublings = failures.saturating_sub(1).min(16);
     let most = if is_refused { WAIT_MAX } else { WAIT_MIN.saturating_mul(1 << doublings).min(WAIT_MAX) };
@@ -18,7 +18,7 @@ pub(super) fn after(failures: u32, undelivered: Option<&Undelivered>, random: f6
 }
 
 /// Returns a number between 0 and 1.
-pub(super) fn random() -> f64 {
+pub(in crate::notify) fn random() -> f64 {
     // Without chance the waits are only less spread.
     f64::from(getrandom::u32().unwrap_or(u32::MAX)) / f64::from(u32::MAX)
 }

@@ -19,6 +19,7 @@ use patchboard_kernel::plan::Seat;
 use patchboard_kernel::record::{self, Kind, Record};
 use patchboard_kernel::view::Why;
 use patchboard_runtime::journal::JournalError;
+use patchboard_runtime::recovery;
 use patchboard_runtime::runtime::BoardHandle;
 use patchboard_runtime::subscription::Subscription;
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::ProblemDocument;
 use crate::commands::cost as costs;
 use crate::commands::{view as views, why as reasons};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::reader::storage;
 use crate::serve::access::{Need, Scope};
 use crate::serve::http::{Asked, BoardPath, Caller, Segments, keyed, page_size};
@@ -216,13 +217,22 @@ pub(crate) async fn journal(
     if paging.after.is_some_and(|after| i64::try_from(after).is_err()) {
         return Err(Problem::of(Code::BadQuery, "no record has a number as large as after"));
     }
+    // One that runs was made of all its records.
+    let is_running = daemon.running(&board).is_some();
     let page = daemon.ask(move |reader| {
         let (mut after, mut page, mut looked_at, mut bytes) = (paging.after.map(Seq), Vec::new(), 0, 0);
         let mut reading = reader.reading(&board, after)?;
         loop {
             let records = reading.next(READ_AT_ONCE).map_err(storage)?;
             if records.is_empty() {
-                return Ok(RecordPage { records: page, next: None });
+                let whole = if is_running { Ok(Exit::Done) } else { reader.shown(&board) };
+                let next = match whole {
+                    Ok(_) => None,
+                    // What stands is shown first; the page after it tells that records are missing.
+                    Err(_) if !page.is_empty() => after.map(|seq| seq.0),
+                    Err(failure) => return Err(failure),
+                };
+                return Ok(RecordPage { records: page, next });
             }
             for record in records {
                 after = Some(record.seq);
@@ -308,6 +318,8 @@ pub(crate) struct Follow {
     subscription: Subscription,
     /// None once the daemon stops.
     takings_up: Option<watch::Receiver<u64>>,
+    /// Whether the end of the journal was checked while the board was at rest.
+    is_checked: bool,
 }
 
 impl Follow {
@@ -315,7 +327,7 @@ impl Follow {
         // Before it is looked whether the board runs, or its taking up could be missed.
         let takings_up = daemon.takings_up();
         let subscription = daemon.watch(&board, last);
-        Self { daemon, board, last, subscription, takings_up }
+        Self { daemon, board, last, subscription, takings_up, is_checked: false }
     }
 
     /// The next record; none once nothing can come any more, or the daemon stops.
@@ -342,13 +354,30 @@ impl Follow {
                     return Some(Ok(record));
                 }
                 Some(Err(error)) => return Some(Err(error)),
-                None if self.is_over() => return None,
                 None => {}
+            }
+            if let Err(error) = self.check_end().await {
+                return Some(Err(error));
+            }
+            if self.is_over() {
+                return None;
             }
             // The board is at rest. A taking up of any board is a reason to look again.
             self.takings_up.as_mut()?.changed().await.ok()?;
             self.subscription = self.daemon.watch(&self.board, self.last);
         }
+    }
+
+    /// Checks once, of a board at rest, that its journal does not end inside a step.
+    async fn check_end(&mut self) -> Result<(), JournalError> {
+        if self.is_checked || self.daemon.running(&self.board).is_some() {
+            return Ok(());
+        }
+        let board = self.board.clone();
+        // A daemon that stops ends the stream by itself.
+        let checked = self.daemon.ask(move |reader| Ok(recovery::check_end(&reader.journal, &board))).await;
+        self.is_checked = true;
+        checked.unwrap_or(Ok(()))
     }
 
     /// Whether the board has ended for good; where that cannot be told, not yet.
@@ -442,6 +471,14 @@ pub(crate) async fn denials(
     caller.needs(&Need::See(board.clone()))?;
     daemon.summary(&board)?;
     let id = board.clone();
-    let denials = daemon.ask(move |reader| Ok(Denials::of(&reader.records(&id)?))).await?;
+    let is_running = daemon.running(&board).is_some();
+    let denials = daemon.ask(move |reader| {
+        let denials = Denials::of(&reader.records(&id)?);
+        if !is_running {
+            reader.shown(&id)?;
+        }
+        Ok(denials)
+    });
+    let denials = denials.await?;
     Ok(Json(json!({"board": board, "denials": denials.iter().collect::<Vec<_>>()})))
 }

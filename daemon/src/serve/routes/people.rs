@@ -109,7 +109,7 @@ pub(crate) async fn give(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId,
 /// Returns the person that a record asks, if the caller is that person.
 pub(crate) async fn asked(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, seq: Seq) -> Answered<WorkerName> {
     caller.needs(&Need::Join(board.clone()))?;
-    let person = approver_of(daemon, board.clone(), seq).await?;
+    let person = approver_of(daemon, board, seq).await?;
     caller.needs(&Need::Be(board.clone(), person.clone()))?;
     Ok(person)
 }
@@ -130,10 +130,8 @@ pub(crate) async fn may_act_as(
     caller.needs(&need(board.clone(), worker.clone()))
 }
 
-async fn approver_of(daemon: &Arc<Daemon>, board: BoardId, seq: Seq) -> Answered<WorkerName> {
-    let before = seq.0.checked_sub(1).map(Seq);
-    let found = daemon.ask(move |reader| reader.journal.records(&board, before, 1).map_err(storage)).await?;
-    match found.first().filter(|record| record.seq == seq).and_then(|record| record.body().ok()) {
+async fn approver_of(daemon: &Arc<Daemon>, board: &BoardId, seq: Seq) -> Answered<WorkerName> {
+    match daemon.body(board, seq).await? {
         Some(Said::Approval(approval)) => Ok(approval.approver),
         _ => {
             let detail = format!("record {seq} asks nobody anything");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Board;
-use patchboard_kernel::id::BoardId;
+use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, Created};
 use patchboard_runtime::journal::Journal as _;
 use patchboard_runtime::runtime::RuntimeError;
@@ -43,12 +43,17 @@ impl Daemon {
 
     /// The record of how a board was made.
     async fn created(self: &Arc<Self>, board: &BoardId) -> Answered<Box<Created>> {
-        let id = board.clone();
-        let first = self.ask(move |reader| reader.journal.records(&id, None, 1).map_err(storage)).await?;
-        match first.first().and_then(|record| record.body().ok()) {
+        match self.body(board, Seq(0)).await? {
             Some(Body::Created(created)) => Ok(created),
             _ => Err(no_such_board(board)),
         }
+    }
+
+    /// Returns what a record of a board says; none if there is no record of this number, or it cannot be read.
+    pub(crate) async fn body(self: &Arc<Self>, board: &BoardId, seq: Seq) -> Answered<Option<Body>> {
+        let (board, before) = (board.clone(), seq.0.checked_sub(1).map(Seq));
+        let found = self.ask(move |reader| reader.journal.records(&board, before, 1).map_err(storage)).await?;
+        Ok(found.first().filter(|record| record.seq == seq).and_then(|record| record.body().ok()))
     }
 
     /// Asks the journal something, on a thread that may wait for the disk; not too many at once.
