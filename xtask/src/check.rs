@@ -9,9 +9,14 @@ use super::{cargo, seconds};
 
 /// Steps that build no program, cheapest first. All features are on, as in the tests: each crate is checked once. The full
 /// tier lints the workspace without them. Documentation leaves private items out.
-const STEPS: [Step; 3] = [
+const STEPS: [Step; 4] = [
     Step::new("format", &["fmt", "--all", "--check"]),
     Step::new("lints", &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]),
+    // A target that no test runs unless it is named is in no other set of targets.
+    Step::new(
+        "lints of the hostile set",
+        &["clippy", "--package", "patchboard-daemon", "--test", "hostile", "--all-features", "--", "-D", "warnings"],
+    ),
     Step {
         environment: &[("RUSTDOCFLAGS", "-D warnings")],
         ..Step::new("documentation", &["doc", "--workspace", "--all-features", "--no-deps"])

@@ -34,7 +34,7 @@ struct Long {
 const REQUIRED: (&str, &str) = ("PATCHBOARD_REQUIRE_CLIENTS", "1");
 
 /// The long steps, the shorter ones first.
-const LONG: [Long; 18] = [
+const LONG: [Long; 19] = [
     // Tests that are too long for the quick tier, or need packages, are marked `#[ignore = "full tier: …"]`.
     Long {
         step: Step::of_tests(
@@ -95,6 +95,10 @@ const LONG: [Long; 18] = [
             )
         },
         needs: &[Need::Program("cc")],
+    },
+    Long {
+        step: Step::new("hostile", &["run", "--package", "xtask", "--", "hostile"]),
+        needs: &[Need::Program("cc"), Need::Program("python3")],
     },
     Long {
         step: Step {

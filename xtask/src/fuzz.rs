@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use super::{cargo, seconds, workspace_root};
+use super::{cargo, seconds, target_directory, workspace_root};
 
 /// Where the targets and their corpus are, from the workspace's root.
 const PACKAGE: &str = "tests/fuzz";
@@ -109,8 +109,7 @@ fn read<'a>(options: &[&'a str]) -> Option<Wanted<'a>> {
 
 /// Where the instrumented program is built and the findings are put: a folder of the target directory.
 fn scratch() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    workspace_root().join(target).join("fuzz")
+    target_directory().join("fuzz")
 }
 
 /// Builds the runner, and says where it is.

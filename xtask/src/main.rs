@@ -14,6 +14,7 @@ mod check;
 mod evidence;
 mod full;
 mod fuzz;
+mod hostile;
 mod step;
 mod tally;
 
@@ -33,6 +34,8 @@ Commands:
   golden         Play boards of the present journal format and write them to tests/golden/format-N, once and for ever; before a
                  change of the format
   fuzz           Fuzz what is read from outside, instrumented: [TARGET…], --seconds N for each (60)
+  hostile        Run inputs, callers and disks that mean harm: [SECTION…] of access, description, bombs, memory, crashes, flips,
+                 erasure and callers
   help           Print this
 ";
 
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         ["evidence", options @ ..] => evidence::evidence(options, HELP),
         ["golden"] => golden(),
         ["fuzz", options @ ..] => fuzz::fuzz(options, HELP),
+        ["hostile", options @ ..] => hostile::hostile(options, HELP),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             ExitCode::SUCCESS
@@ -146,6 +150,12 @@ fn cargo() -> Command {
 fn shared() -> PathBuf {
     let named = std::env::var_os("PATCHBOARD_SHARED");
     named.map_or_else(|| workspace_root().join("../shared"), PathBuf::from)
+}
+
+/// Returns the directory in which programs are built.
+fn target_directory() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    workspace_root().join(target)
 }
 
 fn workspace_root() -> PathBuf {

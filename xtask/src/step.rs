@@ -1,5 +1,6 @@
 //! One step of a check: a command of cargo, run to its end, with its tests counted.
 
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
@@ -35,8 +36,13 @@ impl Step {
 
 /// Runs one step; false if it failed or could not be started.
 pub(crate) fn run(step: &Step, tally: &mut Tally) -> bool {
+    run_with(step, &[], tally)
+}
+
+/// Like [`run`], with further variables in its environment.
+pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Tally) -> bool {
     let mut command = cargo();
-    command.args(step.arguments).envs(step.environment.iter().copied());
+    command.args(step.arguments).envs(step.environment.iter().copied()).envs(variables.iter().copied());
     let Some(runner) = step.tests else {
         return match command.status() {
             Ok(status) => status.success(),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use axum::Extension;
@@ -19,9 +19,11 @@ use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+use tokio::time::{Sleep, sleep};
 use tower::Layer as _;
 
 use super::limits::Peer;
+use super::share::{Line, Shares};
 
 /// A connection, as far as it matters who gives up a place.
 #[derive(Clone, Copy, Debug)]
@@ -180,20 +182,28 @@ impl HttpBody for Answer {
 
 /// Gives each connection its place, or refuses it.
 #[derive(Clone)]
-pub(crate) struct Admission(pub(crate) Connections);
+pub(crate) struct Admission {
+    pub(crate) connections: Connections,
+    pub(crate) shares: Arc<Shares>,
+}
 
 impl<S> Accept<TcpStream, S> for Admission {
     type Stream = Yielding;
-    type Service = AddExtension<AddExtension<S, Place>, Peer>;
+    type Service = AddExtension<AddExtension<AddExtension<S, Place>, Peer>, Arc<Line>>;
     type Future = std::future::Ready<io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
         // It is closed without a word: who holds all places must not cost more than the closing.
         let full = || io::Error::other("there are too many connections");
-        let admitted = stream.peer_addr().and_then(|peer| Ok((Peer(peer), self.0.admit().ok_or_else(full)?)));
-        std::future::ready(admitted.map(|(peer, (place, ended))| {
+        let admitted = stream.peer_addr().and_then(|peer| {
+            let line = Line::new(Arc::clone(&self.shares), Peer(peer).address());
+            line.served();
+            Ok((Peer(peer), line, self.connections.admit().ok_or_else(full)?))
+        });
+        std::future::ready(admitted.map(|(peer, line, (place, ended))| {
             let service = Extension(peer).layer(Extension(place.clone()).layer(service));
-            (Yielding { stream, ended: Some(ended), _place: place }, service)
+            let service = Extension(Arc::clone(&line)).layer(service);
+            (Yielding { stream, line, wait: None, ended: Some(ended), _place: place }, service)
         }))
     }
 }
@@ -201,6 +211,9 @@ impl<S> Accept<TcpStream, S> for Admission {
 /// A connection that ends, for who reads it, when it gives up its place.
 pub(crate) struct Yielding {
     stream: TcpStream,
+    line: Arc<Line>,
+    /// Time until it may be read from.
+    wait: Option<Pin<Box<Sleep>>>,
     ended: Option<oneshot::Receiver<()>>,
     _place: Place,
 }
@@ -216,15 +229,33 @@ impl AsyncRead for Yielding {
         {
             self.ended = None;
         }
-        match self.ended {
-            Some(_) => Pin::new(&mut self.stream).poll_read(context, buffer),
-            None => Poll::Ready(Ok(())),
+        let this = &mut *self;
+        if this.ended.is_none() {
+            return Poll::Ready(Ok(()));
         }
+        this.line.served();
+        if let Some(wait) = &mut this.wait {
+            ready!(wait.as_mut().poll(context));
+            // It waits once, however much others have used meanwhile.
+            this.wait = None;
+        } else if let Some(wait) = this.line.wait() {
+            // One that was closed, or has nothing to say, waits for nothing.
+            let mut byte = [0];
+            if ready!(this.stream.poll_peek(context, &mut ReadBuf::new(&mut byte)))? > 0 {
+                let mut wait = Box::pin(sleep(wait));
+                if wait.as_mut().poll(context).is_pending() {
+                    this.wait = Some(wait);
+                    return Poll::Pending;
+                }
+            }
+        }
+        Pin::new(&mut this.stream).poll_read(context, buffer)
     }
 }
 
 impl AsyncWrite for Yielding {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.line.served();
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -241,6 +272,7 @@ impl AsyncWrite for Yielding {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.line.served();
         Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
     }
 

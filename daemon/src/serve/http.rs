@@ -27,6 +27,7 @@ use super::keys::{Keyed, Made};
 use super::limits::{Counted, Memory, Peer};
 use super::problem::{Answered, Code, Problem};
 use super::service::{Daemon, no_such_board};
+use super::share::{Line, Payer};
 use super::tokens::Holder;
 
 /// Bytes of a request's body.
@@ -173,10 +174,21 @@ pub(crate) async fn authenticate(
     next: Next,
 ) -> Response {
     let changes = daemon.tokens.changes();
-    let caller = caller_of(&daemon, request.headers(), peer)
-        .and_then(|caller| daemon.limits.request(caller.counted).map(|()| caller));
+    let stranger = Payer::new(Arc::clone(daemon.limits.shares()), Counted::Address(peer.address()));
+    let caller = stranger.charged_unless(
+        |caller| matches!(caller, Ok(Caller { scope: Scope::Admin, .. })),
+        || {
+            caller_of(&daemon, request.headers(), peer)
+                .and_then(|caller| daemon.limits.request(caller.counted).map(|()| caller))
+        },
+    );
+    let is_administrator = matches!(caller, Ok(Caller { scope: Scope::Admin, .. }));
+    if let Some(line) = request.extensions().get::<Arc<Line>>() {
+        line.is_of(is_administrator);
+    }
     match caller {
         Ok(caller) => {
+            let payer = Payer::new(Arc::clone(daemon.limits.shares()), caller.counted);
             if let (Some(connection), Counted::Token(_)) = (request.extensions().get::<Place>(), caller.counted) {
                 connection.known();
             }
@@ -184,14 +196,20 @@ pub(crate) async fn authenticate(
             let holder = caller.holder.clone();
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(place.clone());
-            let response = match holder {
-                Some(holder) => while_it_opens(daemon, holder, changes, next.run(request)).await,
-                None => next.run(request).await,
+            let answering = async {
+                match holder {
+                    Some(holder) => while_it_opens(daemon, holder, changes, next.run(request)).await,
+                    None => next.run(request).await,
+                }
             };
+            let response = if is_administrator { answering.await } else { payer.paced(answering).await };
             drop(place);
             response
         }
-        Err(problem) => problem.into_response(),
+        Err(problem) => {
+            stranger.turn().await;
+            problem.into_response()
+        }
     }
 }
 

@@ -14,10 +14,11 @@ use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::{Answered, Code, Problem};
+use super::share::Shares;
 use crate::given;
 
 /// Callers of which it is known what they took lately.
-const CALLERS_MAX: usize = 10_000;
+pub(crate) const CALLERS_MAX: usize = 10_000;
 
 /// The table `[serve.limits]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -42,6 +43,8 @@ pub(crate) struct LimitSettings {
     pub(crate) body_memory_mib: u32,
     /// Mebibytes of bodies of one caller in a minute, and at once after a pause.
     pub(crate) body_mib_per_minute: u32,
+    /// Percent of the machine's processor time that callers who may not administer have, all together.
+    pub(crate) processor_percent: u32,
 }
 
 impl Default for LimitSettings {
@@ -56,6 +59,7 @@ impl Default for LimitSettings {
             head_bytes: 16 * 1024,
             body_memory_mib: 256,
             body_mib_per_minute: 512,
+            processor_percent: 20,
         }
     }
 }
@@ -75,9 +79,13 @@ impl LimitSettings {
             ("request_seconds", self.request_seconds),
             ("body_memory_mib", self.body_memory_mib.into()),
             ("body_mib_per_minute", self.body_mib_per_minute.into()),
+            ("processor_percent", self.processor_percent.into()),
         ];
         if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
             return Some(format!("{name} is 0: nobody could call"));
+        }
+        if self.processor_percent > 100 {
+            return Some("processor_percent is at most 100".to_owned());
         }
         (self.head_bytes < HEAD_BYTES_MIN).then(|| format!("head_bytes is at least {HEAD_BYTES_MIN}"))
     }
@@ -188,6 +196,7 @@ pub(crate) struct Limits {
     /// Kibibytes that bodies may take.
     memory: Arc<Semaphore>,
     memory_of: Arc<Mutex<HashMap<Counted, usize>>>,
+    shares: Arc<Shares>,
 }
 
 impl Limits {
@@ -201,6 +210,7 @@ impl Limits {
             streams: Arc::default(),
             memory: Arc::new(Semaphore::new(settings.body_memory_mib as usize * KIBIBYTES)),
             memory_of: Arc::default(),
+            shares: Arc::new(Shares::new(settings.processor_percent)),
         }
     }
 
@@ -212,6 +222,12 @@ impl Limits {
         locked(&self.requests).rate = settings.requests();
         locked(&self.failures).rate = settings.failures();
         locked(&self.bodies).rate = settings.bodies();
+        self.shares.replace(settings.processor_percent);
+    }
+
+    /// Returns what is owed of processor time.
+    pub(crate) const fn shares(&self) -> &Arc<Shares> {
+        &self.shares
     }
 
     fn settings(&self) -> LimitSettings {

@@ -10,7 +10,7 @@
 //! * [`retention`]: how long boards are kept that have ended; [`reload`]: a configuration that is read again.
 //! * [`alone`]: one daemon on a data directory; [`host`]: one in the process of an agent, for those at one directory.
 //! * [`http`], [`problem`], [`routes`]: the API; [`keys`]: requests that come again; [`access`], [`tokens`]: who may do what;
-//!   [`limits`]: how much of it.
+//!   [`limits`], [`share`]: how much of it.
 //! * [`metrics`], [`requests`]: what is counted and logged.
 
 pub(crate) mod access;
@@ -33,6 +33,7 @@ pub(crate) mod retention;
 mod routes;
 pub(crate) mod service;
 pub(crate) mod settings;
+pub(crate) mod share;
 #[cfg(feature = "tls")]
 mod tls;
 pub(crate) mod tokens;
@@ -250,7 +251,8 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failur
     server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT).max_buf_size(settings.limits.head_bytes);
     let doors = watch::Sender::new(settings.door(address));
     let app = app(Arc::clone(daemon), doors.subscribe());
-    let admission = Admission(Connections::new(settings.limits.connections));
+    let connections = Connections::new(settings.limits.connections);
+    let admission = Admission { connections, shares: Arc::clone(daemon.limits.shares()) };
     let make = app.into_make_service();
     #[cfg(feature = "tls")]
     let (scheme, serving) = match &settings.tls {

@@ -1,23 +1,65 @@
 //! Every scope at every route: who may, who hears no, and who hears that there is nothing.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::daemon::{Daemon, STEPS};
 
-/// What a request needs, in the columns: nobody, a token that was revoked, read, the board, another board, the walker's seat,
-/// another seat of the board, the walker's seat on another board, admin. `y` may, `u` is unknown (401), `f` is forbidden
-/// (403), `n` hears that there is no such board (404).
-const ADMINISTER: &str = "uuffffffy";
-const SEE_ALL: &str = "uuyfffffy";
-const KNOWN: &str = "uuyyyyyyy";
-const SEE: &str = "uuyynffny";
-const ACT: &str = "uufynffny";
-const SEE_SEAT: &str = "uuyynyfny";
-const SIT: &str = "uufynyfny";
-const JOIN: &str = "uufynyyny";
+/// Kinds of callers, in the order of the columns below.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Without a token.
+    None,
+    /// With a header that holds none.
+    Malformed,
+    /// With one that was never made.
+    Unknown,
+    Revoked,
+    Expired,
+    Read,
+    Board,
+    OtherBoard,
+    Walker,
+    OtherSeat,
+    WalkerElsewhere,
+    Person,
+    Admin,
+}
+
+impl Kind {
+    const ALL: [Self; 13] = [
+        Self::None,
+        Self::Malformed,
+        Self::Unknown,
+        Self::Revoked,
+        Self::Expired,
+        Self::Read,
+        Self::Board,
+        Self::OtherBoard,
+        Self::Walker,
+        Self::OtherSeat,
+        Self::WalkerElsewhere,
+        Self::Person,
+        Self::Admin,
+    ];
+}
+
+/// Answers by kind of caller: `y` may, `u` is unknown (401), `f` is forbidden (403), `n` hears that there is no such board
+/// (404).
+const ADMINISTER: &str = "uuuuufffffffy";
+const SEE_ALL: &str = "uuuuuyffffffy";
+const KNOWN: &str = "uuuuuyyyyyyyy";
+const SEE: &str = "uuuuuyynffnny";
+const ACT: &str = "uuuuufynffnny";
+const SEE_SEAT: &str = "uuuuuyynyfnny";
+const SIT: &str = "uuuuufynyfnny";
+const JOIN: &str = "uuuuufynyynyy";
 
 /// Every route, a body that it takes, and what it needs.
 const MATRIX: &[(&str, &str, &str, &str)] = &[
@@ -97,64 +139,208 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("DELETE", "/v1/boards/{board}", "", ADMINISTER),
 ];
 
+/// A daemon with two boards, and a caller of each kind.
+struct Callers {
+    daemon: Daemon,
+    here: String,
+    /// Headers by kind, in the order of [`Kind::ALL`].
+    headers: Vec<Option<String>>,
+    admin: String,
+}
+
+impl Callers {
+    async fn new() -> Self {
+        let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+        daemon.configure("[serve.limits]\nfailures_per_minute = 100000\n");
+        let admin = daemon.token("admin");
+        daemon.start();
+        let admin_header = format!("Bearer {admin}");
+        let as_admin = [("authorization", admin_header.as_str()), ("content-type", "application/json")];
+        let mut boards = Vec::new();
+        for _ in 0..2 {
+            let body = json!({ "source": STEPS }).to_string();
+            let made = daemon.request(Method::POST, "/v1/boards", &as_admin, Some(body)).await.is(201);
+            boards.push(made["board"].as_str().expect("an id").to_owned());
+        }
+        let made = async |wanted: Value| {
+            let made = daemon.request(Method::POST, "/v1/tokens", &as_admin, Some(wanted.to_string())).await.is(201);
+            (made["id"].clone(), format!("Bearer {}", made["token"].as_str().expect("a text")))
+        };
+        let (id, revoked) = made(json!({"scope": "admin"})).await;
+        daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &as_admin, None).await.is(204);
+        let (_, expired) = made(json!({"scope": "admin", "expires": "1ms"})).await;
+        let [here, there] = [&boards[0], &boards[1]];
+        let mut headers = Vec::new();
+        for kind in Kind::ALL {
+            let scope = match kind {
+                Kind::None => None,
+                Kind::Malformed => Some(format!("Basic {admin}")),
+                Kind::Unknown => Some(format!("Bearer {admin}x")),
+                Kind::Revoked => Some(revoked.clone()),
+                Kind::Expired => Some(expired.clone()),
+                Kind::Read => Some(made(json!({"scope": "read"})).await.1),
+                Kind::Board => Some(made(json!({"scope": format!("board:{here}")})).await.1),
+                Kind::OtherBoard => Some(made(json!({"scope": format!("board:{there}")})).await.1),
+                Kind::Walker => Some(made(json!({"scope": format!("seat:{here}/walker")})).await.1),
+                Kind::OtherSeat => Some(made(json!({"scope": format!("seat:{here}/other")})).await.1),
+                Kind::WalkerElsewhere => Some(made(json!({"scope": format!("seat:{there}/walker")})).await.1),
+                Kind::Person => Some(made(json!({"scope": "person:boss"})).await.1),
+                Kind::Admin => Some(admin_header.clone()),
+            };
+            headers.push(scope);
+        }
+        let here = here.clone();
+        Self { daemon, here, headers, admin }
+    }
+
+    /// Answers of a route to each kind of caller, in the order of [`Kind::ALL`].
+    async fn answers(&self, method: &str, path: &str, body: &str) -> String {
+        let mut seen = String::new();
+        for header in &self.headers {
+            let mut headers = vec![("content-type", "application/json")];
+            headers.extend(header.as_ref().map(|given| ("authorization", given.as_str())));
+            seen.push(answered(&self.daemon, method.parse().expect("a method"), path, &headers, body).await);
+        }
+        seen
+    }
+}
+
+/// The path of a request for a route, to a board.
+fn path_to(method: &str, template: &str, board: &str) -> String {
+    let named = [("{board}", board), ("{worker}", "walker"), ("{seq}", "1"), ("{id}", "0"), ("{lease}", "1:1")];
+    let path = named.iter().fold(template.to_owned(), |path, (name, value)| path.replace(name, value));
+    match path.rsplit('/').next() {
+        Some("why") => format!("{path}?pointer="),
+        Some("handoffs") if method == "GET" => format!("{path}?agent=walker"),
+        _ => path,
+    }
+}
+
+/// Returns what a route answers before it has read a body, by kind of caller: the worker of a seat may be named in it.
+fn unread(template: &str, expected: &str) -> String {
+    expected.replace(SIT, if template.contains("{worker}") { SIT } else { JOIN })
+}
+
 #[tokio::test]
 async fn every_route_opens_to_the_scopes_that_it_says_and_to_no_other() {
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
-    daemon.configure("[serve.limits]\nfailures_per_minute = 10000\n");
-    let admin = daemon.token("admin");
-    daemon.start();
-    let admin_header = format!("Bearer {admin}");
-    let as_admin = [("authorization", admin_header.as_str()), ("content-type", "application/json")];
-    let mut boards = Vec::new();
-    for _ in 0..2 {
-        let body = serde_json::json!({ "source": STEPS }).to_string();
-        let made = daemon.request(Method::POST, "/v1/boards", &as_admin, Some(body)).await.is(201);
-        boards.push(made["board"].as_str().expect("an id").to_owned());
-    }
-    let revoked = daemon.token("admin");
-    let listed = daemon.request(Method::GET, "/v1/tokens", &as_admin, None).await.is(200);
-    let id = listed["tokens"].as_array().and_then(|tokens| tokens.last()).expect("two tokens")["id"].clone();
-    let ended = daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &as_admin, None).await;
-    assert_eq!(ended.status, 204);
-    let [here, there] = [&boards[0], &boards[1]];
-    let tokens = [
-        None,
-        Some(revoked),
-        Some(daemon.token("read")),
-        Some(daemon.token(&format!("board:{here}"))),
-        Some(daemon.token(&format!("board:{there}"))),
-        Some(daemon.token(&format!("seat:{here}/walker"))),
-        Some(daemon.token(&format!("seat:{here}/other"))),
-        Some(daemon.token(&format!("seat:{there}/walker"))),
-        Some(admin),
-    ];
-    let described = daemon.request(Method::GET, "/v1/openapi.json", &as_admin, None).await.is(200);
+    let callers = Callers::new().await;
+    let header = format!("Bearer {}", callers.admin);
+    let as_admin = [("authorization", header.as_str())];
+    let described = callers.daemon.request(Method::GET, "/v1/openapi.json", &as_admin, None).await.is(200);
     assert_eq!(operations(&described), MATRIX.iter().map(|(method, path, ..)| (*method, *path)).map(owned).collect());
-    for (method, path, body, expected) in MATRIX {
-        let named =
-            [("{board}", here.as_str()), ("{worker}", "walker"), ("{seq}", "1"), ("{id}", "0"), ("{lease}", "1:1")];
-        let path = named.iter().fold((*path).to_owned(), |path, (name, value)| path.replace(name, value));
-        let path = match path.rsplit('/').next() {
-            Some("why") => format!("{path}?pointer="),
-            Some("handoffs") if *method == "GET" => format!("{path}?agent=walker"),
-            _ => path,
-        };
-        let (mut seen, mut unread) = (String::new(), String::new());
-        for token in &tokens {
-            let given = token.as_ref().map(|token| format!("Bearer {token}"));
-            let mut headers = vec![("content-type", "application/json")];
-            headers.extend(given.as_ref().map(|given| ("authorization", given.as_str())));
-            let method: Method = method.parse().expect("a method");
-            if !body.is_empty() {
-                unread.push(answered(&daemon, method.clone(), &path, &headers, "{").await);
-            }
-            seen.push(answered(&daemon, method, &path, &headers, body).await);
+    for (method, template, body, expected) in MATRIX {
+        let path = path_to(method, template, &callers.here);
+        if !body.is_empty() {
+            // Of who may not, no body is read.
+            assert_eq!(callers.answers(method, &path, "{").await, unread(template, expected), "{method} {path}: {{");
         }
-        assert_eq!(seen, *expected, "{method} {path}");
-        // Of who may not, no body is read. Whose seat it is may be said in it.
-        let by_path = expected.replace(SIT, if path.contains("/walker") { SIT } else { JOIN });
-        assert!(body.is_empty() || unread == by_path, "{method} {path}: {unread}, and not {by_path}");
+        assert_eq!(callers.answers(method, &path, body).await, *expected, "{method} {path}");
     }
+}
+
+#[tokio::test]
+async fn a_body_of_any_length_is_refused_before_it_comes() {
+    let callers = Callers::new().await;
+    let mut asked = Vec::new();
+    for (method, template, body, expected) in MATRIX {
+        if body.is_empty() {
+            continue;
+        }
+        let path = path_to(method, template, &callers.here);
+        for ((kind, header), expected) in Kind::ALL.iter().zip(&callers.headers).zip(unread(template, expected).chars())
+        {
+            let header = header.as_ref().map(|header| format!("authorization: {header}\r\n")).unwrap_or_default();
+            let head = format!(
+                "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{header}content-type: application/json\r\n\
+                 content-length: 1000000000000\r\n\r\n"
+            );
+            let status = match expected {
+                'u' => "401",
+                'f' => "403",
+                'n' => "404",
+                // Who may is told that it is too large.
+                _ => "413",
+            };
+            asked.push((format!("{method} {path} of {kind:?}"), head, status));
+        }
+    }
+    let address = callers.daemon.address().to_owned();
+    let heads = futures_util::stream::iter(asked.into_iter().map(|(what, head, expected)| {
+        let address = address.clone();
+        async move {
+            let mut stream = TcpStream::connect(address).await.expect("it listens");
+            stream.write_all(head.as_bytes()).await.expect("it is open");
+            let mut answer = [0; 12];
+            let read = tokio::time::timeout(Duration::from_secs(30), stream.read_exact(&mut answer)).await;
+            read.expect("an answer comes in time").expect("an answer comes");
+            assert_eq!(String::from_utf8_lossy(&answer), format!("HTTP/1.1 {expected}"), "{what}");
+        }
+    }));
+    let count = heads.buffer_unordered(128).count().await;
+    assert!(count > 300, "{count} requests");
+}
+
+#[tokio::test]
+async fn a_board_that_may_not_be_known_of_is_answered_for_as_one_that_is_not_there() {
+    let callers = Callers::new().await;
+    let absent = "01990000-0000-7000-8000-000000000000";
+    let mut compared = 0;
+    for (method, template, body, expected) in MATRIX {
+        for ((kind, header), expected) in Kind::ALL.iter().zip(&callers.headers).zip(expected.chars()) {
+            if expected != 'n' {
+                continue;
+            }
+            let header = header.as_ref().expect("a token");
+            let headers = [("content-type", "application/json"), ("authorization", header.as_str())];
+            let mut told = Vec::new();
+            for board in [callers.here.as_str(), absent] {
+                let path = path_to(method, template, board);
+                let method = method.parse().expect("a method");
+                let answer = callers.daemon.request(method, &path, &headers, Some((*body).to_owned())).await;
+                let mut headers: Vec<String> =
+                    answer.headers.keys().filter(|name| *name != "date").map(ToString::to_string).collect();
+                headers.sort();
+                let text = answer.text.replace(board, "BOARD");
+                told.push((answer.status, headers, text));
+            }
+            assert_eq!(told[0], told[1], "{method} {template} of {kind:?}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 80, "{compared} pairs");
+}
+
+#[tokio::test]
+async fn a_header_that_holds_no_whole_token_opens_nothing() {
+    let callers = Callers::new().await;
+    let admin = &callers.admin;
+    for given in [
+        String::new(),
+        " ".to_owned(),
+        "Bearer".to_owned(),
+        "Bearer ".to_owned(),
+        admin.clone(),
+        format!("Bearer{admin}"),
+        format!("Bearer\t{admin}"),
+        format!("Basic {admin}"),
+        format!("Token {admin}"),
+        format!("Bearer {}", &admin[..admin.len() - 1]),
+        format!("Bearer {admin}x"),
+        format!("Bearer {admin} {admin}"),
+        format!("Bearer {admin},"),
+        format!("Bearer {}", admin.to_uppercase()),
+        format!("Bearer {}", "pb_".repeat(4000)),
+        "Bearer ' OR '1' = '1".to_owned(),
+        "Bearer pb_%00".to_owned(),
+    ] {
+        let answer = callers.daemon.request(Method::GET, "/v1/tokens", &[("authorization", &given)], None).await;
+        answer.refuses(401, "unauthorized");
+    }
+    // Of two, the second does not help the first.
+    let (wrong, right) = ("Bearer pb_wrong".to_owned(), format!("Bearer {admin}"));
+    let both = [("authorization", wrong.as_str()), ("authorization", right.as_str())];
+    callers.daemon.request(Method::GET, "/v1/tokens", &both, None).await.refuses(401, "unauthorized");
+    callers.daemon.request(Method::GET, "/v1/tokens", &both[1..], None).await.is(200);
 }
 
 /// What a request came to, without waiting for the end of a stream.
@@ -247,7 +433,7 @@ async fn what_a_token_opened_ends_with_it() {
                 _ => {}
             }
         };
-        let soon = std::time::Duration::from_secs(30);
+        let soon = Duration::from_secs(30);
         let both = async { tokio::join!(stream.text(), waiting, end) };
         let (text, waited, ()) = tokio::time::timeout(soon, both).await.expect("both end with the token");
         assert!(text.is_ok(), "a stream ends as streams end: {text:?}");

@@ -18,6 +18,8 @@ pub(crate) struct Daemon {
     directory: TempDir,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    /// Mebibytes of data (`RLIMIT_DATA`) that it may have, anonymous mappings included.
+    pub(crate) data_mib: Option<u64>,
     running: Option<Running>,
 }
 
@@ -76,7 +78,7 @@ impl Daemon {
     pub(crate) fn at_rest(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self { directory, arguments, environment: Vec::new(), running: None }
+        Self { directory, arguments, environment: Vec::new(), data_mib: None, running: None }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -105,7 +107,9 @@ impl Daemon {
 
     /// The binary in this directory.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_patchboard"));
+        // Figures are those of a build that ships, where one is named.
+        let binary = std::env::var_os("PATCHBOARD_BINARY").unwrap_or_else(|| env!("CARGO_BIN_EXE_patchboard").into());
+        let mut command = Command::new(binary);
         command.current_dir(self.path()).args(arguments).args(["--data-dir", "boards", "--output", "json"]);
         for variable in
             ["PATCHBOARD_DATA_DIR", "PATCHBOARD_LISTEN", "PATCHBOARD_LOG_FORMAT", "RUST_LOG", "OPENAI_API_KEY"]
@@ -130,8 +134,11 @@ impl Daemon {
         assert!(self.running.is_none());
         let further: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         let arguments: Vec<&str> = ["serve", "--listen", "127.0.0.1:0"].into_iter().chain(further).collect();
-        let mut child = self
-            .command(&arguments)
+        let mut command = self.command(&arguments);
+        if let Some(mebibytes) = self.data_mib {
+            command = limited(&command, mebibytes);
+        }
+        let mut child = command
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -250,6 +257,23 @@ impl Drop for Daemon {
             eprintln!("the daemon's log:\n{}", std::fs::read_to_string(self.path().join("log")).unwrap_or_default());
         }
     }
+}
+
+/// A command with so many mebibytes of data (`RLIMIT_DATA`), anonymous mappings included.
+pub(crate) fn limited(command: &Command, mebibytes: u64) -> Command {
+    let mut limited = Command::new("sh");
+    limited.arg("-c").arg(format!("ulimit -d {} && exec \"$0\" \"$@\"", mebibytes * 1024));
+    limited.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        limited.current_dir(directory);
+    }
+    limited
 }
 
 pub(crate) fn send(signal: &str, process: u32) {

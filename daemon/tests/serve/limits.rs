@@ -47,7 +47,8 @@ fn raw(daemon: &Daemon, request: &str) -> String {
 
 #[tokio::test]
 async fn a_connection_that_waits_for_no_answer_gives_its_place_to_a_new_one() {
-    let daemon = started("connections = 4");
+    // Requests that wait for processor time come all at once.
+    let daemon = started("connections = 4\nprocessor_percent = 100");
     let request = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let answered = || raw(&daemon, request).starts_with("HTTP/1.1 200");
     // Silent ones, some that never end their head, some that were answered and are kept.

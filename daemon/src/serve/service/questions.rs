@@ -14,6 +14,7 @@ use super::{Daemon, no_such_board};
 use crate::failure::Failure;
 use crate::reader::{Reader, storage};
 use crate::serve::problem::{Answered, Code, Problem};
+use crate::serve::share::Payer;
 
 impl Daemon {
     /// What a board is made of. Nothing is taken up to be looked at.
@@ -61,13 +62,21 @@ impl Daemon {
         self: &Arc<Self>,
         question: impl FnOnce(&Reader) -> Result<T, Failure> + Send + 'static,
     ) -> Answered<T> {
-        let gone = |_| Problem::from(RuntimeError::Start("the daemon is stopping".to_owned()));
-        let place = Arc::clone(&self.reads).acquire_owned().await.map_err(gone)?;
+        let gone = || Problem::from(RuntimeError::Start("the daemon is stopping".to_owned()));
+        let payer = Payer::current();
+        let place = match &payer {
+            Some(payer) => payer.read().await,
+            None => Arc::clone(&self.reads).acquire_owned().await.ok(),
+        };
+        let place = place.ok_or_else(gone)?;
         let daemon = Arc::clone(self);
         let asked = tokio::task::spawn_blocking(move || {
             // Its place is free when it is done, also if nobody waits for it any more.
             let _place = place;
-            question(&daemon.reader)
+            match payer {
+                Some(payer) => payer.charged(|| question(&daemon.reader)),
+                None => question(&daemon.reader),
+            }
         })
         .await;
         match asked {

@@ -168,6 +168,11 @@ impl Allowance {
     pub const fn new() -> Self {
         Self(Meter::new(ALLOWANCE))
     }
+
+    /// Returns true if the next evaluation may end for what was evaluated before it.
+    pub(crate) const fn is_used_up(&self) -> bool {
+        self.0.left() < STEPS_MAX
+    }
 }
 
 /// A compiled expression.

@@ -6,7 +6,7 @@ use jsonptr::Pointer;
 use serde_json::Value;
 
 use super::{Check, Expression};
-use crate::expr::{CompileError, Dialect, Expr, Variable, Variables};
+use crate::expr::{Allowance, CompileError, Dialect, Expr, Variable, Variables};
 use crate::pattern::Pattern;
 use crate::plan::{Expressions, Owner};
 use crate::record::FORMAT;
@@ -153,12 +153,14 @@ impl Check<'_> {
                 }
             }
         }
+        // As the evaluations for one proposal: what is left untried then is tried when a board is made.
+        let mut allowance = Allowance::new();
         for (index, invariant) in blueprint.invariants.iter().enumerate() {
             let pointer = format!("/invariants/{index}/expr");
             let Some(expr) = self.expression(&pointer, &invariant.expr, Owner::Invariant(invariant)) else { continue };
             // What the user will supply is not known here.
             if !expr.uses("request") && !self.has("invalid_initial_state") {
-                self.try_invariant(&pointer, &expr, invariant.each.as_deref());
+                self.try_invariant(&pointer, &expr, invariant.each.as_deref(), &mut allowance);
             }
             self.expressions.push(Expression { pointer, owner: Owner::Invariant(invariant), expr });
         }
@@ -214,7 +216,7 @@ impl Check<'_> {
         }
     }
 
-    fn try_invariant(&mut self, pointer: &str, expr: &Expr, each: Option<&str>) {
+    fn try_invariant(&mut self, pointer: &str, expr: &Expr, each: Option<&str>, allowance: &mut Allowance) {
         let initial = &self.blueprint.state.initial;
         // As a board's creation does it: everything was as it is, and no patch made it.
         let mut variables: Variables<'_> = BTreeMap::from([
@@ -223,7 +225,7 @@ impl Check<'_> {
             ("patch", Variable::from(Value::Array(Vec::new()))),
         ]);
         let outcome = match each {
-            None => trouble(expr, &variables),
+            None => trouble(expr, &variables, allowance),
             Some(pattern) => {
                 let Ok(pattern) = Pattern::parse(pattern) else { return };
                 let instances = pattern.instances_of_value(initial, INSTANCES_MAX);
@@ -233,7 +235,7 @@ impl Check<'_> {
                     variables.insert("old", Variable::from(value));
                     let is_list = |above: &Pointer| initial.pointer(above.as_str()).is_some_and(Value::is_array);
                     variables.insert("key", Variable::from(invariant::key(&pattern, &instance, is_list)));
-                    trouble(expr, &variables).map(|why| format!(" at `{instance}`{why}"))
+                    trouble(expr, &variables, allowance).map(|why| format!(" at `{instance}`{why}"))
                 })
             }
         };
@@ -245,10 +247,11 @@ impl Check<'_> {
     }
 }
 
-/// Says why an expression does not hold, if it does not: empty where it is false.
-fn trouble(expr: &Expr, variables: &Variables<'_>) -> Option<String> {
-    match expr.evaluate(variables) {
+/// Says why an expression does not hold, if it does not: empty where it is false. Without an allowance it is not tried.
+fn trouble(expr: &Expr, variables: &Variables<'_>, allowance: &mut Allowance) -> Option<String> {
+    match expr.evaluate_within(variables, allowance) {
         Ok(true) => None,
+        Err(_) if allowance.is_used_up() => None,
         Ok(false) => Some(String::new()),
         Err(error) => Some(format!(": {error}")),
     }

@@ -21,6 +21,11 @@ const FINDINGS_BASE: u64 = 4_000_000;
 const CHANGE_MAX: u64 = 4_000_000;
 /// What an error counts for. It is kept, in about a kilobyte, until all are found.
 const ERROR_COST: u64 = 50;
+/// Errors that are kept, beside those that the size of the instance allows: one for so many bytes of it.
+const ERRORS_BASE: u64 = FINDINGS_BASE / ERROR_COST;
+const BYTES_OF_ERROR: u64 = 16;
+/// The most questions that a schema which judges values more often than most do adds to those of others.
+const WIDE_MAX: u64 = 100_000_000;
 /// The fewest subschemas that are taken to judge one value: those of a meta-schema outside of the document are not seen.
 const APPLIED_MIN: u64 = 16;
 /// States of regular expressions that are gone through for a byte of a text in the time that a question takes.
@@ -62,7 +67,8 @@ impl Weight {
 
     /// For finding what is wrong with one.
     pub(super) fn findings(self, bytes: u64) -> Meter {
-        self.meter(FINDINGS_BASE, bytes)
+        let errors = ERRORS_BASE.saturating_add(bytes / BYTES_OF_ERROR);
+        Meter { errors: Cell::new(errors), ..self.meter(FINDINGS_BASE, bytes) }
     }
 
     /// For a verdict on what changed in an instance.
@@ -71,11 +77,15 @@ impl Weight {
     }
 
     /// Every byte allows for what judges its value once, so that an instance is never too large: the value has two bytes
-    /// or more, and each subschema asks about three questions of it.
+    /// or more, and each subschema asks about three questions of it. Where thousands of subschemas judge thousands of values,
+    /// that is bounded: a small blueprint can have both.
     fn meter(self, base: u64, bytes: u64) -> Meter {
         let per_text_byte = 1 + self.states as u64 / STATES_AT_ONCE;
-        let per_byte = (8 + 2 * (self.applied as u64).max(APPLIED_MIN)).saturating_mul(per_text_byte);
-        Meter { left: Cell::new(base.saturating_add(bytes.saturating_mul(per_byte))), per_text_byte }
+        let allowed = |applied: u64| bytes.saturating_mul((8 + 2 * applied).saturating_mul(per_text_byte));
+        let usual = allowed(APPLIED_MIN);
+        let allowed = allowed((self.applied as u64).max(APPLIED_MIN)).min(usual.saturating_add(WIDE_MAX));
+        let left = Cell::new(base.saturating_add(allowed));
+        Meter { left, errors: Cell::new(u64::MAX), per_text_byte }
     }
 }
 
@@ -83,6 +93,8 @@ impl Weight {
 #[derive(Debug)]
 pub(super) struct Meter {
     left: Cell<u64>,
+    /// Errors that may still be kept.
+    errors: Cell<u64>,
     per_text_byte: u64,
 }
 
@@ -92,6 +104,13 @@ impl Meter {
         let rest = self.left.get().checked_sub(questions);
         self.left.set(rest.unwrap_or(0));
         rest.is_some()
+    }
+
+    /// Takes what an error counts for. One that is too many ends the search.
+    fn spend_error(&self) {
+        let rest = self.errors.get().checked_sub(1);
+        self.errors.set(rest.unwrap_or(0));
+        self.spend(if rest.is_some() { ERROR_COST } else { u64::MAX });
     }
 
     /// Takes what a text counts for: it may be matched with regular expressions.
@@ -208,7 +227,9 @@ impl<'a, J: Json> NodeOf<'a, Metered<J>> for Counted<'a, J> {
     }
 
     fn to_value(&self) -> Cow<'a, Value> {
-        self.ask(ERROR_COST);
+        if let Some(meter) = self.meter {
+            meter.spend_error();
+        }
         self.node.to_value()
     }
 
@@ -306,5 +327,21 @@ impl<'a, J: Json, I: Iterator<Item = J::Node<'a>>> Iterator for CountedElements<
     fn next(&mut self) -> Option<Self::Item> {
         let node = self.0.next_part()?;
         Some(Counted { node, meter: self.0.meter })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{VERDICT_BASE, WIDE_MAX, Weight};
+
+    #[test]
+    fn a_budget_grows_with_the_instance_and_with_the_schema_to_a_bound() {
+        let left = |applied, bytes| Weight { applied, states: 0 }.verdict(bytes).left.get();
+        assert_eq!(left(16, 1 << 20), VERDICT_BASE + 40 * (1 << 20));
+        assert_eq!(left(60, 100_000), VERDICT_BASE + 128 * 100_000, "few values may be judged by many");
+        for applied in [10_000, usize::MAX / 4] {
+            assert_eq!(left(applied, 1 << 20), VERDICT_BASE + 40 * (1 << 20) + WIDE_MAX);
+        }
+        assert!(left(16, 1 << 30) > 40 << 30, "no instance is too large");
     }
 }

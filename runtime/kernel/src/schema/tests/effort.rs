@@ -174,3 +174,17 @@ fn large_documents_are_not_refused_for_their_size() {
     let full = nested(14, json!({}), |side| json!({"left": side, "right": side}));
     assert_eq!(said(&tree, &full), [""; 0]);
 }
+
+#[test]
+fn thousands_of_alternatives_for_thousands_of_values_are_not_searched_to_the_end() {
+    // Every pair is an error, in about a kilobyte, and the text of all is a tenth of a megabyte.
+    let alternatives: Vec<Value> = (0..2_000).map(|least| json!({"minimum": 10_000 + least})).collect();
+    let numbers: Value = (0..2_000).collect::<Vec<_>>().into();
+    for keyword in ["oneOf", "anyOf"] {
+        let schema = json!({"items": { keyword: alternatives }});
+        let refused = said(&schema, &numbers);
+        assert!(refused.len() == 1 && refused[0].contains(UNEXPLAINED), "{refused:?}");
+        let few: Value = (0..20).collect::<Vec<_>>().into();
+        assert!(said(&schema, &few).iter().all(|said| said.contains("alternatives")), "{keyword}");
+    }
+}

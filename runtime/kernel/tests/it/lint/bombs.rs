@@ -148,3 +148,21 @@ proptest! {
         checked(&blueprint(schemas.into_iter().enumerate().map(|(n, schema)| (n.to_string(), schema)).collect()));
     }
 }
+
+#[test]
+fn invariants_are_tried_on_the_initial_state_within_one_allowance() {
+    let invariant = |name: String, expr: &str| json!({"name": name, "for": "/list/*", "expr": expr});
+    let found = |invariants: Vec<Value>| {
+        let mut blueprint = blueprint(Map::new());
+        blueprint["state"] = json!({"schema": {}, "initial": {"list": (0..1_000).collect::<Vec<_>>()}});
+        blueprint["invariants"] = invariants.into();
+        let source = Source::read("bomb", &blueprint.to_string()).expect("JSON");
+        let findings = lint::check(&source).findings.into_iter();
+        let wrong = findings.filter(|it| it.code == "invalid_initial_state" || it.code == "bad_value");
+        wrong.map(|it| it.message).collect::<Vec<_>>()
+    };
+    let many = || (0..120).map(|n| invariant(format!("i{n}"), "state.list.all(x, x + self >= 0)"));
+    assert_eq!(found(many().collect()), [""; 0]);
+    let wrong = found([invariant("few".to_owned(), "self < 999")].into_iter().chain(many()).collect());
+    assert!(wrong.len() == 1 && wrong[0].ends_with("at `/list/999`"), "{wrong:?}");
+}

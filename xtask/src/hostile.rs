@@ -1,0 +1,137 @@
+//! `cargo xtask hostile`: inputs, callers and disks that mean harm, section by section, each with a line of its result.
+//!
+//! Sections are tests: those of the target `hostile`, and those of others that a section already has. The daemon is a build that
+//! ships, so that its figures are.
+
+use std::process::{ExitCode, Stdio};
+use std::time::Instant;
+
+use super::step::{Step, run_with};
+use super::tally::{Runner, Tally};
+use super::{cargo, seconds, target_directory};
+
+/// A section of tests of the daemon.
+const fn section(name: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step::of_tests(name, Runner::Harness, arguments)
+}
+
+/// A section of the target `hostile`, whose tests print their figures.
+macro_rules! hostile {
+    ($name:literal, $tests:literal) => {
+        section(
+            $name,
+            &[
+                "test",
+                "--package",
+                "patchboard-daemon",
+                "--all-features",
+                "--test",
+                "hostile",
+                $tests,
+                "--",
+                "--nocapture",
+            ],
+        )
+    };
+}
+
+/// The sections, in the order in which they run.
+const SECTIONS: [Step; 8] = [
+    section("access", &["test", "--package", "patchboard-daemon", "--all-features", "--test", "serve", "access::"]),
+    Step {
+        environment: &[("PATCHBOARD_REQUIRE_CLIENTS", "1")],
+        ..section(
+            "description",
+            &[
+                "test",
+                "--package",
+                "patchboard-daemon",
+                "--all-features",
+                "--test",
+                "serve",
+                "clients::openapi",
+                "--",
+                "--include-ignored",
+            ],
+        )
+    },
+    hostile!("bombs", "bombs::"),
+    hostile!("memory", "memory::"),
+    Step {
+        environment: &[("PATCHBOARD_CRASHES", "all")],
+        // Kills, full disks, syncs that fail, and bits of SQLite's log.
+        ..section(
+            "crashes",
+            &[
+                "test",
+                "--package",
+                "patchboard-daemon",
+                "--all-features",
+                "--test",
+                "cli",
+                "crash::",
+                "--",
+                "--include-ignored",
+            ],
+        )
+    },
+    hostile!("flips", "flips::"),
+    section("erasure", &["test", "--package", "patchboard-daemon", "--all-features", "--test", "cli", "redact"]),
+    hostile!("callers", "callers::"),
+];
+
+/// Runs the sections that are asked for, also after one that failed.
+pub(crate) fn hostile(options: &[&str], help: &str) -> ExitCode {
+    let is_known = |option: &&str| SECTIONS.iter().any(|section| section.name == *option);
+    if !options.iter().all(is_known) {
+        let names: Vec<&str> = SECTIONS.iter().map(|section| section.name).collect();
+        eprintln!("error: not understood: {}; there are {}\n\n{help}", options.join(" "), names.join(", "));
+        return ExitCode::from(2);
+    }
+    if !built() {
+        return ExitCode::FAILURE;
+    }
+    let binary = target_directory().join("release/patchboard");
+    let mut lines = Vec::new();
+    for section in SECTIONS.iter().filter(|section| options.is_empty() || options.contains(&section.name)) {
+        println!("── {}: {}", section.name, section.command());
+        let (began, mut tally) = (Instant::now(), Tally::default());
+        let measured = [("PATCHBOARD_BINARY", binary.as_os_str())];
+        let is_measured = section.arguments.contains(&"hostile");
+        let has_passed = run_with(section, if is_measured { &measured } else { &[] }, &mut tally);
+        // A filter that finds no test has tested nothing, and so has a test without its packages.
+        let held = has_passed && tally.is_of_all();
+        let (told, count) = (if held { "ok" } else { "FAILED" }, tally.summary().unwrap_or_default());
+        let line = format!("{:<12} {:>8}  {told}: {count}", section.name, seconds(began.elapsed()));
+        println!("── {line}");
+        lines.push((line, held));
+    }
+    println!("\nhostile set:");
+    for (line, _) in &lines {
+        println!("  {line}");
+    }
+    if lines.iter().all(|(_, held)| *held) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Builds the daemon that is measured.
+fn built() -> bool {
+    let mut command = cargo();
+    command.args(["build", "--release", "--package", "patchboard-daemon"]).stdin(Stdio::null());
+    let built = command.status().is_ok_and(|status| status.success());
+    if !built {
+        eprintln!("error: the daemon cannot be built");
+    }
+    built
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SECTIONS;
+
+    #[test]
+    fn every_section_has_a_name_of_its_own() {
+        for (index, section) in SECTIONS.iter().enumerate() {
+            assert!(SECTIONS.iter().skip(index + 1).all(|other| other.name != section.name), "{}", section.name);
+        }
+    }
+}
