@@ -76,7 +76,7 @@ const SECTIONS: [Step; 8] = [
         )
     },
     hostile!("flips", "flips::"),
-    section("erasure", &["test", "--package", "patchboard-daemon", "--all-features", "--test", "cli", "redact"]),
+    section("erasure", &["test", "--package", "patchboard-daemon", "--all-features", "--test", "cli", "--", "redact", "reach"]),
     hostile!("callers", "callers::"),
 ];
 
