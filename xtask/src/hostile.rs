@@ -76,7 +76,10 @@ const SECTIONS: [Step; 8] = [
         )
     },
     hostile!("flips", "flips::"),
-    section("erasure", &["test", "--package", "patchboard-daemon", "--all-features", "--test", "cli", "--", "redact", "reach"]),
+    section(
+        "erasure",
+        &["test", "--package", "patchboard-daemon", "--all-features", "--test", "cli", "--", "redact", "reach"],
+    ),
     hostile!("callers", "callers::"),
 ];
 

@@ -48,11 +48,11 @@ const OWED_MAX: Duration = Duration::from_secs(600);
 /// Questions of these callers to the journal that are answered at the same time.
 const READS_AT_ONCE: usize = 2;
 
-/// What callers have used of a rate, and when it is paid off.
+/// Use of a rate by callers, and the time at which it is paid off.
 struct Account {
     /// Seconds in which one second of processor time is paid off.
     pace: f64,
-    /// What may be owed before anything waits, and what is owed at most.
+    /// The most that is owed before anything waits, and at all.
     burst: Duration,
     most: Duration,
     paid_at: Duration,
@@ -92,7 +92,7 @@ impl Account {
     }
 }
 
-/// What is owed by callers who may not administer.
+/// Processor time that is owed by callers who may not administer.
 pub(crate) struct Shares {
     since: Instant,
     /// For all work, that of connections included.
@@ -135,7 +135,7 @@ fn paces(percent: u32) -> (f64, f64) {
 }
 
 fn locked<T>(owed: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panic left half done is off by one charge.
+    // A panic in between leaves it off by one charge.
     owed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -332,7 +332,7 @@ mod tests {
         account.charge(caller(1), second.mul_f64(0.5), second);
         assert!(account.wait(caller(1), second) > Some(second), "2.5 s are owed");
         assert_eq!(account.wait(caller(2), second), None);
-        // Where all use little, they wait all the same.
+        // Callers who all use little wait all the same.
         for number in 10..200 {
             account.charge(caller(number), Duration::from_millis(10), second);
         }

@@ -1,4 +1,4 @@
-//! What `redact` reaches, row by row of the table in docs/erasure.md: every byte of every file is searched.
+//! The reach of `redact`, row by row of the table in docs/erasure.md: every byte of every file is searched.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -26,10 +26,10 @@ const BEFORE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 const COMMIT: Duration = Duration::from_millis(20);
 
-/// What the callers' process is told.
+/// The orders for the process of the callers.
 const TOLD: &str = "PATCHBOARD_HOSTILE_CALLERS";
 
-/// What was seen in a time.
+/// Observations of a time.
 struct Seen {
     /// Latencies of `/healthz`, in order.
     healthz: Vec<Duration>,

@@ -28,7 +28,7 @@ const NOTES: &str = include_str!("../cli/notes.yaml");
 const JOURNAL: &str = "boards/patchboard.db";
 const TOKENS: &str = "boards/daemon.db";
 
-/// What a command came to.
+/// The end of a command.
 #[derive(PartialEq, Eq, Clone, Debug)]
 struct Told {
     code: Option<i32>,
