@@ -460,12 +460,9 @@ impl FromRequestParts<Arc<Daemon>> for Key {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, daemon: &Arc<Daemon>) -> Answered<Self> {
-        let Some(key) = parts.headers.get("idempotency-key").map(|key| key.to_str().unwrap_or_default().to_owned())
-        else {
-            return Ok(Self(None));
-        };
+        let Some(key) = parts.headers.get("idempotency-key").cloned() else { return Ok(Self(None)) };
         let caller = Caller::from_request_parts(parts, daemon).await?;
-        keyed(daemon, &caller, &key).map(|key| Self(Some(key)))
+        keyed(daemon, &caller, key.to_str().unwrap_or_default()).map(|key| Self(Some(key)))
     }
 }
 

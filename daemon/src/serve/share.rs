@@ -3,7 +3,7 @@
 //! Work is measured by the clock of the thread that does it: a poll of a request, a question to the journal, the reading and
 //! writing of a connection. What was used is owed, and paid off at the rate of the share. While it is owed, the requests of those
 //! callers wait. A caller who has used little lately waits later than the others. Connections have half of the share, and wait
-//! for that alone, so that whoever looks whether the daemon lives waits for no request.
+//! for that alone, so that `/healthz` waits for no request.
 //!
 //! [`Account`] decides, as plain data with the time as an argument; [`Shares`] holds what is owed now.
 

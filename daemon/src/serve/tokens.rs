@@ -145,7 +145,8 @@ impl Tokens {
         let has_hidden = hide_keys(&tables, &secret).map_err(fault)?;
         tables.commit().map_err(fault)?;
         if has_hidden {
-            connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);").map_err(fault)?;
+            connection.execute_batch("VACUUM").map_err(fault)?;
+            settle(&connection);
         }
         Ok(Self { connection: Arc::new(Mutex::new(connection)), secret, changes: watch::Sender::new(0) })
     }
@@ -284,10 +285,8 @@ impl Tokens {
 fn settle(connection: &Connection) {
     let settled = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0));
     if !matches!(settled, Ok(0)) {
-        // The token has ended all the same; the next one that ends, and the last connection that closes, do it again.
-        tracing::warn!(
-            "that a token has ended stands in the log of daemon.db alone, as another process reads the file"
-        );
+        // The commit holds all the same; the next token that ends, and the last connection that closes, do it again.
+        tracing::warn!("the last commits of daemon.db are in its log alone, as another process reads the file");
     }
 }
 
@@ -296,7 +295,7 @@ pub(crate) fn random() -> Result<String, Failure> {
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes::<BYTES>()?)))
 }
 
-/// Bytes that nobody knows.
+/// Random bytes of the system.
 fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], Failure> {
     let mut random = [0; COUNT];
     getrandom::fill(&mut random)

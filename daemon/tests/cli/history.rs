@@ -422,7 +422,7 @@ fn a_journal_that_ends_inside_a_step_is_refused_by_all_that_make_its_board() {
             assert!(message.contains(&format!("record {records}")), "{command} of {records}: {message}");
             assert!(message.contains(missing), "{command} of {records}: {message}");
         }
-        // What was before can be read, and is not called whole.
+        // Older versions can be read, and the board is not called whole.
         for (command, more, lines) in [
             ("state", &["--at", "0"][..], 1),
             ("view", &["writer", "--at", "0"], 1),

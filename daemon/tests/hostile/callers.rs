@@ -85,7 +85,7 @@ fn watched(daemon: &Daemon, commit: &[u8], time: Duration) -> Seen {
     let look = every(
         LOOK,
         Box::new(move |number| {
-            // Every tenth look is that of somebody who comes for the first time.
+            // Every tenth look comes on a new connection.
             let status = if number % 10 == 0 { Line::new(&here).ask(&look) } else { kept.ask(&look) };
             assert_eq!(status, Some(200), "look {number}");
         }),

@@ -1,4 +1,4 @@
-//! A bit flips on the disk: `verify` finds it, or nothing that is told has changed.
+//! A bit flips on the disk: `verify` finds it, or no answer has changed.
 //!
 //! Bits of SQLite's log after a kill have tests of their own (`crash::lost`).
 
@@ -110,7 +110,7 @@ fn free_pages(file: &[u8]) -> (usize, BTreeSet<usize>) {
     (size, free)
 }
 
-/// Everything that is told of the boards, by command.
+/// The answers about all boards, by command.
 fn everything(place: &Daemon, boards: &[String], after: &str) -> Vec<(String, Told)> {
     let mut all = vec![("boards".to_owned(), told(place, &["boards"], after))];
     for board in boards {

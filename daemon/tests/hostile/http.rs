@@ -1,4 +1,4 @@
-//! Requests over plain sockets, made before they are sent: whoever sends them takes little of the machine.
+//! Requests over plain sockets, made before they are sent, so that sending takes little of the machine.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

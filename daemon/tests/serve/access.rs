@@ -258,7 +258,7 @@ async fn a_body_of_any_length_is_refused_before_it_comes() {
                 'u' => "401",
                 'f' => "403",
                 'n' => "404",
-                // Who may is told that it is too large.
+                // A caller with the right is told that it is too large.
                 _ => "413",
             };
             asked.push((format!("{method} {path} of {kind:?}"), head, status));

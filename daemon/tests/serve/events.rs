@@ -113,7 +113,7 @@ async fn a_journal_that_is_cut_inside_a_step_is_shown_and_called_cut() {
     for read in ["state", "cost", "denials", "why?pointer=/steps", "views/walker", "agui"] {
         refuses(daemon.get(&format!("{path}/{read}")).await);
     }
-    // What stands is shown, and after it that more is missing.
+    // The stream shows the records that are there, and then that others are missing.
     let page = daemon.get(&format!("{path}/journal")).await.is(200);
     assert_eq!(page["records"].as_array().map(|records| records.len() as u64), Some(invoked));
     assert_eq!(page["next"], json!(invoked - 1));

@@ -228,7 +228,7 @@ pub(crate) async fn journal(
                 let whole = if is_running { Ok(Exit::Done) } else { reader.shown(&board) };
                 let next = match whole {
                     Ok(_) => None,
-                    // What stands is shown first; the page after it tells that records are missing.
+                    // This page shows the records that are there; the next one tells that others are missing.
                     Err(_) if !page.is_empty() => after.map(|seq| seq.0),
                     Err(failure) => return Err(failure),
                 };
@@ -318,7 +318,7 @@ pub(crate) struct Follow {
     subscription: Subscription,
     /// None once the daemon stops.
     takings_up: Option<watch::Receiver<u64>>,
-    /// Whether the end of the journal was checked while the board was at rest.
+    /// True once the end of the journal was checked while the board was at rest.
     is_checked: bool,
 }
 
