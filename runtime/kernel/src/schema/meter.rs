@@ -28,8 +28,11 @@ const BYTES_OF_ERROR: u64 = 16;
 const WIDE_MAX: u64 = 100_000_000;
 /// The fewest subschemas that are taken to judge one value: those of a meta-schema outside of the document are not seen.
 const APPLIED_MIN: u64 = 16;
-/// States of regular expressions that are gone through for a byte of a text in the time that a question takes.
-const STATES_AT_ONCE: u64 = 32;
+/// States of regular expressions that count for one question with each byte of a text. Where a text is in all of them at
+/// once, each takes as long as a question; in most expressions it is in a few.
+const STATES_OF_QUESTION: u64 = 8;
+/// The most questions that regular expressions of many states add to those of others.
+const STATES_MAX: u64 = 30_000_000;
 
 /// What a schema asks of one value at most.
 #[derive(Clone, Copy, Default, Debug)]
@@ -78,14 +81,15 @@ impl Weight {
 
     /// Every byte allows for what judges its value once, so that an instance is never too large: the value has two bytes
     /// or more, and each subschema asks about three questions of it. Where thousands of subschemas judge thousands of values,
-    /// that is bounded: a small blueprint can have both.
+    /// or thousands of states are gone through for long texts, that is bounded: a small blueprint can have both.
     fn meter(self, base: u64, bytes: u64) -> Meter {
-        let per_text_byte = 1 + self.states as u64 / STATES_AT_ONCE;
-        let allowed = |applied: u64| bytes.saturating_mul((8 + 2 * applied).saturating_mul(per_text_byte));
-        let usual = allowed(APPLIED_MIN);
-        let allowed = allowed((self.applied as u64).max(APPLIED_MIN)).min(usual.saturating_add(WIDE_MAX));
-        let left = Cell::new(base.saturating_add(allowed));
-        Meter { left, errors: Cell::new(u64::MAX), per_text_byte }
+        let of_byte = |applied: u64| bytes.saturating_mul(applied.saturating_mul(2).saturating_add(8));
+        let usual = of_byte(APPLIED_MIN);
+        let wide = of_byte(self.applied as u64).saturating_sub(usual).min(WIDE_MAX);
+        let of_states = self.states as u64 / STATES_OF_QUESTION;
+        let matched = usual.saturating_mul(of_states).min(STATES_MAX);
+        let left = [base, usual, wide, matched].into_iter().fold(0, u64::saturating_add);
+        Meter { left: Cell::new(left), errors: Cell::new(u64::MAX), per_text_byte: 1 + of_states }
     }
 }
 
@@ -183,10 +187,9 @@ impl<'a, J: Json> NodeOf<'a, Metered<J>> for Counted<'a, J> {
 
     fn as_string(&self) -> Option<Cow<'a, str>> {
         let text = self.node.as_string();
-        if let Some(meter) = self.meter {
-            meter.spend_text(text.as_deref().unwrap_or_default());
-        }
-        text
+        // One match of a long text can take seconds, and nothing ends it.
+        let is_left = self.meter.is_none_or(|meter| meter.spend_text(text.as_deref().unwrap_or_default()));
+        text.filter(|_| is_left)
     }
 
     fn as_number(&self) -> Option<Self::Number> {
@@ -332,7 +335,10 @@ impl<'a, J: Json, I: Iterator<Item = J::Node<'a>>> Iterator for CountedElements<
 
 #[cfg(test)]
 mod tests {
-    use super::{VERDICT_BASE, WIDE_MAX, Weight};
+    use jsonschema::json::{Node, SerdeJson};
+    use serde_json::Value;
+
+    use super::{STATES_MAX, STATES_OF_QUESTION, VERDICT_BASE, WIDE_MAX, Weight};
 
     #[test]
     fn a_budget_grows_with_the_instance_and_with_the_schema_to_a_bound() {
@@ -343,5 +349,21 @@ mod tests {
             assert_eq!(left(applied, 1 << 20), VERDICT_BASE + 40 * (1 << 20) + WIDE_MAX);
         }
         assert!(left(16, 1 << 30) > 40 << 30, "no instance is too large");
+    }
+
+    #[test]
+    fn states_of_regular_expressions_add_to_a_budget_to_a_bound() {
+        let left = |states, bytes| Weight { applied: 1, states }.verdict(bytes).left.get();
+        let eight = 3 * STATES_OF_QUESTION as usize;
+        assert_eq!(left(eight, 1_000), VERDICT_BASE + 4 * 40 * 1_000);
+        assert_eq!(left(8_192, 1 << 20), VERDICT_BASE + 40 * (1 << 20) + STATES_MAX);
+    }
+
+    #[test]
+    fn a_text_is_not_shown_to_those_who_match_it_once_the_budget_is_used_up() {
+        let text = Value::from("a".repeat(1_000));
+        let meter = Weight { applied: 1, states: 8_000 }.change();
+        let matches = (0..10).filter(|_| meter.of::<SerdeJson>(&text).as_string().is_some()).count();
+        assert_eq!((matches, meter.is_spent()), (3, true), "a million questions each, of four");
     }
 }

@@ -176,6 +176,25 @@ fn large_documents_are_not_refused_for_their_size() {
 }
 
 #[test]
+fn long_texts_are_not_matched_with_thousands_of_states() {
+    // A text of `a` is in all states at once.
+    let texts = json!({"items": {"pattern": format!("^({})*$", "(a|ab)?".repeat(200))}});
+    for few in ["", "a", "ab", &"a".repeat(100)] {
+        assert_eq!(said(&texts, &json!([few, few])), [""; 0], "{}", few.len());
+    }
+    assert!(said(&texts, &json!(["b"]))[0].contains("must match"));
+    // One match of this takes seconds, and it is found out before.
+    let long = json!(["a".repeat(1_000_000)]);
+    let refused = said(&texts, &long);
+    assert!(refused.len() == 1 && refused[0].starts_with(&format!(": {ENDLESS}")), "{refused:?}");
+
+    // Expressions of few states are matched with texts of any length.
+    for pattern in ["^(a|ab)*$", "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "^\\S{1,200}"] {
+        assert_eq!(said(&json!({"items": {"pattern": pattern}}), &json!(vec!["a".repeat(200_000); 5])), [""; 0]);
+    }
+}
+
+#[test]
 fn thousands_of_alternatives_for_thousands_of_values_are_not_searched_to_the_end() {
     // Every pair is an error, in about a kilobyte, and the text of all is a tenth of a megabyte.
     let alternatives: Vec<Value> = (0..2_000).map(|least| json!({"minimum": 10_000 + least})).collect();
