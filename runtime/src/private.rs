@@ -93,6 +93,14 @@ pub fn write_ahead(connection: &Connection, patience: Duration) -> rusqlite::Res
     connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF;")
 }
 
+/// Moves all commits from the log of a SQLite file into the file and empties the log; false if another reads, and the log keeps them.
+///
+/// # Errors
+/// Storage.
+pub fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0)).map(|busy| busy == 0)
+}
+
 /// Takes the rights of others from a file that was made before, if this process may.
 fn restrict(path: &Path) -> io::Result<()> {
     #[cfg(unix)]

@@ -11,7 +11,7 @@ use patchboard_kernel::id::{BoardId, Timestamp, Version};
 use patchboard_kernel::owner::Owner;
 use patchboard_kernel::plan::Own;
 use patchboard_kernel::record::{GENESIS, Principal, Record, Redacted};
-use patchboard_kernel::redaction::{self, RedactionCode, RedactionError, Request, Still};
+use patchboard_kernel::redaction::{self, Needles, RedactionCode, RedactionError, Request, Still};
 use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::tree::Node;
 use serde_json::Value;
@@ -25,7 +25,7 @@ const PAGE: usize = 1024;
 
 /// What came of a redaction.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Redaction {
+pub struct Redaction<B> {
     /// The `redacted` record.
     pub head: Head,
     /// What it says.
@@ -34,6 +34,8 @@ pub struct Redaction {
     pub replaced_at: Option<Version>,
     /// Where the text of an erased value still stands, in values that were not asked for.
     pub still: Vec<Still>,
+    /// The result of the search beside the journal.
+    pub beside: B,
     /// Whether it is the repetition of one that was done before.
     pub is_repeated: bool,
     /// Why the file still has to be written anew, if that could not be done: whatever was erased may be found in it until
@@ -50,9 +52,22 @@ pub enum Refusal {
     /// The value that was to be put in place of the one there may not be there.
     #[error("the other value may not be there: {}", .0.violations.first().map_or("", |violation| violation.message.as_str()))]
     Replacement(Rejection),
+    /// The search beside the journal refuses it.
+    #[error(transparent)]
+    Beside(#[from] Hindrance),
     /// The board cannot be read or written.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+}
+
+/// The reason to end a redaction before the journal is touched: a later search beside it would lack the texts.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Hindrance {
+    /// Stable name.
+    pub code: &'static str,
+    /// For people.
+    pub message: String,
 }
 
 impl From<JournalError> for Refusal {
@@ -67,6 +82,7 @@ impl Refusal {
         match self {
             Self::Redaction(error) => error.code.as_str(),
             Self::Replacement(_) => "replacement_refused",
+            Self::Beside(hindrance) => hindrance.code,
             Self::Runtime(error) => error.code(),
         }
     }
@@ -75,16 +91,20 @@ impl Refusal {
 /// Erases what `request` asks for, in the name of a caller. With `replacement`, that value is put in place of what is at the only place asked for,
 /// and stays. The caller holds the claim on the board, and nobody runs it.
 ///
+/// `beside` is given the texts that are erased, to look for them beside the journal: before they go from the journal, so that
+/// the same request finds them again where it is broken off.
+///
 /// # Errors
 /// [`Refusal`]; nothing is erased then, though a replacement may have been made.
-pub async fn redact(
+pub async fn redact<B: Default + Send + 'static>(
     journal: Arc<dyn Journal>,
     id: BoardId,
     mut request: Request,
     replacement: Option<Value>,
     principal: Option<Principal>,
     now: Timestamp,
-) -> Result<Redaction, Refusal> {
+    beside: impl FnOnce(&Needles) -> Result<B, Hindrance> + Send + 'static,
+) -> Result<Redaction<B>, Refusal> {
     let mut replaced_at = None;
     if let Some(value) = replacement {
         request.keep = true;
@@ -96,7 +116,7 @@ pub async fn redact(
             replaced_at = Some(version);
         }
     }
-    let erased = blocking(move || erase(&*journal, &id, &request, principal, now)).await?;
+    let erased = blocking(move || erase(&*journal, &id, &request, principal, now, beside)).await?;
     Ok(Redaction { replaced_at, ..erased })
 }
 
@@ -105,13 +125,14 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refusal> +
     done.unwrap_or_else(|error| Err(JournalError::Io(format!("the redaction was interrupted: {error}")).into()))
 }
 
-fn erase(
+fn erase<B: Default>(
     journal: &dyn Journal,
     id: &BoardId,
     request: &Request,
     principal: Option<Principal>,
     now: Timestamp,
-) -> Result<Redaction, Refusal> {
+    beside: impl FnOnce(&Needles) -> Result<B, Hindrance>,
+) -> Result<Redaction<B>, Refusal> {
     let records = records(journal, id)?;
     if records.is_empty() {
         return Err(JournalError::NotFound(format!("board {id}")).into());
@@ -119,19 +140,20 @@ fn erase(
     if let Some((seq, body)) = redaction::known(&records, request)? {
         let hash = records.iter().find(|record| record.seq == seq).map_or(GENESIS, |record| record.hash);
         let unscrubbed = journal.scrub().err();
-        let head = Head { seq, hash };
-        return Ok(Redaction { head, body, replaced_at: None, still: Vec::new(), is_repeated: true, unscrubbed });
+        let (head, still, beside) = (Head { seq, hash }, Vec::new(), B::default());
+        return Ok(Redaction { head, body, replaced_at: None, still, beside, is_repeated: true, unscrubbed });
     }
     let mut owner = Owner::new(recovery::recover(journal, id, &Own)?.board);
     let mut text = |hash| journal.blob(hash).ok().flatten();
     let planned = redaction::plan(owner.board(), &records, &mut text, request)?;
+    let beside = beside(&planned.needles)?;
     let append = owner.decide_by(now, Input::Redact(planned.body.clone()), principal, &mut |_, _| None).append;
     let append = append.ok_or_else(|| JournalError::Io("the redaction was not recorded".to_owned()))?;
     let texts = planned.body.texts.clone();
     let head = journal.erase(&Erasure { batch: append.into(), records: planned.records, texts })?;
     let unscrubbed = journal.scrub().err();
     let still = planned.still;
-    Ok(Redaction { head, body: planned.body, replaced_at: None, still, is_repeated: false, unscrubbed })
+    Ok(Redaction { head, body: planned.body, replaced_at: None, still, beside, is_repeated: false, unscrubbed })
 }
 
 /// The commit that puts a value in place of the one that is to be erased; none if it is there already, from an attempt

@@ -129,6 +129,21 @@ pub struct Outcome {
     pub wrong: Option<Wrong>,
 }
 
+impl Outcome {
+    /// Shows each value of what was said and what rows had, to be changed.
+    pub(super) fn each_value(&mut self, change: &mut dyn FnMut(&mut Value)) {
+        let rows = self.rows.iter_mut().flat_map(|row| [&mut row.before, &mut row.after]).flatten();
+        let mut values: Vec<&mut Value> =
+            rows.chain([&mut self.slots]).flat_map(|values| values.values_mut()).collect();
+        match &mut self.wrong {
+            Some(Wrong::Unfit { value, .. }) => values.push(value),
+            Some(Wrong::Taken { values: taken }) => values.extend(taken.values_mut()),
+            _ => {}
+        }
+        values.into_iter().for_each(change);
+    }
+}
+
 /// What is wrong with a change, so that it was not made; `confirm` has the words for it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "code", rename_all = "snake_case", deny_unknown_fields)]

@@ -22,6 +22,7 @@ use super::found::{Row, Values};
 use super::values::number_of;
 use crate::failure;
 
+pub mod erase;
 pub(super) mod sql;
 #[cfg(test)]
 mod tests;
@@ -33,7 +34,7 @@ pub const FILE: &str = "departments.sqlite";
 pub const ROWS_MAX: usize = 10_000;
 
 /// How long to wait for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// "PBDP".
 const APPLICATION_ID: i64 = 0x5042_4450;
@@ -71,6 +72,9 @@ pub enum Fault {
     /// The file, or the disk under it.
     #[error("what departments keep cannot be read or written: {0}")]
     Sql(#[from] rusqlite::Error),
+    /// Another process reads, and the log cannot be emptied.
+    #[error("another process uses {FILE}, so that its log cannot be emptied: stop it, and repeat this")]
+    Busy,
     /// The directory of the file.
     #[error("what departments keep cannot be read or written: {0}")]
     Io(#[from] std::io::Error),
@@ -80,7 +84,7 @@ impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
         let code = match fault {
             Fault::NotConfigured(_) => FailureCode::NotConfigured,
-            Fault::Sql(_) | Fault::Io(_) => FailureCode::Crashed,
+            Fault::Sql(_) | Fault::Io(_) | Fault::Busy => FailureCode::Crashed,
         };
         failure(code, fault.to_string())
     }
@@ -209,11 +213,7 @@ fn format_of(connection: &Connection) -> Result<i64, Fault> {
 /// Takes back what was recorded at a moment or later. A row's states only ever gain an end, so nothing else changed.
 fn forget_since(connection: &mut Connection, moment: Timestamp) -> Result<(), Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let departments: Vec<String> = {
-        let mut statement = transaction.prepare(sql::DEPARTMENTS)?;
-        statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?
-    };
-    for department in departments {
+    for department in departments(&transaction)? {
         let [states, ends] = sql::forget_since(&department);
         transaction.execute(&states, [moment.0])?;
         transaction.execute(&ends, [moment.0])?;
@@ -223,14 +223,21 @@ fn forget_since(connection: &mut Connection, moment: Timestamp) -> Result<(), Fa
     Ok(())
 }
 
+/// Returns the names of all departments that have a table.
+fn departments(connection: &Connection) -> Result<Vec<String>, Fault> {
+    let mut statement = connection.prepare(sql::DEPARTMENTS)?;
+    let names = statement.query_map((), |row| row.get(0))?;
+    Ok(names.collect::<Result<_, _>>()?)
+}
+
 /// Makes the table of a department, or adds the columns that are new.
 fn fit(connection: &mut Connection, department: &Department) -> Result<(), Fault> {
     let fields = sql::fields(department);
-    if fields_there(connection, department)?.as_ref() == Some(&fields) {
+    if fields_there(connection, &department.name)?.as_ref() == Some(&fields) {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    match fields_there(&transaction, department)? {
+    match fields_there(&transaction, &department.name)? {
         None => transaction.execute_batch(&sql::create(department))?,
         Some(there) => {
             let steps = sql::alter(department, &there).map_err(Fault::NotConfigured)?;
@@ -243,12 +250,11 @@ fn fit(connection: &mut Connection, department: &Department) -> Result<(), Fault
 }
 
 /// The fields of a table, as they were when it was made or changed.
-fn fields_there(connection: &Connection, department: &Department) -> Result<Option<Values>, Fault> {
-    let fields: Option<String> = connection.query_row(sql::FIELDS, [&department.name], |row| row.get(0)).optional()?;
+fn fields_there(connection: &Connection, department: &str) -> Result<Option<Values>, Fault> {
+    let fields: Option<String> = connection.query_row(sql::FIELDS, [department], |row| row.get(0)).optional()?;
     let read = |text: String| {
-        serde_json::from_str(&text).map_err(|why| {
-            Fault::NotConfigured(format!("{FILE} is damaged at the department {}: {why}", department.name))
-        })
+        serde_json::from_str(&text)
+            .map_err(|why| Fault::NotConfigured(format!("{FILE} is damaged at the department {department}: {why}")))
     };
     fields.map(read).transpose()
 }

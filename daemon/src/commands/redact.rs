@@ -1,21 +1,24 @@
 //! `patchboard redact`: values of a board erased from every file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use jsonptr::PointerBuf;
 use patchboard_agents::cassette;
+use patchboard_agents::departments::storage::erase::{self as departments, Found};
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, SALTED};
-use patchboard_kernel::redaction::Request;
+use patchboard_kernel::redaction::{Needles, Request};
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
-use patchboard_runtime::redaction::{self, Redaction, Refusal};
+use patchboard_runtime::redaction::{self, Hindrance, Refusal};
+use serde::Deserialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::run::json_argument;
 use crate::blueprint_file::plural;
@@ -34,6 +37,8 @@ use crate::user;
 ///
 /// Of edits of files all that they wrote goes, and other edits of the file that hold the same lines: name their records, or
 /// the file by its place, like /files/src~1a.py. The files themselves are not touched.
+///
+/// Where departments keep rows with the same text, say what becomes of them: --departments erase, or keep.
 ///
 /// A board that can go on must not hold what is erased: give another value with --replace, which is committed first, by
 /// the schema and the invariants, or say with --keep that what stands there now was put there since.
@@ -64,10 +69,16 @@ pub(crate) struct Arguments {
     /// Also destroy the board's salt: nobody can test guesses any more, and nothing but the chain can be verified
     #[arg(long)]
     forget_salt: bool,
+    /// Erase or keep rows of departments in which the text of an erased value stands; needed where there are any
+    #[arg(long, value_enum, value_name = "WHAT")]
+    departments: Option<Rows>,
     /// Recordings of this board's agents: what was erased of the board, now or before, goes from them, too
     #[arg(long, value_name = "FILE")]
     cassette: Vec<PathBuf>,
 }
+
+/// Numbers of rows that are told of one department.
+const ROWS_TOLD_MAX: usize = 20;
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let replacement = arguments.replace.as_deref().map(json_argument).transpose()?;
@@ -99,7 +110,9 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
         let now = SystemClock.now();
         let journal: Arc<dyn Journal> = Arc::new(journal);
         let by = Some(user::principal());
-        let redacted = redaction::redact(Arc::clone(&journal), board.clone(), request, replacement, by, now).await;
+        let beside = beside(data_dir, arguments.departments);
+        let redacted =
+            redaction::redact(Arc::clone(&journal), board.clone(), request, replacement, by, now, beside).await;
         done = Some(redacted.map_err(failure)?);
         let archives = data_dir.join(archive::DIRECTORY);
         archive::renew(&*journal, &archives, &board).map_err(|error| archived(&error))?;
@@ -148,6 +161,66 @@ fn hashes_of_views(reader: &Reader, board: &BoardId) -> Result<BTreeMap<Digest, 
     Ok(hashes)
 }
 
+/// The fate of rows of departments in which the text of an erased value stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Rows {
+    /// They end, and all their states are emptied; outcomes of calls have a mark in place of the value
+    Erase,
+    /// They stay
+    Keep,
+}
+
+/// Rows and outcomes of departments in which an erased text stands, or stood.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Beside {
+    found: Found,
+    is_erased: bool,
+}
+
+/// The result of a redaction.
+pub(crate) type Redaction = redaction::Redaction<Beside>;
+
+/// The code of a redaction that has to say what becomes of rows.
+const KEPT: &str = "kept_by_departments";
+
+/// Returns the search through the departments of a data directory. Without a choice it may find nothing: once the texts
+/// are gone from the journal, their rows cannot be found any more.
+pub(crate) fn beside(
+    data_dir: &Path,
+    rows: Option<Rows>,
+) -> impl FnOnce(&Needles) -> Result<Beside, Hindrance> + Send + 'static {
+    let data_dir = data_dir.to_owned();
+    move |texts| {
+        let is_erased = rows == Some(Rows::Erase);
+        let found = match is_erased {
+            true => departments::erase(&data_dir, texts),
+            false => departments::find(&data_dir, texts),
+        };
+        match found {
+            Ok(found) if rows.is_none() && !found.is_empty() => {
+                Err(Hindrance { code: KEPT, message: format!("the same text stands in {}", list(&found)) })
+            }
+            Ok(found) => Ok(Beside { found, is_erased }),
+            // A board is erased also where that file is damaged.
+            Err(_) if rows == Some(Rows::Keep) => Ok(Beside::default()),
+            Err(fault) => Err(Hindrance { code: "departments_not_erased", message: fault.to_string() }),
+        }
+    }
+}
+
+/// Names the rows.
+fn list(found: &Found) -> String {
+    let of = |(department, rows): (&String, &BTreeSet<i64>)| {
+        let numbers: Vec<String> = rows.iter().take(ROWS_TOLD_MAX).map(ToString::to_string).collect();
+        let more = if rows.len() > numbers.len() { " …" } else { "" };
+        format!("{} of the department {department} ({}{more})", plural(rows.len(), "row"), numbers.join(" "))
+    };
+    let outcomes =
+        (found.outcomes > 0).then(|| format!("{} of calls of departments", plural(found.outcomes, "outcome")));
+    found.rows.iter().map(of).chain(outcomes).collect::<Vec<_>>().join(", ")
+}
+
 /// Says that a value is erased of the board, and not of its archive.
 pub(crate) fn archived(error: &ArchiveError) -> Failure {
     let message = format!("it is erased of the board, and not of the board's archive: {error}");
@@ -185,6 +258,7 @@ pub(crate) fn told(board: &BoardId, done: &Redaction, related: &[&BoardId]) -> V
         "salt": done.body.salt,
         "replaced_at": done.replaced_at,
         "still": still,
+        "departments": done.beside.told(),
         "scrubbed": done.unscrubbed.is_none(),
         "related": related,
     })
@@ -204,7 +278,22 @@ fn tell(done: &Redaction, output: Output) -> Result<(), Failure> {
     if !done.still.is_empty() {
         output.note("name these places as well, or use --everywhere");
     }
-    Ok(())
+    done.beside.tell(output)
+}
+
+impl Beside {
+    /// As JSON.
+    fn told(&self) -> Value {
+        json!({"rows": self.found.rows, "outcomes": self.found.outcomes, "erased": self.is_erased})
+    }
+
+    fn tell(&self, output: Output) -> Result<(), Failure> {
+        if self.found.is_empty() {
+            return Ok(());
+        }
+        let said = if self.is_erased { "erased:" } else { "the same text still stands in" };
+        output.line(&format!("{said} {}", list(&self.found)))
+    }
 }
 
 /// What was erased is out of the journal, and not yet out of its file.
@@ -231,6 +320,11 @@ pub(crate) fn failure(refusal: Refusal) -> Failure {
             Failure::refused("replacement_refused", format!("the other value may not be there: {why}"))
                 .detail("violations", json!(rejection.violations))
         }
+        Refusal::Beside(hindrance) if hindrance.code == KEPT => Failure::refused(KEPT, &hindrance)
+            .help("say what becomes of them: --departments erase, or keep; over HTTP, `departments`"),
+        Refusal::Beside(hindrance) => Failure::failed(hindrance.code, &hindrance).help(
+            "nothing is erased of the journal yet: mend that and repeat it, or leave the rows, with --departments keep",
+        ),
         Refusal::Runtime(error) => crate::drive::failure(error),
     }
 }

@@ -311,7 +311,9 @@ impl From<Failure> for Problem {
                 StatusCode::NOT_FOUND
             }
             ("bad_pointer", _) => StatusCode::BAD_REQUEST,
-            ("still_in_use" | "redaction_conflict" | "board_not_ended", _) => StatusCode::CONFLICT,
+            ("still_in_use" | "kept_by_departments" | "redaction_conflict" | "board_not_ended", _) => {
+                StatusCode::CONFLICT
+            }
             (_, Exit::Refused) => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

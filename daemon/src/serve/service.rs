@@ -27,7 +27,7 @@ use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError, Tombstone, Vacuumed};
-use patchboard_runtime::redaction::{self, Redaction};
+use patchboard_runtime::redaction;
 use patchboard_runtime::runtime::{BoardHandle, Founding, Heard, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
 use serde_json::{Value, json};
@@ -74,8 +74,7 @@ const READS_AT_ONCE: usize = 8;
 pub(crate) struct Daemon {
     runtime: Runtime,
     reader: Reader,
-    /// Where archives go.
-    archives: PathBuf,
+    data_dir: PathBuf,
     /// What fills the seats of boards.
     pub(crate) seats: Arc<Replaceable>,
     workspaces: Arc<Workspaces>,
@@ -139,7 +138,7 @@ impl Daemon {
         Ok(Self {
             runtime,
             reader: Reader { journal },
-            archives: data_dir.join(archive::DIRECTORY),
+            data_dir: data_dir.to_owned(),
             seats,
             workspaces,
             leases,
@@ -424,14 +423,20 @@ impl Daemon {
         done
     }
 
+    /// Where archives go.
+    fn archives(&self) -> PathBuf {
+        self.data_dir.join(archive::DIRECTORY)
+    }
+
     /// Erases values of a board. One that runs stands still for it, and goes on afterwards.
     pub(crate) async fn redact(
         self: &Arc<Self>,
         board: &BoardId,
         request: Request,
         replacement: Option<Value>,
+        rows: Option<redact::Rows>,
         principal: Principal,
-    ) -> Answered<Redaction> {
+    ) -> Answered<redact::Redaction> {
         let (id, asked) = (board.clone(), board.clone());
         let may = move |daemon: &Self| daemon.summary(&asked).map(drop);
         let work = async move |daemon: Arc<Self>| {
@@ -439,10 +444,10 @@ impl Daemon {
             let _claim = journal.claim(&id, false)?;
             let now = daemon.clock.now();
             let principal = Some(principal);
-            let redacted =
-                redaction::redact(Arc::new(journal.clone()), id.clone(), request, replacement, principal, now).await;
+            let (beside, shared) = (redact::beside(&daemon.data_dir, rows), Arc::new(journal.clone()));
+            let redacted = redaction::redact(shared, id.clone(), request, replacement, principal, now, beside).await;
             let redacted = redacted.map_err(redact::failure)?;
-            let directory = daemon.archives.clone();
+            let directory = daemon.archives();
             let renewed = daemon
                 .ask(move |_| archive::renew(&journal, &directory, &id).map_err(|error| redact::archived(&error)));
             renewed.await?;
@@ -453,14 +458,14 @@ impl Daemon {
 
     /// Takes a board that has ended out of the journal into a file.
     pub(crate) async fn archive(self: &Arc<Self>, board: &BoardId) -> Answered<PathBuf> {
-        let (id, now, directory) = (board.clone(), self.clock.now(), self.archives.clone());
+        let (id, now, directory) = (board.clone(), self.clock.now(), self.archives());
         let taken = self.taken_out(board, move |journal| archive::archive(journal, &directory, &id, now));
         taken.await
     }
 
     /// Takes a board that has ended out of the journal for good; its bytes go when the file is written anew.
     pub(crate) async fn delete(self: &Arc<Self>, board: &BoardId) -> Answered<Tombstone> {
-        let (id, now, directory) = (board.clone(), self.clock.now(), self.archives.clone());
+        let (id, now, directory) = (board.clone(), self.clock.now(), self.archives());
         self.taken_out(board, move |journal| archive::delete(journal, &directory, &id, now)).await
     }
 

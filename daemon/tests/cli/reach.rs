@@ -194,16 +194,28 @@ fn departments() {
     let (sandbox, voices) = (Sandbox::new(), voices());
     copy_into(sandbox.path());
     let model = ["--model-url", &voices.url, "--model", "m"];
-    let request = r#"{"text": "Put bananas on the household list."}"#;
+    // Not a word that the manifest has.
+    let request = r#"{"text": "Put quisquiliae on the household list."}"#;
     sandbox.run(&[&["run", "clipboard.yaml", "-q", "--request", request][..], &model].concat()).exits(4);
     sandbox.run(&[&["signal", "last", "close"][..], &model].concat()).exits(0);
+    let held = || holding(&data(&sandbox), &["quisquiliae"]);
+    let file = data(&sandbox).join("departments.sqlite");
+    assert!(held().contains(&file));
+    let mut erased = Vec::new();
     for board in sandbox.run(&["--output", "json", "boards"]).exits(0).lines() {
-        let board = board["board"].as_str().expect("an id").to_owned();
-        sandbox.run(&["redact", &board, "", "--everywhere"]);
+        let redact = ["--output", "json", "redact", board["board"].as_str().expect("an id"), "", "--everywhere"];
+        let undecided = sandbox.run(&redact);
+        // Nothing is erased before it is said what becomes of rows.
+        if undecided.stderr.contains("kept_by_departments") {
+            assert!(undecided.stderr.contains("1 row of the department notes (1)"), "{}", undecided.stderr);
+            let told = sandbox.run(&[&redact[..], &["--departments", "erase"]].concat()).exits(0).json();
+            erased.push(told["departments"].clone());
+        }
     }
-    let rows = data(&sandbox).join("departments.sqlite");
-    let connection = rusqlite::Connection::open(rows).expect("it can be opened");
-    let kept = "SELECT count(*) FROM department_notes WHERE item LIKE '%bananas%'";
+    assert_eq!(held(), [""; 0].map(PathBuf::from));
+    assert_eq!(erased, [json!({"rows": {"notes": [1]}, "outcomes": 1, "erased": true})]);
+    let connection = rusqlite::Connection::open(file).expect("it can be opened");
+    let kept = "SELECT count(*) FROM department_notes WHERE item IS NULL AND deleted = 1";
     assert_eq!(connection.query_row(kept, [], |row| row.get::<_, i64>(0)), Ok(1));
 }
 

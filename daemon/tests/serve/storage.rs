@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, STEPS};
@@ -88,6 +89,64 @@ async fn what_a_redaction_may_not_do_is_refused_with_its_code() {
     }
     daemon.post("/v1/boards/nobody/redactions", &json!({"places": ["/x"]})).await.refuses(404, "no_such_board");
     assert!(is_held(&daemon));
+}
+
+/// A file of departments as an earlier run left it: a row, and the outcome of the call that made it.
+fn keep_a_row(daemon: &Daemon) {
+    let connection = Connection::open(daemon.path().join("boards/departments.sqlite")).expect("it can be made");
+    let outcome = json!({
+        "status": "done", "action": "add", "rows": [{"id": 1, "after": {"item": SECRET}}], "count": 1, "verified": true,
+    });
+    let tables = format!(
+        "PRAGMA application_id = {APPLICATION}; PRAGMA user_version = 1;
+         CREATE TABLE departments (name TEXT NOT NULL PRIMARY KEY, fields TEXT NOT NULL) STRICT;
+         CREATE TABLE outcomes (key TEXT NOT NULL PRIMARY KEY, department TEXT NOT NULL, recorded INTEGER NOT NULL,
+            outcome TEXT NOT NULL) STRICT;
+         CREATE TABLE department_notes (seq INTEGER PRIMARY KEY, id INTEGER NOT NULL, version INTEGER NOT NULL, item TEXT,
+            valid_from INTEGER NOT NULL, valid_to INTEGER, recorded_from INTEGER NOT NULL, recorded_to INTEGER,
+            deleted INTEGER NOT NULL, key TEXT NOT NULL) STRICT;
+         INSERT INTO departments VALUES ('notes', '{{\"item\":\"string\"}}');
+         INSERT INTO outcomes VALUES ('b:1', 'notes', 5, '{outcome}');
+         INSERT INTO department_notes VALUES (1, 1, 1, 'about {SECRET}', 5, NULL, 5, NULL, 0, 'b:1');",
+        APPLICATION = 0x5042_4450
+    );
+    connection.execute_batch(&tables).expect("it can be written");
+}
+
+#[tokio::test]
+async fn rows_of_departments_are_erased_or_kept_as_it_is_said() {
+    for (rows, is_held_then) in [("keep", true), ("erase", false)] {
+        let daemon = Daemon::new();
+        let board = board(&daemon).await;
+        keep_a_row(&daemon);
+        let path = format!("/v1/boards/{board}/redactions");
+        let mut asked = json!({"places": ["/request/who"], "replace": "withheld"});
+        let refused = daemon.post(&path, &asked).await.refuses(409, "kept_by_departments");
+        assert!(refused["detail"].as_str().is_some_and(|told| told.contains("department notes (1)")), "{refused}");
+        asked["departments"] = "whatever".into();
+        daemon.post(&path, &asked).await.refuses(422, "bad_body");
+        asked["departments"] = rows.into();
+        let done = daemon.post(&path, &asked).await.is(200);
+        assert_eq!(done["departments"], json!({"rows": {"notes": [1]}, "outcomes": 1, "erased": !is_held_then}));
+        assert_eq!(is_held(&daemon), is_held_then);
+    }
+}
+
+#[tokio::test]
+async fn what_departments_keep_is_not_taken_for_erased_if_it_cannot_be() {
+    let daemon = Daemon::new();
+    let board = board(&daemon).await;
+    fs::write(daemon.path().join("boards/departments.sqlite"), "no database ".repeat(1000)).expect("it can be written");
+    let path = format!("/v1/boards/{board}/redactions");
+    let mut asked = json!({"places": ["/request/who"], "replace": "withheld"});
+    for rows in [json!(null), json!("erase")] {
+        asked["departments"] = rows;
+        daemon.post(&path, &asked).await.refuses(500, "departments_not_erased");
+    }
+    assert!(is_held(&daemon));
+    asked["departments"] = "keep".into();
+    daemon.post(&path, &asked).await.is(200);
+    assert!(!is_held(&daemon));
 }
 
 #[tokio::test]

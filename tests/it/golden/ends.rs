@@ -439,7 +439,7 @@ async fn erase(house: &House, board: &str, place: &str, replacement: Option<Valu
     let journal = Arc::new(house.journal.clone());
     let board = BoardId::from(board);
     let _claim = journal.claim(&board, true).expect("claimed");
-    redaction::redact(journal, board, request, replacement, None, house.now()).await.expect("erased");
+    redaction::redact(journal, board, request, replacement, None, house.now(), |_| Ok(())).await.expect("erased");
 }
 
 /// Not ended: driven by proposals that nobody was called for, with snapshots, and resumed from one.

@@ -33,6 +33,11 @@ pub(in crate::departments) const PUT_OUTCOME: &str =
 /// What is current.
 const CURRENT: &str = "valid_to IS NULL AND recorded_to IS NULL AND deleted = 0";
 
+/// All outcomes.
+pub(super) const OUTCOMES: &str = "SELECT key, outcome FROM outcomes ORDER BY key";
+/// Another outcome of the call `?1`.
+pub(super) const SET_OUTCOME: &str = "UPDATE outcomes SET outcome = ?2 WHERE key = ?1";
+
 /// The names of all departments.
 pub(super) const DEPARTMENTS: &str = "SELECT name FROM departments ORDER BY name";
 /// No call was carried out at `?1` or later.
@@ -153,6 +158,18 @@ pub(super) fn forget_since(name: &str) -> [String; 2] {
         format!("DELETE FROM {table} WHERE recorded_from >= ?1"),
         format!("UPDATE {table} SET recorded_to = NULL WHERE recorded_to >= ?1"),
     ]
+}
+
+/// The fields of all states of rows, each after its row's number.
+pub(super) fn all(name: &str, fields: &Values) -> String {
+    let columns: String = fields.keys().map(|field| format!(", {}", quoted(field))).collect();
+    format!("SELECT id{columns} FROM {}", table_of(name))
+}
+
+/// All states of the row `?1` are empty, and it has ended.
+pub(super) fn empty(name: &str, fields: &Values) -> String {
+    let columns: String = fields.keys().map(|field| format!(", {} = NULL", quoted(field))).collect();
+    format!("UPDATE {} SET deleted = 1{columns} WHERE id = ?1", table_of(name))
 }
 
 /// The next number of a row.

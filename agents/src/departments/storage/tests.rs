@@ -1,5 +1,6 @@
 //! Files: made, found again, changed, and shared.
 
+use patchboard_kernel::redaction::Needles;
 use serde_json::json;
 
 use super::super::cases::tests::{changed, notes};
@@ -32,6 +33,49 @@ fn rows_are_there_when_the_file_is_opened_again() {
     assert!(!dir.path().join("nothing").exists());
     let fault = Storage::nowhere().rows(&notes()).expect_err("there is no place");
     assert_eq!(Failure::from(fault).code, FailureCode::NotConfigured);
+}
+
+#[test]
+fn rows_with_an_erased_text_are_emptied_in_every_state_and_in_every_byte() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let storage = Storage::at(dir.path());
+    let notes = notes();
+    let texts = Needles::new(["Zaphod".to_owned()].into(), "");
+    assert!(erase::erase(dir.path(), &texts).expect("nothing to do").is_empty());
+    for (key, item) in [("b:1", "tea"), ("b:2", "call Zaphod"), ("b:3", "ask Zaphod")] {
+        add(&storage, &notes, key, item).expect("it is written");
+    }
+    // What is found is of any time.
+    let slots = json!({"list": "office", "item": "ask Zaphod"}).as_object().cloned().expect("slots");
+    let removed = Resolved { ids: vec![3], ..Resolved::new(Status::Found, "remove", slots) };
+    let remove = || carry_out(&storage, &notes, "b:4", &removed, Timestamp(9), 1000).expect("no fault");
+    assert_eq!(remove().status, Done::Done);
+
+    let expected = erase::Found { rows: [(notes.name.clone(), [2, 3].into())].into(), outcomes: 3 };
+    assert_eq!(erase::find(dir.path(), &texts).expect("it is read"), expected);
+    assert_eq!(items(&storage, &notes), [json!("tea"), json!("call Zaphod")], "only looked for");
+    assert_eq!(erase::erase(dir.path(), &texts).expect("it is erased"), expected);
+    for file in std::fs::read_dir(dir.path()).expect("files") {
+        let bytes = std::fs::read(file.expect("a file").path()).expect("bytes");
+        assert!(!bytes.windows(6).any(|window| window == b"Zaphod"));
+    }
+    assert!(erase::erase(dir.path(), &texts).expect("nothing to do").is_empty());
+    assert_eq!(items(&storage, &notes), [json!("tea")]);
+    let then = storage.rows_as_of(&notes, Timestamp(6), Timestamp(6)).expect("rows");
+    assert_eq!(then.into_iter().map(|row| row.id).collect::<Vec<_>>(), [1]);
+    // A call that is made again gets what it got, and no row has the number of another.
+    assert_eq!(remove().rows[0].before.as_ref().expect("it was there")["item"], "$redacted");
+    add(&storage, &notes, "b:5", "milk").expect("it is written");
+    assert_eq!(storage.rows(&notes).expect("rows")[1].id, 4);
+}
+
+#[test]
+fn a_change_is_in_the_file_and_not_in_its_log_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let storage = Storage::at(dir.path());
+    add(&storage, &notes(), "b:1", "tea").expect("it is written");
+    let log = std::fs::metadata(dir.path().join(format!("{FILE}-wal"))).expect("it is open");
+    assert_eq!(log.len(), 0);
 }
 
 #[test]

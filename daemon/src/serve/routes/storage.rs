@@ -43,6 +43,9 @@ pub(crate) struct Redaction {
     /// Whether to destroy the board's salt: then nothing but the chain can be verified.
     #[serde(default)]
     forget_salt: bool,
+    /// Whether rows of departments in which the text of an erased value stands are erased or kept; needed where there are any.
+    #[serde(default)]
+    departments: Option<redact::Rows>,
 }
 
 impl Posted for Redaction {
@@ -57,7 +60,7 @@ fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Val
 /// Erase values of a board from every file
 ///
 /// A board that runs stands still for it, and calls under way are made again. `still` lists where the same text stands in
-/// values that were not asked for, `related` the boards that it is inside of or that are inside of it: they may hold the same.
+/// values that were not asked for, `departments` their rows with such a text, `related` the boards that it is inside of or that are inside of it: they may hold the same.
 #[utoipa::path(post, path = "/v1/boards/{board}/redactions", tag = "storage", request_body = Redaction,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = Object),
@@ -76,7 +79,7 @@ pub(crate) async fn redact(
     request.everywhere = asked.everywhere;
     request.forget_salt = asked.forget_salt;
     request.token = key.token();
-    let done = daemon.redact(&board, request, asked.replace, caller.principal()).await?;
+    let done = daemon.redact(&board, request, asked.replace, asked.departments, caller.principal()).await?;
     match &done.unscrubbed {
         Some(error) => Err(redact::unscrubbed(error).into()),
         None => {

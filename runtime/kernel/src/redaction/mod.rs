@@ -28,7 +28,7 @@ use crate::rejection::coded;
 
 use edits::Edits;
 use rewrite::Rewriting;
-use texts::Needles;
+pub use texts::Needles;
 use traces::Traces;
 
 /// What a mark begins with.
@@ -68,7 +68,7 @@ impl Request {
 }
 
 /// What comes of a request.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Debug)]
 pub struct Redaction {
     /// What to record of it, by [`crate::board::Input::Redact`].
     pub body: Redacted,
@@ -76,6 +76,8 @@ pub struct Redaction {
     pub records: Vec<Record>,
     /// Where the text of an erased value still stands: places in values that were not asked for.
     pub still: Vec<Still>,
+    /// The texts that are erased, to be looked for where no record is.
+    pub needles: Needles,
 }
 
 /// A value that holds the text of an erased one and was not asked for.
@@ -244,7 +246,7 @@ pub fn plan(
         token: request.token.clone(),
         targets: targets.chain(request.records.iter().map(ToString::to_string)).collect(),
     };
-    Ok(Redaction { body, records: done.records, still: done.still })
+    Ok(Redaction { body, records: done.records, still: done.still, needles })
 }
 
 /// Whether an earlier redaction destroyed the salt.

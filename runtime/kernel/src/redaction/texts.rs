@@ -22,9 +22,9 @@ const SEARCH_BYTES_MAX: usize = 256 << 20;
 /// How often what is written as JSON may have been written as JSON again: a reply in a prompt in a stored prompt.
 const ESCAPED_MAX: usize = 3;
 
-/// The texts of erased values.
-#[derive(Default)]
-pub(super) struct Needles {
+/// The texts and names of erased values that are long enough to be told from others.
+#[derive(Default, Debug)]
+pub struct Needles {
     texts: BTreeSet<String>,
     searches: Vec<Regex>,
     /// What is too long to be looked for together, one after the other.
@@ -32,8 +32,8 @@ pub(super) struct Needles {
 }
 
 impl Needles {
-    /// Of these, those that are long enough to be told from others and are not told by the blueprint.
-    pub(super) fn new(texts: BTreeSet<String>, blueprint: &str) -> Self {
+    /// Takes of these those that are long enough to be told from others and are not told by the blueprint.
+    pub fn new(texts: BTreeSet<String>, blueprint: &str) -> Self {
         let is_telling =
             |text: &String| text.chars().count() >= CHARS_MIN && !is_mark(text) && !mentions(blueprint, text);
         let mut needles = Self { texts: texts.into_iter().filter(is_telling).collect(), ..Self::default() };
@@ -70,8 +70,8 @@ impl Needles {
         }
     }
 
-    /// Whether one of them stands in a text, however it is escaped there.
-    pub(super) fn are_in(&self, text: &str) -> bool {
+    /// Returns whether one of them stands in a text, however it is escaped there.
+    pub fn are_in(&self, text: &str) -> bool {
         if self.texts.is_empty() {
             return false;
         }
@@ -86,8 +86,8 @@ impl Needles {
         text.contains('\\') && serde_json::from_str::<Value>(text).is_ok_and(|value| self.are_within(&value))
     }
 
-    /// Whether one of them stands in a text or a name of a value.
-    pub(super) fn are_within(&self, value: &Value) -> bool {
+    /// Returns whether one of them stands in a text or a name of a value.
+    pub fn are_within(&self, value: &Value) -> bool {
         match value {
             Value::String(text) => self.are_in(text),
             Value::Array(items) => items.iter().any(|item| self.are_within(item)),

@@ -16,6 +16,7 @@ use super::append::append_batch;
 use super::fault::sql_fault;
 use super::{FILE, Files, PATIENCE, format, to_sql_number, unpoisoned};
 use crate::journal::{Erasure, Head, JournalError, Tombstone, Vacuumed};
+use crate::private;
 
 /// How often it is tried again to cut the log while somebody reads it.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -98,7 +99,7 @@ impl Files {
         transaction.commit().map_err(sql_fault)?;
         // What the log alone has can be lost with it, and then the board would be back. Where somebody reads, it is left to the
         // next one who folds the log into the file.
-        is_log_left(&connection)?;
+        private::empty_log(&connection).map_err(sql_fault)?;
         self.marks.forget(board)
     }
 
@@ -136,7 +137,7 @@ impl Files {
         // Nobody of this process reads what the log would have to keep.
         let _reading = self.read();
         let until = Instant::now() + PATIENCE;
-        while is_log_left(connection)? {
+        while !private::empty_log(connection).map_err(sql_fault)? {
             if Instant::now() >= until {
                 return Err(JournalError::Locked);
             }
@@ -151,12 +152,6 @@ impl Files {
         let of = |name: String| std::fs::metadata(self.data_dir.join(name)).map_or(0, |file| file.len());
         of(FILE.to_owned()) + of(format!("{FILE}-wal"))
     }
-}
-
-/// Folds the log into the file and cuts it to nothing; true if a reader is in the way.
-fn is_log_left(connection: &Connection) -> Result<bool, JournalError> {
-    let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0)).map_err(sql_fault)?;
-    Ok(busy != 0)
 }
 
 /// See [`crate::journal::Journal::erased_text`].
