@@ -55,6 +55,7 @@ pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<Weight, 
     let mut chain = vec![0; groups.len()];
     let mut applied = vec![0_usize; groups.len()];
     let mut states = vec![0_usize; groups.len()];
+    let mut weights = vec![0_usize; groups.len()];
     for (at, group) in groups.iter().enumerate() {
         let next =
             || group.iter().flat_map(|&id| map.node(id).in_place()).map(|id| group_of[id]).filter(|&to| to != at);
@@ -62,9 +63,12 @@ pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<Weight, 
         // A circle is gone round once, by whichever of its members it is entered.
         let once = next().fold(group.len(), |sum, to| sum.saturating_add(applied[to]));
         applied[at] = once.saturating_mul(group.len());
-        let own = group.iter().map(|&id| regexes.states(id)).sum();
-        let matched = next().fold(own, |sum: usize, to| sum.saturating_add(states[to]));
-        states[at] = matched.saturating_mul(group.len());
+        let matched = |of: &dyn Fn(Id) -> usize, others: &[usize]| {
+            let own = group.iter().map(|&id| of(id)).fold(0, usize::saturating_add);
+            next().fold(own, |sum, to| sum.saturating_add(others[to])).saturating_mul(group.len())
+        };
+        states[at] = matched(&|id| regexes.states(id), &states);
+        weights[at] = matched(&|id| regexes.weight(id), &weights);
         if chain[at] > IN_PLACE_MAX {
             return refuse(
                 group[0],
@@ -111,7 +115,7 @@ pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<Weight, 
         ),
         _ => {
             let most = |numbers: Vec<usize>| numbers.into_iter().max().unwrap_or(0);
-            Ok(Weight { applied: most(applied), states: most(states) })
+            Ok(Weight { applied: most(applied), states: most(weights) })
         }
     }
 }

@@ -39,7 +39,7 @@ const STATES_MAX: u64 = 30_000_000;
 pub(super) struct Weight {
     /// Subschemas that judge it, each as often as it does.
     pub(super) applied: usize,
-    /// States of the regular expressions that it is matched with.
+    /// States of the regular expressions that it is matched with, by the time that they take.
     pub(super) states: usize,
 }
 

@@ -29,6 +29,9 @@ const CLASS_BYTES: usize = 4096;
 /// a text of 16 KiB takes four seconds at worst.
 pub(super) const STATES_MAX: usize = 8192;
 
+/// Groups of an expression whose places are copied with each state in the time that a state takes without them.
+const GROUPS_OF_STATE: usize = 16;
+
 /// The regular expressions that a schema's root leads to.
 #[derive(Debug, Default)]
 pub(super) struct Regexes {
@@ -42,6 +45,8 @@ pub(super) struct Regexes {
 struct Size {
     bytes: usize,
     states: usize,
+    /// States, each as often as its share of the groups takes time.
+    weight: usize,
 }
 
 impl Regexes {
@@ -91,7 +96,16 @@ impl Regexes {
 
     /// States of those in one subschema.
     pub(super) fn states(&self, id: Id) -> usize {
-        self.of.get(&id).into_iter().flatten().map(|number| self.sizes[*number].states).sum()
+        self.sizes(id).map(|size| size.states).sum()
+    }
+
+    /// States of the regular expressions in a subschema, by the time that they take.
+    pub(super) fn weight(&self, id: Id) -> usize {
+        self.sizes(id).map(|size| size.weight).sum()
+    }
+
+    fn sizes(&self, id: Id) -> impl Iterator<Item = &Size> {
+        self.of.get(&id).into_iter().flatten().map(|number| &self.sizes[*number])
     }
 }
 
@@ -159,7 +173,11 @@ fn size(expression: &str) -> Result<Size, String> {
     }
     let config = NFA::config().nfa_size_limit(Some(BYTES_MAX));
     match NFA::compiler().configure(config).build_from_hir(&hir) {
-        Ok(nfa) => Ok(Size { bytes: nfa.memory_usage() + read, states }),
+        Ok(nfa) => {
+            let groups = hir.properties().explicit_captures_len();
+            let weight = states.saturating_mul(1 + groups / GROUPS_OF_STATE);
+            Ok(Size { bytes: nfa.memory_usage() + read, states, weight })
+        }
         Err(error) if error.size_limit().is_some() => Err(format!(
             "the regular expression takes more than {} MiB while it is compiled; {SHORTEN}",
             BYTES_MAX >> 20

@@ -188,6 +188,13 @@ fn long_texts_are_not_matched_with_thousands_of_states() {
     let refused = said(&texts, &long);
     assert!(refused.len() == 1 && refused[0].starts_with(&format!(": {ENDLESS}")), "{refused:?}");
 
+    // Groups are copied with each state.
+    for (group, is_endless) in [("(a|ab)?", true), ("(?:a|ab)?", false)] {
+        let text = json!({"items": {"pattern": format!("^(?:{})*$", group.repeat(200))}});
+        let refused = !compiled(text).is_valid(&json!(["a".repeat(300_000)]));
+        assert_eq!(refused, is_endless, "{group}");
+    }
+
     // Expressions of few states are matched with texts of any length.
     for pattern in ["^(a|ab)*$", "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "^\\S{1,200}"] {
         assert_eq!(said(&json!({"items": {"pattern": pattern}}), &json!(vec!["a".repeat(200_000); 5])), [""; 0]);
