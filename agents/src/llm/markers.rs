@@ -10,42 +10,71 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// The rest of a marker behind its first character, with as many joiners as there are already.
-const REST: &str = r"\|[^|<>\n]{1,64}\|>|｜[^｜<>\n]{1,64}｜>|</?SYS>>|/?(?i:system|user|assistant|developer|human|tool|tool_call|tool_response|function_call|think|s|bos|eos|start_of_turn|end_of_turn)>";
-const REST_OF_BRACKET: &str =
-    "/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|IMG|IMG_END|PREFIX|SUFFIX|MIDDLE)\\]";
+/// Names in angle brackets with which templates and models begin and end messages and calls.
+const NAMES: &str = "system|user|assistant|developer|human|bot|ipython|function|function_calls|function_call|function_results|invoke|parameter|tool|tools|tool_call|tool_calls|tool_code|tool_output|tool_response|tool_result|tool_results|tool_use|think|thinking|s|bos|eos|sop|eop|unk|pad|mask|start_of_turn|end_of_turn|start_of_image|end_of_image|image|extra_id_\\d{1,3}|unused\\d{1,3}|reserved_\\d{1,3}|seed:\\w{1,32}|minimax:\\w{1,32}|antml:\\w{1,32}|SPECIAL_\\d{1,3}|fim_prefix|fim_suffix|fim_middle";
+
+/// Names in square brackets.
+const BRACKETS: &str = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|IMG|IMG_END|IMG_BREAK|AUDIO|THINK|ARGS|CALL_ID|MODEL_SETTINGS|PREFIX|SUFFIX|MIDDLE|gMASK|sMASK|MASK|CLS|SEP|UNK|PAD|EOS|BOS";
 
 /// A joiner, also as JSON may write it.
 const JOINER: &str = r"(?:\x{2060}|\\u2060)";
 
-static MARKER: LazyLock<Regex> = LazyLock::new(|| with_joiners(&format!("{JOINER}*")));
-static JOINED: LazyLock<Regex> = LazyLock::new(|| with_joiners(&format!("{JOINER}+")));
-
-fn with_joiners(joiners: &str) -> Regex {
-    let pattern = format!("(<)({joiners})({REST})|(\\[)({joiners})({REST_OF_BRACKET})");
-    Regex::new(&pattern).expect("the pattern is one")
+/// Marks of one form: the text to the place of the joiners, the joiners, and the rest. Each form is looked for by itself, since
+/// one may begin within another.
+struct Form {
+    /// With any number of joiners.
+    any: Regex,
+    /// With at least one.
+    joined: Regex,
 }
 
-/// The first character of a marker, the joiners behind it, and the rest.
-fn parts<'t>(found: &Captures<'t>) -> (&'t str, &'t str, &'t str) {
-    let part = |of: usize| found.get(of).or_else(|| found.get(of + 3)).map_or("", |part| part.as_str());
-    (part(1), part(2), part(3))
-}
+static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| {
+    let names = format!(
+        r"\|[^|<>\n]{{1,64}}\|?>|｜[^｜<>\n]{{1,64}}｜>|[\w▁ ]{{1,64}}[|｜]>|</?SYS>>|[/\\]?(?i:{NAMES})(?:[\s=][^<>\n]{{0,200}})?>"
+    );
+    let brackets = format!(r"/?(?:{BRACKETS})\]|\|[^|\[\]\n]{{1,64}}\|\]|[be]~");
+    let forms = [
+        ("<", names.as_str()),
+        (r"\[", brackets.as_str()),
+        // The bracket behind it may begin another.
+        (r"\]", "~!?[a-z]"),
+        // Turns of templates of plain text, which begin a paragraph.
+        (r"(?:\n|\\n){2}[ \t]*(?:H|A)", "(?:uman|ssistant):"),
+        (r"#{2,3}[ \t]?", "(?i:instruction|response|input|system|user|assistant|human)s?:"),
+    ];
+    let form = |(first, rest): (&str, &str)| {
+        let with =
+            |joiners: &str| Regex::new(&format!("({first})({JOINER}{joiners})({rest})")).expect("the pattern is one");
+        Form { any: with("*"), joined: with("+") }
+    };
+    forms.into_iter().map(form).collect()
+});
 
 /// Returns a text in which no marker is one.
 pub(super) fn joined(text: &str) -> Cow<'_, str> {
-    MARKER.replace_all(text, |found: &Captures<'_>| {
-        let (first, joiners, rest) = parts(found);
-        format!("{first}\u{2060}{joiners}{rest}")
-    })
+    let join = |found: &Captures<'_>| format!("{}\u{2060}{}{}", &found[1], &found[2], &found[3]);
+    through(text, FORMS.iter().map(|form| &form.any), join)
 }
 
 /// Returns a text as it was before [`joined`].
 pub(super) fn parted(text: &str) -> Cow<'_, str> {
-    JOINED.replace_all(text, |found: &Captures<'_>| {
-        let (first, joiners, rest) = parts(found);
-        let joiners = joiners.strip_prefix('\u{2060}').or_else(|| joiners.strip_prefix("\\u2060")).unwrap_or(joiners);
-        format!("{first}{joiners}{rest}")
+    let part = |found: &Captures<'_>| {
+        let joiners = &found[2];
+        let fewer = joiners.strip_prefix('\u{2060}').or_else(|| joiners.strip_prefix("\\u2060")).unwrap_or(joiners);
+        format!("{}{fewer}{}", &found[1], &found[3])
+    };
+    through(text, FORMS.iter().rev().map(|form| &form.joined), part)
+}
+
+/// Passes a text through these patterns, one after the other.
+fn through<'t>(
+    text: &'t str,
+    patterns: impl Iterator<Item = &'static Regex>,
+    replace: impl Fn(&Captures<'_>) -> String,
+) -> Cow<'t, str> {
+    patterns.fold(Cow::Borrowed(text), |text, pattern| match pattern.replace_all(&text, &replace) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(changed) => Cow::Owned(changed),
     })
 }
 
@@ -54,7 +83,7 @@ mod tests {
     use super::{joined, parted};
     use proptest::prelude::*;
 
-    const MARKERS: [&str; 12] = [
+    const MARKERS: [&str; 41] = [
         "<|im_start|>",
         "<|im_end|>",
         "<|eot_id|>",
@@ -67,6 +96,35 @@ mod tests {
         "<</SYS>>",
         "<start_of_turn>",
         "</s>",
+        "<|eom_id|>",
+        "<|endoftext|>",
+        "<|turn>",
+        "<turn|>",
+        "[gMASK]",
+        "<sop>",
+        "[|user|]",
+        "[|endofturn|]",
+        "<reserved_106>",
+        "[e~[",
+        "]~b]",
+        "]~!b[",
+        "<seed:think>",
+        "<SPECIAL_12>",
+        "<function_calls>",
+        "<invoke name=\"x\">",
+        "</tool_use>",
+        "<extra_id_1>",
+        "<fim_prefix>",
+        "[THINK]",
+        "[MODEL_SETTINGS]",
+        "<tool_code>",
+        "<｜Assistant｜>",
+        "\n\nHuman:",
+        "\n\nAssistant:",
+        "### Instruction:",
+        "### Response:",
+        "<unused99>",
+        "<function=x>",
     ];
 
     #[test]
@@ -90,7 +148,7 @@ mod tests {
         fn what_was_sent_comes_back_as_it_was(parts in prop::collection::vec(
             prop_oneof![
                 prop::sample::select(MARKERS.to_vec()).prop_map(str::to_owned),
-                prop::sample::select(vec!["<", "[", "\u{2060}", "\\u2060", "|", ">", "]", "/", "|x|>", "INST]", "s>"]).prop_map(str::to_owned),
+                prop::sample::select(vec!["<", "[", "\u{2060}", "\\u2060", "|", ">", "]", "/", "|x|>", "INST]", "s>", "\n", "]~", "Human:", "###", "~", "b", "\\", "s x="]).prop_map(str::to_owned),
                 ".{0,4}",
             ], 0..12)) {
             let text = parts.concat();
