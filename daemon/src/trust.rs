@@ -14,6 +14,7 @@ use patchboard_runtime::private;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
+use crate::given;
 
 /// The configuration that is read where none is named, if it is there.
 pub(crate) const CONFIG: &str = "patchboard.toml";
@@ -39,7 +40,7 @@ pub(crate) struct Agreements {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Agreement {
-    /// The file, without links.
+    /// The file in its directory without links; a link in place of the file is a file of its own.
     pub(crate) path: PathBuf,
     /// SHA-256 of its text.
     pub(crate) sha256: Digest,
@@ -51,14 +52,18 @@ impl Agreement {
         let unreadable = |why: &dyn std::fmt::Display| {
             Failure::refused("bad_config", format!("{} cannot be read: {why}", path.display()))
         };
-        let size = fs::metadata(path).map_err(|error| unreadable(&error))?.len();
-        if size > CONFIG_BYTES_MAX {
-            return Err(unreadable(&format!("it has {size} bytes, more than {CONFIG_BYTES_MAX}")));
-        }
-        let text = fs::read(path).map_err(|error| unreadable(&error))?;
-        let path = path.canonicalize().map_err(|error| unreadable(&error))?;
+        let text = given::bytes(path, CONFIG_BYTES_MAX).map_err(|why| unreadable(&why))?;
+        let path = in_directory(path).map_err(|error| unreadable(&error))?;
         Ok(Self { path, sha256: sha256(&text) })
     }
+}
+
+/// Returns the path of a file in its directory without links. Keeps a link in place of the file: whoever made the link chose
+/// the directory in which relative paths of the configuration are looked up.
+fn in_directory(path: &Path) -> std::io::Result<PathBuf> {
+    let Some(name) = path.file_name() else { return path.canonicalize() };
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(directory.canonicalize()?.join(name))
 }
 
 impl Agreements {
@@ -98,7 +103,7 @@ impl Agreements {
 
     /// Takes a file out, and stores the list; `false` if it was not in it.
     pub(crate) fn remove(&mut self, path: &Path) -> Result<bool, Failure> {
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let path = in_directory(path).unwrap_or_else(|_| path.to_owned());
         let count = self.files.len();
         self.files.retain(|file| file.path != path);
         self.store()?;
@@ -145,10 +150,12 @@ pub(crate) fn config_file(named: Option<&Path>) -> Result<Option<&Path>, Failure
 
 /// Returns where the list of this user is.
 fn place() -> Result<PathBuf, Failure> {
-    let directory = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // A relative one would lie in the directory whose configuration is in question.
+    let directory = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || env::home_dir().filter(|home| home.is_absolute());
     let base = match cfg!(windows) {
         true => directory("APPDATA"),
-        false => directory("XDG_CONFIG_HOME").or_else(|| env::home_dir().map(|home| home.join(".config"))),
+        false => directory("XDG_CONFIG_HOME").or_else(|| home().map(|home| home.join(".config"))),
     };
     let base = base.ok_or_else(|| {
         Failure::refused("no_home", "this user has no home directory, in which it is remembered what was agreed to")

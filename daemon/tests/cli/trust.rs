@@ -62,6 +62,34 @@ fn a_configuration_that_is_found_is_used_once_it_was_agreed_to() {
     assert!(!endpoint.requests().is_empty(), "{named:?}");
 }
 
+/// A checkout chooses in which directory relative paths of an agreed configuration are looked up, by a link to it.
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_configuration_that_was_agreed_to_is_another() {
+    let (mine, other) = (Sandbox::new(), Sandbox::new());
+    mine.write("patchboard.toml", found("http://127.0.0.1:9/v1"));
+    let home = mine.path().join("home");
+    let of = |sandbox: &Sandbox, arguments: &[&str], home: &std::path::Path| {
+        let output = plain(sandbox, arguments).env("XDG_CONFIG_HOME", home).output().expect("the binary can be run");
+        (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    assert!(of(&mine, &["trust"], &home).0);
+    let link = other.path().join("patchboard.toml");
+    std::os::unix::fs::symlink(mine.path().join("patchboard.toml"), link).expect("a link");
+    let doctor = ["doctor", "--offline", "--output", "json"];
+    let (_, told) = of(&other, &doctor, &home);
+    assert!(told.contains("patchboard trust"), "{told}");
+    assert!(of(&other, &["trust"], &home).0);
+    let (_, told) = of(&other, &doctor, &home);
+    assert!(!told.contains("patchboard trust"), "{told}");
+    // A list in the directory in question is not the user's.
+    assert!(of(&other, &["trust", "--list"], std::path::Path::new("home")).0);
+    assert!(!other.path().join("home").exists());
+    let endless = Sandbox::new();
+    std::os::unix::fs::symlink("/dev/zero", endless.path().join("patchboard.toml")).expect("a link");
+    assert!(of(&endless, &["trust"], &home).1.contains("more than"));
+}
+
 #[test]
 fn no_command_repeats_a_value_of_a_broken_configuration() {
     let model = "[models.default]\nurl = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\n";
