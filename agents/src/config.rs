@@ -64,7 +64,7 @@ pub use embeddings::Embeddings;
 pub use model::{Api, Model, Streaming, Structured};
 use model::{check_temperature, check_url};
 pub use program::Program;
-pub use setting::{Setting, Variable, redacted};
+pub use setting::{Setting, Variable, check_name, redacted};
 pub use toml_error::toml_error;
 
 use crate::architect::{Caps, REPAIRS_MAX, Terms};

@@ -79,7 +79,7 @@ impl Client {
 
     /// The flags that a later command needs to reach the same daemon, after a space; none where the environment names it.
     pub(crate) fn repeated(&self) -> String {
-        if std::env::var(URL).is_ok() { String::new() } else { format!(" --url {}", quoted(&self.base)) }
+        if std::env::var(URL).is_ok() { String::new() } else { format!(" --url {}", quoted(&shown(&self.base))) }
     }
 
     /// What the daemon answers; null if it has nothing to say.
@@ -152,10 +152,24 @@ impl Client {
 
     /// The same for what an error became.
     pub(crate) fn broken(&self, path: &str, error: &dyn Display) -> Failure {
-        let url = format!("{}{path}", self.base);
+        let url = format!("{}{path}", shown(&self.base));
         Failure::failed("daemon_unreachable", format!("{url} does not answer: {error}"))
             .help("is `patchboard serve` running there? --url names its address, like http://127.0.0.1:7733")
     }
+}
+
+/// Returns the address of a daemon as messages show it: without user, password, query and fragment.
+fn shown(base: &str) -> String {
+    let Ok(mut url) = Url::parse(base) else {
+        // No part of it can be told from a password.
+        return "the address of the daemon".to_owned();
+    };
+    if url.set_username("").is_err() || url.set_password(None).is_err() {
+        return format!("{}:…", url.scheme());
+    }
+    url.set_query(None);
+    url.set_fragment(None);
+    url.as_str().trim_end_matches('/').to_owned()
 }
 
 /// A path of these segments, whatever they are made of.
@@ -177,5 +191,24 @@ fn refused(problem: &Value, is_failed: bool) -> Failure {
         (_, "unauthorized" | "forbidden") => failure.help(format!("put a token that may do this into {TOKEN}")),
         (Some(help), _) => failure.help(help),
         (None, _) => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn an_address_is_shown_without_secrets() {
+        for (base, is_shown) in [
+            ("http://127.0.0.1:7733", "http://127.0.0.1:7733"),
+            ("https://me:s3cret@h:1/x", "https://h:1/x"),
+            ("https://h/x?key=s3cret#s3cret", "https://h/x"),
+            ("mailto:s3cret", "mailto:…"),
+            ("me:s3cret@h:1", "me:…"),
+            ("s3cret", "the address of the daemon"),
+        ] {
+            assert_eq!(shown(base), is_shown);
+        }
     }
 }

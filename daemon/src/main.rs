@@ -43,6 +43,7 @@ mod user;
 mod workspace;
 
 use std::future::Future;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -51,7 +52,7 @@ use clap::error::ErrorKind;
 use cli::{Cli, Command, Shared};
 use failure::{Exit, Failure, Outcome};
 use logging::{Level, LogFormat};
-use output::{Format, Output};
+use output::{Format, Output, clean, is_shown_as_it_is};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -112,6 +113,7 @@ fn dispatch(command: &Command, shared: &Shared, output: Output) -> Outcome {
         Command::Step(arguments) => block_on(commands::step::run(arguments, data_dir, config, output)),
         Command::Replay(arguments) => commands::replay::run(arguments, data_dir, output),
         Command::Verify(arguments) => commands::verify::run(arguments, data_dir, output),
+        Command::AuditLog(arguments) => commands::audit_log::run(arguments, data_dir, output),
         Command::Heads(arguments) => commands::heads::run(arguments, data_dir, output),
         Command::Redact(arguments) => block_on(commands::redact::run(arguments, data_dir, output)),
         Command::Archive(arguments) => arguments.run(data_dir, output),
@@ -136,9 +138,13 @@ fn block_on(command: impl Future<Output = Outcome>) -> Outcome {
 /// Shows help or version where they were asked for, and says what is wrong with the command line otherwise.
 fn misused(error: &clap::Error) -> ExitCode {
     let asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
-    if asked_for || !wants_json() {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    if asked_for || !wants_json(&words) {
         // With nobody to read it there is nobody to tell.
-        let _ = error.print();
+        let _ = match words.iter().all(|word| is_shown_as_it_is(word)) {
+            true => error.print(),
+            false => writeln!(anstream::stderr(), "{}", clean(&error.render().to_string())),
+        };
         return if asked_for { Exit::Done } else { Exit::Refused }.into();
     }
     let text = error.render().to_string();
@@ -150,7 +156,6 @@ fn misused(error: &clap::Error) -> ExitCode {
 }
 
 /// Whether the command line, which could not be read, asks for JSON.
-fn wants_json() -> bool {
-    let words: Vec<_> = std::env::args().collect();
+fn wants_json(words: &[String]) -> bool {
     words.iter().any(|word| word == "--output=json") || words.windows(2).any(|pair| pair == ["--output", "json"])
 }

@@ -1,14 +1,16 @@
 //! Results on stdout, progress and errors on stderr, and nothing in either that could act on a terminal.
 //!
-//! Text that models or documents wrote goes through [`clean`] or [`one_line`] before a person sees it, which take away what acts on a
-//! terminal. Whatever is printed goes through [`visible`] at last: what is not seen, or changes the direction, is written as
+//! Text that models or documents wrote goes through [`clean`] or [`one_line`] before a person sees it, which take colours away and
+//! write out what else acts on a terminal. Whatever is printed goes through [`visible`] at last: what is not seen, or changes the direction, is written as
 //! `<U+200B>`. JSON goes out with all of these escaped, which leaves the value the same.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::LazyLock;
 
 use comfy_table::{ContentArrangement, Table, presets};
+use regex::Regex;
 use serde::Serialize;
 
 use crate::failure::{Failure, Told};
@@ -135,14 +137,24 @@ fn escape_json(text: String) -> String {
     escaped
 }
 
-/// Text of several lines without escape sequences and control characters, in which nothing is hidden.
+/// Text of several lines without colours, in which every other character that acts on a terminal, or is not seen, is written as
+/// `<U+001B>`.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(|c| acts(c) && c != '\n' && c != '\t') {
-        return visible(text);
+    let is_spelled = |c| hides(c) || acts(c) && c != '\n' && c != '\t';
+    if !text.contains(is_spelled) {
+        return Cow::Borrowed(text);
     }
-    let plain = anstream::adapter::strip_str(text).to_string();
-    let plain: String = plain.chars().filter(|c| !acts(*c) || *c == '\n' || *c == '\t').collect();
-    Cow::Owned(visible(&plain).into_owned())
+    let plain = COLOURS_AND_RETURNS.replace_all(text, "$1");
+    Cow::Owned(written_out(&plain, is_spelled).into_owned())
+}
+
+/// Sequences that colour what follows, which say nothing, and carriage returns before the end of a line, which stays.
+static COLOURS_AND_RETURNS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\x1b\[[0-9;:]{0,64}m|\r(\n)").expect("the pattern is one"));
+
+/// Returns true if a terminal shows each character of a text, and does nothing else.
+pub(crate) fn is_shown_as_it_is(text: &str) -> bool {
+    !text.contains(|c| acts(c) || hides(c))
 }
 
 /// Text in which characters that are not seen are written as `<U+200B>`.
@@ -203,13 +215,22 @@ const fn hides(c: char) -> bool {
     matches!(
         c,
         '\u{ad}'
+            | '\u{34f}'
             | '\u{61c}'
-            | '\u{180e}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
             | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0e}'
             | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
             | '\u{e0000}'..='\u{e0fff}'
     )
 }
@@ -222,7 +243,8 @@ mod tests {
     fn nothing_that_acts_on_a_terminal_is_left_in_text() {
         let hostile = "red \u{1b}[31malert\u{1b}[0m \u{1b}]0;title\u{7} \u{9b}2Jgone\u{202e}txt\r\nnext\tcell";
         let cleaned = clean(hostile);
-        assert!(cleaned.starts_with("red alert"), "{cleaned:?}");
+        assert!(cleaned.starts_with("red alert <U+001B>]0;title<U+0007> <U+009B>2Jgone"), "{cleaned:?}");
+        assert_eq!(clean("5\u{8}9\r, \u{1b}[1;31m9\u{1b}[m\r\n"), "5<U+0008>9<U+000D>, 9\n");
         assert!(cleaned.ends_with("\nnext\tcell"), "{cleaned:?}");
         assert!(!cleaned.chars().any(|c| c.is_control() && c != '\n' && c != '\t'), "{cleaned:?}");
         assert!(cleaned.contains("gone<U+202E>txt"), "{cleaned:?}");
@@ -241,7 +263,8 @@ mod tests {
     fn what_is_not_seen_is_written_out() {
         let hidden = [
             0xad, 0x200b, 0x200c, 0x200d, 0x200e, 0x200f, 0x202a, 0x202e, 0x2060, 0x2064, 0x2066, 0x2069, 0xfeff,
-            0xe0000, 0xe0041, 0xe007f, 0xe0100,
+            0xe0000, 0xe0041, 0xe007f, 0xe0100, 0x34f, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x180b, 0x180f, 0x2800, 0x3164,
+            0xfe00, 0xfe0e, 0xffa0, 0xfff0, 0x1bca0, 0x1d173, 0x1d17a,
         ];
         for code in hidden {
             let c = char::from_u32(code).expect("a character");

@@ -107,7 +107,9 @@ fn restrict(path: &Path) -> io::Result<()> {
     {
         use std::fs::{Permissions, metadata, set_permissions};
         use std::os::unix::fs::PermissionsExt as _;
-        if metadata(path)?.permissions().mode() & 0o077 != 0 {
+        let about = metadata(path)?;
+        // A device is not of this user alone.
+        if about.is_file() && about.permissions().mode() & 0o077 != 0 {
             match set_permissions(path, Permissions::from_mode(0o600)) {
                 // Whose file it is decides.
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {}

@@ -12,6 +12,7 @@ use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::id::{BoardId, Token};
 use patchboard_runtime::agent::{Admitted, Agent, Answer, Call, Failure};
+use patchboard_runtime::private;
 use serde::Serialize;
 
 use super::{CassetteError, Entry, FORMAT, Header, Key, Notes, Occurrences, Player, RecordedFailure, RecordedReply};
@@ -41,7 +42,7 @@ impl Recorder {
     /// # Errors
     /// [`CassetteError::Exists`], [`CassetteError::Io`].
     pub fn create(path: &Path, blueprint: &str, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
-        match OpenOptions::new().write(true).create_new(true).open(path) {
+        match private::options().write(true).create_new(true).open(path) {
             Ok(file) => Self::start(path, file, blueprint, agent),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(CassetteError::Exists { path: path.display().to_string() })
@@ -55,7 +56,7 @@ impl Recorder {
     /// # Errors
     /// [`CassetteError::Io`].
     pub fn replace(path: &Path, blueprint: &str, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
-        let file = File::create(path).map_err(|error| CassetteError::io(path, error))?;
+        let file = private::create(path).map_err(|error| CassetteError::io(path, error))?;
         Self::start(path, file, blueprint, agent)
     }
 

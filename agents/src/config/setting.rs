@@ -11,6 +11,9 @@ const NAME_MAX: usize = 128;
 /// Characters from which on a name with letters of both cases, or small ones and digits, may be a key.
 const KEY_MIN: usize = 20;
 
+/// Beginnings of keys that are made of the characters of a name.
+const KEYS: [&str; 8] = ["sk_", "whsec_", "gsk_", "hf_", "ghp_", "gho_", "github_pat_", "glpat_"];
+
 /// Value of a header or of a parameter of a query.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "expected a text or { env = \"VARIABLE\" }")]
@@ -45,7 +48,7 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
 ///
 /// # Errors
 /// For people.
-pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
+pub fn check_name(name: &str) -> Result<(), &'static str> {
     let is_name = name.len() <= NAME_MAX
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && name.chars().next().is_some_and(|c| !c.is_ascii_digit());
@@ -56,7 +59,8 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
 pub fn redacted(name: &str) -> Cow<'_, str> {
     let has = |is: fn(char) -> bool| name.chars().any(is);
     let is_mixed = has(|c| c.is_ascii_lowercase()) && has(|c| c.is_ascii_digit() || c.is_ascii_uppercase());
-    match name.len() >= KEY_MIN && is_mixed {
+    let is_key = KEYS.iter().any(|beginning| name.len() > beginning.len() && name.starts_with(beginning));
+    match is_key || name.len() >= KEY_MIN && is_mixed {
         true => format!("{}…", name.chars().take(4).collect::<String>()).into(),
         false => name.into(),
     }
@@ -89,6 +93,9 @@ mod tests {
             ("my_very_long_lower_name", true, "my_very_long_lower_name"),
             ("gsk_Ab1Cd2Ef3Gh4Ij5Kl6Mn", true, "gsk_…"),
             ("0a1b2c3d4e5f60718293a4b5", false, "0a1b…"),
+            ("whsec_abc", true, "whse…"),
+            ("hf_abcdefgh", true, "hf_a…"),
+            ("HF_TOKEN", true, "HF_TOKEN"),
             ("sk-proj-abc", false, "sk-proj-abc"),
             ("", false, ""),
             ("A=B", false, "A=B"),

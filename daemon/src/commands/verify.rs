@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         output.line(&format!("board {board}"))?;
         if arguments.head.is_none() {
             output.note(
-                "a file that was cut at its end is sound, too: compare the head with one that was kept elsewhere",
+                "whoever can write the file can leave records out at its end: compare the head with one that was kept elsewhere",
             );
         }
     }
@@ -160,7 +160,8 @@ fn noted(heads: &[Noted], data_dir: &Path, output: Output) -> Outcome {
     if bad == 0 {
         return Ok(Exit::Done);
     }
-    let message = format!("{bad} of {} are not as they were noted", plural(heads.len(), "board"));
+    let verb = if bad == 1 { "is" } else { "are" };
+    let message = format!("{bad} of {} {verb} not as noted", plural(heads.len(), "board"));
     Err(Failure::failed("head_differs", message).help("`patchboard verify BOARD` says more of one of them"))
 }
 

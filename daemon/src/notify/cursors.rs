@@ -63,7 +63,7 @@ impl Cursors {
         if self.directory.join(BEGUN).exists() {
             return Ok(());
         }
-        fs::create_dir_all(&self.directory).map_err(fault)?;
+        private::make_directory(&self.directory).map_err(fault)?;
         for summary in reader.journal.boards().map_err(storage)? {
             if self.load(&summary.id).is_some() {
                 continue;

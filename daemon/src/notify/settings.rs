@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration as Time;
 
-use patchboard_agents::config::{Environment, redacted, toml_error};
+use patchboard_agents::config::{Environment, check_name, redacted, toml_error};
 use patchboard_agents::llm::transport::is_loopback;
 use patchboard_kernel::blueprint::Duration;
 use reqwest::Url;
@@ -104,6 +104,7 @@ impl Settings {
 
         let secret = table.secret_env.map(|variable| {
             let (at, variable) = (line(variable.span().start), variable.into_inner());
+            check_name(&variable).map_err(|why| wrong(at, &format!("secret_env: {why}")))?;
             let (value, variable) = (env.get(&variable), redacted(&variable));
             let value = value.ok_or_else(|| wrong(at, &format!("secret_env: the variable {variable} is not set")))?;
             let secret = Secret::read(value);
