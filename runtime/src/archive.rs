@@ -48,6 +48,14 @@ pub enum ArchiveError {
         /// What is wrong.
         what: String,
     },
+    /// The board was taken out of the journal with more records than the archive has.
+    #[error("the archive of board {board} is older than the board was: record {} is not in it", head.seq)]
+    Older {
+        /// The board.
+        board: BoardId,
+        /// The last record of the board.
+        head: Head,
+    },
     /// The file cannot be read or written.
     #[error("{path}: {source}")]
     Io {
@@ -68,6 +76,7 @@ impl ArchiveError {
             Self::NotEnded(_) => "board_not_ended",
             Self::Damaged { .. } => "bad_archive",
             Self::BadId { .. } => "bad_board_id",
+            Self::Older { .. } => "older_archive",
             Self::Io { .. } => "archive_io",
             Self::Journal(error) => error.code(),
         }
@@ -176,8 +185,15 @@ pub fn checked(path: &Path, journal: Option<&dyn Journal>) -> Result<Carried, Ar
 /// Appends a board that was read.
 ///
 /// # Errors
-/// Storage; [`JournalError::Fenced`] if the board is there.
+/// Storage; [`JournalError::Fenced`] if the board is there; [`ArchiveError::Older`] if it would lose records, and with them
+/// maybe an erasure.
 pub async fn put_back(journal: &dyn Journal, carried: Carried) -> Result<BoardId, ArchiveError> {
+    let tombstones = journal.tombstones()?;
+    if let Some(Tombstone { board, head, .. }) = tombstones.into_iter().find(|it| it.board == *carried.board())
+        && !carried.has(head)
+    {
+        return Err(ArchiveError::Older { board, head });
+    }
     let batch = carried.into_batch();
     let board = batch.board.clone();
     journal.append(batch).await?;
@@ -283,6 +299,17 @@ pub fn read(path: &Path, journal: Option<&dyn Journal>) -> Result<Carried, Archi
     }
     audit::verify(&carried, carried.board(), None).map_err(|fault| damaged(path, fault.to_string()))?;
     Ok(carried)
+}
+
+/// Returns the boards of a journal that are in the archives of a directory, by the beginnings of these files; none of files
+/// that cannot be read. Blocks.
+///
+/// # Errors
+/// Storage.
+pub fn outlines(journal: &dyn Journal, directory: &Path) -> Result<Vec<BoardSummary>, JournalError> {
+    let paths = journal.tombstones()?.into_iter().map(|tombstone| path_of(directory, &tombstone.board));
+    let outline = |path: PathBuf| Carried::outline(BufReader::new(std::fs::File::open(path).ok()?)).ok();
+    Ok(paths.filter_map(outline).collect())
 }
 
 /// Returns what makes the names of the texts of a journal that begins with this record; none if its salt is gone.

@@ -106,6 +106,25 @@ impl Carried {
         Ok(carried)
     }
 
+    /// Reads the board of an archive and of what its first record says of it, and nothing behind.
+    ///
+    /// # Errors
+    /// [`NotCarried`].
+    pub(crate) fn outline(source: impl BufRead) -> Result<BoardSummary, NotCarried> {
+        let mut lines = Lines { source: source.take(FILE_MAX + 1), number: 0 };
+        let mut line = || {
+            let text = lines.next()?.ok_or_else(|| NotCarried::Damaged("its beginning is missing".to_owned()))?;
+            lines.read::<Line>(&text)
+        };
+        match (line()?, line()?) {
+            (
+                Line::Archive { format: FORMAT, board, .. },
+                Line::Record { seq, kind: kind @ Kind::Created, at, header, payload, hash },
+            ) => Ok(summary(board, &[Record { seq, kind, at, header, payload, hash }])),
+            _ => Err(NotCarried::Damaged("its beginning is missing".to_owned())),
+        }
+    }
+
     fn archived(first: &str, lines: &mut Lines<impl BufRead>) -> Result<Self, NotCarried> {
         let damaged = |what: String| NotCarried::Damaged(what);
         let (board, epoch, head) = match lines.read(first)? {
@@ -179,6 +198,11 @@ impl Carried {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether this is one of the records.
+    pub(crate) fn has(&self, head: Head) -> bool {
+        self.records.iter().any(|record| record.seq == head.seq && record.hash == head.hash)
     }
 
     /// The whole board, to append where there is none of its id.

@@ -11,7 +11,7 @@ use patchboard_agents::departments::storage::erase::{self as departments, Found}
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, SALTED};
-use patchboard_kernel::redaction::{Needles, Request};
+use patchboard_kernel::redaction::{Needles, Request, Still};
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::{BoardSummary, Journal, JournalError};
@@ -129,7 +129,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
             output.line(&format!("{}: {views} and {answers} erased", one_line(&path.display().to_string())))?;
         }
     }
-    let boards = Reader::open(data_dir)?.journal.boards().map_err(storage)?;
+    let boards = boards_and_archived(&Reader::open(data_dir)?.journal, data_dir)?;
     let related = BoardSummary::related(&boards, &board);
     if output.is_json() {
         let mut told = done.as_ref().map_or_else(|| json!({"board": board}), |done| told(&board, done, &related));
@@ -146,6 +146,13 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
         return Err(unscrubbed(&error));
     }
     Ok(Exit::Done)
+}
+
+/// Returns the boards of a journal, and those of its archives.
+pub(crate) fn boards_and_archived(journal: &dyn Journal, data_dir: &Path) -> Result<Vec<BoardSummary>, Failure> {
+    let mut boards = journal.boards().map_err(storage)?;
+    boards.extend(archive::outlines(journal, &data_dir.join(archive::DIRECTORY)).map_err(storage)?);
+    Ok(boards)
 }
 
 /// Returns the SHA-256 of the texts of a board's views that are there, by their names.
@@ -272,10 +279,15 @@ fn tell(done: &Redaction, output: Output) -> Result<(), Failure> {
     if done.body.salt {
         output.line("the salt is destroyed: from now on only the chain can be verified")?;
     }
-    for still in &done.still {
+    let (blueprint, values): (Vec<&Still>, Vec<&Still>) =
+        done.still.iter().partition(|still| still.place == Still::BLUEPRINT);
+    if !blueprint.is_empty() {
+        output.line("the blueprint itself says an erased text: it stays there, and in views and prompts made of it")?;
+    }
+    for still in &values {
         output.line(&format!("the same text still stands at {} (record {})", one_line(&still.place), still.seq))?;
     }
-    if !done.still.is_empty() {
+    if !values.is_empty() {
         output.note("name these places as well, or use --everywhere");
     }
     done.beside.tell(output)

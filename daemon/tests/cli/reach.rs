@@ -21,9 +21,10 @@ const SECRET: &str = "Quisquilius, born 1979";
 type Row = (&'static str, fn());
 
 /// The rows.
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 11] = [
     ("values and texts in records, names of members", records),
     ("views and prompts", views),
+    ("the blueprint, without `state.initial`", blueprint),
     ("snapshots, free pages, the write-ahead log", pages),
     ("`archive/BOARD.jsonl`", archives),
     ("`patchboard.marks`, `locks`, `notify`, `daemon.db`, lines of the log", others),
@@ -184,10 +185,39 @@ fn boards() {
     let erase = |board: &str| sandbox.run(&["redact", board, "/request/text", "--output", "json"]).exits(0).json();
     let related = erase("last")["related"].clone();
     assert!(held(&data(&sandbox)).contains(&"patchboard.db".to_owned()));
+    // Also those in archives.
+    let inner = related[0].as_str().expect("an id");
+    sandbox.run(&["archive", inner]).exits(0);
+    assert_eq!(erase_again(&sandbox)["related"], related);
+    sandbox.run(&["restore", inner]).exits(0);
     for board in related.as_array().expect("boards") {
         erase(board.as_str().expect("an id"));
     }
     assert_eq!(held(&data(&sandbox)), [""; 0]);
+}
+
+/// Erases something more of the outer board.
+fn erase_again(sandbox: &Sandbox) -> serde_json::Value {
+    sandbox.run(&["redact", "last", "--forget-salt", "--output", "json"]).exits(0).json()
+}
+
+fn blueprint() {
+    for (description, is_named) in [("Notes.", false), (SECRET, true)] {
+        let sandbox = Sandbox::new();
+        let text = fs::read_to_string(sandbox.path().join("notes.yaml")).expect("it can be read");
+        let described = |line: &str| match line.starts_with("description:") {
+            true => format!("description: {}\n", json!(description)),
+            false => format!("{line}\n"),
+        };
+        sandbox.write("notes.yaml", text.lines().map(described).collect::<String>());
+        let request = json!({"topic": SECRET}).to_string();
+        sandbox.run(&["run", "notes.yaml", "--request", &request, "-q"]).exits(0);
+        let redact = ["redact", "last", "/request/topic"];
+        let told = sandbox.run(&[&redact[..], &["--output", "json"]].concat()).exits(0).json();
+        let still = told["still"].as_array().expect("a list");
+        assert_eq!(still.iter().any(|still| still["place"] == "blueprint"), is_named, "{told}");
+        assert_eq!(!held(&data(&sandbox)).is_empty(), is_named);
+    }
 }
 
 fn departments() {

@@ -196,6 +196,31 @@ fn an_archive_in_the_data_directory_is_redacted_with_its_board_and_deleted_with_
 }
 
 #[test]
+fn a_copy_of_an_archive_from_before_an_erasure_does_not_come_back() {
+    let sandbox = finished();
+    let archived = sandbox.run(&["archive", "last", "--output", "json"]).exits(0).json();
+    let board = archived["board"].as_str().expect("an id");
+    let file = sandbox.path().join(archived["archive"].as_str().expect("a file"));
+    let copy = sandbox.path().join("copy.jsonl");
+    fs::copy(&file, &copy).expect("it can be copied");
+    sandbox.run(&["restore", board]).exits(0);
+    sandbox.asked("redact", &["/request/topic", "--everywhere"]).exits(0);
+    sandbox.run(&["archive", board]).exits(0);
+    let refused = sandbox.run(&["restore", "copy.jsonl", "--output", "json"]).exits(2).error();
+    assert_eq!(refused["code"], "older_archive", "{refused}");
+    // Nor in place of the last one, nor once that is deleted.
+    let last = fs::read(&file).expect("it can be read");
+    fs::copy(&copy, &file).expect("it can be copied");
+    assert_eq!(sandbox.run(&["restore", board, "--output", "json"]).exits(2).error()["code"], "older_archive");
+    assert_eq!(holding(&sandbox.data()), std::slice::from_ref(&file));
+    fs::write(&file, last).expect("it can be written");
+    sandbox.run(&["restore", board]).exits(0);
+    assert_eq!(holding(&sandbox.data()), Vec::<PathBuf>::new());
+    sandbox.run(&["delete", board, "--yes"]).exits(0);
+    assert_eq!(sandbox.run(&["restore", "copy.jsonl", "--output", "json"]).exits(2).error()["code"], "older_archive");
+}
+
+#[test]
 fn a_recording_of_salted_views_is_erased_also_when_the_salt_goes() {
     let sandbox = Sandbox::new();
     let request = json!({"topic": SECRET}).to_string();

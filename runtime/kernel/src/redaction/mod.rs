@@ -85,8 +85,13 @@ pub struct Redaction {
 pub struct Still {
     /// The record that brought it.
     pub seq: Seq,
-    /// Where it put it, as a JSON Pointer; `blueprint` for what is in the blueprint.
+    /// Where it put it, as a JSON Pointer; [`Still::BLUEPRINT`] for what the blueprint says.
     pub place: String,
+}
+
+impl Still {
+    /// The place of a text that the blueprint says itself, outside of `state`.
+    pub const BLUEPRINT: &str = "blueprint";
 }
 
 coded! {
@@ -195,13 +200,15 @@ pub fn plan(
     let texts = |traces: &Traces| {
         let mut texts = traces.texts(records, request).map_err(unreadable)?;
         texts.extend(edits.lines());
-        Ok(Needles::new(texts, &blueprint))
+        Ok(texts)
     };
-    let mut needles = texts(&traces)?;
+    let mut erased = texts(&traces)?;
     if request.everywhere {
-        traces.spread(records, &needles).map_err(unreadable)?;
-        needles = texts(&traces)?;
+        traces.spread(records, &Needles::new(erased, &blueprint)).map_err(unreadable)?;
+        erased = texts(&traces)?;
     }
+    let is_said = texts::is_said(&created.blueprint, &erased);
+    let mut needles = Needles::new(erased, &blueprint);
     let names = traces.names(is_over, &blueprint);
     needles.add_names(&names);
     // The record that will say so.
@@ -212,7 +219,10 @@ pub fn plan(
     for record in records {
         rewriting.record(record, text).map_err(unreadable)?;
     }
-    let done = rewriting.finish();
+    let mut done = rewriting.finish();
+    if is_said {
+        done.still.push(Still { seq: first.seq, place: Still::BLUEPRINT.to_owned() });
+    }
     if !is_over {
         let questions: BTreeSet<Seq> = done.records.iter().map(|record| record.seq).collect();
         let questions: Vec<Seq> = board.pending().keys().copied().filter(|seq| questions.contains(seq)).collect();

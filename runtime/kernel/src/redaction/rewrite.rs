@@ -253,7 +253,10 @@ impl<'a> Rewriting<'a> {
             | Body::Snapshot(_)
             | Body::Ended(_) => {}
         }
-        if let Some(Value::Object(principal)) = values.get_mut(PRINCIPAL) {
+        for place in ["", "/made_by"] {
+            let Some(principal) = values.get_mut(PRINCIPAL).and_then(|caller| caller.pointer_mut(place)) else {
+                continue;
+            };
             for name in ["name", "address"] {
                 if let Some(name) = principal.get_mut(name).filter(|name| is_asked || self.is_told(name)) {
                     *name = self.mark(name);
