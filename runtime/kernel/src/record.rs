@@ -24,7 +24,7 @@ pub use body::*;
 pub use principal::Principal;
 
 /// The journal format this version writes, and the newest it reads.
-pub const FORMAT: u32 = 20;
+pub const FORMAT: u32 = 21;
 
 /// The first format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
 pub(crate) const ADMISSION: u32 = 10;
@@ -61,6 +61,10 @@ pub(crate) const ELEMENTS: u32 = 19;
 
 /// The first format in which records say who caused them from outside ([`Principal`]).
 pub(crate) const PRINCIPALS: u32 = 20;
+
+/// The first format in which a caller is named with the maker of its token, and four eyes are neither those of the worker who
+/// has proposed nor, beside any other caller, those of one without a token.
+pub(crate) const MAKERS: u32 = 21;
 
 /// The first format in which hashes of texts are salted: those of views, prompts and replies that are no patch.
 pub const SALTED: u32 = 20;

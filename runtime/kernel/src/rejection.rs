@@ -165,7 +165,8 @@ coded! {
         NotPending = "not_pending",
         /// The answer comes from somebody else than who was asked.
         WrongApprover = "wrong_approver",
-        /// The answer comes from the caller who has started the board or made the proposal, or from nobody who is known.
+        /// The answer comes from the caller who has started the board or made the proposal, or who may be that one, or the
+        /// person has proposed it.
         FourEyes = "four_eyes",
         /// The answer is about another patch than the one that was asked about.
         ApprovalMismatch = "approval_mismatch",

@@ -305,8 +305,10 @@ pub(super) async fn rounds(house: &House) {
 /// Cancelled: callers from outside propose, are refused and answer, replies are too long or late, and the clock jumps while a call
 /// is under way.
 pub(super) async fn callers(house: &House) {
-    let token = |id: i64, name: &str| Principal::Token { id, name: name.to_owned() };
     let user = Principal::User { name: "ann".to_owned() };
+    let maker = || Some(Box::new(Principal::Token { id: 1, name: "ops".to_owned(), made_by: None }));
+    let token = |id: i64, name: &str| Principal::Token { id, name: name.to_owned(), made_by: maker() };
+    let address = Principal::Address { address: "127.0.0.1".to_owned() };
     let blueprint = json!({
         "blueprint": 2, "name": "callers",
         "state": {"schema": {}, "initial": {"payments": []}},
@@ -334,15 +336,11 @@ pub(super) async fn callers(house: &House) {
         let (by, digest) = ("boss".into(), question.digest);
         Answer { of: *of, by, digest, agrees, reason: Some("It is right.".to_owned()), text: None }
     };
-    for caller in [user, token(2, "clerk"), token(3, "boss")] {
+    for caller in [user, token(2, "clerk"), address.clone(), token(3, "boss")] {
         board.by(caller).answer(answer(true)).await.expect("answered");
     }
     proposes(pays(&"long ".repeat(5000)), "two", token(2, "clerk")).await;
-    board
-        .by(Principal::Address { address: "127.0.0.1".to_owned() })
-        .signal("go", Value::Null, None)
-        .await
-        .expect("heard");
+    board.by(address).signal("go", Value::Null, None).await.expect("heard");
     until(&board, |snapshot| !snapshot.attempts.is_empty()).await;
     house.jump(24 * 3_600_000);
     board.by(Principal::Host).pause(None).await.expect("paused");

@@ -30,7 +30,7 @@ use crate::plan::{self, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{
     ADMISSION, Answer, Attempt, Author, BOUNDED, Body, Breaker, Cause, Committed, End, Ended, Expanded, Failed,
-    JOURNAL_LIMIT, Late, NoOp, PRINCIPALS, Principal, Record, Rejected, Reserved, Signal, Steered, Trigger,
+    JOURNAL_LIMIT, Late, NoOp, Principal, Record, Rejected, Reserved, Signal, Steered, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Open;
@@ -49,7 +49,7 @@ impl Board {
     pub fn step_by(&mut self, at: Timestamp, input: Input, principal: Option<Principal>) -> Step {
         let mut step = Step::default();
         let awaited = self.awaited();
-        let principal = principal.filter(|_| self.format >= PRINCIPALS);
+        let principal = principal.and_then(|caller| caller.in_format(self.format));
         let mut draft = Draft::new(at.max(self.last_at), self, &mut step, awaited);
         draft.principal = principal;
         draft.decide(input);

@@ -46,8 +46,8 @@ use crate::pipeline::{self, retell};
 use crate::plan::{Own, Plan, Plans, Seat, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{
-    Architect, Author, Body, Created, Ended, JOURNAL_LIMIT, PRINCIPALS, Parent, PauseCause, Principal, Raised,
-    RaisedOfWorker, Record, SALTED,
+    Architect, Author, Body, Created, Ended, JOURNAL_LIMIT, Parent, PauseCause, Principal, Raised, RaisedOfWorker,
+    Record, SALTED,
 };
 use crate::rejection::{Code, Violation};
 use crate::scheduler::{InVain, Open, Queued, Scheduler};
@@ -160,7 +160,7 @@ impl Board {
         plans: &dyn Plans,
     ) -> Result<(Self, Step), BoardError> {
         let Genesis { board, mut blueprint, mode, architect, parent, mut request, salt, at, principal } = genesis;
-        let founder = principal.filter(|_| format >= PRINCIPALS);
+        let founder = principal.and_then(|caller| caller.in_format(format));
         blueprint.fit_views(&|_| None);
         json::normalise(&mut request);
         let stored = serde_json::to_value(&blueprint).map_err(|error| BoardError::BadBlueprint(error.to_string()))?;

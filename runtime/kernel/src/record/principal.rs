@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{MAKERS, PRINCIPALS};
+
 /// A caller, as the shell has authenticated it. What workers propose that the runtime itself calls has none.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -12,6 +14,9 @@ pub enum Principal {
         id: i64,
         /// The token's name, as it was then.
         name: String,
+        /// The caller who made the token, since journal format 21; of that caller's own token it says nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        made_by: Option<Box<Self>>,
     },
     /// A user of the operating system, by a command on the data directory.
     User {
@@ -28,14 +33,68 @@ pub enum Principal {
 }
 
 impl Principal {
-    /// Returns true if both may be one person: the same token, user or address. Whoever brought no token may be anybody who did
-    /// not either.
-    pub fn may_be(&self, other: &Self) -> bool {
+    /// Returns true if both may be one person: the same token or user. A caller without a token may be any other, in earlier
+    /// formats any other without one.
+    pub(crate) fn may_be(&self, other: &Self, format: u32) -> bool {
         match (self, other) {
             (Self::Token { id, .. }, Self::Token { id: other, .. }) => id == other,
             (Self::User { name }, Self::User { name: other }) => name == other,
             (Self::Address { .. } | Self::Host, Self::Address { .. } | Self::Host) => true,
+            (Self::Address { .. }, _) | (_, Self::Address { .. }) => format >= MAKERS,
             _ => false,
         }
+    }
+
+    /// Returns the caller as records of a format name it.
+    pub(crate) fn in_format(self, format: u32) -> Option<Self> {
+        match self {
+            _ if format < PRINCIPALS => None,
+            Self::Token { id, name, .. } if format < MAKERS => Some(Self::Token { id, name, made_by: None }),
+            caller => Some(caller),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAKERS, PRINCIPALS, Principal};
+
+    #[test]
+    fn a_caller_without_a_token_may_be_any_other() {
+        let token = |id| Principal::Token { id, name: String::new(), made_by: None };
+        let user = |name: &str| Principal::User { name: name.to_owned() };
+        let address = |address: &str| Principal::Address { address: address.to_owned() };
+        let pairs = [
+            (token(1), token(1), true, true),
+            (token(1), token(2), false, false),
+            (user("a"), user("a"), true, true),
+            (user("a"), user("b"), false, false),
+            (user("a"), token(1), false, false),
+            (Principal::Host, Principal::Host, true, true),
+            (Principal::Host, token(1), false, false),
+            (address("::1"), address("10.0.0.1"), true, true),
+            (address("::1"), Principal::Host, true, true),
+            (address("::1"), token(1), false, true),
+            (address("::1"), user("a"), false, true),
+        ];
+        for (one, other, before, now) in pairs {
+            for (one, other) in [(&one, &other), (&other, &one)] {
+                assert_eq!(
+                    (one.may_be(other, PRINCIPALS), one.may_be(other, MAKERS)),
+                    (before, now),
+                    "{one:?} {other:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn earlier_formats_name_no_makers() {
+        let maker = Principal::User { name: "ann".to_owned() };
+        let token = |made_by| Principal::Token { id: 1, name: "ci".to_owned(), made_by };
+        let caller = token(Some(Box::new(maker)));
+        assert_eq!(caller.clone().in_format(PRINCIPALS - 1), None);
+        assert_eq!(caller.clone().in_format(PRINCIPALS), Some(token(None)));
+        assert_eq!(caller.clone().in_format(MAKERS), Some(caller));
     }
 }

@@ -271,7 +271,8 @@ fn no_hash_in_the_journal_can_be_guessed_without_the_salt() {
 }
 
 fn token(id: i64) -> Principal {
-    Principal::Token { id, name: format!("token {id}") }
+    let made_by = Some(Box::new(Principal::User { name: "ann".into() }));
+    Principal::Token { id, name: format!("token {id}"), made_by }
 }
 
 #[test]
@@ -314,7 +315,8 @@ fn four_eyes_are_not_those_of_who_has_proposed_or_begun() {
     let (of, question) = board.pending().iter().next().map(|(seq, it)| (*seq, it.clone())).expect("a question");
     let answer =
         || Input::Answer { of, by: "boss".into(), digest: question.digest, agrees: true, reason: None, text: None };
-    for caller in [Some(token(1)), Some(token(2)), None] {
+    let stranger = Principal::Address { address: "127.0.0.1".into() };
+    for caller in [Some(token(1)), Some(token(2)), Some(stranger), None] {
         let refused = refused(give(&mut board, answer(), caller.clone()));
         assert_eq!(refused.code, Code::FourEyes, "{caller:?}");
     }
@@ -322,6 +324,24 @@ fn four_eyes_are_not_those_of_who_has_proposed_or_begun() {
     assert!(matches!(agreed.outcome, Some(Outcome::Committed { .. })), "{:?}", agreed.outcome);
     assert_eq!(agreed.records[0].principal(), Ok(Some(token(3))));
     patchboard_kernel::replay::replay(&records, None).expect("the run follows from its records");
+}
+
+#[test]
+fn a_person_does_not_agree_to_what_the_person_has_proposed() {
+    let mut members = members();
+    members["workers"]["boss"]["writes"] = members["workers"]["asks"]["writes"].clone();
+    members["state"] = json!({"schema": {}, "initial": {"list": []}});
+    let mut played = Played::new(members);
+    let from = From::Direct { token: None, base: None };
+    let reply = ReplyBody::Text(add("a payment"));
+    let proposal = Proposal { from, worker: "boss".into(), reply, usage: None, raw: None };
+    drop(played.board.step_by(Timestamp(1), Input::Propose(proposal), Some(token(2))));
+    let (of, question) = played.board.pending().iter().next().map(|(seq, it)| (*seq, it.clone())).expect("a question");
+    let digest = question.digest;
+    let answer = Input::Answer { of, by: "boss".into(), digest, agrees: true, reason: None, text: None };
+    // By another token, which may be the same person's.
+    let refused = refused(played.board.step_by(Timestamp(2), answer, Some(token(3))));
+    assert_eq!(refused.code, Code::FourEyes);
 }
 
 /// A board whose clerk may write below the request, which an invariant, a condition of a grant, a rule and the end rest on.

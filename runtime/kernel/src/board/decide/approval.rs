@@ -11,7 +11,7 @@ use crate::board::{Outcome, Pending};
 use crate::breaker::Branch;
 use crate::id::Seq;
 use crate::pipeline::{self, Clarify, Reply, Verdict};
-use crate::record::{Answer, Approval, Author, Body, Principal};
+use crate::record::{Answer, Approval, Author, Body, MAKERS, Principal};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 
 /// The most questions of one board that stand at once.
@@ -127,7 +127,9 @@ impl Draft<'_> {
             return refuse(Code::WrongApprover, format!("{} was asked, not {}", question.approver, answer.by));
         }
         if question.four_eyes && !self.is_another(question) {
-            let message = "somebody else must answer: not who has started the board or made the proposal".to_owned();
+            let message = "another caller must answer: not the one who has started the board or made the proposal, and none without \
+                           a token, who may be that one"
+                .to_owned();
             return refuse(Code::FourEyes, message);
         }
         if question.digest != answer.digest {
@@ -145,9 +147,11 @@ impl Draft<'_> {
 
     /// Returns true if the caller has neither started the board nor made the proposal. A caller who is not known may have.
     fn is_another(&self, question: &Pending) -> bool {
+        let format = self.board.format;
+        let is_own = format >= MAKERS && question.by.worker == question.approver;
         let others = [&self.board.founder, &question.principal];
-        let is_one = |caller: &Principal| others.into_iter().flatten().any(|other| other.may_be(caller));
-        self.principal.as_ref().is_some_and(|caller| !is_one(caller))
+        let is_one = |caller: &Principal| others.into_iter().flatten().any(|other| other.may_be(caller, format));
+        self.principal.as_ref().is_some_and(|caller| !is_own && !is_one(caller))
     }
 
     /// Whose proposal it is, of which branch, and the proposal. What it cost was told when it was put to the person.
