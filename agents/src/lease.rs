@@ -5,7 +5,7 @@
 //! closed after that. A lease that is not renewed ends the attempt as `lease_expired`; the next attempt, which has another
 //! number, may be leased by somebody else, so that what the first one sends late is known as late.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,8 +50,17 @@ struct Kept {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Standing {
     Waiting,
-    Leased { until: Instant, key: Option<String> },
+    Leased { until: Instant, taker: Taker },
     Closed,
+}
+
+/// The process that leases a call.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Taker {
+    /// The name under which the process finds its lease again.
+    pub key: Option<String>,
+    /// The number of the token that the process has; the lease ends with the token.
+    pub token: Option<i64>,
 }
 
 /// The right to answer an attempt, for a time.
@@ -110,14 +119,14 @@ impl Leases {
     }
 
     /// Leases the oldest call of a seat that waits, or waits for one until `patience` has passed. Whoever asks again with
-    /// the same `key` gets the lease that it has already.
+    /// the same key gets the lease that it has already.
     pub async fn lease(
         &self,
         board: &BoardId,
         worker: &WorkerName,
         lasts: Duration,
         patience: Duration,
-        key: Option<String>,
+        taker: Taker,
     ) -> Option<Lease> {
         let place = (board.clone(), worker.clone());
         let until = Instant::now() + patience;
@@ -126,19 +135,19 @@ impl Leases {
             let mut more = pin!(waiting.more.notified());
             // From here on it hears of every call, also of one that comes before it waits.
             more.as_mut().enable();
-            if let Some(lease) = self.lease_now(&waiting.place, lasts, key.as_ref()) {
+            if let Some(lease) = self.lease_now(&waiting.place, lasts, &taker) {
                 return Some(lease);
             }
             timeout_at(until, more).await.ok()?;
         }
     }
 
-    fn lease_now(&self, place: &Place, lasts: Duration, key: Option<&String>) -> Option<Lease> {
+    fn lease_now(&self, place: &Place, lasts: Duration, taker: &Taker) -> Option<Lease> {
         let seats = self.lock();
         let calls = &seats.get(place)?.calls;
-        key.and_then(|key| had(calls, key)).or_else(|| {
+        taker.key.as_ref().and_then(|key| had(calls, key)).or_else(|| {
             let waiting = calls.values().find(|kept| *kept.standing.borrow() == Standing::Waiting)?;
-            Some(waiting.lease_for(lasts, key.cloned()))
+            Some(waiting.lease_for(lasts, taker.clone()))
         })
     }
 
@@ -147,7 +156,7 @@ impl Leases {
         had(&self.lock().get(&(board.clone(), worker.clone()))?.calls, key)
     }
 
-    /// Lets a lease last from now on; none if it is over.
+    /// Lets a lease last from now on, as the lease of the process that has this token; none if it is over.
     pub fn renew(
         &self,
         board: &BoardId,
@@ -155,13 +164,14 @@ impl Leases {
         invocation: InvocationId,
         attempt: u32,
         lasts: Duration,
+        token: Option<i64>,
     ) -> Option<Lease> {
         let seats = self.lock();
         let kept = seats.get(&(board.clone(), worker.clone()))?.calls.get(&invocation)?;
         let standing = kept.standing.borrow().clone();
         match standing {
-            Standing::Leased { until, key } if kept.call.attempt == attempt && until > Instant::now() => {
-                Some(kept.lease_for(lasts, key))
+            Standing::Leased { until, taker } if kept.call.attempt == attempt && until > Instant::now() => {
+                Some(kept.lease_for(lasts, Taker { token, ..taker }))
             }
             _ => None,
         }
@@ -173,6 +183,24 @@ impl Leases {
         let kept = seats.get(&(board.clone(), worker.clone())).and_then(|seat| seat.calls.get(&invocation));
         if let Some(kept) = kept.filter(|kept| kept.call.attempt == attempt) {
             kept.standing.send_replace(Standing::Closed);
+        }
+    }
+
+    /// Returns the numbers of the tokens that hold leases.
+    pub fn tokens(&self) -> BTreeSet<i64> {
+        let seats = self.lock();
+        let calls = seats.values().flat_map(|seat| seat.calls.values());
+        calls.filter_map(|kept| kept.taker()?.token).collect()
+    }
+
+    /// Lets the leases of a token expire now: its holder may answer nothing any more, and others need not wait.
+    pub fn end_with_token(&self, token: i64) {
+        let seats = self.lock();
+        let calls = seats.values().flat_map(|seat| seat.calls.values());
+        for (kept, taker) in calls.filter_map(|kept| Some((kept, kept.taker()?))) {
+            if taker.token == Some(token) {
+                kept.lease_for(Duration::ZERO, taker);
+            }
         }
     }
 
@@ -211,15 +239,24 @@ impl Leases {
 
 fn had(calls: &BTreeMap<InvocationId, Kept>, key: &str) -> Option<Lease> {
     calls.values().find_map(|kept| match &*kept.standing.borrow() {
-        Standing::Leased { until, key: Some(had) } if had == key && *until > Instant::now() => Some(kept.lease(*until)),
+        Standing::Leased { until, taker } if taker.key.as_deref() == Some(key) && *until > Instant::now() => {
+            Some(kept.lease(*until))
+        }
         _ => None,
     })
 }
 
 impl Kept {
-    fn lease_for(&self, lasts: Duration, key: Option<String>) -> Lease {
+    fn taker(&self) -> Option<Taker> {
+        match &*self.standing.borrow() {
+            Standing::Leased { taker, .. } => Some(taker.clone()),
+            Standing::Waiting | Standing::Closed => None,
+        }
+    }
+
+    fn lease_for(&self, lasts: Duration, taker: Taker) -> Lease {
         let until = self.deadline.min(Instant::now() + lasts);
-        self.standing.send_replace(Standing::Leased { until, key });
+        self.standing.send_replace(Standing::Leased { until, taker });
         self.lease(until)
     }
 

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    answer, architect, boards, check, cost, denials, doctor, edits, export, faults, graph, heads, inbox, init, kernel,
-    log, mcp, notify, redact, replay, resume, retry, room, run, schema, signal, state, step, storage, token, trust,
-    vacuum, verify, view, why, workflow,
+    answer, architect, audit_log, boards, check, cost, denials, doctor, edits, export, faults, graph, heads, inbox,
+    init, kernel, log, mcp, notify, redact, replay, resume, retry, room, run, schema, signal, state, step, storage,
+    token, trust, vacuum, verify, view, why, workflow,
 };
 use crate::logging::LogFormat;
 use crate::output::Format;
@@ -103,6 +103,7 @@ pub(crate) enum Command {
     Mcp(mcp::Arguments),
     Notify(notify::Arguments),
     Token(token::Arguments),
+    AuditLog(audit_log::Arguments),
     Trust(trust::Arguments),
     Approve(answer::Approve),
     Deny(answer::Deny),

@@ -52,13 +52,21 @@ pub(crate) fn sentence(record: &Record) -> String {
 
 /// Names the caller that a record names, if it names one.
 pub(crate) fn caller(record: &Record) -> Option<String> {
+    record.principal().ok()?.map(|caller| name_of(&caller))
+}
+
+/// Names a caller, and who made its token.
+pub(crate) fn name_of(caller: &Principal) -> String {
     let quoted = |name: &str| if name.is_empty() { String::new() } else { format!(" \"{}\"", short(name, SHOWN)) };
-    Some(match record.principal().ok()?? {
-        Principal::Token { id, name } => format!("token {id}{}", quoted(&name)),
-        Principal::User { name } => format!("user{}", quoted(&name)),
-        Principal::Address { address } => format!("{} without a token", one_line(&address)),
+    match caller {
+        Principal::Token { id, name, made_by } => {
+            let maker = made_by.as_ref().map(|maker| format!(", made by {}", name_of(maker)));
+            format!("token {id}{}{}", quoted(name), maker.unwrap_or_default())
+        }
+        Principal::User { name } => format!("user{}", quoted(name)),
+        Principal::Address { address } => format!("{} without a token", one_line(address)),
         Principal::Host => "the agent that started the process".to_owned(),
-    })
+    }
 }
 
 /// The beginning of a reply that was refused, as its author sent it. An edit of files names its files itself.

@@ -17,6 +17,7 @@ use patchboard_kernel::blueprint::WorkspaceSpec;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::files::{EXTERNAL, Edit, Entry, FILES, FilePath, FileRead, Lines};
 use patchboard_kernel::id::Token;
+use patchboard_kernel::record::Principal;
 use patchboard_kernel::state::State;
 use patchboard_runtime::runtime::BoardHandle;
 use tokio::sync::RwLock;
@@ -223,7 +224,7 @@ impl Workspace {
     /// Makes an edit, if nothing of what it rests on has changed. `make` is given the files named by `targets` as they
     /// stand, and says what they shall hold, or why that cannot be; it is asked once nobody else can change them. What was
     /// begun is done to its end, also if nobody waits for it any more. `asked`: what is asked for, of whom can ask again under
-    /// the same token if it is not told what became of it ([`Workspace::begun`]).
+    /// the same token if it is not told what became of it ([`Workspace::begun`]). The record names the `principal`.
     ///
     /// # Errors
     /// [`WorkspaceError`], and what `make` says.
@@ -232,6 +233,7 @@ impl Workspace {
         edit: Edit,
         targets: Vec<FilePath>,
         asked: Option<Digest>,
+        principal: Option<Principal>,
         make: impl FnOnce(&[Standing]) -> Result<Vec<Wanted>, E> + Send + 'static,
     ) -> Result<Made, E> {
         // Who runs a program that may change them comes first or last, and not in between.
@@ -260,7 +262,7 @@ impl Workspace {
                 edit.reads.extend(wanted.signed.iter().map(read));
             }
             let token = edit.token.clone();
-            match (alone.decide(edit, &wanted, rests_on).await, token.zip(asked)) {
+            match (alone.decide(edit, principal, &wanted, rests_on).await, token.zip(asked)) {
                 (Ok(edited), _) => Ok(Made { edited, standing, wanted }),
                 (Err(error), None) => Err(error.into()),
                 (Err(error), Some((token, asked))) => {

@@ -18,6 +18,7 @@ use patchboard_kernel::coded;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{Access, EditAttempt, FilePath, Lines};
 use patchboard_kernel::id::Token;
+use patchboard_kernel::record::Principal;
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::state::State;
 use serde_json::{Value, json};
@@ -216,6 +217,8 @@ pub struct Session {
     room: usize,
     /// What the edit that is being made is known by, and what is asked for.
     key: Option<(Token, Digest)>,
+    /// The caller from outside in whose name it works now.
+    principal: Option<Principal>,
     answers: VecDeque<Answered>,
 }
 
@@ -235,8 +238,8 @@ impl Session {
         let began = workspace.state();
         let reads = Reads::among(workspace.held());
         let (bases, basis) = (Bases::new(false), Reads::default());
-        let (is_anew, room, key, answers) = (false, ROOM_MAX, None, VecDeque::new());
-        Self { workspace, author, began, reads, bases, at_once: None, basis, is_anew, room, key, answers }
+        let (is_anew, room, key, principal, answers) = (false, ROOM_MAX, None, None, VecDeque::new());
+        Self { workspace, author, began, reads, bases, at_once: None, basis, is_anew, room, key, principal, answers }
     }
 
     /// An agent that has been here before, and of which nothing is known any more. It is told so: with what it looks at first,
@@ -297,7 +300,7 @@ impl Session {
     /// the last edits, or what became of it, if that was not known then. It is refused otherwise: the journal has the key as
     /// the edit's token. Looking again does no harm, and shows what is there now.
     pub async fn once(&mut self, asked: Asked) -> Answer {
-        let Asked { arguments, key, room, order, basis } = asked;
+        let Asked { arguments, key, room, order, basis, principal } = asked;
         let digest = sha256(format!("{} {arguments}", self.author.label()).as_bytes());
         if let Some(before) = self.answers.iter().find(|answered| Some(&answered.key) == key.as_ref()) {
             return match before.arguments == digest {
@@ -312,6 +315,7 @@ impl Session {
         };
         let is_edit = is_edit(&command);
         self.room = room;
+        self.principal = principal;
         self.key = key.as_deref().filter(|_| is_edit).map(|key| (Token::from(key), digest));
         if is_edit {
             let basis = basis.or_else(|| self.at_once.clone());

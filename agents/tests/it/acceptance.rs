@@ -142,7 +142,7 @@ async fn an_edit_that_is_repeated_does_not_undo_what_others_did_since() {
             let after = Some("n\n".into());
             Ok(vec![Wanted { path: path("new.py"), before: None, after, hunks, signed: Vec::new() }])
         };
-        shop.workspace.edit(edit.clone(), vec![path("new.py")], None, make)
+        shop.workspace.edit(edit.clone(), vec![path("new.py")], None, None, make)
     };
     assert!(matches!(again().await.expect("answered").edited, Edited::Done(_)));
     assert_eq!(shop.text("new.py").as_deref(), Some("n\n"));
@@ -166,7 +166,7 @@ async fn what_others_change_while_an_edit_is_made_is_seen_before_it_is_decided()
         let after = Some("n\n".into());
         Ok(vec![Wanted { path: path("new.py"), before: None, after, hunks, signed: Vec::new() }])
     };
-    let made = shop.workspace.edit(edit, vec![path("new.py")], None, make).await.expect("decided");
+    let made = shop.workspace.edit(edit, vec![path("new.py")], None, None, make).await.expect("decided");
     assert!(matches!(&made.edited, Edited::Refused(refused) if refused.code == Code::StaleRead), "{:?}", made.edited);
     assert_eq!(shop.text("new.py"), None);
     assert!(std::fs::read_dir(shop.directory.path().join(".patchboard/staged")).expect("listed").next().is_none());

@@ -1,10 +1,11 @@
 //! Calls of remote seats, leased by processes outside.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_agents::config::{Config, Environment};
-use patchboard_agents::lease::{Lease, Leases};
+use patchboard_agents::lease::{Lease, Leases, Taker};
 use patchboard_agents::seats::{Inline, Seats};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::InvocationId;
@@ -31,7 +32,7 @@ fn calling(seats: &Arc<Seats>, n: u32) -> JoinHandle<Answer> {
 }
 
 async fn lease(leases: &Leases, patience: Duration, key: Option<&str>) -> Option<Lease> {
-    leases.lease(&"b".into(), &"w".into(), MINUTE, patience, key.map(str::to_owned)).await
+    leases.lease(&"b".into(), &"w".into(), MINUTE, patience, Taker { key: key.map(str::to_owned), token: None }).await
 }
 
 fn invocation(lease: Option<Lease>) -> Option<u64> {
@@ -79,7 +80,7 @@ async fn a_lease_that_is_not_renewed_ends_the_attempt() {
     let called = calling(&seats(&leases), 0);
     let held = lease(&leases, MINUTE, None).await.expect("somebody calls");
     assert_eq!((held.lasts, held.left), (MINUTE, 60 * MINUTE));
-    let renew = |attempt, lasts| leases.renew(&"b".into(), &"w".into(), InvocationId(1), attempt, lasts);
+    let renew = |attempt, lasts| leases.renew(&"b".into(), &"w".into(), InvocationId(1), attempt, lasts, None);
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_secs(50)).await;
         assert!(renew(2, MINUTE).is_none(), "it is another attempt's");
@@ -93,6 +94,32 @@ async fn a_lease_that_is_not_renewed_ends_the_attempt() {
     let failure = called.await.expect("it is answered").expect_err("nobody answered");
     assert_eq!(failure.code, FailureCode::LeaseExpired);
     assert_eq!(leases.of(&"b".into()).len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_ends_with_the_token_of_who_has_leased_or_renewed_it() {
+    let leases = Leases::default();
+    let seats = seats(&leases);
+    let lease = async |token| {
+        let taker = Taker { key: None, token: Some(token) };
+        leases.lease(&"b".into(), &"w".into(), MINUTE, MINUTE, taker).await.expect("a call waits")
+    };
+    let ends = async |called: JoinHandle<Answer>| {
+        let failure = called.await.expect("it is answered").expect_err("no answer came");
+        assert_eq!(failure.code, FailureCode::LeaseExpired);
+    };
+    let (first, second) = (calling(&seats, 0), calling(&seats, 1));
+    assert_eq!(invocation(Some(lease(7).await)), Some(1));
+    assert_eq!(invocation(Some(lease(8).await)), Some(2));
+    leases.renew(&"b".into(), &"w".into(), InvocationId(2), 1, MINUTE, Some(9)).expect("it is held");
+    assert_eq!(leases.tokens(), BTreeSet::from([7, 9]));
+    leases.end_with_token(8);
+    assert_eq!(leases.of(&"b".into()).len(), 2);
+    leases.end_with_token(7);
+    ends(first).await;
+    assert_eq!(leases.tokens(), BTreeSet::from([9]));
+    leases.end_with_token(9);
+    ends(second).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -132,7 +132,7 @@ async fn what_an_edit_rests_on_costs_its_record_bytes_for_each_read() {
             let hunks = Some(vec![Hunk { at: 1, was: String::new(), now: "n\n".to_owned() }]);
             Ok(vec![Wanted { path: target, before: None, after: Some("n\n".into()), hunks, signed: Vec::new() }])
         };
-        let made = shop.workspace.edit(edit, vec![name], None, make).await.expect("decided");
+        let made = shop.workspace.edit(edit, vec![name], None, None, make).await.expect("decided");
         assert!(matches!(made.edited, Edited::Done(_)), "{:?}", made.edited);
         let records = shop.records();
         sizes.push(records.last().expect("a record").to_json().to_string().len());

@@ -25,8 +25,9 @@ use crate::reader::{Reader, storage as storage_failure};
 use crate::seating::ModelArguments;
 use crate::serve::alone::only_one;
 use crate::serve::settings::{Flags, Settings};
-use crate::serve::tokens::Tokens;
+use crate::serve::tokens::{Action, Intended, Tokens};
 use crate::trust::config_file;
+use crate::user;
 
 /// How long a model's server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -147,9 +148,11 @@ fn accept_loss(boards: &[String], data_dir: &Path, output: Output) -> Outcome {
                 .help("`patchboard doctor` names the boards of which something is")
         })
     });
+    let (tokens, by) = (Tokens::open(data_dir)?, user::principal());
     for lost in accepted.collect::<Result<Vec<_>, _>>()? {
         let Lost { board, known, found } = lost;
-        journal.accept_loss(board).map_err(storage_failure)?;
+        let intended = Intended { action: Action::LossAccepted, subject: Some(board.as_str()), by: Some(&by) };
+        tokens.act(&intended, SystemClock.now(), || journal.accept_loss(board).map_err(storage_failure))?;
         if output.is_json() {
             output.json(&json!({"board": board, "known": known, "found": found}))?;
         } else {

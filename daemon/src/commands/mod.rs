@@ -2,6 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod architect;
+pub(crate) mod audit_log;
 pub(crate) mod boards;
 pub(crate) mod check;
 pub(crate) mod cost;

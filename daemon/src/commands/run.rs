@@ -250,9 +250,15 @@ async fn start(
     }
     let runtime = drive::start(data_dir, seating).await?;
     let principal = drive::by_user(seating);
-    let founding = Founding { salt: seating.salt, mode: arguments.mode(), designed, principal, ..Founding::default() };
+    let founding = Founding {
+        salt: seating.salt,
+        mode: arguments.mode(),
+        designed,
+        principal: principal.clone(),
+        ..Founding::default()
+    };
     let board = match runtime.create_with(blueprint, request, founding).await {
-        Ok(board) => board,
+        Ok(board) => principal.map_or(board.clone(), |user| board.by(user)),
         Err(error) => {
             runtime.shutdown().await;
             return Err(drive::failure(error));

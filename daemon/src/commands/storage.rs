@@ -14,6 +14,8 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, table};
 use crate::reader::{Reader, moment, storage};
 use crate::serve::alone::{alone_in, alone_on};
+use crate::serve::tokens::{Action, Intended, Tokens};
+use crate::user;
 
 /// Take boards that have ended out of the live journal, each into a file from which it comes back; without BOARD, list
 /// those that were taken out
@@ -80,10 +82,14 @@ impl ToArchive {
         }
         let found: Result<Vec<_>, Failure> = self.boards.iter().map(|wanted| reading.find(wanted)).collect();
         let (journal, _alone) = alone_on(data_dir, "POST /v1/boards/{board}/archive")?;
+        let tokens = Tokens::open(data_dir)?;
         for board in found? {
             let _claim = journal.claim(&board.id, false).map_err(storage)?;
             let directory = data_dir.join(archive::DIRECTORY);
-            let path = archive::archive(&journal, &directory, &board.id, SystemClock.now()).map_err(failure)?;
+            let (now, by) = (SystemClock.now(), user::principal());
+            let intended = Intended { action: Action::BoardArchived, subject: Some(board.id.as_str()), by: Some(&by) };
+            let path = tokens
+                .act(&intended, now, || archive::archive(&journal, &directory, &board.id, now).map_err(failure))?;
             if output.is_json() {
                 output.json(&json!({"board": board.id, "archive": path}))?;
             } else {
@@ -107,7 +113,11 @@ impl Restore {
             archive::checked(&path, beside.as_ref().map(|journal| journal as &dyn Journal)).map_err(failure)?;
         // Nothing is made or opened for writing before.
         let (journal, _alone) = alone_in(data_dir, "POST /v1/boards/{board}/restore")?;
+        let (tokens, by, id) = (Tokens::open(data_dir)?, user::principal(), carried.board().clone());
+        let intended = Intended { action: Action::BoardRestored, subject: Some(id.as_str()), by: Some(&by) };
+        let begun = tokens.begin(&intended, SystemClock.now())?;
         let board = archive::put_back(&journal, carried).await.map_err(failure)?;
+        tokens.finish(begun);
         if output.is_json() {
             output.json(&json!({"board": board}))?;
         } else {
@@ -127,7 +137,10 @@ impl Delete {
         let (journal, _alone) = alone_on(data_dir, "DELETE /v1/boards/{board}")?;
         let _claim = journal.claim(&board.id, false).map_err(storage)?;
         let directory = data_dir.join(archive::DIRECTORY);
-        let tombstone = archive::delete(&journal, &directory, &board.id, SystemClock.now()).map_err(failure)?;
+        let (now, by) = (SystemClock.now(), user::principal());
+        let intended = Intended { action: Action::BoardDeleted, subject: Some(board.id.as_str()), by: Some(&by) };
+        let tombstone = Tokens::open(data_dir)?
+            .act(&intended, now, || archive::delete(&journal, &directory, &board.id, now).map_err(failure))?;
         journal.vacuum().map_err(storage)?;
         if output.is_json() {
             output.json(&archive::told(&tombstone))?;
@@ -148,6 +161,9 @@ pub(crate) fn failure(error: ArchiveError) -> Failure {
         }
         ArchiveError::BadId { .. } => Failure::failed(error.code(), &error)
             .help("find out who made the file: `patchboard archive` did not; nothing was changed"),
+        ArchiveError::Older { .. } => Failure::refused(error.code(), &error).help(
+            "what was erased since would be back: use the last archive of the board; `patchboard archive` lists them",
+        ),
         other => Failure::failed(other.code(), &other),
     }
 }

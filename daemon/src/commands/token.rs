@@ -17,6 +17,7 @@ use crate::reader::{moment, storage};
 use crate::serve::access::Scope;
 use crate::serve::tokens::{Tokens, Wanted};
 use crate::serve::{KEY_FORM, is_key};
+use crate::{narrative, user};
 
 /// Bytes of what a token is made of.
 const CONTENT_BYTES_MAX: u64 = 1 << 30;
@@ -25,7 +26,7 @@ const CONTENT_BYTES_MAX: u64 = 1 << 30;
 ///
 /// A token of the daemon is random, and kept only as a hash: its text is shown once. What it opens is its scope: `admin` everything,
 /// `read` all boards to look at, `board:BOARD` one board, `seat:BOARD/WORKER` one worker's seat on one board, `person:NAME` what
-/// the human worker of this name is asked on any board. A daemon that runs knows of changes at once.
+/// the human worker of this name is asked on any board; `read+person:NAME` and `board:BOARD+person:NAME` are both. A daemon that runs knows of changes at once.
 ///
 /// With AGENT, TASK and FILE it prints the idempotency token by which a repetition is known: `AGENT:TASK:HASH`, the hash
 /// being the first 16 hex digits of SHA-256 over agent, line feed, task, line feed and the bytes of the file. The same work
@@ -71,7 +72,7 @@ struct Repetition {
 enum Command {
     /// Make a token and print it, this once
     Create {
-        /// `admin`, `read`, `board:BOARD`, `seat:BOARD/WORKER` or `person:NAME`
+        /// `admin`, `read`, `board:BOARD`, `seat:BOARD/WORKER` or `person:NAME`; or `read+person:NAME`, `board:BOARD+person:NAME`
         #[arg(long, value_parser = |text: &str| text.parse::<Scope>())]
         scope: Scope,
         /// What it is for
@@ -132,7 +133,7 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
     let tokens = Tokens::open(data_dir)?;
     match command {
         Command::Create { scope, name, expires } => {
-            let wanted = Wanted { name, scope: scope.clone(), lifetime: *expires };
+            let wanted = Wanted { name, scope: scope.clone(), lifetime: *expires, by: user::principal() };
             let (token, text) = tokens.create(&wanted, SystemClock.now())?;
             if output.is_json() {
                 let mut made = json!(token);
@@ -165,18 +166,19 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
                     moment(token.created_at),
                     time(token.expires_at),
                     time(token.revoked_at),
+                    token.made_by.as_ref().map(narrative::name_of).unwrap_or_default(),
                 ]
             });
-            output.line(&table(["TOKEN", "NAME", "SCOPE", "CREATED", "EXPIRES", "REVOKED"], rows))?;
+            output.line(&table(["TOKEN", "NAME", "SCOPE", "CREATED", "EXPIRES", "REVOKED", "MADE BY"], rows))?;
         }
         Command::Revoke { id } => {
-            if !tokens.revoke(*id, SystemClock.now())? {
+            if !tokens.revoke(*id, &user::principal(), SystemClock.now())? {
                 return Err(no_such(format!("no token {id} opens anything")));
             }
             output.note(&format!("token {id} opens nothing any more"));
         }
         Command::Delete { id } => {
-            if !tokens.delete(*id)? {
+            if !tokens.delete(*id, &user::principal(), SystemClock.now())? {
                 return Err(no_such(format!("there is no token {id}")));
             }
             output.note(&format!("token {id} opens nothing any more, and is forgotten"));

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::{Journal as _, Vacuumed};
 use serde_json::{Value, json};
 
@@ -10,6 +11,8 @@ use crate::failure::{Exit, Outcome};
 use crate::output::Output;
 use crate::reader::storage;
 use crate::serve::alone::alone_on;
+use crate::serve::tokens::{Action, Intended, Tokens};
+use crate::user;
 
 /// Give back the space that boards do not need any more
 ///
@@ -26,7 +29,9 @@ pub(crate) struct Arguments {}
 pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let (journal, _alone) = alone_on(data_dir, "POST /v1/vacuum")?;
     output.note("writing the file anew");
-    let vacuumed = journal.vacuum().map_err(storage)?;
+    let by = user::principal();
+    let intended = Intended { action: Action::JournalVacuumed, subject: None, by: Some(&by) };
+    let vacuumed = Tokens::open(data_dir)?.act(&intended, SystemClock.now(), || journal.vacuum().map_err(storage))?;
     if output.is_json() {
         output.json(&told(vacuumed))?;
     } else {

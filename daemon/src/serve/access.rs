@@ -18,6 +18,10 @@ pub(crate) enum Scope {
     Seat(BoardId, WorkerName),
     /// Answer what one person is asked, on every board.
     Person(WorkerName),
+    /// See all boards, and answer what one person is asked.
+    ReadAndPerson(WorkerName),
+    /// See one board and do on it what may be done on a board, and answer what one person is asked, on every board.
+    BoardAndPerson(BoardId, WorkerName),
 }
 
 /// What a request needs.
@@ -44,8 +48,20 @@ pub(crate) enum Need {
 }
 
 impl Scope {
+    /// Returns the parts of a scope that is made of two.
+    fn parts(&self) -> Option<[Self; 2]> {
+        match self {
+            Self::ReadAndPerson(person) => Some([Self::Read, Self::Person(person.clone())]),
+            Self::BoardAndPerson(board, person) => Some([Self::Board(board.clone()), Self::Person(person.clone())]),
+            _ => None,
+        }
+    }
+
     /// Whether it is enough. Nobody becomes a person by having more rights: the person's own token says who that is.
     pub(crate) fn allows(&self, need: &Need) -> bool {
+        if let Some(parts) = self.parts() {
+            return parts.iter().any(|part| part.allows(need));
+        }
         match (self, need) {
             (Self::Seat(mine, me), Need::Be(board, person)) => mine == board && me == person,
             (Self::Person(me), Need::Be(_, person)) => me == person,
@@ -65,8 +81,8 @@ impl Scope {
     /// Whether its holder may know that a board exists.
     pub(crate) fn knows_of(&self, board: &BoardId) -> bool {
         match self {
-            Self::Admin | Self::Read => true,
-            Self::Board(mine) | Self::Seat(mine, _) => mine == board,
+            Self::Admin | Self::Read | Self::ReadAndPerson(_) => true,
+            Self::Board(mine) | Self::Seat(mine, _) | Self::BoardAndPerson(mine, _) => mine == board,
             Self::Person(_) => false,
         }
     }
@@ -80,6 +96,8 @@ impl fmt::Display for Scope {
             Self::Board(board) => write!(f, "board:{board}"),
             Self::Seat(board, worker) => write!(f, "seat:{board}/{worker}"),
             Self::Person(person) => write!(f, "person:{person}"),
+            Self::ReadAndPerson(person) => write!(f, "read+person:{person}"),
+            Self::BoardAndPerson(board, person) => write!(f, "board:{board}+person:{person}"),
         }
     }
 }
@@ -92,11 +110,19 @@ impl FromStr for Scope {
             true => Err(format!("{text} names no board")),
             false => Ok(BoardId::from(id)),
         };
-        if let Some(person) = text.strip_prefix("person:") {
-            return match person {
-                "" => Err(format!("{text} names nobody: write person:NAME, as a blueprint names its human worker")),
-                name => Ok(Self::Person(WorkerName::from(name))),
-            };
+        let person = |name: &str| match name {
+            "" => Err(format!("{text} names nobody: write person:NAME, as a blueprint names its human worker")),
+            name => Ok(WorkerName::from(name)),
+        };
+        if let Some(name) = text.strip_prefix("person:") {
+            return person(name).map(Self::Person);
+        }
+        match text.split_once("+person:") {
+            Some(("read", name)) => return person(name).map(Self::ReadAndPerson),
+            Some((of, name)) if let Some(id) = of.strip_prefix("board:") => {
+                return Ok(Self::BoardAndPerson(board(id)?, person(name)?));
+            }
+            _ => {}
         }
         match (text, text.strip_prefix("board:"), text.strip_prefix("seat:")) {
             ("admin", ..) => Ok(Self::Admin),
@@ -106,7 +132,10 @@ impl FromStr for Scope {
                 Some((id, worker)) if !worker.is_empty() => Ok(Self::Seat(board(id)?, WorkerName::from(worker))),
                 _ => Err(format!("{text} names no worker: write seat:BOARD/WORKER")),
             },
-            _ => Err(format!("{text} is no scope: admin, read, board:BOARD, seat:BOARD/WORKER or person:NAME")),
+            _ => Err(format!(
+                "{text} is no scope: admin, read, board:BOARD, seat:BOARD/WORKER or person:NAME, or one of read and board:BOARD with \
+                 +person:NAME"
+            )),
         }
     }
 }
@@ -141,6 +170,8 @@ mod tests {
             ("board:b1", "y--yyyyy---y----"),
             ("seat:b1/w", "y----yy----y-y--"),
             ("person:w", "y----------yyyy-"),
+            ("read+person:w", "y-yy-y--y--yyyy-"),
+            ("board:b1+person:w", "y--yyyyy---yyyy-"),
         ] {
             let scope: Scope = scope.parse().expect("a scope");
             let said: String = needs.iter().map(|need| if scope.allows(need) { 'y' } else { '-' }).collect();
@@ -150,10 +181,31 @@ mod tests {
 
     #[test]
     fn a_scope_is_read_as_it_is_written() {
-        for text in ["admin", "read", "board:0199", "seat:0199/planner", "person:boss"] {
+        for text in [
+            "admin",
+            "read",
+            "board:0199",
+            "seat:0199/planner",
+            "person:boss",
+            "read+person:boss",
+            "board:0199+person:a+b",
+        ] {
             assert_eq!(text.parse::<Scope>().map(|scope| scope.to_string()), Ok(text.to_owned()));
         }
-        for text in ["", "root", "board:", "board:a/b", "seat:a", "seat:/w", "seat:a/", "person:"] {
+        for text in [
+            "",
+            "root",
+            "board:",
+            "board:a/b",
+            "seat:a",
+            "seat:/w",
+            "seat:a/",
+            "person:",
+            "read+person:",
+            "admin+person:a",
+            "board:+person:a",
+            "read+read",
+        ] {
             assert!(text.parse::<Scope>().is_err(), "{text}");
         }
     }

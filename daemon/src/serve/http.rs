@@ -80,10 +80,22 @@ impl Caller {
     /// Returns the caller as records name it.
     pub(crate) fn principal(&self) -> Principal {
         match (&self.holder, self.counted) {
-            (Some(holder), _) => Principal::Token { id: holder.id, name: holder.name.clone() },
+            (Some(holder), _) => {
+                // The maker's own maker stands in the list of tokens.
+                let made_by = holder.made_by.clone().map(|maker| match maker {
+                    Principal::Token { id, name, .. } => Principal::Token { id, name, made_by: None },
+                    maker => maker,
+                });
+                Principal::Token { id: holder.id, name: holder.name.clone(), made_by: made_by.map(Box::new) }
+            }
             (None, Counted::Address(address)) => Principal::Address { address: address.to_string() },
             (None, Counted::Token(_)) => Principal::Host,
         }
+    }
+
+    /// Returns the number of the caller's token, if that is stored.
+    pub(crate) fn token(&self) -> Option<i64> {
+        self.holder.as_ref().map(|holder| holder.id)
     }
 
     /// Goes on only if the caller may. Who may not know of a board hears that there is none.

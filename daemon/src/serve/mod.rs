@@ -151,6 +151,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             daemon.lets_rest(reload.rest_after.subscribe()),
             daemon.tell_outages(),
             daemon.tokens.watch(),
+            daemon.ends_leases(),
             daemon.goes_on_after_trouble(),
             notifier.run()
         );

@@ -72,8 +72,10 @@ coded! {
         BadBody = "bad_body", UNPROCESSABLE_ENTITY,
         /// The body is larger than any may be.
         BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE,
-        /// The scope of a token is none.
+        /// The scope of a token is none, or of a board or worker that there cannot be.
         BadScope = "bad_scope", UNPROCESSABLE_ENTITY,
+        /// A token with this name or lifetime is not made.
+        BadToken = "bad_token", UNPROCESSABLE_ENTITY,
         /// There is no such board, or the caller may not know of it.
         NoSuchBoard = "no_such_board", NOT_FOUND,
         /// The key has made a token before, whose text was shown then.
@@ -311,9 +313,10 @@ impl From<Failure> for Problem {
                 StatusCode::NOT_FOUND
             }
             ("bad_pointer", _) => StatusCode::BAD_REQUEST,
-            ("still_in_use" | "kept_by_departments" | "redaction_conflict" | "board_not_ended", _) => {
-                StatusCode::CONFLICT
-            }
+            (
+                "still_in_use" | "kept_by_departments" | "redaction_conflict" | "board_not_ended" | "older_archive",
+                _,
+            ) => StatusCode::CONFLICT,
             (_, Exit::Refused) => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

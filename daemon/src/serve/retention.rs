@@ -106,8 +106,8 @@ async fn pass(daemon: &Arc<Daemon>, retention: &Retention) {
     let mut is_any_deleted = false;
     for (board, then) in due {
         let done = match then {
-            Then::Archive => daemon.archive(&board).await.map(drop),
-            Then::Delete => daemon.delete(&board).await.map(drop),
+            Then::Archive => daemon.archive(&board, None).await.map(drop),
+            Then::Delete => daemon.delete(&board, None).await.map(drop),
         };
         is_any_deleted |= done.is_ok() && then == Then::Delete;
         match done {

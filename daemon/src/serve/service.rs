@@ -43,7 +43,7 @@ use super::keys::Made;
 use super::limits::{LimitSettings, Limits};
 use super::metrics::{Counting, Metrics};
 use super::problem::{Answered, Code, Problem};
-use super::tokens::{Holder, Tokens};
+use super::tokens::{Action, Holder, Intended, Tokens};
 use crate::commands::{redact, storage as storage_command};
 use crate::drive::failure;
 use crate::failure::Failure;
@@ -456,22 +456,30 @@ impl Daemon {
         self.at_rest(board, may, work).await
     }
 
+    /// Returns the boards of the journal, and those of the archives.
+    pub(crate) async fn boards_and_archived(self: &Arc<Self>) -> Answered<Vec<BoardSummary>> {
+        let data_dir = self.data_dir.clone();
+        self.ask(move |reader| redact::boards_and_archived(&reader.journal, &data_dir)).await
+    }
+
     /// Takes a board that has ended out of the journal into a file.
-    pub(crate) async fn archive(self: &Arc<Self>, board: &BoardId) -> Answered<PathBuf> {
+    pub(crate) async fn archive(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> Answered<PathBuf> {
         let (id, now, directory) = (board.clone(), self.clock.now(), self.archives());
-        let taken = self.taken_out(board, move |journal| archive::archive(journal, &directory, &id, now));
-        taken.await
+        let take = move |journal: &SqliteJournal| archive::archive(journal, &directory, &id, now);
+        self.taken_out(board, (Action::BoardArchived, by), take).await
     }
 
     /// Takes a board that has ended out of the journal for good; its bytes go when the file is written anew.
-    pub(crate) async fn delete(self: &Arc<Self>, board: &BoardId) -> Answered<Tombstone> {
+    pub(crate) async fn delete(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> Answered<Tombstone> {
         let (id, now, directory) = (board.clone(), self.clock.now(), self.archives());
-        self.taken_out(board, move |journal| archive::delete(journal, &directory, &id, now)).await
+        let take = move |journal: &SqliteJournal| archive::delete(journal, &directory, &id, now);
+        self.taken_out(board, (Action::BoardDeleted, by), take).await
     }
 
     async fn taken_out<T: Send + 'static>(
         self: &Arc<Self>,
         board: &BoardId,
+        (action, by): (Action, Option<Principal>),
         take: impl FnOnce(&SqliteJournal) -> Result<T, ArchiveError> + Send + 'static,
     ) -> Answered<T> {
         let (id, asked) = (board.clone(), board.clone());
@@ -482,21 +490,38 @@ impl Daemon {
         };
         let work = async move |daemon: Arc<Self>| {
             let _claim = daemon.reader.journal.claim(&id, false)?;
-            daemon.ask(move |reader| take(&reader.journal).map_err(storage_command::failure)).await
+            let (tokens, now) = (daemon.tokens.clone(), daemon.clock.now());
+            let recorded = move |reader: &Reader| {
+                let intended = Intended { action, subject: Some(id.as_str()), by: by.as_ref() };
+                tokens.act(&intended, now, || take(&reader.journal).map_err(storage_command::failure))
+            };
+            daemon.ask(recorded).await
         };
         self.at_rest(board, may, work).await
     }
 
     /// Brings a board back from its archive.
-    pub(crate) async fn restore(&self, board: &BoardId) -> Answered<()> {
+    pub(crate) async fn restore(&self, board: &BoardId, by: &Principal) -> Answered<()> {
         let restored = async {
             let known = self.reader.journal.tombstones()?.into_iter().find(|tombstone| tombstone.board == *board);
             let path = known.and_then(|tombstone| tombstone.archive).ok_or_else(|| no_such_board(board))?;
             let journal = Arc::new(self.reader.journal.clone());
+            let intended = Intended { action: Action::BoardRestored, subject: Some(board.as_str()), by: Some(by) };
+            let begun = self.tokens.begin(&intended, self.clock.now())?;
             archive::restore(journal, path.into()).await.map_err(storage_command::failure)?;
+            self.tokens.finish(begun);
             Ok(())
         };
         self.alone(board, restored).await
+    }
+
+    /// Writes the journal's file anew in the name of a caller.
+    pub(crate) async fn vacuum_by(self: &Arc<Self>, by: &Principal) -> Answered<Vacuumed> {
+        let intended = Intended { action: Action::JournalVacuumed, subject: None, by: Some(by) };
+        let begun = self.tokens.begin(&intended, self.clock.now())?;
+        let vacuumed = self.vacuum().await?;
+        self.tokens.finish(begun);
+        Ok(vacuumed)
     }
 
     /// Writes the journal's file anew. Boards wait meanwhile, readers do not.
@@ -565,6 +590,21 @@ impl Daemon {
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return std::future::pending().await,
             }
+        }
+    }
+
+    /// Ends leases with the tokens that hold them, for ever.
+    pub(crate) async fn ends_leases(&self) {
+        let mut changes = self.tokens.changes();
+        loop {
+            let now = self.clock.now();
+            for token in self.leases.tokens() {
+                // Tokens that cannot be read are looked at again.
+                if !self.tokens.opens(token, now).unwrap_or(true) {
+                    self.leases.end_with_token(token);
+                }
+            }
+            drop(tokio::time::timeout(EXPIRY_LOOK, changes.changed()).await);
         }
     }
 

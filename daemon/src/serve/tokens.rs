@@ -1,5 +1,7 @@
 //! The daemon's tokens: random, stored as hashes, shown once; they end by revocation, or when their time is over.
 
+mod audit_log;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration as Time;
@@ -9,14 +11,18 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::Timestamp;
-use patchboard_runtime::private;
+use patchboard_kernel::record::Principal;
+use patchboard_runtime::{ids, private};
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use serde::Serialize;
 use tokio::sync::watch;
 
+pub(crate) use self::audit_log::{Action, AuditEntry};
 use super::access::Scope;
 use super::keys::{self, SECRET_BYTES, Secret};
+use super::problem::Code;
 use crate::failure::Failure;
+use crate::output::one_line;
 
 /// The file in the data directory, beside the journal: what belongs to the daemon and to no board.
 const FILE: &str = "daemon.db";
@@ -27,8 +33,14 @@ pub(crate) const PREFIX: &str = "pb_";
 /// Random bytes of a token.
 const BYTES: usize = 32;
 
+/// Characters of a token's name.
+const NAME_MAX: usize = 200;
+
 /// The most tokens that are kept, those that have ended included.
 const TOKENS_MAX: i64 = 10_000;
+
+/// The longest time of a token: a hundred years.
+const LIFETIME_MS_MAX: u64 = 100 * 366 * 86_400_000;
 
 /// How long to wait for another process that writes.
 const PATIENCE: Time = Time::from_secs(5);
@@ -58,6 +70,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) scope: Scope,
     /// How long it opens something; none: until it is revoked.
     pub(crate) lifetime: Option<Duration>,
+    /// The caller who makes it.
+    pub(crate) by: Principal,
 }
 
 /// The holder of a token that opens something.
@@ -69,6 +83,8 @@ pub(crate) struct Holder {
     pub(crate) name: String,
     /// What the holder may do.
     pub(crate) scope: Scope,
+    /// The caller who made the token; none if an earlier version made it.
+    pub(crate) made_by: Option<Principal>,
     /// When the token stops opening anything.
     pub(crate) expires_at: Option<Timestamp>,
 }
@@ -85,10 +101,23 @@ pub(crate) struct Token {
     pub(crate) scope: Scope,
     /// When it was made.
     pub(crate) created_at: Timestamp,
+    /// The caller who made it; none if an earlier version made it.
+    pub(crate) made_by: Option<Principal>,
     /// When it stops opening anything by itself.
     pub(crate) expires_at: Option<Timestamp>,
     /// When somebody ended it.
     pub(crate) revoked_at: Option<Timestamp>,
+}
+
+/// An action before it is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Intended<'a> {
+    /// The action.
+    pub(crate) action: Action,
+    /// The board; none if the action is about all of them.
+    pub(crate) subject: Option<&'a str>,
+    /// The caller; none if the daemon does it by itself.
+    pub(crate) by: Option<&'a Principal>,
 }
 
 /// What came of the wish for a token.
@@ -128,7 +157,8 @@ impl Tokens {
                    scope TEXT NOT NULL,
                    created_at INTEGER NOT NULL,
                    revoked_at INTEGER,
-                   expires_at INTEGER
+                   expires_at INTEGER,
+                   made_by TEXT
                  ) STRICT;
                  CREATE TABLE IF NOT EXISTS token_keys (
                    key TEXT PRIMARY KEY,
@@ -140,7 +170,9 @@ impl Tokens {
                  ) STRICT;",
             )
             .map_err(fault)?;
-        add_expiry(&tables).map_err(fault)?;
+        tables.execute_batch(audit_log::TABLE).map_err(fault)?;
+        add_column(&tables, "expires_at", "INTEGER").map_err(fault)?;
+        add_column(&tables, "made_by", "TEXT").map_err(fault)?;
         let secret = secret(&tables)?;
         let has_hidden = hide_keys(&tables, &secret).map_err(fault)?;
         tables.commit().map_err(fault)?;
@@ -163,7 +195,11 @@ impl Tokens {
 
     /// Makes a token. The text is in nothing but what is returned.
     pub(crate) fn create(&self, wanted: &Wanted<'_>, at: Timestamp) -> Result<(Token, String), Failure> {
-        insert(&self.lock(), wanted, at)
+        let mut connection = self.lock();
+        let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
+        let made = insert(&both, wanted, at)?;
+        both.commit().map_err(fault)?;
+        Ok(made)
     }
 
     /// The same once for a key: as the text is not kept, a repetition is told only which token that was.
@@ -184,13 +220,17 @@ impl Tokens {
     pub(crate) fn holder(&self, text: &str, now: Timestamp) -> Result<Option<Holder>, Failure> {
         let connection = self.lock();
         let mut found = connection
-            .prepare_cached(&format!("SELECT id, name, scope, expires_at FROM tokens WHERE hash = ?1 AND {OPENS}"))
+            .prepare_cached(&format!(
+                "SELECT id, name, scope, expires_at, made_by FROM tokens WHERE hash = ?1 AND {OPENS}"
+            ))
             .map_err(fault)?;
         let holder = found.query_row(params![sha256(text.as_bytes()).0, now.0], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?, row.get::<_, Option<i64>>(3)?))
+            let made_by = audit_log::principal(row, 4)?;
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?, row.get::<_, Option<i64>>(3)?, made_by))
         });
-        let Some((id, name, scope, expires_at)) = holder.optional().map_err(fault)? else { return Ok(None) };
-        Ok(Some(Holder { id, name, scope: scope.parse().map_err(bad)?, expires_at: expires_at.map(Timestamp) }))
+        let Some((id, name, scope, expires_at, made_by)) = holder.optional().map_err(fault)? else { return Ok(None) };
+        let (scope, expires_at) = (scope.parse().map_err(bad)?, expires_at.map(Timestamp));
+        Ok(Some(Holder { id, name, scope, made_by, expires_at }))
     }
 
     /// Returns true if a token opens something.
@@ -233,45 +273,86 @@ impl Tokens {
     pub(crate) fn list(&self) -> Result<Vec<Token>, Failure> {
         let connection = self.lock();
         let mut all = connection
-            .prepare("SELECT id, name, scope, created_at, expires_at, revoked_at FROM tokens ORDER BY id")
+            .prepare("SELECT id, name, scope, created_at, expires_at, revoked_at, made_by FROM tokens ORDER BY id")
             .map_err(fault)?;
         let rows = all.query_map([], |row| {
             let scope = row.get::<_, String>(2)?.parse().map_err(bad);
             let time = |column| row.get::<_, Option<i64>>(column).map(|time| time.map(Timestamp));
             let (id, name, created_at) = (row.get(0)?, row.get(1)?, Timestamp(row.get(3)?));
-            let (expires_at, revoked_at) = (time(4)?, time(5)?);
-            Ok(scope.map(|scope| Token { id, name, scope, created_at, expires_at, revoked_at }))
+            let (expires_at, revoked_at, made_by) = (time(4)?, time(5)?, audit_log::principal(row, 6)?);
+            Ok(scope.map(|scope| Token { id, name, scope, created_at, made_by, expires_at, revoked_at }))
         });
         rows.map_err(fault)?.map(|row| row.map_err(fault)?).collect()
     }
 
     /// Ends a token; `false` if there is none of this number, or it had ended before.
-    pub(crate) fn revoke(&self, id: i64, at: Timestamp) -> Result<bool, Failure> {
+    pub(crate) fn revoke(&self, id: i64, by: &Principal, at: Timestamp) -> Result<bool, Failure> {
         let revoke = format!("UPDATE tokens SET revoked_at = ?2 WHERE id = ?1 AND {OPENS}");
-        let count = {
-            let connection = self.lock();
-            let count = connection.execute(&revoke, params![id, at.0]).map_err(fault)?;
-            settle(&connection);
-            count
-        };
-        self.changed();
-        Ok(count > 0)
+        self.end(id, Action::TokenRevoked, by, at, |tokens| tokens.execute(&revoke, params![id, at.0]))
     }
 
     /// Forgets a token, which opens nothing from then on; `false` if there is none of this number. No other token gets the
     /// number.
-    pub(crate) fn delete(&self, id: i64) -> Result<bool, Failure> {
-        let count = {
+    pub(crate) fn delete(&self, id: i64, by: &Principal, at: Timestamp) -> Result<bool, Failure> {
+        self.end(id, Action::TokenDeleted, by, at, |tokens| {
+            tokens.execute("DELETE FROM token_keys WHERE token = ?1", [id])?;
+            tokens.execute("DELETE FROM tokens WHERE id = ?1", [id])
+        })
+    }
+
+    /// Ends a token by a change that tells how many tokens it has changed.
+    fn end(
+        &self,
+        id: i64,
+        action: Action,
+        by: &Principal,
+        at: Timestamp,
+        change: impl FnOnce(&Connection) -> rusqlite::Result<usize>,
+    ) -> Result<bool, Failure> {
+        let is_ended = {
             let mut connection = self.lock();
             let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
-            both.execute("DELETE FROM token_keys WHERE token = ?1", [id]).map_err(fault)?;
-            let count = both.execute("DELETE FROM tokens WHERE id = ?1", [id]).map_err(fault)?;
+            let is_ended = change(&both).map_err(fault)? > 0;
+            if is_ended {
+                audit_log::add(&both, at, action, Some(&id.to_string()), Some(by), true).map_err(fault)?;
+            }
             both.commit().map_err(fault)?;
             settle(&connection);
-            count
+            is_ended
         };
         self.changed();
-        Ok(count > 0)
+        Ok(is_ended)
+    }
+
+    /// Enters an action into the audit log, does it, and says that it is done. An action that cannot be entered is not done.
+    pub(crate) fn act<T, E: From<Failure>>(
+        &self,
+        intended: &Intended<'_>,
+        at: Timestamp,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let begun = self.begin(intended, at)?;
+        let done = work()?;
+        self.finish(begun);
+        Ok(done)
+    }
+
+    /// Enters an action that is about to be done into the audit log; returns the number of the entry.
+    pub(crate) fn begin(&self, intended: &Intended<'_>, at: Timestamp) -> Result<i64, Failure> {
+        audit_log::add(&self.lock(), at, intended.action, intended.subject, intended.by, false).map_err(fault)
+    }
+
+    /// Says that an action is done.
+    pub(crate) fn finish(&self, begun: i64) {
+        if let Err(error) = audit_log::finish(&self.lock(), begun) {
+            // It is done all the same.
+            tracing::warn!(%error, entry = begun, "the audit log does not say that the action is done");
+        }
+    }
+
+    /// Lists entries of the audit log after a number, the oldest first.
+    pub(crate) fn audit_log(&self, after: i64, limit: usize) -> Result<Vec<AuditEntry>, Failure> {
+        audit_log::list(&self.lock(), after, limit).map_err(fault)
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
@@ -302,11 +383,11 @@ fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], Failure> {
     Ok(random)
 }
 
-/// Adds the column that a file of an earlier version lacks.
-fn add_expiry(connection: &Connection) -> rusqlite::Result<()> {
-    let has = "SELECT EXISTS(SELECT 1 FROM pragma_table_info('tokens') WHERE name = 'expires_at')";
-    if !connection.query_row(has, [], |row| row.get::<_, bool>(0))? {
-        connection.execute_batch("ALTER TABLE tokens ADD COLUMN expires_at INTEGER")?;
+/// Adds a column of the tokens that a file of an earlier version lacks.
+fn add_column(connection: &Connection, name: &str, of: &str) -> rusqlite::Result<()> {
+    let has = "SELECT EXISTS(SELECT 1 FROM pragma_table_info('tokens') WHERE name = ?1)";
+    if !connection.query_row(has, [name], |row| row.get::<_, bool>(0))? {
+        connection.execute_batch(&format!("ALTER TABLE tokens ADD COLUMN {name} {of}"))?;
     }
     Ok(())
 }
@@ -331,7 +412,8 @@ fn hide_keys(connection: &Connection, secret: &Secret) -> rusqlite::Result<bool>
 }
 
 fn insert(connection: &Connection, wanted: &Wanted<'_>, at: Timestamp) -> Result<(Token, String), Failure> {
-    let Wanted { name, scope, lifetime } = wanted;
+    let Wanted { name, scope, lifetime, by } = wanted;
+    check(wanted)?;
     let expires_at = lifetime.map(|lifetime| Timestamp(at.0.saturating_add_unsigned(lifetime.as_ms())));
     let text = random()?;
     let count: i64 = connection.query_row("SELECT COUNT(*) FROM tokens", [], |row| row.get(0)).map_err(fault)?;
@@ -341,13 +423,49 @@ fn insert(connection: &Connection, wanted: &Wanted<'_>, at: Timestamp) -> Result
     }
     connection
         .execute(
-            "INSERT INTO tokens (hash, name, scope, created_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![sha256(text.as_bytes()).0, name, scope.to_string(), at.0, expires_at.map(|time| time.0)],
+            "INSERT INTO tokens (hash, name, scope, created_at, expires_at, made_by) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                sha256(text.as_bytes()).0,
+                name,
+                scope.to_string(),
+                at.0,
+                expires_at.map(|time| time.0),
+                audit_log::text(by)
+            ],
         )
         .map_err(fault)?;
     let id = connection.last_insert_rowid();
-    let (name, scope) = ((*name).to_owned(), scope.clone());
-    Ok((Token { id, name, scope, created_at: at, expires_at, revoked_at: None }, text))
+    audit_log::add(connection, at, Action::TokenCreated, Some(&id.to_string()), Some(by), true).map_err(fault)?;
+    let (name, scope, made_by) = ((*name).to_owned(), scope.clone(), Some(by.clone()));
+    Ok((Token { id, name, scope, created_at: at, made_by, expires_at, revoked_at: None }, text))
+}
+
+/// Refuses a token that could open nothing.
+fn check(wanted: &Wanted<'_>) -> Result<(), Failure> {
+    let bad = |message: String| Err(Failure::refused(Code::BadScope.as_str(), message));
+    if wanted.name.chars().count() > NAME_MAX {
+        return Err(Failure::refused(Code::BadToken.as_str(), format!("a name has at most {NAME_MAX} characters")));
+    }
+    if let Scope::Board(board) | Scope::Seat(board, _) | Scope::BoardAndPerson(board, _) = &wanted.scope
+        && !ids::is_usable(board)
+    {
+        return bad(format!("no board has this id: {}", one_line(board.as_str())));
+    }
+    if let Scope::Seat(_, worker)
+    | Scope::Person(worker)
+    | Scope::ReadAndPerson(worker)
+    | Scope::BoardAndPerson(_, worker) = &wanted.scope
+        && worker.as_str().chars().any(char::is_control)
+    {
+        return bad(format!("no worker has this name: {}", one_line(worker.as_str())));
+    }
+    if wanted.lifetime.is_some_and(|lifetime| !(1..=LIFETIME_MS_MAX).contains(&lifetime.as_ms())) {
+        return Err(Failure::refused(
+            Code::BadToken.as_str(),
+            "a token opens something for a millisecond to a hundred years",
+        ));
+    }
+    Ok(())
 }
 
 fn fault(error: rusqlite::Error) -> Failure {
@@ -361,11 +479,17 @@ fn bad(message: String) -> Failure {
 #[cfg(test)]
 mod tests {
     use patchboard_kernel::id::Timestamp;
+    use patchboard_kernel::record::Principal;
 
-    use super::{FILE, Made, Scope, Tokens, Wanted};
+    use super::{Action, FILE, Failure, Intended, Made, Scope, Tokens, Wanted};
 
     fn wanted(lifetime: Option<&str>) -> Wanted<'static> {
-        Wanted { name: "ci", scope: Scope::Read, lifetime: lifetime.map(|text| text.parse().expect("a time")) }
+        let lifetime = lifetime.map(|text| text.parse().expect("a time"));
+        Wanted { name: "ci", scope: Scope::Read, lifetime, by: ann() }
+    }
+
+    fn ann() -> Principal {
+        Principal::User { name: "ann".to_owned() }
     }
 
     #[test]
@@ -406,8 +530,8 @@ mod tests {
         }
         let again = Tokens::open(dir.path()).expect("they open");
         assert_eq!(again.list().expect("readable"), std::slice::from_ref(&token));
-        assert!(again.revoke(token.id, Timestamp(9)).expect("writable"));
-        assert!(!again.revoke(token.id, Timestamp(10)).expect("writable"));
+        assert!(again.revoke(token.id, &ann(), Timestamp(9)).expect("writable"));
+        assert!(!again.revoke(token.id, &ann(), Timestamp(10)).expect("writable"));
         assert!(!opens(&tokens, &text, 9) && !tokens.opens(token.id, Timestamp(9)).expect("readable"));
         assert!(tokens.is_empty(Timestamp(9)).expect("readable"));
     }
@@ -424,9 +548,9 @@ mod tests {
             let left = Tokens::open(alone.path()).expect("they open");
             left.holder(text, Timestamp(6)).expect("readable").is_some()
         };
-        assert!(tokens.revoke(made[0].0.id, Timestamp(6)).expect("writable"));
+        assert!(tokens.revoke(made[0].0.id, &ann(), Timestamp(6)).expect("writable"));
         assert!(!opens(&made[0].1) && opens(&made[1].1));
-        assert!(tokens.delete(made[1].0.id).expect("writable"));
+        assert!(tokens.delete(made[1].0.id, &ann(), Timestamp(7)).expect("writable"));
         assert!(!opens(&made[1].1));
     }
 
@@ -439,8 +563,11 @@ mod tests {
         let holder = |at| tokens.holder(&text, Timestamp(at)).expect("readable");
         assert_eq!(holder(2004).map(|holder| (holder.id, holder.expires_at)), Some((token.id, token.expires_at)));
         assert_eq!((holder(2005), tokens.is_empty(Timestamp(2005)).expect("readable")), (None, true));
-        assert!(!tokens.revoke(token.id, Timestamp(2005)).expect("writable"), "it has ended");
-        assert!(tokens.delete(token.id).expect("writable") && !tokens.delete(token.id).expect("writable"));
+        assert!(!tokens.revoke(token.id, &ann(), Timestamp(2005)).expect("writable"), "it has ended");
+        assert!(
+            tokens.delete(token.id, &ann(), Timestamp(2006)).expect("writable")
+                && !tokens.delete(token.id, &ann(), Timestamp(2006)).expect("writable")
+        );
         assert_eq!((holder(6), tokens.list().expect("readable")), (None, Vec::new()));
         let (next, _) = tokens.create(&wanted(None), Timestamp(7)).expect("made");
         assert_ne!(next.id, token.id);
@@ -478,6 +605,53 @@ mod tests {
             () = here.watch() => {}
             () = changed => {}
         }
+    }
+
+    #[test]
+    fn actions_name_their_callers_and_tokens_their_makers() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let tokens = Tokens::open(dir.path()).expect("they open");
+        let (token, text) = tokens.create(&wanted(None), Timestamp(5)).expect("made");
+        let holder = tokens.holder(&text, Timestamp(6)).expect("readable").expect("it opens");
+        assert_eq!((&token.made_by, &holder.made_by), (&Some(ann()), &Some(ann())));
+        let by = Principal::Token { id: token.id, name: "ci".to_owned(), made_by: Some(Box::new(ann())) };
+        let archived = Intended { action: Action::BoardArchived, subject: Some("b1"), by: Some(&by) };
+        tokens.act(&archived, Timestamp(7), || Ok::<_, Failure>(())).expect("done");
+        let deleted = Intended { action: Action::BoardDeleted, subject: Some("b2"), by: None };
+        let failed = || Err::<(), _>(Failure::failed("archive_io", "no disk"));
+        assert!(tokens.act(&deleted, Timestamp(8), failed).is_err());
+        assert!(tokens.revoke(token.id, &by, Timestamp(9)).expect("writable"));
+        assert!(!tokens.delete(99, &by, Timestamp(9)).expect("writable"), "no entry, either");
+        let told: Vec<_> = tokens.audit_log(0, 9).expect("readable");
+        let told: Vec<_> =
+            told.iter().map(|it| (it.action.as_str(), it.subject.as_deref(), &it.principal, it.done)).collect();
+        let id = token.id.to_string();
+        assert_eq!(
+            told,
+            [
+                ("token_created", Some(id.as_str()), &Some(ann()), true),
+                ("board_archived", Some("b1"), &Some(by.clone()), true),
+                ("board_deleted", Some("b2"), &None, false),
+                ("token_revoked", Some(id.as_str()), &Some(by.clone()), true),
+            ]
+        );
+        assert_eq!(tokens.audit_log(2, 1).expect("readable").len(), 1);
+    }
+
+    #[test]
+    fn a_token_that_opens_nothing_is_not_made() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let tokens = Tokens::open(dir.path()).expect("they open");
+        let refused = |wanted: &Wanted<'_>| tokens.create(wanted, Timestamp(5)).is_err();
+        for lifetime in ["0s", "0ms", "999999d"] {
+            assert!(refused(&wanted(Some(lifetime))), "{lifetime}");
+        }
+        for scope in ["board:\0", "board:a b", "board:last", "seat:a\n/w", "seat:a/w\u{1b}", "person:\u{7}"] {
+            let scope: Scope = scope.parse().expect("a scope");
+            assert!(refused(&Wanted { scope: scope.clone(), ..wanted(None) }), "{scope:?}");
+        }
+        assert!(refused(&Wanted { name: &"x".repeat(201), ..wanted(None) }));
+        assert_eq!(tokens.list().expect("readable"), []);
     }
 
     #[test]

@@ -113,6 +113,9 @@ fn an_interrupt_pauses_the_board_once_calls_under_way_have_answered() {
     assert_eq!(code, Some(5));
     let result: Value = serde_json::from_str(&stdout).expect("the result is JSON");
     assert_eq!((&result["paused"], &result["end"], &result["version"]), (&json!(true), &json!(null), &json!(1)));
+    let log = held.sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    let paused = log.iter().find(|record| record["kind"] == "paused").expect("it is recorded");
+    assert_eq!(paused["principal"]["kind"], "user", "{paused}");
     assert_eq!(status(&held.sandbox), "paused");
     let resumed = held.resume();
     assert_eq!(status(&held.sandbox), "done");

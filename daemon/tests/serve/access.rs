@@ -126,6 +126,7 @@ const MATRIX: &[(&str, &str, &str, &str)] = &[
     ("GET", "/v1/inbox", "", KNOWN),
     ("POST", "/v1/boards/{board}/approvals/{seq}", r#"{"agrees":true,"digest":"00"}"#, JOIN),
     ("GET", "/metrics", "", SEE_ALL),
+    ("GET", "/v1/audit-log", "", ADMINISTER),
     ("GET", "/v1/tokens", "", ADMINISTER),
     ("POST", "/v1/tokens", r#"{"scope":"read"}"#, ADMINISTER),
     ("DELETE", "/v1/tokens/{id}", "", ADMINISTER),
@@ -442,4 +443,78 @@ async fn what_a_token_opened_ends_with_it() {
         let is_listed = listed["tokens"].as_array().expect("a list").iter().any(|token| token["id"] == id);
         assert_eq!(is_listed, ending != "delete");
     }
+}
+
+#[tokio::test]
+async fn a_lease_ends_with_the_token_that_has_it() {
+    let daemon = Daemon::new();
+    let remote = STEPS.replace("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]", "agent: remote");
+    for ending in ["revoke", "delete"] {
+        let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.is(201);
+        let board = made["board"].as_str().expect("an id").to_owned();
+        let leases = format!("/v1/boards/{board}/leases");
+        let made = daemon.post("/v1/tokens", &json!({"scope": format!("seat:{board}/walker")})).await.is(201);
+        let token = format!("Bearer {}", made["token"].as_str().expect("a text"));
+        let wanted = json!({"worker": "walker", "seconds": 3600, "wait": 30});
+        let first = daemon.post_with(&leases, &wanted, &[("authorization", &token)]).await.is(200);
+        let id = made["id"].to_string();
+        if ending == "revoke" {
+            daemon.request(Method::DELETE, &format!("/v1/tokens/{id}"), &[], None).await.is(204);
+        } else {
+            let done = daemon.command(&["token", "delete", &id]).status();
+            assert!(done.is_ok_and(|done| done.success()));
+        }
+        // Another process gets the next attempt, long before the lease would have expired.
+        let next = daemon.post(&leases, &json!({"worker": "walker", "wait": 60})).await.is(200);
+        assert_ne!(next["lease"], first["lease"]);
+    }
+}
+
+#[tokio::test]
+async fn what_administrators_do_beside_the_boards_is_in_the_audit_log() {
+    let daemon = Daemon::new();
+    let admin = daemon.token("admin");
+    let bearer = format!("Bearer {admin}");
+    let headers = [("authorization", bearer.as_str())];
+    let board = daemon.board().await;
+    daemon.until(&board, "quiescent").await;
+    let at = |action: &str| format!("/v1/boards/{board}/{action}");
+    daemon.post(&at("cancel"), &json!({})).await.is(200);
+    let made = daemon.post_with("/v1/tokens", &json!({"scope": "read", "name": "dashboard"}), &headers).await.is(201);
+    assert_eq!(made["made_by"]["id"], 1, "{made}");
+    for action in ["archive", "restore"] {
+        daemon.post_with(&at(action), &json!({}), &headers).await.is(200);
+    }
+    daemon.request(Method::DELETE, &format!("/v1/boards/{board}"), &headers, None).await.is(200);
+    daemon.request(Method::DELETE, &format!("/v1/tokens/{}", made["id"]), &headers, None).await.is(204);
+    daemon.post("/v1/vacuum", &json!({})).await.is(200);
+    let listed = daemon.get("/v1/audit-log").await.is(200);
+    let entries: Vec<(&str, &str, &Value)> = listed["entries"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|entry| {
+            assert_eq!(entry["done"], true, "{entry}");
+            let caller = entry["principal"]["kind"].as_str().expect("a caller");
+            (entry["action"].as_str().expect("a text"), caller, &entry["subject"])
+        })
+        .collect();
+    let (first, second, of) = (json!("1"), json!(made["id"].to_string()), json!(board));
+    assert_eq!(
+        entries,
+        [
+            ("token_created", "user", &first),
+            ("token_created", "token", &second),
+            ("board_archived", "token", &of),
+            ("board_restored", "token", &of),
+            ("board_deleted", "token", &of),
+            ("token_revoked", "token", &second),
+            ("journal_vacuumed", "address", &Value::Null),
+        ]
+    );
+    let page = daemon.get("/v1/audit-log?after=2&limit=1").await.is(200);
+    assert_eq!((&page["entries"][0]["id"], page["entries"].as_array().map(Vec::len)), (&json!(3), Some(1)));
+    let printed = daemon.command(&["audit-log", "--after", "4"]).output().expect("the binary can be run");
+    let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
+    assert!(printed.starts_with("{\"id\":5,") && printed.lines().count() == 3, "{printed}");
 }

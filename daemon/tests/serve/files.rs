@@ -100,6 +100,17 @@ async fn whoever_holds_a_lease_edits_and_a_conflict_says_what_there_is_now() {
     assert_eq!(office.text("src/a.py"), "def one():\n    # ada: more\n    # bob: twelve\n    return 12\n");
     let state = office.daemon.get(&format!("/v1/boards/{}/state", office.board)).await.is(200);
     assert_eq!(state["state"]["files"]["src/a.py"]["writer"], "bob", "{state}");
+    // The record of an edit names the caller.
+    let token = office.daemon.token(&format!("seat:{}/bob", office.board));
+    let bearer = format!("Bearer {token}");
+    let create = json!({"command": "create", "path": "src/b.py", "file_text": "x = 1\n", "intent": "b"});
+    let body = json!({"worker": "bob", "arguments": create});
+    office.daemon.post_with(&format!("{bob}/files"), &body, &[("authorization", &bearer)]).await.is(200);
+    let journal = office.daemon.get(&format!("/v1/boards/{}/journal", office.board)).await.is(200);
+    let records = journal["records"].as_array().expect("a list").iter().filter(|record| record["kind"] == "committed");
+    let callers: Vec<&Value> = records.map(|record| &record["principal"]["kind"]).collect();
+    // The first one tells what was in the directory.
+    assert_eq!(callers, [&Value::Null, &json!("address"), &json!("address"), &json!("token")]);
 }
 
 #[tokio::test]

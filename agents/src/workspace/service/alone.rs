@@ -13,6 +13,7 @@ use patchboard_kernel::board::{Outcome, Verdict};
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{Edit, Entry, FileChange, FilePath};
 use patchboard_kernel::id::Token;
+use patchboard_kernel::record::Principal;
 use patchboard_kernel::rejection::{Code, Rejection, Stage, Violation};
 use patchboard_runtime::runtime::RuntimeError;
 use tokio::sync::OwnedRwLockWriteGuard;
@@ -55,6 +56,8 @@ pub(super) struct Unheard {
 struct Begun {
     /// With its token.
     edit: Edit,
+    /// The caller from outside who makes it.
+    principal: Option<Principal>,
     /// What is staged for it, and as what text.
     files: VecDeque<(Staged, Option<Arc<str>>)>,
     /// What the board says; none: nobody knows.
@@ -90,6 +93,7 @@ impl Alone {
     pub(super) async fn decide(
         &mut self,
         edit: Edit,
+        principal: Option<Principal>,
         wanted: &[Wanted],
         rests_on: BTreeSet<FilePath>,
     ) -> Result<Edited, WorkspaceError> {
@@ -109,7 +113,7 @@ impl Alone {
             self.discard(files).await;
             return Err(error);
         }
-        self.put_to_board(edit, files).await
+        self.put_to_board(edit, principal, files).await
     }
 
     /// Puts an edit to the board, with what is staged for it.
@@ -119,9 +123,10 @@ impl Alone {
     pub(super) async fn put_to_board(
         &mut self,
         edit: Edit,
+        principal: Option<Principal>,
         files: VecDeque<(Staged, Option<Arc<str>>)>,
     ) -> Result<Edited, WorkspaceError> {
-        self.notes.begun.push_back(Begun::new(edit, files, 0));
+        self.notes.begun.push_back(Begun { principal, ..Begun::new(edit, files, 0) });
         let decided = self.settle().await?;
         let decided = decided.ok_or_else(|| WorkspaceError::Broken("nothing was put to the board".to_owned()))?;
         Ok(decided?)
@@ -136,7 +141,7 @@ impl Alone {
         while let Some(begun) = self.notes.begun.front_mut() {
             let verdict = match &begun.verdict {
                 Some(verdict) => verdict.clone(),
-                None => begun.verdict.insert(ask(&self.workspace, &begun.edit).await?).clone(),
+                None => begun.verdict.insert(ask(&self.workspace, &begun.edit, begun.principal.clone()).await?).clone(),
             };
             let displaced = begun.displaced;
             let mut decided = Ok(verdict);
@@ -290,15 +295,17 @@ impl Notes {
 impl Begun {
     fn new(edit: Edit, files: VecDeque<(Staged, Option<Arc<str>>)>, displaced: u32) -> Self {
         let token = edit.token.clone().unwrap_or_else(|| Token::from(Uuid::now_v7().to_string()));
-        Self { edit: Edit { token: Some(token), ..edit }, files, verdict: None, unheard: None, displaced }
+        let edit = Edit { token: Some(token), ..edit };
+        Self { edit, principal: None, files, verdict: None, unheard: None, displaced }
     }
 }
 
 /// Asks the board what becomes of an edit, again while it is not known whether it was recorded.
-async fn ask(workspace: &Workspace, edit: &Edit) -> Result<Edited, WorkspaceError> {
+async fn ask(workspace: &Workspace, edit: &Edit, principal: Option<Principal>) -> Result<Edited, WorkspaceError> {
+    let board = principal.map_or_else(|| workspace.board().clone(), |principal| workspace.board().by(principal));
     let mut pause = PAUSE_MIN;
     let outcome = loop {
-        match workspace.board().edit(edit.clone()).await {
+        match board.edit(edit.clone()).await {
             Err(RuntimeError::Interrupted(_) | RuntimeError::Journal(_)) if pause <= PAUSE_MAX => {
                 tokio::time::sleep(pause).await;
                 pause *= 2;

@@ -174,7 +174,7 @@ impl Alone {
             }
             let (name, intent) = (name.clone(), intent.clone());
             let edit = Edit { of: None, token: None, name, intent, reads: Vec::new(), changes: changes.clone() };
-            match self.put_to_board(edit, VecDeque::new()).await? {
+            match self.put_to_board(edit, None, VecDeque::new()).await? {
                 Edited::Done(_) => self.notes.untaken.taken(&what),
                 Edited::Refused(rejection) => {
                     self.notes.untaken.note(what, version, rejection.clone());

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use patchboard_kernel::files::{Entry, FilePath, Move};
+use patchboard_kernel::record::Principal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -33,11 +34,13 @@ pub struct Asked {
     pub order: Option<Order>,
     /// What it had read when it asked; what it has read by now, if nothing is said.
     pub basis: Option<Basis>,
+    /// The caller from outside who asks; none for a worker that the runtime calls.
+    pub principal: Option<Principal>,
 }
 
 impl From<Value> for Asked {
     fn from(arguments: Value) -> Self {
-        Self { arguments, key: None, room: ROOM_MAX, order: None, basis: None }
+        Self { arguments, key: None, room: ROOM_MAX, order: None, basis: None, principal: None }
     }
 }
 

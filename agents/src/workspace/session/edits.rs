@@ -53,7 +53,7 @@ impl Session {
         let edit = self.begun(&basis, &targets)?;
         let maker = Maker::new(self, &basis);
         let make = move |standing: &[Standing]| Ok(vec![maker.change(path, &command, &standing[0])?]);
-        let made = self.workspace.edit::<Trouble>(edit, targets, self.asked(), make).await?;
+        let made = self.workspace.edit::<Trouble>(edit, targets, self.asked(), self.principal.clone(), make).await?;
         Ok(self.told(made).await)
     }
 
@@ -73,7 +73,7 @@ impl Session {
             let made = Wanted { path: to, before: None, after: Some(text), hunks: Some(hunks), signed: Vec::new() };
             Ok(vec![gone, made])
         };
-        let made = self.workspace.edit::<Trouble>(edit, targets, self.asked(), make).await?;
+        let made = self.workspace.edit::<Trouble>(edit, targets, self.asked(), self.principal.clone(), make).await?;
         Ok(self.told(made).await)
     }
 

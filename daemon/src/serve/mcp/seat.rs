@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jsonptr::Pointer;
-use patchboard_agents::lease::Lease;
+use patchboard_agents::lease::{Lease, Taker};
 use patchboard_agents::llm::schema::{self, Level};
 use patchboard_agents::workspace::session::{Asked, Told};
 use patchboard_kernel::asked;
@@ -187,7 +187,7 @@ impl Seat {
             return Err(problem.help("call read_view with `wait`: files are open to who has been asked"));
         };
         let of = EditAttempt { invocation: lease.call.invocation, attempt: lease.call.attempt };
-        let asked = Asked { room: self.room, ..Asked::from(arguments) };
+        let asked = Asked { room: self.room, principal: Some(self.caller.principal()), ..Asked::from(arguments) };
         let wanted = files::Wanted { worker: self.worker.clone(), of, name: None, is_anew: None, asked };
         files::call(&self.daemon, &self.board, wanted).await.map(|(told, _)| told)
     }
@@ -373,8 +373,8 @@ impl Seat {
     /// The lease that the caller holds, or one of the oldest call that waits; it lasts from now on.
     async fn hold(&self, lasts: Lasts, patience: Duration) -> Answered<Option<Lease>> {
         let (Lasts::Exactly(wanted) | Lasts::AtLeast(wanted)) = lasts;
-        let leased =
-            leases::take(&self.daemon, &self.board, &self.worker, wanted, patience, Some(self.holder())).await?;
+        let taker = Taker { key: Some(self.holder()), token: self.caller.token() };
+        let leased = leases::take(&self.daemon, &self.board, &self.worker, wanted, patience, taker).await?;
         let Some(lease) = leased else { return Ok(None) };
         // One that was leased before lasts from now on, too.
         let (invocation, attempt) = (lease.call.invocation, lease.call.attempt);
@@ -382,7 +382,8 @@ impl Seat {
             Lasts::Exactly(lasts) => lasts,
             Lasts::AtLeast(lasts) => lasts.max(lease.lasts),
         };
-        let renewed = self.daemon.leases.renew(&self.board, &self.worker, invocation, attempt, wanted);
+        let token = self.caller.token();
+        let renewed = self.daemon.leases.renew(&self.board, &self.worker, invocation, attempt, wanted, token);
         Ok(Some(renewed.unwrap_or(lease)))
     }
 

@@ -73,7 +73,8 @@ pub(crate) async fn command(
     let (invocation, attempt) = attempt_of(&lease)?;
     let of = EditAttempt { invocation, attempt };
     let key = key.token().map(|key| key.to_string());
-    let asked = Asked { key, room: files::room(room)?, order, ..Asked::from(arguments) };
+    let principal = Some(caller.principal());
+    let asked = Asked { key, room: files::room(room)?, order, principal, ..Asked::from(arguments) };
     let wanted = files::Wanted { worker, of, name, is_anew: anew, asked };
     let (told, is_repeated) = files::call(&daemon, &board, wanted).await?;
     if let Some(problem) = files::problem(&told) {

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use patchboard_agents::blackboard;
-use patchboard_agents::lease::{LEASE_SECONDS, Lease, UnderWay};
+use patchboard_agents::lease::{LEASE_SECONDS, Lease, Taker, UnderWay};
 use patchboard_agents::llm::schema::{self, Level};
 use patchboard_kernel::blueprint::AgentKind;
 use patchboard_kernel::board::{From, Outcome, Proposal, ReplyBody};
@@ -175,8 +175,8 @@ pub(crate) async fn lease(
     if wanted.wait > WAIT_MAX {
         return Err(Problem::of(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds")));
     }
-    let key = key.token().map(|key| key.to_string());
-    match take(&daemon, &board, &worker, lasts, Duration::from_secs(wanted.wait), key).await? {
+    let taker = Taker { key: key.token().map(|key| key.to_string()), token: caller.token() };
+    match take(&daemon, &board, &worker, lasts, Duration::from_secs(wanted.wait), taker).await? {
         Some(lease) => Ok(Json(document(&lease, daemon.clock.now())).into_response()),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
@@ -189,7 +189,7 @@ pub(crate) async fn take(
     worker: &WorkerName,
     lasts: Duration,
     patience: Duration,
-    key: Option<String>,
+    taker: Taker,
 ) -> Answered<Option<Lease>> {
     let until = Instant::now() + patience;
     if !is_taken_up(daemon, board, until).await? {
@@ -198,7 +198,7 @@ pub(crate) async fn take(
     let handle = remote(daemon, board, worker).await?;
     let left = until.saturating_duration_since(Instant::now());
     let leased = tokio::select! {
-        leased = daemon.leases.lease(board, worker, lasts, left, key) => leased,
+        leased = daemon.leases.lease(board, worker, lasts, left, taker) => leased,
         // What has ended makes no calls, and who stops waits for nobody.
         () = until_over(&handle) => None,
         () = daemon.stopping() => None,
@@ -247,7 +247,8 @@ pub(crate) async fn renew(
     let (invocation, attempt) = attempt_of(&lease)?;
     let lasts = seconds(renewed.seconds)?;
     remote(&daemon, &board, &worker).await?;
-    let renewed = daemon.leases.renew(&board, &worker, invocation, attempt, lasts).ok_or_else(|| over(&lease))?;
+    let renewed = daemon.leases.renew(&board, &worker, invocation, attempt, lasts, caller.token());
+    let renewed = renewed.ok_or_else(|| over(&lease))?;
     let now = daemon.clock.now();
     Ok(Json(json!({"lease": lease, "expires": after(now, renewed.lasts), "deadline": after(now, renewed.left)})))
 }

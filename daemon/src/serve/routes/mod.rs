@@ -16,6 +16,7 @@ use super::service::Daemon;
 
 pub(crate) mod agui;
 pub(crate) mod artifacts;
+pub(crate) mod audit_log;
 pub(crate) mod blueprints;
 pub(crate) mod boards;
 pub(crate) mod files;
@@ -135,6 +136,7 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(storage::to_archive))
         .routes(routes!(storage::restore))
         .routes(routes!(storage::archived))
+        .routes(routes!(audit_log::list))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
         .routes(routes!(metrics::show))

@@ -83,7 +83,7 @@ pub(crate) async fn redact(
     match &done.unscrubbed {
         Some(error) => Err(redact::unscrubbed(error).into()),
         None => {
-            let boards = daemon.boards()?;
+            let boards = daemon.boards_and_archived().await?;
             let related = BoardSummary::related(&boards, &board);
             Ok((replayed(done.is_repeated), Json(redact::told(&board, &done, &related))))
         }
@@ -104,7 +104,7 @@ pub(crate) async fn vacuum(
     _: Key,
 ) -> Answered<Json<Value>> {
     caller.needs(&Need::Administer)?;
-    Ok(Json(vacuum::told(daemon.vacuum().await?)))
+    Ok(Json(vacuum::told(daemon.vacuum_by(&caller.principal()).await?)))
 }
 
 /// Take a board that has ended out of the live journal, into a file from which it comes back
@@ -120,7 +120,7 @@ pub(crate) async fn to_archive(
     _: Key,
 ) -> Answered<Json<Value>> {
     caller.needs(&Need::Administer)?;
-    let path = daemon.archive(&board).await?;
+    let path = daemon.archive(&board, Some(caller.principal())).await?;
     Ok(Json(json!({"board": board, "archive": path})))
 }
 
@@ -136,7 +136,7 @@ pub(crate) async fn restore(
     _: Key,
 ) -> Answered<Json<Value>> {
     caller.needs(&Need::Administer)?;
-    daemon.restore(&board).await?;
+    daemon.restore(&board, &caller.principal()).await?;
     Ok(Json(json!({"board": board})))
 }
 
@@ -152,7 +152,7 @@ pub(crate) async fn delete(
     BoardPath(board): BoardPath,
 ) -> Answered<Json<Value>> {
     caller.needs(&Need::Administer)?;
-    let tombstone = daemon.delete(&board).await?;
+    let tombstone = daemon.delete(&board, Some(caller.principal())).await?;
     daemon.vacuum().await?;
     Ok(Json(archive::told(&tombstone)))
 }

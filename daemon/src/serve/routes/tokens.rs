@@ -18,15 +18,15 @@ use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::tokens::{self, Made};
 
-/// Characters of a token's name.
-const NAME_MAX: usize = 200;
-
 /// A token to be made.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// `admin`, `read`, `board:BOARD`, `seat:BOARD/WORKER` or `person:NAME`.
-    #[schema(pattern = r"^(admin|read|board:[^/]{1,128}|seat:[^/]{1,128}/.+|person:.+)$")]
+    /// `admin`, `read`, `board:BOARD`, `seat:BOARD/WORKER` or `person:NAME`; `read+person:NAME` and
+    /// `board:BOARD+person:NAME` are both.
+    #[schema(
+        pattern = r"^(admin|(read|board:[A-Za-z0-9_-]{1,128})(\+person:[^\x00-\x1f\x7f-\x9f]+)?|seat:[A-Za-z0-9_-]{1,128}/[^\x00-\x1f\x7f-\x9f]+|person:[^\x00-\x1f\x7f-\x9f]+)$"
+    )]
     scope: String,
     /// What it is for.
     #[serde(default)]
@@ -64,12 +64,9 @@ pub(crate) async fn create(
     Body(wanted): Body<Wanted>,
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Administer)?;
-    if wanted.name.chars().count() > NAME_MAX {
-        return Err(Problem::of(Code::BadBody, format!("a name has at most {NAME_MAX} characters")));
-    }
     let scope: Scope = wanted.scope.parse().map_err(|message: String| Problem::of(Code::BadScope, message))?;
     let now = daemon.clock.now();
-    let of = tokens::Wanted { name: &wanted.name, scope, lifetime: wanted.expires };
+    let of = tokens::Wanted { name: &wanted.name, scope, lifetime: wanted.expires, by: caller.principal() };
     let made = match key.token() {
         Some(key) => daemon.tokens.create_once(key.as_str(), &of, now)?,
         None => {
@@ -114,9 +111,10 @@ pub(crate) async fn revoke(
     Asked(ending): Asked<Ending>,
 ) -> Answered<StatusCode> {
     caller.needs(&Need::Administer)?;
+    let (by, now) = (caller.principal(), daemon.clock.now());
     let is_ended = match ending.forget {
-        true => daemon.tokens.delete(id)?,
-        false => daemon.tokens.revoke(id, daemon.clock.now())?,
+        true => daemon.tokens.delete(id, &by, now)?,
+        false => daemon.tokens.revoke(id, &by, now)?,
     };
     if is_ended {
         return Ok(StatusCode::NO_CONTENT);

@@ -1,0 +1,120 @@
+//! The audit log: actions of administrators that no board records, like tokens made and boards taken out.
+
+use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::record::Principal;
+use rusqlite::{Connection, Row, params};
+use serde::Serialize;
+
+/// Entries that are kept; of more, the oldest go.
+const ENTRIES_MAX: i64 = 100_000;
+
+/// The table, in the file of the tokens.
+pub(super) const TABLE: &str = "CREATE TABLE IF NOT EXISTS audit_log (
+       id INTEGER PRIMARY KEY AUTOINCREMENT,
+       at INTEGER NOT NULL,
+       action TEXT NOT NULL,
+       subject TEXT,
+       principal TEXT,
+       done INTEGER NOT NULL
+     ) STRICT;";
+
+/// An action.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Action {
+    /// A token was made.
+    TokenCreated,
+    /// A token was ended.
+    TokenRevoked,
+    /// A token was ended and taken out of the list.
+    TokenDeleted,
+    /// A board was taken out of the journal into a file.
+    BoardArchived,
+    /// A board was brought back from its file.
+    BoardRestored,
+    /// A board was deleted for good.
+    BoardDeleted,
+    /// The loss of records of a board was accepted.
+    LossAccepted,
+    /// The file of the journal was written anew.
+    JournalVacuumed,
+}
+
+impl Action {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::TokenCreated => "token_created",
+            Self::TokenRevoked => "token_revoked",
+            Self::TokenDeleted => "token_deleted",
+            Self::BoardArchived => "board_archived",
+            Self::BoardRestored => "board_restored",
+            Self::BoardDeleted => "board_deleted",
+            Self::LossAccepted => "loss_accepted",
+            Self::JournalVacuumed => "journal_vacuumed",
+        }
+    }
+}
+
+/// An entry.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct AuditEntry {
+    /// Its number.
+    pub(crate) id: i64,
+    /// When it began.
+    pub(crate) at: Timestamp,
+    /// The action, like `board_archived`.
+    pub(crate) action: String,
+    /// The number of the token or the id of the board.
+    pub(crate) subject: Option<String>,
+    /// The caller; none where the daemon did it by `[retention]`.
+    pub(crate) principal: Option<Principal>,
+    /// False if it failed, or the process ended before it was done.
+    pub(crate) done: bool,
+}
+
+/// Adds an entry of an action that is done or about to be; returns its number.
+pub(super) fn add(
+    connection: &Connection,
+    at: Timestamp,
+    action: Action,
+    subject: Option<&str>,
+    principal: Option<&Principal>,
+    is_done: bool,
+) -> rusqlite::Result<i64> {
+    connection.execute(
+        "INSERT INTO audit_log (at, action, subject, principal, done) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![at.0, action.as_str(), subject, principal.map(text), is_done],
+    )?;
+    let id = connection.last_insert_rowid();
+    connection.execute("DELETE FROM audit_log WHERE id <= ?1", [id - ENTRIES_MAX])?;
+    Ok(id)
+}
+
+/// Says that an action is done.
+pub(super) fn finish(connection: &Connection, id: i64) -> rusqlite::Result<()> {
+    connection.execute("UPDATE audit_log SET done = 1 WHERE id = ?1", [id]).map(drop)
+}
+
+/// Lists entries after a number, the oldest first.
+pub(super) fn list(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<Vec<AuditEntry>> {
+    let sql = "SELECT id, at, action, subject, principal, done FROM audit_log WHERE id > ?1 ORDER BY id LIMIT ?2";
+    let mut entries = connection.prepare_cached(sql)?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    entries
+        .query_map([after, limit], |row| {
+            let (id, at, action, subject) = (row.get(0)?, Timestamp(row.get(1)?), row.get(2)?, row.get(3)?);
+            Ok(AuditEntry { id, at, action, subject, principal: principal(row, 4)?, done: row.get(5)? })
+        })?
+        .collect()
+}
+
+/// Returns a caller as a column keeps it.
+pub(super) fn text(principal: &Principal) -> String {
+    serde_json::to_string(principal).expect("names and numbers are JSON")
+}
+
+/// Reads a caller from a column that may be null.
+pub(super) fn principal(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Principal>> {
+    let text: Option<String> = row.get(column)?;
+    let read = text.map(|text| serde_json::from_str(&text)).transpose();
+    read.map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error.into()))
+}
