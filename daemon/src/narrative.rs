@@ -59,9 +59,10 @@ pub(crate) fn caller(record: &Record) -> Option<String> {
 pub(crate) fn name_of(caller: &Principal) -> String {
     let quoted = |name: &str| if name.is_empty() { String::new() } else { format!(" \"{}\"", short(name, SHOWN)) };
     match caller {
-        Principal::Token { id, name, made_by } => {
+        Principal::Token { id, name, person, made_by } => {
+            let person = person.as_ref().map(|person| format!(" of {}", short(person.as_str(), SHOWN)));
             let maker = made_by.as_ref().map(|maker| format!(", made by {}", name_of(maker)));
-            format!("token {id}{}{}", quoted(name), maker.unwrap_or_default())
+            format!("token {id}{}{}{}", quoted(name), person.unwrap_or_default(), maker.unwrap_or_default())
         }
         Principal::User { name } => format!("user{}", quoted(name)),
         Principal::Address { address } => format!("{} without a token", one_line(address)),

@@ -1,16 +1,14 @@
 //! Results on stdout, progress and errors on stderr, and nothing in either that could act on a terminal.
 //!
-//! Text that models or documents wrote goes through [`clean`] or [`one_line`] before a person sees it, which take colours away and
-//! write out what else acts on a terminal. Whatever is printed goes through [`visible`] at last: what is not seen, or changes the direction, is written as
+//! Text that models or documents wrote goes through [`clean`] or [`one_line`] before a person sees it, which write out what acts on a
+//! terminal. Whatever is printed goes through [`visible`] at last: what is not seen, or changes the direction, is written as
 //! `<U+200B>`. JSON goes out with all of these escaped, which leaves the value the same.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::sync::LazyLock;
 
 use comfy_table::{ContentArrangement, Table, presets};
-use regex::Regex;
 use serde::Serialize;
 
 use crate::failure::{Failure, Told};
@@ -137,20 +135,14 @@ fn escape_json(text: String) -> String {
     escaped
 }
 
-/// Text of several lines without colours, in which every other character that acts on a terminal, or is not seen, is written as
-/// `<U+001B>`.
+/// Text of several lines in which every character that acts on a terminal, or is not seen, is written as `<U+001B>`.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     let is_spelled = |c| hides(c) || acts(c) && c != '\n' && c != '\t';
     if !text.contains(is_spelled) {
         return Cow::Borrowed(text);
     }
-    let plain = COLOURS_AND_RETURNS.replace_all(text, "$1");
-    Cow::Owned(written_out(&plain, is_spelled).into_owned())
+    Cow::Owned(written_out(&text.replace("\r\n", "\n"), is_spelled).into_owned())
 }
-
-/// Sequences that colour what follows, which say nothing, and carriage returns before the end of a line, which stays.
-static COLOURS_AND_RETURNS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\x1b\[[0-9;:]{0,64}m|\r(\n)").expect("the pattern is one"));
 
 /// Returns true if a terminal shows each character of a text, and does nothing else.
 pub(crate) fn is_shown_as_it_is(text: &str) -> bool {
@@ -243,8 +235,9 @@ mod tests {
     fn nothing_that_acts_on_a_terminal_is_left_in_text() {
         let hostile = "red \u{1b}[31malert\u{1b}[0m \u{1b}]0;title\u{7} \u{9b}2Jgone\u{202e}txt\r\nnext\tcell";
         let cleaned = clean(hostile);
-        assert!(cleaned.starts_with("red alert <U+001B>]0;title<U+0007> <U+009B>2Jgone"), "{cleaned:?}");
-        assert_eq!(clean("5\u{8}9\r, \u{1b}[1;31m9\u{1b}[m\r\n"), "5<U+0008>9<U+000D>, 9\n");
+        let shown = "red <U+001B>[31malert<U+001B>[0m <U+001B>]0;title<U+0007> <U+009B>2Jgone";
+        assert!(cleaned.starts_with(shown), "{cleaned:?}");
+        assert_eq!(clean("5\u{8}9\r, 9\r\n"), "5<U+0008>9<U+000D>, 9\n");
         assert!(cleaned.ends_with("\nnext\tcell"), "{cleaned:?}");
         assert!(!cleaned.chars().any(|c| c.is_control() && c != '\n' && c != '\t'), "{cleaned:?}");
         assert!(cleaned.contains("gone<U+202E>txt"), "{cleaned:?}");

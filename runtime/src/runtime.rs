@@ -158,7 +158,7 @@ pub enum RuntimeError {
     #[error("board {0} is not running: resume it first")]
     Closed(BoardId),
     /// A token was used again, for another request.
-    #[error("the token was used before on board {0}, for another request")]
+    #[error("the token was used before on board {0}, for another request, or for a board that is not there any more")]
     TokenConflict(BoardId),
     /// The value of a signal is not what the blueprint says it is.
     #[error("the signal does not fit the blueprint of board {board}: {}", .violations.first().map_or("", |first| first.message.as_str()))]

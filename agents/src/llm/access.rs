@@ -154,7 +154,8 @@ fn hide_whole(text: String, secret: &str) -> String {
     let in_json = Value::from(secret).to_string();
     let in_json = in_json.trim_matches('"');
     let with_slashes = in_json.replace('/', "\\/");
-    let forms = [secret, escaped, in_json, &with_slashes];
+    let with_bare_slashes = escaped.replace("%2F", "/");
+    let forms = [secret, escaped, &with_bare_slashes, in_json, &with_slashes];
     let text = forms.iter().fold(text, |text, form| text.replace(form, "***"));
     let encoded = base64::engine::general_purpose::STANDARD.encode(secret);
     // The last characters depend on what follows.

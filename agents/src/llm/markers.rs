@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 
 /// Names in angle brackets with which templates and models begin and end messages and calls.
-const NAMES: &str = "system|user|assistant|developer|human|bot|ipython|function|function_calls|function_call|function_results|invoke|parameter|tool|tools|tool_call|tool_calls|tool_code|tool_output|tool_response|tool_result|tool_results|tool_use|think|thinking|s|bos|eos|sop|eop|unk|pad|mask|start_of_turn|end_of_turn|start_of_image|end_of_image|image|extra_id_\\d{1,3}|unused\\d{1,3}|reserved_\\d{1,3}|seed:\\w{1,32}|minimax:\\w{1,32}|antml:\\w{1,32}|SPECIAL_\\d{1,3}|fim_prefix|fim_suffix|fim_middle";
+const NAMES: &str = "system|user|assistant|developer|human|bot|ipython|function|function_calls|function_call|function_results|invoke|parameter|tool|tools|tool_call|tool_calls|tool_code|tool_output|tool_response|tool_result|tool_results|tool_use|think|thinking|s|bos|eos|sop|eop|unk|pad|mask|start_of_turn|end_of_turn|start_of_image|end_of_image|image|extra_id_\\d{1,3}|unused\\d{1,3}|reserved_\\d{1,3}|seed:\\w{1,32}|minimax:\\w{1,32}|antml:\\w{1,32}|SPECIAL_\\d{1,3}|BOS_TOKEN|EOS_TOKEN|end_of_utterance|_user|_bot|_system|_start|_end|role|arg_key|arg_value|TOOLCALL|TOOLS|AVAILABLE_TOOLS|fim_prefix|fim_suffix|fim_middle";
 
 /// Names in square brackets.
 const BRACKETS: &str = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|IMG|IMG_END|IMG_BREAK|AUDIO|THINK|ARGS|CALL_ID|MODEL_SETTINGS|PREFIX|SUFFIX|MIDDLE|gMASK|sMASK|MASK|CLS|SEP|UNK|PAD|EOS|BOS";
@@ -39,7 +39,8 @@ static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| {
         // The bracket behind it may begin another.
         (r"\]", "~!?[a-z]"),
         // Turns of templates of plain text, which begin a paragraph.
-        (r"(?:\n|\\n){2}[ \t]*(?:H|A)", "(?:uman|ssistant):"),
+        (r"(?:\n|\\n){2}[ \t]*(?:H|A|U)", "(?:uman|ssistant|SSISTANT|SER):"),
+        ("‹", "｜"),
         (r"#{2,3}[ \t]?", "(?i:instruction|response|input|system|user|assistant|human)s?:"),
     ];
     let form = |(first, rest): (&str, &str)| {
@@ -83,7 +84,7 @@ mod tests {
     use super::{joined, parted};
     use proptest::prelude::*;
 
-    const MARKERS: [&str; 41] = [
+    const MARKERS: [&str; 48] = [
         "<|im_start|>",
         "<|im_end|>",
         "<|eot_id|>",
@@ -124,6 +125,13 @@ mod tests {
         "### Instruction:",
         "### Response:",
         "<unused99>",
+        "<BOS_TOKEN>",
+        "<_user>",
+        "<role>",
+        "<arg_key>",
+        "‹｜DSML｜",
+        "\n\nUSER:",
+        "<TOOLCALL>",
         "<function=x>",
     ];
 

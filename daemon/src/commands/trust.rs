@@ -9,7 +9,7 @@ use serde_json::json;
 use toml::Table;
 
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Output, one_line, short};
+use crate::output::{Output, json_line, one_line, short};
 use crate::tables;
 use crate::trust::{Agreement, Agreements, CONFIG};
 
@@ -71,24 +71,17 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Tables of what goes on beyond this process: addresses that are sent something, programs that run, directories that are written.
-const TABLES: [&str; 6] = ["models", "embeddings", "commands", "workspaces", "workspace", "notify"];
+/// Characters of a value that is shown. A command that is longer is worth a look at the file.
+const VALUE_MAX: usize = 4000;
 
-/// Characters of a value that is shown.
-const VALUE_MAX: usize = 100;
-
-/// Lists the settings of these tables, a line for each.
+/// Lists the settings, a line for each.
 fn effects(path: &Path) -> Result<Vec<String>, Failure> {
     Config::read(path).map_err(|error| Failure::refused("bad_config", error))?;
     tables::check(path)?;
     let text = std::fs::read_to_string(path).map_err(|error| Failure::refused("bad_config", error))?;
     let whole: Table = toml::from_str(&text).map_err(|error| Failure::refused("bad_config", error.message()))?;
     let mut lines = Vec::new();
-    for name in TABLES {
-        if let Some(value) = whole.get(name) {
-            list(name, value, &mut lines);
-        }
-    }
+    whole.iter().for_each(|(name, value)| list(name, value, &mut lines));
     Ok(lines)
 }
 
@@ -107,6 +100,7 @@ fn list(name: &str, value: &toml::Value, lines: &mut Vec<String>) {
             let place = Url::parse(address).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
             lines.push(format!("{name} = \"{place}/…\""));
         }
-        value => lines.push(short(&format!("{name} = {value}"), name.chars().count() + VALUE_MAX)),
+        // As JSON: a line break is one that is seen.
+        value => lines.push(short(&format!("{name} = {}", json_line(value)), name.chars().count() + VALUE_MAX)),
     }
 }

@@ -78,6 +78,14 @@ impl Scope {
         }
     }
 
+    /// Returns the person that the holder is on any board.
+    pub(crate) const fn person(&self) -> Option<&WorkerName> {
+        match self {
+            Self::Person(person) | Self::ReadAndPerson(person) | Self::BoardAndPerson(_, person) => Some(person),
+            Self::Admin | Self::Read | Self::Board(_) | Self::Seat(..) => None,
+        }
+    }
+
     /// Whether its holder may know that a board exists.
     pub(crate) fn knows_of(&self, board: &BoardId) -> bool {
         match self {

@@ -83,10 +83,11 @@ impl Caller {
             (Some(holder), _) => {
                 // The maker's own maker stands in the list of tokens.
                 let made_by = holder.made_by.clone().map(|maker| match maker {
-                    Principal::Token { id, name, .. } => Principal::Token { id, name, made_by: None },
+                    Principal::Token { id, name, person, .. } => Principal::Token { id, name, person, made_by: None },
                     maker => maker,
                 });
-                Principal::Token { id: holder.id, name: holder.name.clone(), made_by: made_by.map(Box::new) }
+                let (person, made_by) = (holder.scope.person().cloned(), made_by.map(Box::new));
+                Principal::Token { id: holder.id, name: holder.name.clone(), person, made_by }
             }
             (None, Counted::Address(address)) => Principal::Address { address: address.to_string() },
             (None, Counted::Token(_)) => Principal::Host,

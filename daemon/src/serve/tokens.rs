@@ -124,7 +124,7 @@ pub(crate) struct Intended<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Made {
     /// A token, and its text.
-    Now(Token, String),
+    Now(Box<Token>, String),
     /// The key has made the token of this number before, and its text was shown then.
     Before(i64),
 }
@@ -213,7 +213,7 @@ impl Tokens {
         let (token, text) = insert(&both, wanted, at)?;
         both.execute("INSERT INTO token_keys (key, token) VALUES (?1, ?2)", params![key, token.id]).map_err(fault)?;
         both.commit().map_err(fault)?;
-        Ok(Made::Now(token, text))
+        Ok(Made::Now(Box::new(token), text))
     }
 
     /// Returns the holder of a text; none if it opens nothing.
@@ -440,6 +440,12 @@ fn insert(connection: &Connection, wanted: &Wanted<'_>, at: Timestamp) -> Result
     Ok((Token { id, name, scope, created_at: at, made_by, expires_at, revoked_at: None }, text))
 }
 
+/// Returns true for a name that a worker of a blueprint can have.
+fn is_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    name.len() <= 64 && name.bytes().all(fits) && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+}
+
 /// Refuses a token that could open nothing.
 fn check(wanted: &Wanted<'_>) -> Result<(), Failure> {
     let bad = |message: String| Err(Failure::refused(Code::BadScope.as_str(), message));
@@ -455,7 +461,7 @@ fn check(wanted: &Wanted<'_>) -> Result<(), Failure> {
     | Scope::Person(worker)
     | Scope::ReadAndPerson(worker)
     | Scope::BoardAndPerson(_, worker) = &wanted.scope
-        && worker.as_str().chars().any(char::is_control)
+        && !is_name(worker.as_str())
     {
         return bad(format!("no worker has this name: {}", one_line(worker.as_str())));
     }
@@ -614,7 +620,8 @@ mod tests {
         let (token, text) = tokens.create(&wanted(None), Timestamp(5)).expect("made");
         let holder = tokens.holder(&text, Timestamp(6)).expect("readable").expect("it opens");
         assert_eq!((&token.made_by, &holder.made_by), (&Some(ann()), &Some(ann())));
-        let by = Principal::Token { id: token.id, name: "ci".to_owned(), made_by: Some(Box::new(ann())) };
+        let made_by = Some(Box::new(ann()));
+        let by = Principal::Token { id: token.id, name: "ci".to_owned(), person: None, made_by };
         let archived = Intended { action: Action::BoardArchived, subject: Some("b1"), by: Some(&by) };
         tokens.act(&archived, Timestamp(7), || Ok::<_, Failure>(())).expect("done");
         let deleted = Intended { action: Action::BoardDeleted, subject: Some("b2"), by: None };
@@ -646,7 +653,17 @@ mod tests {
         for lifetime in ["0s", "0ms", "999999d"] {
             assert!(refused(&wanted(Some(lifetime))), "{lifetime}");
         }
-        for scope in ["board:\0", "board:a b", "board:last", "seat:a\n/w", "seat:a/w\u{1b}", "person:\u{7}"] {
+        for scope in [
+            "board:\0",
+            "board:a b",
+            "board:last",
+            "seat:a\n/w",
+            "seat:a/w\u{1b}",
+            "person:\u{7}",
+            "person:boss+read",
+            "seat:a/b+person:x",
+            "read+person: ",
+        ] {
             let scope: Scope = scope.parse().expect("a scope");
             assert!(refused(&Wanted { scope: scope.clone(), ..wanted(None) }), "{scope:?}");
         }

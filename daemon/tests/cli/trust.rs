@@ -160,6 +160,28 @@ fn what_is_agreed_to_is_shown_without_what_may_be_a_key() {
 }
 
 #[test]
+fn all_that_a_configuration_does_is_shown_as_it_is() {
+    let sandbox = Sandbox::new();
+    let long = "x".repeat(1000);
+    sandbox.write(
+        "patchboard.toml",
+        format!(
+            "[commands.c]\nprogram = [\"sh\", \"-c\", \"echo ok # \\ntouch {long}; evil\"]\n[retention]\nended = \"1s\"\nthen = \"delete\"\n\
+             [serve]\norigins = [\"https://evil.example\"]\n"
+        ),
+    );
+    let told = sandbox.run(&["trust"]).exits(0).stdout;
+    for shown in [
+        "echo ok # \\ntouch x",
+        "; evil\"]",
+        "retention.then = \"delete\"",
+        "serve.origins = [\"https://evil.example\"]",
+    ] {
+        assert!(told.contains(shown), "{shown} is not in {told}");
+    }
+}
+
+#[test]
 fn a_configuration_of_a_checkout_is_anothers_even_under_a_name_that_was_agreed_to() {
     let (mine, other) = (Sandbox::new(), Sandbox::new());
     for sandbox in [&mine, &other] {

@@ -306,8 +306,11 @@ pub(super) async fn rounds(house: &House) {
 /// is under way.
 pub(super) async fn callers(house: &House) {
     let user = Principal::User { name: "ann".to_owned() };
-    let maker = || Some(Box::new(Principal::Token { id: 1, name: "ops".to_owned(), made_by: None }));
-    let token = |id: i64, name: &str| Principal::Token { id, name: name.to_owned(), made_by: maker() };
+    let ops = || Box::new(Principal::Token { id: 1, name: "ops".to_owned(), person: None, made_by: None });
+    let token = |id: i64, name: &str| {
+        let person = (name == "boss").then(|| name.into());
+        Principal::Token { id, name: name.to_owned(), person, made_by: Some(ops()) }
+    };
     let address = Principal::Address { address: "127.0.0.1".to_owned() };
     let blueprint = json!({
         "blueprint": 2, "name": "callers",

@@ -24,7 +24,7 @@ use crate::reader::storage;
 use crate::serve::access::Need;
 use crate::serve::http::{Body, Caller, Gate, Key, Posted, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
-use crate::serve::service::Daemon;
+use crate::serve::service::{Daemon, no_such_board};
 
 /// List the questions that stand, on all boards that the caller may act on
 #[utoipa::path(get, path = "/v1/inbox", tag = "people",
@@ -109,6 +109,7 @@ pub(crate) async fn give(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId,
 /// Returns the person that a record asks, if the caller is that person.
 pub(crate) async fn asked(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, seq: Seq) -> Answered<WorkerName> {
     caller.needs(&Need::Join(board.clone()))?;
+    knows_of(daemon, caller, board).await?;
     let person = approver_of(daemon, board, seq).await?;
     caller.needs(&Need::Be(board.clone(), person.clone()))?;
     Ok(person)
@@ -122,12 +123,23 @@ pub(crate) async fn may_act_as(
     worker: &WorkerName,
 ) -> Answered<()> {
     caller.needs(&Need::Join(board.clone()))?;
+    knows_of(daemon, caller, board).await?;
     let is_person = caller.holder.is_some() && {
         let blueprint = daemon.blueprint(board).await?;
         blueprint.workers.get(worker).is_some_and(|worker| worker.agent == AgentKind::Human)
     };
     let need = if is_person { Need::Be } else { Need::Sit };
     caller.needs(&need(board.clone(), worker.clone()))
+}
+
+/// Answers a person whom a board does not have as if there were no such board, unless the token shows it.
+async fn knows_of(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId) -> Answered<()> {
+    let Some(person) = caller.scope.person().filter(|_| !caller.scope.knows_of(board)) else { return Ok(()) };
+    let blueprint = daemon.blueprint(board).await?;
+    match blueprint.workers.get(person).is_some_and(|worker| worker.agent == AgentKind::Human) {
+        true => Ok(()),
+        false => Err(no_such_board(board)),
+    }
 }
 
 async fn approver_of(daemon: &Arc<Daemon>, board: &BoardId, seq: Seq) -> Answered<WorkerName> {

@@ -25,7 +25,7 @@ pub(crate) struct Wanted {
     /// `admin`, `read`, `board:BOARD`, `seat:BOARD/WORKER` or `person:NAME`; `read+person:NAME` and
     /// `board:BOARD+person:NAME` are both.
     #[schema(
-        pattern = r"^(admin|(read|board:[A-Za-z0-9_-]{1,128})(\+person:[^\x00-\x1f\x7f-\x9f]+)?|seat:[A-Za-z0-9_-]{1,128}/[^\x00-\x1f\x7f-\x9f]+|person:[^\x00-\x1f\x7f-\x9f]+)$"
+        pattern = r"^(admin|(read|board:[A-Za-z0-9_-]{1,128})(\+person:[A-Za-z0-9][A-Za-z0-9_-]{0,63})?|seat:[A-Za-z0-9_-]{1,128}/[A-Za-z0-9][A-Za-z0-9_-]{0,63}|person:[A-Za-z0-9][A-Za-z0-9_-]{0,63})$"
     )]
     scope: String,
     /// What it is for.
@@ -71,7 +71,7 @@ pub(crate) async fn create(
         Some(key) => daemon.tokens.create_once(key.as_str(), &of, now)?,
         None => {
             let (token, text) = daemon.tokens.create(&of, now)?;
-            Made::Now(token, text)
+            Made::Now(Box::new(token), text)
         }
     };
     match made {

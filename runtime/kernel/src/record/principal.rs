@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{MAKERS, PRINCIPALS};
+use crate::id::WorkerName;
 
 /// A caller, as the shell has authenticated it. What workers propose that the runtime itself calls has none.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -14,6 +15,9 @@ pub enum Principal {
         id: i64,
         /// The token's name, as it was then.
         name: String,
+        /// The person who holds the token, if it is a person's, since journal format 21.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        person: Option<WorkerName>,
         /// The caller who made the token, since journal format 21; of that caller's own token it says nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         made_by: Option<Box<Self>>,
@@ -33,11 +37,13 @@ pub enum Principal {
 }
 
 impl Principal {
-    /// Returns true if both may be one person: the same token or user. A caller without a token may be any other, in earlier
+    /// Returns true if both may be one person: the same token, person or user. A caller without a token may be any other, in earlier
     /// formats any other without one.
     pub(crate) fn may_be(&self, other: &Self, format: u32) -> bool {
         match (self, other) {
-            (Self::Token { id, .. }, Self::Token { id: other, .. }) => id == other,
+            (Self::Token { id, person, .. }, Self::Token { id: other, person: other_person, .. }) => {
+                id == other || person.is_some() && person == other_person
+            }
             (Self::User { name }, Self::User { name: other }) => name == other,
             (Self::Address { .. } | Self::Host, Self::Address { .. } | Self::Host) => true,
             (Self::Address { .. }, _) | (_, Self::Address { .. }) => format >= MAKERS,
@@ -49,9 +55,16 @@ impl Principal {
     pub(crate) fn in_format(self, format: u32) -> Option<Self> {
         match self {
             _ if format < PRINCIPALS => None,
-            Self::Token { id, name, .. } if format < MAKERS => Some(Self::Token { id, name, made_by: None }),
+            Self::Token { id, name, .. } if format < MAKERS => {
+                Some(Self::Token { id, name, person: None, made_by: None })
+            }
             caller => Some(caller),
         }
+    }
+
+    /// Returns true for the token of a person of this name.
+    pub(crate) fn is_person(&self, name: &WorkerName) -> bool {
+        matches!(self, Self::Token { person: Some(person), .. } if person == name)
     }
 }
 
@@ -61,12 +74,19 @@ mod tests {
 
     #[test]
     fn a_caller_without_a_token_may_be_any_other() {
-        let token = |id| Principal::Token { id, name: String::new(), made_by: None };
+        let token = |id| Principal::Token { id, name: String::new(), person: None, made_by: None };
+        let person = |id, name: &str| {
+            let (person, made_by) = (Some(name.into()), None);
+            Principal::Token { id, name: String::new(), person, made_by }
+        };
         let user = |name: &str| Principal::User { name: name.to_owned() };
         let address = |address: &str| Principal::Address { address: address.to_owned() };
         let pairs = [
             (token(1), token(1), true, true),
             (token(1), token(2), false, false),
+            (person(1, "boss"), person(2, "boss"), true, true),
+            (person(1, "boss"), person(2, "clerk"), false, false),
+            (person(1, "boss"), token(2), false, false),
             (user("a"), user("a"), true, true),
             (user("a"), user("b"), false, false),
             (user("a"), token(1), false, false),
@@ -91,10 +111,10 @@ mod tests {
     #[test]
     fn earlier_formats_name_no_makers() {
         let maker = Principal::User { name: "ann".to_owned() };
-        let token = |made_by| Principal::Token { id: 1, name: "ci".to_owned(), made_by };
-        let caller = token(Some(Box::new(maker)));
+        let token = |person, made_by| Principal::Token { id: 1, name: "ci".to_owned(), person, made_by };
+        let caller = token(Some("boss".into()), Some(Box::new(maker)));
         assert_eq!(caller.clone().in_format(PRINCIPALS - 1), None);
-        assert_eq!(caller.clone().in_format(PRINCIPALS), Some(token(None)));
+        assert_eq!(caller.clone().in_format(PRINCIPALS), Some(token(None, None)));
         assert_eq!(caller.clone().in_format(MAKERS), Some(caller));
     }
 }

@@ -10,6 +10,7 @@
 //! In place of an erased value stands a mark, a salted commitment. Equal values have equal marks.
 
 mod edits;
+mod names;
 mod rewrite;
 mod texts;
 mod traces;
@@ -90,7 +91,7 @@ pub struct Still {
 }
 
 impl Still {
-    /// The place of a text that the blueprint says itself, outside of `state`.
+    /// The place of a text that the blueprint says itself, beside the document that it begins with.
     pub const BLUEPRINT: &str = "blueprint";
 }
 
@@ -207,9 +208,12 @@ pub fn plan(
         traces.spread(records, &Needles::new(erased, &blueprint)).map_err(unreadable)?;
         erased = texts(&traces)?;
     }
-    let is_said = texts::is_said(&created.blueprint, &erased);
+    let is_said = texts::are_said(&blueprint, &erased);
     let mut needles = Needles::new(erased, &blueprint);
-    let names = traces.names(is_over, &blueprint);
+    if request.everywhere {
+        traces.spread_names(&needles);
+    }
+    let names = traces.names(is_over, request.keep, &blueprint);
     needles.add_names(&names);
     // The record that will say so.
     let by = records[records.len() - 1].seq.next();

@@ -9,6 +9,7 @@ use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value};
 
 use super::edits::Edits;
+use super::names::patches;
 use super::texts::Needles;
 use super::traces::{Shadow, Traces, at, each_number};
 use super::{Request, Still, TOLD_MAX, is_mark, mark, mark_name};
@@ -239,6 +240,7 @@ impl<'a> Rewriting<'a> {
             Body::Signal(_) => {
                 if let Some(value) = values.get_mut("value") {
                     self.erase_where(value, &mut |scalar| is_asked || self.is_told(scalar));
+                    self.rename_told(value);
                 }
             }
             Body::Epoch(epoch) => self.format = epoch.format.unwrap_or(self.format),
@@ -257,7 +259,7 @@ impl<'a> Rewriting<'a> {
             let Some(principal) = values.get_mut(PRINCIPAL).and_then(|caller| caller.pointer_mut(place)) else {
                 continue;
             };
-            for name in ["name", "address"] {
+            for name in ["name", "person", "address"] {
                 if let Some(name) = principal.get_mut(name).filter(|name| is_asked || self.is_told(name)) {
                     *name = self.mark(name);
                 }
@@ -363,6 +365,9 @@ impl<'a> Rewriting<'a> {
             self.regions.extend(regions);
         }
         let Value::Array(ops) = patch else { return Ok(()) };
+        for place in &places {
+            self.is_still_named(seq, place);
+        }
         for ((op, numbers), place) in ops.iter_mut().zip(&numbers).zip(&places) {
             if let (Some(value), Some(numbers)) = (op.get_mut("value"), numbers) {
                 self.erase_numbered(value, numbers, seq, place);
@@ -450,8 +455,9 @@ impl<'a> Rewriting<'a> {
                     *told = self.mark(told);
                 }
             }
-            if let Some(pointer) = violation.get_mut("pointer") {
-                self.rename(pointer);
+            if let Some(Value::String(pointer)) = violation.get_mut("pointer") {
+                *pointer =
+                    renamed_where(pointer, &|name| self.names.contains(name) || self.needles.are_in(name), self.hasher);
             }
         }
         for allowed in rejection.get_mut("allowed").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -462,8 +468,7 @@ impl<'a> Rewriting<'a> {
     /// Whether a reply is a patch, or holds one, at a place where something is erased.
     fn is_about(&self, reply: &str) -> bool {
         let Ok(reply) = serde_json::from_str::<Value>(reply) else { return false };
-        let patches = [Some(&reply), reply.get("patch"), reply.pointer("/refuse/patch")];
-        let ops = patches.into_iter().flatten().filter_map(Value::as_array).flatten();
+        let ops = patches(&reply).filter_map(Value::as_array).flatten();
         let mut places = ops.flat_map(|op| [op.get("path"), op.get("from")]).flatten();
         places.any(|place| place.as_str().is_some_and(|place| self.is_near(place) || self.may_be_near(place)))
     }
@@ -559,8 +564,11 @@ impl<'a> Rewriting<'a> {
             }
             (Value::Object(members), Value::Object(numbers)) => {
                 for (name, member) in members.iter_mut() {
+                    let place = place.to_buf().with_trailing_token(name.as_str());
+                    if self.is_kept(name) {
+                        self.is_still_at(seq, &place);
+                    }
                     if let Some(numbers) = numbers.get(name) {
-                        let place = place.to_buf().with_trailing_token(name.as_str());
                         self.erase_numbered(member, numbers, seq, &place);
                     }
                 }
@@ -568,11 +576,35 @@ impl<'a> Rewriting<'a> {
             }
             (scalar, number) if self.is_number_erased(number) => *scalar = self.mark(scalar),
             (scalar, _) => {
-                if self.is_told(scalar) && self.done.still.len() < TOLD_MAX {
-                    let place = renamed(place.as_str(), self.names, self.hasher);
-                    self.done.still.push(Still { seq, place });
+                if self.is_told(scalar) {
+                    self.is_still_at(seq, place);
                 }
             }
+        }
+    }
+
+    /// Returns true for a name that is not erased, and in which an erased text stands or that a place asked for ends with.
+    fn is_kept(&self, name: &str) -> bool {
+        !self.names.contains(name) && (self.traces.is_kept(name) || self.needles.are_in(name))
+    }
+
+    /// Lists the first part of a place that ends with a name which is kept.
+    fn is_still_named(&mut self, seq: Seq, place: &Pointer) {
+        let mut above = PointerBuf::new();
+        for token in place.tokens() {
+            let name = token.decoded();
+            above.push_back(name.as_ref());
+            if self.is_kept(&name) {
+                self.is_still_at(seq, &above);
+                return;
+            }
+        }
+    }
+
+    fn is_still_at(&mut self, seq: Seq, place: &Pointer) {
+        if self.done.still.len() < TOLD_MAX {
+            let place = renamed(place.as_str(), self.names, self.hasher);
+            self.done.still.push(Still { seq, place });
         }
     }
 
@@ -586,6 +618,22 @@ impl<'a> Rewriting<'a> {
             }
             scalar if is_erased(scalar) => *scalar = self.mark(scalar),
             _ => {}
+        }
+    }
+
+    /// Erases names in which an erased text stands, of a value that is no part of the document.
+    fn rename_told(&self, value: &mut Value) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.rename_told(item)),
+            Value::Object(members) => {
+                members.values_mut().for_each(|member| self.rename_told(member));
+                let named = |name: String| match !is_mark(&name) && self.needles.are_in(&name) {
+                    true => mark_name(self.hasher, &name),
+                    false => name,
+                };
+                *members = std::mem::take(members).into_iter().map(|(name, member)| (named(name), member)).collect();
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
 
@@ -652,12 +700,17 @@ impl<'a> Rewriting<'a> {
 
 /// A place without the names that are erased.
 pub(super) fn renamed(place: &str, names: &BTreeSet<String>, hasher: &Hasher) -> String {
+    renamed_where(place, &|name| names.contains(name), hasher)
+}
+
+fn renamed_where(place: &str, is_erased: &dyn Fn(&str) -> bool, hasher: &Hasher) -> String {
     let Ok(pointer) = Pointer::parse(place) else { return place.to_owned() };
-    if !pointer.tokens().any(|token| names.contains(token.decoded().as_ref())) {
+    let is_erased = |name: &str| !is_mark(name) && is_erased(name);
+    if !pointer.tokens().any(|token| is_erased(token.decoded().as_ref())) {
         return place.to_owned();
     }
     let tokens = pointer.tokens().map(|token| match token.decoded() {
-        name if names.contains(name.as_ref()) => mark_name(hasher, &name),
+        name if is_erased(name.as_ref()) => mark_name(hasher, &name),
         name => name.into_owned(),
     });
     PointerBuf::from_tokens(tokens).to_string()

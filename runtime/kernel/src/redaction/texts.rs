@@ -106,17 +106,12 @@ pub(super) fn of_blueprint(blueprint: &Value) -> String {
     blueprint.to_string()
 }
 
-/// Returns whether a blueprint says one of these texts where it describes no state: in a prompt, a task, a rule.
-pub(super) fn is_said(blueprint: &Value, texts: &BTreeSet<String>) -> bool {
-    let mut blueprint = blueprint.clone();
-    if let Some(members) = blueprint.as_object_mut() {
-        members.remove("state");
-    }
-    let blueprint = blueprint.to_string();
+/// Returns whether a blueprint says one of these texts.
+pub(super) fn are_said(blueprint: &str, texts: &BTreeSet<String>) -> bool {
     let mut long = texts.iter().filter(|text| text.chars().count() >= CHARS_MIN && !is_mark(text));
     long.any(|text| {
         let escaped = Value::from(text.as_str()).to_string();
-        mentions(&blueprint, &escaped[1..escaped.len() - 1])
+        mentions(blueprint, &escaped[1..escaped.len() - 1])
     })
 }
 

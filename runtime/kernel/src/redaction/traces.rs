@@ -11,8 +11,8 @@ use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
 use super::edits::{self, Whereabouts, whereabouts};
-use super::texts::{Needles, mentions};
-use super::{Request, is_mark};
+use super::texts::{CHARS_MIN, Needles, mentions};
+use super::{Request, is_mark, names};
 use crate::blueprint::Blueprint;
 use crate::board::initial;
 use crate::files::FILES;
@@ -33,8 +33,17 @@ pub(super) struct Traces {
     seen: Vec<BTreeMap<u32, Version>>,
     /// The same for names of members, the place's own included.
     names: Vec<BTreeMap<String, Version>>,
-    /// Names of members that the records asked for brought.
+    /// Names of members that the records asked for brought, that the places asked for end with, and that patches which changed
+    /// nothing had there.
     brought_names: BTreeSet<String>,
+    /// All names that the document ever had.
+    all_names: BTreeSet<String>,
+    /// Of these, names in which an erased text stands, where such are erased.
+    quoting_names: BTreeSet<String>,
+    /// Names that places asked for end with, and that the document uses elsewhere.
+    kept_names: BTreeSet<String>,
+    /// By number of writing: whether it was erased before.
+    marked: BTreeSet<u32>,
     /// Names of the last document: of what stays, and of what is erased.
     final_names: (BTreeSet<String>, BTreeSet<String>),
     /// By place asked for: the version at which what stands there now was put there as a whole.
@@ -46,6 +55,8 @@ pub(super) struct Traces {
 pub(super) struct Shadow {
     pub(super) document: Value,
     next: u32,
+    /// Numbers of values that are marks already.
+    marked: BTreeSet<u32>,
 }
 
 /// An operation as it is done: where it leads to, and where from.
@@ -69,6 +80,9 @@ impl Shadow {
             _ => {
                 let number = self.next;
                 self.next += 1;
+                if value.as_str().is_some_and(is_mark) {
+                    self.marked.insert(number);
+                }
                 number.into()
             }
         }
@@ -188,18 +202,32 @@ impl Traces {
             seen: vec![BTreeMap::new(); places],
             names: vec![BTreeMap::new(); places],
             brought_names: BTreeSet::new(),
+            all_names: BTreeSet::new(),
+            quoting_names: BTreeSet::new(),
+            kept_names: BTreeSet::new(),
+            marked: BTreeSet::new(),
             final_names: Default::default(),
             made: vec![Version(0); places],
         };
         let mut brought = Vec::new();
         let mut has_files = false;
+        if !request.keep {
+            let last = request.places.iter().filter_map(|place| place.last());
+            traces.kept_names.extend(last.map(|name| name.decoded().into_owned()));
+            traces.brought_names.extend(traces.kept_names.iter().cloned());
+        }
         for record in records {
-            match record.body().map_err(|error| error.to_string())? {
+            let body = record.body().map_err(|error| error.to_string())?;
+            names::proposed(record, &body, request, &mut traces.brought_names);
+            match body {
                 Body::Created(created) => {
                     let blueprint: Blueprint =
                         serde_json::from_value(created.blueprint).map_err(|error| error.to_string())?;
                     has_files = blueprint.workspace.is_some();
                     shadow.begin(&initial(&blueprint, &created.request));
+                    each_number(&shadow.document, &mut |_| {}, &mut |name| {
+                        traces.all_names.insert(name.to_owned());
+                    });
                     let all = request.places.iter().enumerate();
                     all.for_each(|(index, place)| {
                         traces.see(&shadow.document, (index, place), request.keep, Version(0))
@@ -212,12 +240,14 @@ impl Traces {
                         traces.own.extend(edits::intents(&committed.patch).iter().map(|is_intent| !is_intent));
                     }
                     let mut touched = BTreeSet::new();
-                    let (made, names) = (&mut traces.made, &mut traces.brought_names);
+                    let (made, names, all_names) = (&mut traces.made, &mut traces.brought_names, &mut traces.all_names);
                     let brings_names = request.records.contains(&record.seq) && committed.by.edit.is_none();
                     shadow.patch(&committed.patch, &mut |done| {
+                        let new = done.new_names();
                         if brings_names {
-                            names.extend(done.new_names());
+                            names.extend(new.iter().cloned());
                         }
+                        all_names.extend(new);
                         for (index, place) in request.places.iter().enumerate() {
                             if place.starts_with(&done.lands) {
                                 made[index] = version;
@@ -265,6 +295,7 @@ impl Traces {
         for (names, made) in traces.names.iter_mut().zip(&traces.made) {
             names.retain(|_, version| !request.keep || *version < *made);
         }
+        traces.marked = std::mem::take(&mut shadow.marked);
         traces.final_names(&shadow.document, request);
         Ok(traces)
     }
@@ -317,7 +348,7 @@ impl Traces {
                 let (mut erased, mut all) = (0, 0);
                 let mut count = |number| {
                     all += 1;
-                    erased += u32::from(self.is_erased(number));
+                    erased += u32::from(self.is_erased(number) || self.marked.contains(&number));
                 };
                 each_number(member, &mut count, &mut |_| {});
                 let names = if all > 0 && erased == all { &mut *inside } else { &mut *outside };
@@ -333,16 +364,33 @@ impl Traces {
         self.erased.get(number as usize).copied().unwrap_or_default()
     }
 
+    /// Erases every name of the document in which one of these texts stands, too.
+    pub(super) fn spread_names(&mut self, needles: &Needles) {
+        self.quoting_names = self.all_names.iter().filter(|name| needles.are_in(name)).cloned().collect();
+    }
+
     /// Names of members that are erased: they stood at the places asked for or below, or came with the records asked for, no
-    /// blueprint tells them, and the document does not use them elsewhere.
-    pub(super) fn names(&self, is_over: bool, blueprint: &str) -> BTreeSet<String> {
+    /// blueprint tells them, and the document does not use them elsewhere. Of names in which an erased text stands, those that
+    /// a board which can go on does not have now.
+    pub(super) fn names(&mut self, is_over: bool, keeps: bool, blueprint: &str) -> BTreeSet<String> {
         let (outside, inside) = &self.final_names;
         let is_index = |name: &str| name.len() < INDEX_DIGITS_MAX && name.bytes().all(|byte| byte.is_ascii_digit());
-        let is_used = |name: &str| outside.contains(name) || (!is_over && inside.contains(name));
-        let names = self.names.iter().flat_map(BTreeMap::keys).chain(&self.brought_names).filter(|name| {
-            !is_index(name) && *name != "-" && !is_mark(name) && !is_used(name) && !mentions(blueprint, name)
-        });
-        names.cloned().collect()
+        let is_used = |name: &str| outside.contains(name) || ((!is_over || keeps) && inside.contains(name));
+        let is_there = |name: &str| !is_over && (outside.contains(name) || inside.contains(name));
+        let names = self.names.iter().flat_map(BTreeMap::keys).chain(&self.brought_names);
+        let names = names.filter(|name| !is_used(name));
+        let names = names.chain(self.quoting_names.iter().filter(|name| !is_there(name)));
+        let is_name = |name: &&String| {
+            !name.is_empty() && !is_index(name) && *name != "-" && !is_mark(name) && !mentions(blueprint, name)
+        };
+        let names: BTreeSet<String> = names.filter(is_name).cloned().collect();
+        self.kept_names.retain(|name| name.chars().count() >= CHARS_MIN && !names.contains(name) && is_name(&name));
+        names
+    }
+
+    /// Returns true for a name that a place asked for ends with, and that the document uses elsewhere.
+    pub(super) fn is_kept(&self, name: &str) -> bool {
+        self.kept_names.contains(name)
     }
 
     /// Every scalar with its number, the record that brought it and the pointer where it was put, as far as that is known.

@@ -576,3 +576,95 @@ fn what_a_worker_began_its_range_at_is_erased_with_what_it_names() {
     assert!(!text(&records).contains(SECRET), "{}", text(&records));
     sound(&records);
 }
+
+/// The names of members that a refused patch had, and a name that the document has.
+fn refused_at(name: &str) -> Played {
+    let mut played = board();
+    let place = |below: &str| format!("{below}/{name}");
+    for patch in [
+        json!([{"op": "add", "path": place("/elsewhere"), "value": 1}]),
+        json!([{"op": "test", "path": place("/people"), "value": 1}]),
+        json!([{"op": "move", "from": place("/people"), "path": "/people/x"}]),
+        json!([{"op": "add", "path": format!("{}/deep", place("/people")), "value": {"a": 1}}]),
+    ] {
+        played.direct("writer", &patch.to_string());
+    }
+    played
+}
+
+#[test]
+fn names_in_the_places_of_refusals_go_with_the_value_the_place_or_the_record() {
+    let name = "Zaphod Quux";
+    let mut played = refused_at(name);
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/list/-", "value": name}]), None);
+    played.give(Input::Cancel);
+    assert!(text(&played.records).matches(name).count() > 4, "{}", text(&played.records));
+    // By a value that is the same text.
+    let records = erased(&played, &Request { everywhere: true, ..places(&["/list/0"]) });
+    assert!(!text(&records).contains(name), "{}", text(&records));
+    sound(&records);
+
+    // By the place, and above it: no record says the name again.
+    let mut played = refused_at(name);
+    played.give(Input::Cancel);
+    for place in [format!("/people/{name}"), "/people".to_owned()] {
+        let records = erased(&played, &places(&[&place, &format!("/elsewhere/{name}")]));
+        assert!(!text(&records).contains(name), "{place}: {}", text(&records));
+        sound(&records);
+    }
+    // By the records.
+    let refused = played.records.iter().filter(|record| record.kind == Kind::Rejected).map(|record| record.seq);
+    let refused = Request { records: refused.collect(), ..Request::default() };
+    let records = erased(&played, &refused);
+    assert!(!text(&records).contains(name), "{}", text(&records));
+    sound(&records);
+}
+
+#[test]
+fn a_name_with_an_erased_text_is_told_and_goes_everywhere() {
+    let name = "Zaphod Quux";
+    let mut played = board();
+    let members = json!({"of Zaphod Quux": {"n": 1}, "name": "the first"});
+    played.give(Input::Signal { name: "go".into(), value: json!({"about Zaphod Quux": 1}), token: None });
+    played.answer(json!([{"op": "add", "path": format!("/people/{name}"), "value": members}]), None);
+    played.signal();
+    played.answer(json!([{"op": "replace", "path": format!("/people/{name}/name"), "value": "the second"}]), None);
+    played.signal();
+    played.answer(json!([{"op": "add", "path": "/list/-", "value": name}]), None);
+    played.give(Input::Cancel);
+    let request = places(&["/list/0"]);
+    let still = plan(&played, &request).expect("something is erased").still;
+    let mut still: Vec<&str> = still.iter().map(|still| still.place.as_str()).collect();
+    still.dedup();
+    let place = format!("/people/{name}");
+    assert!(still.contains(&place.as_str()) && still.contains(&format!("{place}/of {name}").as_str()), "{still:?}");
+    let everywhere = Request { everywhere: true, ..request };
+    let planned = plan(&played, &everywhere).expect("something is erased");
+    assert_eq!(planned.still, []);
+    let records = erased(&played, &everywhere);
+    assert!(!text(&records).contains(name), "{}", text(&records));
+    sound(&records);
+}
+
+#[test]
+fn a_name_at_two_places_goes_with_the_second() {
+    let name = "Zaphod Quux";
+    let mut played = board();
+    for at in ["first", "second"] {
+        played.signal();
+        let value = json!({name: {"n": "a value"}, "other": "stays"});
+        played.answer(json!([{"op": "add", "path": format!("/people/{at}"), "value": value}]), None);
+    }
+    played.give(Input::Cancel);
+    let request = |at: &str| places(&[&format!("/people/{at}/{name}")]);
+    let planned = plan(&played, &request("first")).expect("something is erased");
+    assert!(planned.still.iter().any(|still| still.place == format!("/people/second/{name}")), "{:?}", planned.still);
+    let records = erased(&played, &request("first"));
+    sound(&records);
+    let board = Board::recover(&records).expect("the journal is enough");
+    (played.board, played.records) = (board, records);
+    let records = erased(&played, &request("second"));
+    assert!(!text(&records).contains(name), "{}", text(&records));
+    sound(&records);
+}

@@ -272,7 +272,7 @@ fn no_hash_in_the_journal_can_be_guessed_without_the_salt() {
 
 fn token(id: i64) -> Principal {
     let made_by = Some(Box::new(Principal::User { name: "ann".into() }));
-    Principal::Token { id, name: format!("token {id}"), made_by }
+    Principal::Token { id, name: format!("token {id}"), person: None, made_by }
 }
 
 #[test]
@@ -340,8 +340,23 @@ fn a_person_does_not_agree_to_what_the_person_has_proposed() {
     let digest = question.digest;
     let answer = Input::Answer { of, by: "boss".into(), digest, agrees: true, reason: None, text: None };
     // By another token, which may be the same person's.
-    let refused = refused(played.board.step_by(Timestamp(2), answer, Some(token(3))));
-    assert_eq!(refused.code, Code::FourEyes);
+    let refused_own = refused(played.board.step_by(Timestamp(2), answer, Some(token(3))));
+    assert_eq!(refused_own.code, Code::FourEyes);
+
+    // In the seat of another worker, by a token that is the person's, too.
+    let mut members = self::members();
+    members["state"] = json!({"schema": {}, "initial": {"list": []}});
+    let mut played = Played::new(members);
+    let from = From::Direct { token: None, base: None };
+    let reply = ReplyBody::Text(add("a payment"));
+    let proposal = Proposal { from, worker: "asks".into(), reply, usage: None, raw: None };
+    let boss = |id| Principal::Token { id, name: String::new(), person: Some("boss".into()), made_by: None };
+    drop(played.board.step_by(Timestamp(1), Input::Propose(proposal), Some(boss(2))));
+    let (of, question) = played.board.pending().iter().next().map(|(seq, it)| (*seq, it.clone())).expect("a question");
+    let digest = question.digest;
+    let answer = Input::Answer { of, by: "boss".into(), digest, agrees: true, reason: None, text: None };
+    let refused_own = refused(played.board.step_by(Timestamp(2), answer, Some(boss(3))));
+    assert_eq!(refused_own.code, Code::FourEyes);
 }
 
 /// A board whose clerk may write below the request, which an invariant, a condition of a grant, a rule and the end rest on.

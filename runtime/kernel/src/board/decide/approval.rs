@@ -148,7 +148,9 @@ impl Draft<'_> {
     /// Returns true if the caller has neither started the board nor made the proposal. A caller who is not known may have.
     fn is_another(&self, question: &Pending) -> bool {
         let format = self.board.format;
-        let is_own = format >= MAKERS && question.by.worker == question.approver;
+        let is_approver = |caller: &Principal| caller.is_person(&question.approver);
+        let is_own = format >= MAKERS && question.by.worker == question.approver
+            || question.principal.as_ref().is_some_and(is_approver);
         let others = [&self.board.founder, &question.principal];
         let is_one = |caller: &Principal| others.into_iter().flatten().any(|other| other.may_be(caller, format));
         self.principal.as_ref().is_some_and(|caller| !is_own && !is_one(caller))
