@@ -52,7 +52,7 @@ mod toml_error;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use patchboard_kernel::blueprint::{Blueprint, Duration, Worker};
@@ -214,6 +214,19 @@ pub enum ConfigError {
     Flags(String),
 }
 
+/// Bytes of a configuration.
+pub const BYTES_MAX: u64 = 1 << 20;
+
+/// Reads a text that is no longer than a configuration may be.
+fn bounded(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > BYTES_MAX {
+        true => Err(std::io::Error::other(format!("it has more than {BYTES_MAX} bytes"))),
+        false => Ok(text),
+    }
+}
+
 impl Config {
     /// Reads a file; relative paths in it are relative to its directory.
     ///
@@ -221,7 +234,7 @@ impl Config {
     /// [`ConfigError::Read`], [`ConfigError::Parse`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: name.clone(), source })?;
+        let text = bounded(path).map_err(|source| ConfigError::Read { path: name.clone(), source })?;
         let mut config = Self::parse(&text, &name)?;
         let dir = path.parent().unwrap_or(Path::new(""));
         for program in config.commands.values_mut() {

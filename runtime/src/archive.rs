@@ -218,6 +218,8 @@ fn found(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, Archive
 
 fn ended(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, ArchiveError> {
     let summary = found(journal, board)?;
+    // The list alone does not decide what goes.
+    audit::check_listed(journal, board)?;
     if summary.ended.is_none() { Err(ArchiveError::NotEnded(board.clone())) } else { Ok(summary) }
 }
 

@@ -8,10 +8,10 @@ use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, Hasher};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::plan::Own;
-use patchboard_kernel::record::{Body, Record, RecordError, Redacted, Snapshot};
+use patchboard_kernel::record::{Body, Kind, Record, RecordError, Redacted, Snapshot};
 use patchboard_kernel::snapshot::{self, SnapshotError};
 
-use crate::journal::{BoardSummary, Head, Journal, JournalError, KeptSnapshot};
+use crate::journal::{BoardSummary, DECIDES_END, Head, Journal, JournalError, KeptSnapshot};
 use crate::recovery;
 
 /// A journal in which nothing was found wrong.
@@ -102,6 +102,55 @@ impl Fault {
 
 /// Records read at once.
 const PAGE: usize = 256;
+
+/// Compares what the list of boards says of a board with the board's last records: head, version and end. Reads much less than
+/// [`verify`].
+///
+/// # Errors
+/// Storage; [`JournalError::Corrupt`] where the two differ.
+pub fn check_listed(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalError> {
+    loop {
+        let Some(listed) = journal.summary(board)? else { return Ok(()) };
+        let Some(what) = unlike(journal, &listed)? else { return Ok(()) };
+        // A process that runs the board may have appended more in between.
+        if journal.summary(board)?.as_ref() == Some(&listed) {
+            let what = format!("the list of boards does not agree with the records of board {board}: {what}");
+            return Err(JournalError::Corrupt { seq: None, what });
+        }
+    }
+}
+
+/// Returns in what a row differs from the last records of the board.
+fn unlike(journal: &dyn Journal, listed: &BoardSummary) -> Result<Option<String>, JournalError> {
+    let after = |seq: u64| seq.checked_sub(1).map(Seq);
+    let tail = journal.records(&listed.id, after(listed.head.seq.0), 2)?;
+    match tail.as_slice() {
+        [last] if (last.seq, last.hash) == (listed.head.seq, listed.head.hash) => {}
+        _ => return Ok(Some("head".to_owned())),
+    }
+    let (mut version, mut ended) = (None, None);
+    let mut until = listed.head.seq.0.saturating_add(1);
+    while until > 0 && (version.is_none() || ended.is_none()) {
+        let from = until.saturating_sub(PAGE as u64);
+        let page = journal.records(&listed.id, after(from), usize::try_from(until - from).unwrap_or(PAGE))?;
+        for record in page.iter().rev() {
+            let mut alone = BoardSummary::empty(listed.id.clone());
+            let unreadable = |error: RecordError| JournalError::BadRecord { seq: record.seq, why: error.to_string() };
+            if DECIDES_END.contains(&record.kind) && ended.is_none() {
+                alone.record_appended(record).map_err(unreadable)?;
+                ended = Some(alone.ended);
+            }
+            if record.kind == Kind::Committed && version.is_none() {
+                alone.record_appended(record).map_err(unreadable)?;
+                version = Some(alone.version);
+            }
+        }
+        until = from;
+    }
+    let differs = |what: &str, is: bool| (!is).then(|| what.to_owned());
+    Ok(differs("version", version.unwrap_or_default() == listed.version)
+        .or_else(|| differs("end", ended.flatten() == listed.ended)))
+}
 
 /// Checks all of a board's records. `expected_head`: a hash kept elsewhere that must be the head's or an earlier
 /// record's.

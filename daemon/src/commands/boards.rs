@@ -13,7 +13,7 @@ use patchboard_kernel::scheduler::ProviderWait;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError};
-use patchboard_runtime::recovery;
+use patchboard_runtime::{audit, recovery};
 use serde_json::{Value, json};
 
 use crate::blueprint_file::plural;
@@ -25,7 +25,7 @@ use crate::reader::{moment, storage};
 /// List the boards of the data directory, the oldest first
 ///
 /// The status of a board is how it ended, or one of: paused, running (a living process has it), interrupted (its process
-/// died or was killed), damaged (it has lost records: `patchboard doctor`). `patchboard resume` goes on with paused and interrupted ones. A board may wait for answers of
+/// died or was killed), damaged (it has lost records, or the list of boards differs from them: `patchboard verify` and `doctor`). `patchboard resume` goes on with paused and interrupted ones. A board may wait for answers of
 /// persons, for a provider that takes no requests now, or, after its patience, for `resume`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -35,7 +35,7 @@ Examples:
 pub(crate) struct Arguments {}
 
 pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let mut boards = Vec::new();
+    let (mut boards, mut gone) = (Vec::new(), Ok(()));
     match SqliteJournal::open_read_only(data_dir) {
         Ok(journal) => {
             for board in journal.boards().map_err(storage)? {
@@ -45,6 +45,7 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
                 let mode = if is_damaged { Mode::default() } else { mode(&journal, &board)? };
                 boards.push((board, status, mode, waits));
             }
+            gone = none_is_gone(&journal);
         }
         Err(JournalError::NotFound(_)) => {}
         Err(error) => return Err(storage(error)),
@@ -53,9 +54,10 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
         for (board, status, mode, waits) in &boards {
             output.json(&summary_json(board, status, mode, waits))?;
         }
-        return Ok(Exit::Done);
+        return gone.map(|()| Exit::Done);
     }
     if boards.is_empty() {
+        gone?;
         output.note(&format!("there are no boards in {}; `patchboard run` makes one", data_dir.display()));
         return Ok(Exit::Done);
     }
@@ -77,7 +79,7 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     });
     let header = ["BOARD", "BLUEPRINT", "STATUS", "WAITS FOR", "MODE", "VERSION", "RECORDS", "CREATED", "UPDATED"];
     output.line(&table(header, rows))?;
-    Ok(Exit::Done)
+    gone.map(|()| Exit::Done)
 }
 
 /// Waits of a board that has not ended.
@@ -160,9 +162,19 @@ impl Waits {
 /// The status of a board that has lost records.
 const DAMAGED: &str = "damaged";
 
-/// Whether records of a board are lost, so that it cannot be read.
-fn is_damaged(journal: &SqliteJournal, board: &BoardSummary) -> bool {
+/// Whether records of a board are lost, or the list of boards says something else than they do.
+pub(crate) fn is_damaged(journal: &SqliteJournal, board: &BoardSummary) -> bool {
     matches!(journal.records(&board.id, None, 1), Err(JournalError::RecordsLost(_)))
+        || audit::check_listed(journal, &board.id).is_err()
+}
+
+/// Returns an error that names a board which the journal has lost as a whole, if there is one.
+pub(crate) fn none_is_gone(journal: &SqliteJournal) -> Result<(), Failure> {
+    let lost = journal.lost().map_err(storage)?;
+    match lost.into_iter().find(|lost| lost.found.is_none()) {
+        Some(lost) => Err(storage(JournalError::RecordsLost(lost))),
+        None => Ok(()),
+    }
 }
 
 /// The status of a board, by its records.

@@ -9,7 +9,8 @@ use patchboard_runtime::journal::Journal as _;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::boards::status_of;
+use super::boards::{is_damaged, none_is_gone, status_of};
+use crate::blueprint_file::plural;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::given;
 use crate::output::{Output, table};
@@ -49,6 +50,13 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         named => named.iter().map(|wanted| reader.find(wanted)).collect::<Result<_, _>>()?,
     };
     let status = |board| status_of(&reader.journal, data_dir, board);
+    let damaged = boards.iter().filter(|board| is_damaged(&reader.journal, board)).count();
+    let sound = || {
+        none_is_gone(&reader.journal)?;
+        let message = format!("{} of {} cannot be trusted", plural(damaged, "head"), boards.len());
+        let help = "`patchboard verify BOARD` says more of a board that is called damaged";
+        if damaged > 0 { Err(Failure::failed("bad_record", message).help(help)) } else { Ok(Exit::Done) }
+    };
     if output.is_json() {
         for board in &boards {
             output.json(&json!({
@@ -59,14 +67,14 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
                 "status": status(board),
             }))?;
         }
-        return Ok(Exit::Done);
+        return sound();
     }
     let rows = boards.iter().map(|board| {
         let (seq, hash) = (board.head.seq.to_string(), board.head.hash.to_string());
         [board.id.to_string(), seq, hash, board.version.to_string(), status(board).to_owned()]
     });
     output.line(&table(HEADER, rows))?;
-    Ok(Exit::Done)
+    sound()
 }
 
 /// The first line of the text.

@@ -209,10 +209,18 @@ pub(crate) async fn authenticate(
             let holder = caller.holder.clone();
             request.extensions_mut().insert(caller);
             request.extensions_mut().insert(place.clone());
+            let streaming = (!is_administrator).then(|| payer.clone());
+            let answered = async move {
+                let response = next.run(request).await;
+                match streaming {
+                    Some(payer) => response.map(|body| payer.paced_body(body)),
+                    None => response,
+                }
+            };
             let answering = async {
                 match holder {
-                    Some(holder) => while_it_opens(daemon, holder, changes, next.run(request)).await,
-                    None => next.run(request).await,
+                    Some(holder) => while_it_opens(daemon, holder, changes, answered).await,
+                    None => answered.await,
                 }
             };
             let response = if is_administrator { answering.await } else { payer.paced(answering).await };

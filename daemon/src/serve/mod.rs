@@ -46,17 +46,20 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use clap::Args;
+use futures_util::{StreamExt as _, stream};
+use http_body::Body as _;
 use patchboard_agents::config::Environment;
 use patchboard_agents::seats::Inline;
 use serde_json::json;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -221,9 +224,34 @@ async fn beside(State(threads): State<Handle>, request: Request, next: Next) -> 
     let mut asked = JoinSet::new();
     asked.spawn_on(next.run(request), &threads);
     match asked.join_next().await {
-        Some(Ok(response)) => response,
+        Some(Ok(response)) => response.map(|body| made_on(&threads, body)),
         Some(Err(_)) | None => fault(),
     }
+}
+
+/// Parts of an answer that are made before the one before is sent.
+const PARTS_AHEAD: usize = 1;
+
+/// Makes what is still to come of an answer on these threads, too, as fast as it is read.
+fn made_on(threads: &Handle, body: Body) -> Body {
+    if body.size_hint().exact().is_some() {
+        return body;
+    }
+    let (parts, to_send) = mpsc::channel(PARTS_AHEAD);
+    let mut body = body.into_data_stream();
+    threads.spawn(async move {
+        loop {
+            let part = tokio::select! {
+                part = body.next() => part,
+                () = parts.closed() => None,
+            };
+            let Some(part) = part else { break };
+            if parts.send(part).await.is_err() {
+                break;
+            }
+        }
+    });
+    Body::from_stream(stream::unfold(to_send, |mut to_send| async move { Some((to_send.recv().await?, to_send)) }))
 }
 
 /// A daemon that can be reached.
@@ -315,4 +343,31 @@ fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
 
 fn fault() -> Response {
     Problem::of(Code::Internal, "the request was interrupted by a fault").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::thread;
+
+    use axum::body::Body;
+    use futures_util::{StreamExt as _, stream};
+    use tokio::runtime::Builder;
+
+    use super::made_on;
+
+    #[test]
+    fn a_stream_is_made_on_the_threads_of_boards() {
+        let name = || thread::current().name().unwrap_or_default().to_owned();
+        let threads = |name: &str| {
+            Builder::new_multi_thread().worker_threads(1).thread_name(name).build().expect("threads can be started")
+        };
+        let (boards, serving) = (threads("boards"), threads("serving"));
+        let parts = stream::iter(0..3).map(move |_| Ok::<_, Infallible>(name()));
+        let body = made_on(boards.handle(), Body::from_stream(parts));
+        let read = serving.block_on(axum::body::to_bytes(body, 1000)).expect("it is read");
+        assert_eq!(read, "boardsboardsboards");
+        let whole = made_on(boards.handle(), Body::from("whole"));
+        assert_eq!(serving.block_on(axum::body::to_bytes(whole, 1000)).expect("it is read"), "whole");
+    }
 }

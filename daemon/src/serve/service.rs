@@ -27,9 +27,9 @@ use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock, SystemClock};
 use patchboard_runtime::journal::sqlite::SqliteJournal;
 use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError, Tombstone, Vacuumed};
-use patchboard_runtime::redaction;
 use patchboard_runtime::runtime::{BoardHandle, Founding, Heard, Options, Runtime, RuntimeError};
 use patchboard_runtime::subscription::Subscription;
+use patchboard_runtime::{audit, redaction};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -200,6 +200,11 @@ impl Daemon {
     /// that wants it. If there can be none any more, it is cancelled, unless an operator has retried it.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<Recovered, Failure> {
         let boards = self.reader.journal.boards().map_err(storage)?;
+        for board in boards.iter().filter(|board| board.ended.is_some()) {
+            if let Err(error) = audit::check_listed(&self.reader.journal, &board.id) {
+                tracing::error!(board = %board.id, %error, "the board is damaged");
+            }
+        }
         let open: BTreeSet<BoardId> =
             boards.iter().filter(|board| board.ended.is_none()).map(|board| board.id.clone()).collect();
         let is_left = |board: &BoardSummary| board.parent.as_ref().is_some_and(|parent| !open.contains(parent));
@@ -268,7 +273,16 @@ impl Daemon {
 
     /// What is known of a board without reading its journal.
     pub(crate) fn summary(&self, board: &BoardId) -> Answered<BoardSummary> {
-        self.reader.journal.summary(board)?.ok_or_else(|| no_such_board(board))
+        let summary = self.reader.journal.summary(board)?.ok_or_else(|| no_such_board(board))?;
+        if self.running(board).is_none() {
+            audit::check_listed(&self.reader.journal, board)?;
+        }
+        Ok(summary)
+    }
+
+    /// Returns true if the list of boards says something else of a board than the records do.
+    pub(crate) fn is_damaged(&self, board: &BoardId) -> bool {
+        self.running(board).is_none() && audit::check_listed(&self.reader.journal, board).is_err()
     }
 
     /// A board that runs here now.

@@ -16,6 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use axum::body::Body;
+use futures_util::{StreamExt as _, stream};
+use http_body::Body as _;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
@@ -206,6 +209,20 @@ impl Payer {
     pub(crate) async fn paced<F: Future>(self, request: F) -> F::Output {
         let payer = self.clone();
         PAYER.scope(self, Paced { request: Box::pin(request), payer, wait: None }).await
+    }
+}
+
+impl Payer {
+    /// Makes what is still to come of an answer as fast as the caller may.
+    pub(crate) fn paced_body(self, body: Body) -> Body {
+        if body.size_hint().exact().is_some() {
+            return body;
+        }
+        let parts = stream::unfold((self, body.into_data_stream()), |(payer, mut parts)| async move {
+            let part = payer.clone().paced(parts.next()).await?;
+            Some((part, (payer, parts)))
+        });
+        Body::from_stream(parts)
     }
 }
 

@@ -222,3 +222,35 @@ fn a_board_that_does_not_verify_stays_in_the_journal() {
     assert_eq!(refused["code"], "bad_archive", "{refused}");
     assert_eq!(sandbox.run(&["boards", "--output", "json"]).exits(0).lines().len(), 1);
 }
+
+#[test]
+fn the_list_of_boards_alone_decides_nothing() {
+    let code = |sandbox: &Sandbox, arguments: &[&str]| {
+        let ran = sandbox.run(&[arguments, &["--output", "json"]].concat()).exits(1);
+        let line = ran.stderr.lines().last().unwrap_or_default().to_owned();
+        serde_json::from_str::<Value>(&line).expect("an error is JSON")["code"].clone()
+    };
+    let other = "0".repeat(64);
+    for change in ["ended = 'cancelled'", "ended = NULL", "version = version + 1", &format!("last_hash = '{other}'")] {
+        let sandbox = finished();
+        let file = sandbox.path().join(".patchboard/patchboard.db");
+        let connection = rusqlite::Connection::open(&file).expect("it can be opened");
+        connection.execute(&format!("UPDATE boards SET {change}"), []).expect("it can be written");
+        drop(connection);
+        for command in [&["archive", "last"][..], &["delete", "last", "--yes"], &["heads"]] {
+            assert_eq!(code(&sandbox, command), "bad_record", "{change}: {command:?}");
+        }
+        let listed = sandbox.run(&["boards", "--output", "json"]).exits(0).lines();
+        assert_eq!(listed[0]["status"], "damaged", "{change}");
+        assert!(!holding(&sandbox.path().join(".patchboard")).is_empty(), "it is still there");
+    }
+    // A board that is not in the list, though its records are there.
+    let sandbox = finished();
+    let connection = rusqlite::Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it opens");
+    connection.execute("DELETE FROM boards", []).expect("it can be written");
+    drop(connection);
+    for command in ["boards", "heads"] {
+        assert_eq!(code(&sandbox, &[command]), "records_lost");
+    }
+    assert_eq!(sandbox.run(&["doctor", "--offline"]).code, 1);
+}

@@ -88,6 +88,8 @@ fn a_link_to_a_configuration_that_was_agreed_to_is_another() {
     let endless = Sandbox::new();
     std::os::unix::fs::symlink("/dev/zero", endless.path().join("patchboard.toml")).expect("a link");
     assert!(of(&endless, &["trust"], &home).1.contains("more than"));
+    let named = of(&endless, &["check", "notes.yaml", "--config", "/dev/zero"], &home);
+    assert!(!named.0 && named.1.contains("more than"), "{named:?}");
 }
 
 #[test]

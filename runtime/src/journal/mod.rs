@@ -25,6 +25,7 @@ use patchboard_kernel::snapshot::Part;
 
 pub use self::error::{JournalError, Lost};
 pub use self::summary::BoardSummary;
+pub(crate) use summary::DECIDES_END;
 
 /// A future that owns nothing but what it borrows.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -458,13 +458,15 @@ fn has(connection: &Connection, board: &BoardId, head: Head) -> Result<bool, Jou
 
 /// Returns what of a board is lost, of which a head was acknowledged; none if it is there, or the board was taken out.
 fn lost(connection: &Connection, board: &BoardId, head: Head) -> Result<Option<Lost>, JournalError> {
-    if has(connection, board, head)? {
+    let is_listed = last_listed(connection, board)?.is_some();
+    if is_listed && has(connection, board, head)? {
         return Ok(None);
     }
     let last = "SELECT max(seq) FROM records WHERE board = ?1";
     let mut statement = connection.prepare_cached(last).map_err(sql_fault)?;
     let found: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).map_err(sql_fault)?;
-    let found = found.map(|seq| Seq(seq.unsigned_abs()));
+    // No command finds a board that is not in the list.
+    let found = found.filter(|_| is_listed).map(|seq| Seq(seq.unsigned_abs()));
     if found.is_none() && erase::tombstones(connection)?.iter().any(|gone| gone.board == *board) {
         return Ok(None);
     }

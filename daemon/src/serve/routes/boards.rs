@@ -158,7 +158,9 @@ impl BoardInfo {
             live: None,
             unshown: Vec::new(),
         };
-        if let Some(snapshot) = &snapshot {
+        if daemon.is_damaged(&summary.id) {
+            info.status = "damaged";
+        } else if let Some(snapshot) = &snapshot {
             info.live(daemon, snapshot);
         } else if summary.ended.is_none() {
             // A board inside is taken up by the call of its outer board, which may be paused.
