@@ -59,7 +59,7 @@ const SEE: &str = "uuuuuyynffnny";
 const ACT: &str = "uuuuufynffnny";
 const SEE_SEAT: &str = "uuuuuyynyfnny";
 const SIT: &str = "uuuuufynyfnny";
-const JOIN: &str = "uuuuufynyynyy";
+const JOIN: &str = "uuuuufynyynny";
 
 /// Every route, a body that it takes, and what it needs.
 const MATRIX: &[(&str, &str, &str, &str)] = &[
