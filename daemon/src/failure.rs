@@ -155,6 +155,6 @@ mod tests {
     fn an_error_is_one_line_and_its_help_another_whatever_is_in_them() {
         let failure = Failure::refused("no_board", "no board a\nb\u{1b}[31m").help("see\n`patchboard boards`");
         let Failure::Told(told) = failure else { panic!("it has something to tell") };
-        assert_eq!(told.text(), "error[no_board]: no board a b\nhelp: see `patchboard boards`\n");
+        assert_eq!(told.text(), "error[no_board]: no board a b<U+001B>[31m\nhelp: see `patchboard boards`\n");
     }
 }

@@ -196,7 +196,10 @@ fn a_notice_says_what_happened_and_where_and_nothing_of_the_state() {
         (notice.message.clone(), notice.command.clone().unwrap_or_default(), notice.request.clone().unwrap_or_default())
     };
     let (message, command, request) = of(&notices[0]);
-    assert!(message.starts_with("Worker writer asks editor: How far? xxx") && message.ends_with('…'), "{message}");
+    assert!(
+        message.starts_with("Worker writer asks editor: How far?<U+001B>[31m xxx") && message.ends_with('…'),
+        "{message}"
+    );
     assert!(message.chars().count() < 600, "{message}");
     assert_eq!(
         (command.as_str(), request.as_str()),
