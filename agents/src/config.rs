@@ -215,14 +215,17 @@ pub enum ConfigError {
 }
 
 /// Bytes of a configuration.
-pub const BYTES_MAX: u64 = 1 << 20;
+const BYTES_MAX: u64 = 1 << 20;
 
-/// Reads a text that is no longer than a configuration may be.
-fn bounded(path: &Path) -> std::io::Result<String> {
+/// Reads the text of a configuration, which has at most a mebibyte.
+///
+/// # Errors
+/// The file cannot be read, is longer or no text.
+pub fn text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
     match text.len() as u64 > BYTES_MAX {
-        true => Err(std::io::Error::other(format!("it has more than {BYTES_MAX} bytes"))),
+        true => Err(io::Error::other(format!("it has more than {BYTES_MAX} bytes"))),
         false => Ok(text),
     }
 }
@@ -234,7 +237,7 @@ impl Config {
     /// [`ConfigError::Read`], [`ConfigError::Parse`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
-        let text = bounded(path).map_err(|source| ConfigError::Read { path: name.clone(), source })?;
+        let text = self::text(path).map_err(|source| ConfigError::Read { path: name.clone(), source })?;
         let mut config = Self::parse(&text, &name)?;
         let dir = path.parent().unwrap_or(Path::new(""));
         for program in config.commands.values_mut() {

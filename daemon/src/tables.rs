@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use patchboard_agents::config::toml_error;
+use patchboard_agents::config::{self, toml_error};
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -26,6 +26,6 @@ struct File {
 /// The place and the reason.
 pub(crate) fn check(file: &Path) -> Result<(), Failure> {
     let refused = |why: String| Failure::refused("bad_config", format!("{}: {why}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| refused(format!("cannot be read: {error}")))?;
+    let text = config::text(file).map_err(|error| refused(format!("cannot be read: {error}")))?;
     toml::from_str::<File>(&text).map(drop).map_err(|error| refused(toml_error(&text, &error)))
 }

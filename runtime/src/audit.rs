@@ -107,15 +107,15 @@ const PAGE: usize = 256;
 /// [`verify`].
 ///
 /// # Errors
-/// Storage; [`JournalError::Corrupt`] where the two differ.
+/// Storage; [`JournalError::BadRecord`] where the two differ.
 pub fn check_listed(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalError> {
     loop {
         let Some(listed) = journal.summary(board)? else { return Ok(()) };
         let Some(what) = unlike(journal, &listed)? else { return Ok(()) };
         // A process that runs the board may have appended more in between.
         if journal.summary(board)?.as_ref() == Some(&listed) {
-            let what = format!("the list of boards does not agree with the records of board {board}: {what}");
-            return Err(JournalError::Corrupt { seq: None, what });
+            let why = format!("the list of boards has another {what} of board {board} than its records");
+            return Err(JournalError::BadRecord { seq: listed.head.seq, why });
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use patchboard_agents::config::Config;
+use patchboard_agents::config::{self, Config};
 use reqwest::Url;
 use serde_json::json;
 use toml::Table;
@@ -78,7 +78,7 @@ const VALUE_MAX: usize = 4000;
 fn effects(path: &Path) -> Result<Vec<String>, Failure> {
     Config::read(path).map_err(|error| Failure::refused("bad_config", error))?;
     tables::check(path)?;
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::refused("bad_config", error))?;
+    let text = config::text(path).map_err(|error| Failure::refused("bad_config", error))?;
     let whole: Table = toml::from_str(&text).map_err(|error| Failure::refused("bad_config", error.message()))?;
     let mut lines = Vec::new();
     whole.iter().for_each(|(name, value)| list(name, value, &mut lines));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration as Time;
 
-use patchboard_agents::config::{Environment, check_name, redacted, toml_error};
+use patchboard_agents::config::{self, Environment, check_name, redacted, toml_error};
 use patchboard_agents::llm::transport::is_loopback;
 use patchboard_kernel::blueprint::Duration;
 use reqwest::Url;
@@ -68,7 +68,7 @@ impl Settings {
     /// The table is wrong, or the secret's variable is not set.
     pub(crate) fn read(file: &Path, env: &Environment) -> Result<Option<Self>, Failure> {
         let name = file.display().to_string();
-        let text = std::fs::read_to_string(file)
+        let text = config::text(file)
             .map_err(|error| Failure::refused("bad_config", format!("cannot read {name}: {error}")))?;
         let directory = file.parent().unwrap_or(Path::new(""));
         let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());

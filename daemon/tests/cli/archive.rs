@@ -226,9 +226,7 @@ fn a_board_that_does_not_verify_stays_in_the_journal() {
 #[test]
 fn the_list_of_boards_alone_decides_nothing() {
     let code = |sandbox: &Sandbox, arguments: &[&str]| {
-        let ran = sandbox.run(&[arguments, &["--output", "json"]].concat()).exits(1);
-        let line = ran.stderr.lines().last().unwrap_or_default().to_owned();
-        serde_json::from_str::<Value>(&line).expect("an error is JSON")["code"].clone()
+        sandbox.run(&[arguments, &["--output", "json"]].concat()).exits(1).error()["code"].clone()
     };
     let other = "0".repeat(64);
     for change in ["ended = 'cancelled'", "ended = NULL", "version = version + 1", &format!("last_hash = '{other}'")] {
