@@ -9,18 +9,15 @@ use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
+use patchboard_agents::config;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_runtime::private;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::given;
 
 /// The configuration that is read where none is named, if it is there.
 pub(crate) const CONFIG: &str = "patchboard.toml";
-
-/// Bytes of a configuration.
-const CONFIG_BYTES_MAX: u64 = 1 << 20;
 
 /// Files that are remembered; of more, the one that was agreed to first is forgotten.
 const FILES_MAX: usize = 1_000;
@@ -52,9 +49,9 @@ impl Agreement {
         let unreadable = |why: &dyn std::fmt::Display| {
             Failure::refused("bad_config", format!("{} cannot be read: {why}", path.display()))
         };
-        let text = given::bytes(path, CONFIG_BYTES_MAX).map_err(|why| unreadable(&why))?;
+        let text = config::text(path).map_err(|error| unreadable(&error))?;
         let path = in_directory(path).map_err(|error| unreadable(&error))?;
-        Ok(Self { path, sha256: sha256(&text) })
+        Ok(Self { path, sha256: sha256(text.as_bytes()) })
     }
 }
 
