@@ -159,11 +159,11 @@ impl Waits {
     }
 }
 
-/// The status of a board that has lost records.
-const DAMAGED: &str = "damaged";
+/// The status of a board that has lost records, or that the list of boards does not describe as they do.
+pub(crate) const DAMAGED: &str = "damaged";
 
-/// Whether records of a board are lost, or the list of boards says something else than they do.
-pub(crate) fn is_damaged(journal: &SqliteJournal, board: &BoardSummary) -> bool {
+/// Returns true if a board has lost records, or the list of boards differs from them.
+fn is_damaged(journal: &SqliteJournal, board: &BoardSummary) -> bool {
     matches!(journal.records(&board.id, None, 1), Err(JournalError::RecordsLost(_)))
         || audit::check_listed(journal, &board.id).is_err()
 }
