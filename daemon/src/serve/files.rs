@@ -28,7 +28,7 @@ pub(crate) struct Wanted {
     pub(crate) name: Option<String>,
     /// Whether it has been here before, under another lease, if it says so.
     pub(crate) is_anew: Option<bool>,
-    /// What it asks for, and who.
+    /// The command, and the caller who gives it.
     pub(crate) asked: Asked,
 }
 

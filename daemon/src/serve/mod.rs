@@ -155,6 +155,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             daemon.tell_outages(),
             daemon.tokens.watch(),
             daemon.ends_leases(),
+            daemon.logs_damaged_boards(),
             daemon.goes_on_after_trouble(),
             notifier.run()
         );

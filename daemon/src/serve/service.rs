@@ -200,11 +200,6 @@ impl Daemon {
     /// that wants it. If there can be none any more, it is cancelled, unless an operator has retried it.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<Recovered, Failure> {
         let boards = self.reader.journal.boards().map_err(storage)?;
-        for board in boards.iter().filter(|board| board.ended.is_some()) {
-            if let Err(error) = audit::check_listed(&self.reader.journal, &board.id) {
-                tracing::error!(board = %board.id, %error, "the board is damaged");
-            }
-        }
         let open: BTreeSet<BoardId> =
             boards.iter().filter(|board| board.ended.is_none()).map(|board| board.id.clone()).collect();
         let is_left = |board: &BoardSummary| board.parent.as_ref().is_some_and(|parent| !open.contains(parent));
@@ -271,7 +266,7 @@ impl Daemon {
         Ok(self.reader.journal.boards()?)
     }
 
-    /// What is known of a board without reading its journal.
+    /// Returns what the list of boards has of a board. Compares it with the last records of one that does not run here.
     pub(crate) fn summary(&self, board: &BoardId) -> Answered<BoardSummary> {
         let summary = self.reader.journal.summary(board)?.ok_or_else(|| no_such_board(board))?;
         if self.running(board).is_none() {
@@ -604,6 +599,21 @@ impl Daemon {
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return std::future::pending().await,
             }
+        }
+    }
+
+    /// Logs boards that the list calls ended and their records do not, once: nothing takes them up.
+    pub(crate) async fn logs_damaged_boards(self: &Arc<Self>) {
+        let looked = self.ask(|reader| {
+            for board in reader.journal.boards().map_err(storage)?.iter().filter(|board| board.ended.is_some()) {
+                if let Err(error) = audit::check_listed(&reader.journal, &board.id) {
+                    tracing::error!(board = %board.id, %error, "the board is damaged");
+                }
+            }
+            Ok(())
+        });
+        if let Err(problem) = looked.await {
+            tracing::error!(code = problem.code, "the boards cannot be listed");
         }
     }
 
