@@ -106,7 +106,7 @@ pub(super) fn of_blueprint(blueprint: &Value) -> String {
     blueprint.to_string()
 }
 
-/// Returns whether a blueprint says one of these texts.
+/// Returns true if a blueprint says one of these texts.
 pub(super) fn are_said(blueprint: &str, texts: &BTreeSet<String>) -> bool {
     let mut long = texts.iter().filter(|text| text.chars().count() >= CHARS_MIN && !is_mark(text));
     long.any(|text| {

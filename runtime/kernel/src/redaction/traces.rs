@@ -371,7 +371,7 @@ impl Traces {
 
     /// Names of members that are erased: they stood at the places asked for or below, or came with the records asked for, no
     /// blueprint tells them, and the document does not use them elsewhere. Of names in which an erased text stands, those that
-    /// a board which can go on does not have now.
+    /// a board which can go on does not have now. Notes which names of places asked for are kept ([`Traces::is_kept`]).
     pub(super) fn names(&mut self, is_over: bool, keeps: bool, blueprint: &str) -> BTreeSet<String> {
         let (outside, inside) = &self.final_names;
         let is_index = |name: &str| name.len() < INDEX_DIGITS_MAX && name.bytes().all(|byte| byte.is_ascii_digit());
