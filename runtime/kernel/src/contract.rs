@@ -22,6 +22,7 @@ mod definitions;
 mod readable;
 #[cfg(test)]
 mod tests;
+mod values;
 mod written;
 
 use std::cell::LazyCell;
@@ -41,15 +42,15 @@ use crate::patch::Op;
 use crate::pattern::{Pattern, PatternToken, is_index};
 use crate::plan::{BOUND, Expressions, Owner};
 use crate::rejection::{Allowed, Code, Violation};
-use crate::schema::{Location, REGEX_BYTES_MAX, Schema, nearest, regexes_too_large};
+use crate::schema::{Location, Schema, nearest};
 use crate::state::{Candidate, Effect};
 use crate::tree::Node;
 
 use condition::{Asked, Condition, condition_not_met};
 pub(crate) use condition::{beginning, on_one_line};
-use definitions::with_definitions;
 pub(crate) use readable::Reading;
 pub use readable::{PLACES_MAX, Readable};
+pub(crate) use values::Values;
 use written::{ValueGrant, Written, value_not_granted};
 
 /// The most grants that a rejection shows.
@@ -142,6 +143,15 @@ impl Contract {
         state_schema: &Value,
         expressions: &Expressions<'_>,
     ) -> Result<Self, ContractError> {
+        Self::compile_with(worker, &Values::new(state_schema), expressions)
+    }
+
+    /// The same with value schemas that the grants of a blueprint share.
+    pub(crate) fn compile_with(
+        worker: &Worker,
+        values: &Values<'_>,
+        expressions: &Expressions<'_>,
+    ) -> Result<Self, ContractError> {
         let paths = expressions.paths;
         let pattern = |pointer: String, text: &str| {
             paths.parse(text).map_err(|error| ContractError { pointer, message: error.to_string() })
@@ -169,19 +179,12 @@ impl Contract {
             let condition = expressions.compile(condition, Owner::Read(grant)).map_err(wrong)?;
             contract.conditional.push(Conditional { pattern, condition: Arc::new(condition) });
         }
-        let mut regex_bytes = 0;
         for (index, grant) in worker.writes.iter().enumerate() {
             let value = grant.value.as_ref().map(|written| {
-                let schema = with_definitions(written, state_schema);
-                let wrong = |below: &str, message: String| {
-                    let pointer = format!("/writes/{index}/value{below}");
-                    ContractError { pointer, message }
-                };
-                let schema = Schema::compile(&schema, false).map_err(|error| wrong(&error.pointer, error.message))?;
-                regex_bytes += schema.regex_bytes();
-                if regex_bytes > REGEX_BYTES_MAX {
-                    return Err(wrong("", regexes_too_large()));
-                }
+                let schema = values.compile(written).map_err(|error| ContractError {
+                    pointer: format!("/writes/{index}/value{}", error.pointer),
+                    message: error.message,
+                })?;
                 Ok(Arc::new(ValueGrant { written: written.clone(), schema }))
             });
             let pattern = pattern(format!("/writes/{index}/path"), &grant.path)?;
@@ -202,11 +205,6 @@ impl Contract {
         let with_names = contract.declared_reads().filter(|pattern| pattern.names().next().is_some());
         contract.beside = with_names.map(Pattern::under_any_binding).collect();
         Ok(contract)
-    }
-
-    /// Bytes that the regular expressions of its schemas take.
-    pub(crate) fn regex_bytes(&self) -> usize {
-        self.writes.iter().filter_map(|write| write.value.as_ref()).map(|value| value.schema.regex_bytes()).sum()
     }
 
     /// The contract of the worker of this name. Without a name no condition holds that asks for it.
@@ -374,7 +372,7 @@ impl Contract {
         self.writes.iter().map(|write| Granted {
             pattern: &write.pattern,
             ops: &write.ops,
-            value: write.value.as_ref().map(|value| &value.schema),
+            value: write.value.as_ref().map(|value| &*value.schema),
             fragment: write.fragment(schema),
         })
     }

@@ -166,24 +166,36 @@ pub fn footprint(text: &[u8]) -> usize {
 
 /// Length of a value as compact JSON, in bytes, without making the text.
 pub fn size(value: &Value) -> u64 {
+    size_within(value, u64::MAX).unwrap_or(u64::MAX)
+}
+
+/// The same, none of a value that is longer than `most`: of that no more is looked at than it takes to know.
+pub(crate) fn size_within(value: &Value, most: u64) -> Option<u64> {
     let mut bytes = 0;
     let mut pending = vec![value];
     while let Some(value) = pending.pop() {
         match value {
             Value::Array(items) => {
                 bytes += 2 + commas(items.len());
-                pending.extend(items);
+                if bytes <= most {
+                    pending.extend(items);
+                }
             }
             Value::Object(members) => {
                 bytes += 2 + commas(members.len());
-                bytes += members.keys().map(|key| text_size(key) + 1).sum::<u64>();
-                pending.extend(members.values());
+                if bytes <= most {
+                    bytes += members.keys().map(|key| text_size(key) + 1).sum::<u64>();
+                    pending.extend(members.values());
+                }
             }
             Value::String(text) => bytes += text_size(text),
             Value::Null | Value::Bool(_) | Value::Number(_) => bytes += serialised_size(value),
         }
+        if bytes > most {
+            return None;
+        }
     }
-    bytes
+    Some(bytes)
 }
 
 /// Length of a string as JSON, quotes and escapes included, in bytes.

@@ -40,6 +40,7 @@ pub mod deferral;
 pub mod denials;
 pub mod department;
 pub mod digest;
+mod effort;
 pub mod event;
 mod excerpt;
 pub mod expr;

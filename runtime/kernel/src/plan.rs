@@ -14,7 +14,7 @@ use crate::blueprint::{
     self, AgentKind, Backlog, Blueprint, DELAY_MS_MAX, EventOp, GrantOp, Run, Trigger, Worker, WriteGrant,
     definition_name,
 };
-use crate::contract::Contract;
+use crate::contract::{Contract, Values};
 use crate::cron::Cron;
 use crate::expr::{Dialect, Expr};
 use crate::files::{Access, FILES};
@@ -22,7 +22,7 @@ use crate::id::{GroupName, RuleName, WorkerName};
 use crate::mode::{Component, Interface, Mode};
 use crate::pattern::{Paths, Pattern};
 use crate::record;
-use crate::schema::{REGEX_BYTES_MAX, Schema, StateSchema, regexes_too_large};
+use crate::schema::{Schema, StateSchema};
 use crate::tree::Node;
 use crate::view::Fixed;
 
@@ -230,12 +230,16 @@ impl Plan {
         }
         let request = Schema::compile(&blueprint.request, state.assert_formats)
             .map_err(|error| format!("request{}: {error}", error.pointer))?;
-        let mut regex_bytes = schema.regex_bytes() + request.regex_bytes();
+        let values = Values::new(&state.schema);
+        values
+            .count(&schema)
+            .and_then(|()| values.count(&request))
+            .map_err(|error| format!("state.schema: {error}"))?;
         let mut signals = BTreeMap::new();
         for (name, value) in &blueprint.signals {
             let compiled = Schema::compile(value, state.assert_formats)
                 .map_err(|error| format!("signals.{name}{}: {error}", error.pointer))?;
-            regex_bytes += compiled.regex_bytes();
+            values.count(&compiled).map_err(|error| format!("signals.{name}: {error}"))?;
             signals.insert(name.clone(), compiled);
         }
         let expressions = Expressions {
@@ -261,14 +265,10 @@ impl Plan {
             // What is shown and judged are the operations that can be used.
             let worker = mode.seat(worker.with_effective_ops());
             let compile = |worker: &Worker| {
-                let contract = Contract::compile(worker, &state.schema, &expressions);
+                let contract = Contract::compile_with(worker, &values, &expressions);
                 contract.map(|contract| contract.of(name)).map_err(|error| format!("workers.{name}{error}"))
             };
             let contract = compile(&worker)?;
-            regex_bytes += contract.regex_bytes();
-            if regex_bytes > REGEX_BYTES_MAX {
-                return Err(format!("workers.{name}: {}", regexes_too_large()));
-            }
             let is_ablated = worker.agent == AgentKind::Llm;
             let open = match is_ablated && !mode.has(Component::Contracts) {
                 true => Some(Arc::new(compile(&open(&worker))?)),

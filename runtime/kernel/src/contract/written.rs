@@ -1,6 +1,7 @@
 //! Values about to be written, and what the `value` schema of a grant has against them.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use jsonptr::Pointer;
 use serde_json::Value;
@@ -14,7 +15,7 @@ use crate::tree::Node;
 pub(super) struct ValueGrant {
     /// As the blueprint has it.
     pub(super) written: Value,
-    pub(super) schema: Schema,
+    pub(super) schema: Arc<Schema>,
 }
 
 /// A value about to be written.

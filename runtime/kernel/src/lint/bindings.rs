@@ -11,7 +11,7 @@ use crate::expr::Step;
 use crate::id::WorkerName;
 use crate::pattern::{Paths, Pattern, PatternToken, is_name};
 use crate::plan::{BOUND, request_part, twice};
-use crate::schema::{Location, Schema};
+use crate::schema::Location;
 use crate::source::child;
 
 impl Check<'_> {
@@ -175,7 +175,7 @@ impl Check<'_> {
     /// Says why nothing that can be a name stands at a place of what the signal of a rule carries, by the signal's schema.
     pub(super) fn never_carried(&self, rule: &Rule, from: &str) -> Option<String> {
         let Trigger::Signal(signal) = &rule.trigger else { return None };
-        let schema = Schema::compile(self.blueprint.signals.get(signal)?, false).ok()?;
+        let schema = self.signals.get(signal.as_str())?;
         let place = Pattern::parse(from).ok()?;
         if let Location::Illegal { .. } = schema.locate(&place) {
             return Some(format!("the signal `{signal}` has no `{from}` by its schema"));

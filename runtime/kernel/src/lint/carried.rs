@@ -10,7 +10,7 @@ use crate::blueprint::{Lasts, Rule, Run, Trigger};
 use crate::expr::Look;
 use crate::pattern::Pattern;
 use crate::plan::pushed;
-use crate::schema::{Location, Schema};
+use crate::schema::Location;
 use crate::source::child;
 
 impl Check<'_> {
@@ -58,7 +58,7 @@ impl Check<'_> {
     /// Returns a place in the value that wakes a rule as a message has it, and what its schema says of it.
     pub(super) fn brought(&self, rule: &Rule, at: &str) -> Option<(String, Value)> {
         if let Some(signal) = signal_of(rule) {
-            let schema = Schema::compile(self.blueprint.signals.get(signal)?, false).ok()?;
+            let schema = self.signals.get(signal)?;
             let sought = Pattern::parse(at).ok().filter(|sought| schema.is_described(sought))?;
             let said = schema.fragment(&sought)?;
             let place = if at.is_empty() { "the value".to_owned() } else { format!("`{at}`") };
@@ -103,7 +103,7 @@ impl Check<'_> {
     /// `is_needed`: the rule does nothing without it.
     fn never_signalled(&self, rule: &Rule, place: &Pattern, is_needed: bool) -> Option<(String, String, String)> {
         let signal = signal_of(rule)?;
-        let schema = Schema::compile(self.blueprint.signals.get(signal)?, false).ok()?;
+        let schema = self.signals.get(signal)?;
         if let Location::Illegal { legal_prefix, known, patterns } = schema.locate(place) {
             let text = place.to_string();
             let rest = text.strip_prefix(legal_prefix.as_str()).unwrap_or(&text);
@@ -111,7 +111,7 @@ impl Check<'_> {
             let message = format!("the signal `{signal}` has no `{place}` by its schema");
             return Some((wrong.clone(), message, told_apart(&wrong, &known, &patterns)));
         }
-        let undeclared = undeclared_in(&schema, place, &|_| false)?;
+        let undeclared = undeclared_in(schema, place, &|_| false)?;
         // A signal may carry more than is said of it.
         let near = meant(&undeclared.name, undeclared.known.iter().map(String::as_str));
         let message = format!("`properties` of the signal `{signal}` has no `{}`", undeclared.name);

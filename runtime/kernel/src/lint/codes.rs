@@ -8,6 +8,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("yaml_syntax", Error, "The text is not YAML or JSON, or uses a part of YAML that readers disagree on."),
     ("duplicate_key", Error, "A mapping has the same key twice."),
     ("too_large", Error, "The file is too long, too deeply nested, or its aliases copy too much."),
+    ("too_costly", Error, "The blueprint has so many schemas, paths and grants that to check it takes too long."),
     ("fragment_unreadable", Error, "A fragment named in `use` cannot be read."),
     ("bad_fragment", Error, "A fragment says something only the including blueprint may say."),
     ("fragment_clash", Error, "A fragment brings a name that is there already."),

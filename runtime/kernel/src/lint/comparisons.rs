@@ -145,7 +145,7 @@ impl Check<'_> {
             let message = format!("{place} is {} by its schema{}", bounds.join(" and "), outcome(*test));
             return Some((message, NAME_ANOTHER.to_owned()));
         }
-        if Schema::compile(&fragment, false).ok()?.is_valid(with) {
+        if Schema::compile_within(&fragment, false, &self.effort).ok()?.is_valid(with) {
             return None;
         }
         if with.is_null() && matches!(look.steps.last(), Some(Step::Member(_))) {

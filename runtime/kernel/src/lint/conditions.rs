@@ -5,13 +5,13 @@
 
 use serde_json::{Value, json};
 
+use super::described::Described;
 use super::invariants::adds;
 use super::{Check, Expression, suggest};
 use crate::blueprint::{EventOp, GrantOp, Trigger};
 use crate::expr::{Known, Look, Step, Variable, Variables};
 use crate::pattern::Pattern;
 use crate::plan::{BOUND, Owner, place};
-use crate::schema::Schema;
 
 /// What an event has for a rule that waits for a change.
 const EVENT_MEMBERS: [&str; 5] = ["op", "path", "captures", "worker", "version"];
@@ -244,7 +244,7 @@ impl Check<'_> {
         &self,
         look: &Look,
         owner: Owner<'_>,
-        is_so: impl Fn(Option<(&Schema, &Pattern)>) -> bool,
+        is_so: impl Fn(Option<(&Described, &Pattern)>) -> bool,
     ) -> bool {
         let elements = look.steps.iter().enumerate().filter(|(_, step)| **step == Step::Element);
         elements.into_iter().any(|(at, _)| {

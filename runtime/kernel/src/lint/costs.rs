@@ -6,10 +6,11 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::Check;
+use super::described::Described;
 use crate::blueprint::GrantOp;
 use crate::id::WorkerName;
 use crate::pattern::{Pattern, PatternToken, is_index};
-use crate::schema::{Cost, FEW, Location, Schema, StateSchema};
+use crate::schema::{Cost, FEW, Location, StateSchema};
 use crate::source::Position;
 
 /// An opaque place: a write in it validates more than it touches.
@@ -97,7 +98,7 @@ impl Check<'_> {
 
     /// Returns true if a place is meant to hold an object, although the schema names no type: its schema is of members, or an
     /// object is there at the beginning.
-    fn is_kept_as_object(&self, schema: &Schema, place: &Pattern) -> bool {
+    fn is_kept_as_object(&self, schema: &Described, place: &Pattern) -> bool {
         let fragment = schema.fragment(place).unwrap_or_default();
         let has = |keywords: &[&str]| keywords.iter().any(|keyword| fragment.get(keyword).is_some());
         let is_of_members =
@@ -120,7 +121,7 @@ impl Check<'_> {
 }
 
 /// Whether the schema keeps what is at a place few, or says that it is an object.
-fn is_bounded(schema: &Schema, place: &Pattern) -> bool {
+fn is_bounded(schema: &Described, place: &Pattern) -> bool {
     let Location::Legal(fragments) = schema.locate(place) else { return true };
     let says = |keyword: &str, fragment: &String| schema.document().pointer(fragment)?.get(keyword).cloned();
     fragments.iter().any(|fragment| {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jsonptr::Pointer;
 use serde_json::Value;
 
+use super::described::Described;
 use super::{Check, Expression};
 use crate::expr::{Allowance, CompileError, Dialect, Expr, Variable, Variables};
 use crate::pattern::Pattern;
@@ -31,19 +32,19 @@ impl Check<'_> {
         self.schema = self.compile("/state/schema", &state.schema);
         self.request = self.compile("/request", &self.blueprint.request);
         for (name, schema) in &self.blueprint.signals {
-            self.compile(&child("/signals", name), schema);
+            if let Some(schema) = self.compile(&child("/signals", name), schema) {
+                self.signals.insert(name, schema);
+            }
         }
         self.reserved_names();
         self.place_for_request();
         self.initial_state();
     }
 
-    fn compile(&mut self, pointer: &str, schema: &Value) -> Option<Schema> {
-        match Schema::compile(schema, self.blueprint.state.assert_formats) {
-            Ok(schema) => {
-                self.regex_bytes += schema.regex_bytes();
-                Some(schema)
-            }
+    fn compile(&mut self, pointer: &str, schema: &Value) -> Option<Described> {
+        let compiled = Schema::compile_within(schema, self.blueprint.state.assert_formats, &self.effort);
+        match compiled.and_then(|schema| self.values.count(&schema).map(|()| schema)) {
+            Ok(schema) => Some(schema.into()),
             Err(error) => {
                 self.find("bad_schema", &format!("{pointer}{}", error.pointer), error.message, MEND_SCHEMA);
                 None
@@ -173,7 +174,7 @@ impl Check<'_> {
 
     /// Returns the compiler of expressions, as far as the schemas are known.
     pub(super) fn compiler(&self) -> Expressions<'_> {
-        let (state, request) = (self.schema.as_ref(), self.request.as_ref());
+        let (state, request) = (self.schema.as_deref(), self.request.as_deref());
         Expressions { paths: self.paths, dialect: Dialect::of(FORMAT), state, request, signals: None }
     }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::grants::named_values;
 use super::{Check, Write};
 use crate::blueprint::{GrantOp, Writers};
+use crate::effort::Work;
 use crate::graph;
 use crate::pattern::Pattern;
 use crate::source::child;
@@ -63,7 +64,11 @@ impl Check<'_> {
                             || are_apart(write.grant.value.as_ref(), met.grant.value.as_ref())
                     };
                     let mut others = other.writes.iter().filter(replaces);
-                    let met = others.find(|met| write.pattern.overlaps(&met.pattern) && !is_told_apart(met));
+                    let met = others.find(|met| {
+                        self.effort.spend(Work::Grants, 1)
+                            && write.pattern.overlaps(&met.pattern)
+                            && !is_told_apart(met)
+                    });
                     met.map(|met| (write, met))
                 });
                 if let Some((write, met)) = pair {

@@ -106,7 +106,9 @@ impl Check<'_> {
                 self.find("bad_board", &pointer, message, "Grant it under `writes`, or write elsewhere.");
             }
         }
-        let Ok(schema) = Schema::compile(&of.state.schema, of.state.assert_formats) else { return };
+        let Ok(schema) = Schema::compile_within(&of.state.schema, of.state.assert_formats, &self.effort) else {
+            return;
+        };
         for (path, from) in &inner.output {
             let pointer = child(&format!("{at}/output"), path);
             let is_declared = Pattern::parse(from).is_ok_and(|place| declares(&schema, &place));

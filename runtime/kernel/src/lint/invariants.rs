@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::described::Described;
 use super::{Check, Expression, Write};
 use crate::blueprint::GrantOp;
 use crate::expr::Reference;
 use crate::invariant::shared_references;
 use crate::pattern::{Pattern, PatternToken};
 use crate::plan::{Owner, place, request_part};
-use crate::schema::{FEW, Location, Schema};
+use crate::schema::{FEW, Location};
 use crate::source::push_token;
 
 /// How many definitions are followed from one to the next.
@@ -155,7 +156,7 @@ impl Check<'_> {
 }
 
 /// Whether the schema keeps elements or members few, or is not known to allow any.
-fn keeps_few(schema: &Schema, collection: &Pattern) -> bool {
+fn keeps_few(schema: &Described, collection: &Pattern) -> bool {
     let Location::Legal(fragments) = schema.locate(collection) else { return true };
     let document = schema.document();
     let referred = |fragment: &&'_ Value| document.pointer(fragment.get("$ref")?.as_str()?.strip_prefix('#')?);

@@ -14,6 +14,7 @@ mod codes;
 mod comparisons;
 mod conditions;
 mod costs;
+mod described;
 mod document;
 mod ending;
 mod fields;
@@ -43,16 +44,18 @@ use serde_json::Value;
 pub use beginning::{IS_OF_VIEWS, check_beginning};
 pub use codes::CODES;
 pub use costs::OpaquePlace;
+use described::Described;
 pub(crate) use form::{check_department, check_workflow};
 pub(crate) use inner::{BOARDS_MAX, DEPTH_MAX, too_many};
 
 use crate::blueprint::{Blueprint, Worker, WriteGrant};
+use crate::contract::Values;
+use crate::effort::{Effort, Work};
 use crate::expr::Expr;
 use crate::id::WorkerName;
 use crate::pattern::{Paths, Pattern};
 use crate::plan::Owner;
 use crate::record::FORMAT;
-use crate::schema::Schema;
 use crate::source::{Position, Source};
 
 /// The meta-schema of blueprints, as published for editors.
@@ -60,6 +63,9 @@ pub const META_SCHEMA: &str = include_str!("../../../../blueprints/blueprint.sch
 
 /// The schema of the manifests of departments, as published for editors.
 pub const DEPARTMENT_SCHEMA: &str = include_str!("../../../../blueprints/department.schema.json");
+
+/// The most steps that a check of a blueprint takes.
+pub const STEPS_MAX: u64 = 100_000_000;
 
 /// The most findings a report lists.
 pub const FINDINGS_MAX: usize = 100;
@@ -145,13 +151,46 @@ pub struct Report {
     pub opaque: Vec<OpaquePlace>,
 }
 
+impl Report {
+    /// The report of a blueprint with one error.
+    fn of(error: Diagnostic) -> Self {
+        Self { blueprint: None, findings: vec![error], opaque: Vec::new() }
+    }
+}
+
 /// Checks a source: meta-schema, types, and every rule of DESIGN section 5. Fragments must be resolved.
+///
+/// Takes [`STEPS_MAX`] steps at most; see [`check_at_most`].
 pub fn check(source: &Source) -> Report {
-    check_within(source, 0, &mut { inner::BOARDS_MAX })
+    check_at_most(source, STEPS_MAX)
+}
+
+/// The same with another bound: a blueprint that takes more steps has only the finding `too_costly`.
+pub fn check_at_most(source: &Source, steps: u64) -> Report {
+    let effort = Effort::of(steps);
+    let report = check_within(source, 0, &mut { inner::BOARDS_MAX }, &effort);
+    if effort.is_spent() { Report::of(too_costly(source, steps, &effort)) } else { report }
+}
+
+/// Says that a check takes too many steps, and for what most of them.
+fn too_costly(source: &Source, steps: u64, effort: &Effort) -> Diagnostic {
+    let most = effort.taken().into_iter().max_by_key(|(_, taken)| *taken).map_or(Work::Schemas, |(work, _)| work);
+    let (what, help) = match most {
+        Work::Schemas => {
+            ("its schemas", "Put what several schemas have in common under `$defs`, and shorten long lists of values.")
+        }
+        Work::Places => (
+            "what its schemas say of the places of its paths",
+            "Name places instead of `*` and `**`, and have fewer alternatives (`anyOf`, `oneOf`).",
+        ),
+        Work::Grants => ("comparing its grants", "Have fewer grants, with wider paths, or fewer workers."),
+    };
+    let message = format!("to check this blueprint takes more than {steps} steps, most of them for {what}");
+    Diagnostic::at(source, "too_costly", "", message, help)
 }
 
 /// The same for the blueprint of a board inside so many others, where there may be so many more.
-fn check_within(source: &Source, depth: usize, left: &mut usize) -> Report {
+fn check_within(source: &Source, depth: usize, left: &mut usize, effort: &Effort) -> Report {
     let mut findings = Vec::new();
     form::check(source, &mut findings);
     if depth == 0 {
@@ -166,7 +205,7 @@ fn check_within(source: &Source, depth: usize, left: &mut usize) -> Report {
                 break;
             };
             *left = fewer;
-            let report = check_within(&inside, depth + 1, left);
+            let report = check_within(&inside, depth + 1, left, effort);
             findings.extend(report.findings.into_iter().map(|finding| finding.below(&at)));
             opaque.extend(report.opaque);
         }
@@ -174,7 +213,7 @@ fn check_within(source: &Source, depth: usize, left: &mut usize) -> Report {
     if findings.iter().all(|finding| finding.severity == Severity::Warning) {
         match serde_json::from_value::<Blueprint>(source.value().clone()) {
             Ok(read) => {
-                let (found, places) = Check::new(source, &effective(&read)).run();
+                let (found, places) = Check::new(source, &effective(&read), effort.clone()).run();
                 findings.extend(found);
                 opaque.extend(places);
                 blueprint = Some(read);
@@ -211,10 +250,12 @@ struct Check<'a> {
     blueprint: &'a Blueprint,
     paths: Paths,
     /// `None` if it does not compile.
-    schema: Option<Schema>,
-    request: Option<Schema>,
-    /// What the regular expressions of the schemas take that were compiled so far.
-    regex_bytes: usize,
+    schema: Option<Described>,
+    request: Option<Described>,
+    /// The schemas of what signals carry, of those that compile.
+    signals: BTreeMap<&'a str, Described>,
+    values: Values<'a>,
+    effort: Effort,
     seats: BTreeMap<&'a WorkerName, Seat<'a>>,
     expressions: Vec<Expression<'a>>,
     findings: Vec<Diagnostic>,
@@ -252,14 +293,16 @@ struct Write<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn new(source: &'a Source, blueprint: &'a Blueprint) -> Self {
+    fn new(source: &'a Source, blueprint: &'a Blueprint, effort: Effort) -> Self {
         Self {
             source,
             blueprint,
             paths: Paths::of(blueprint.blueprint, FORMAT),
             schema: None,
             request: None,
-            regex_bytes: 0,
+            signals: BTreeMap::new(),
+            values: Values::new(&blueprint.state.schema).within(effort.clone()),
+            effort,
             seats: BTreeMap::new(),
             expressions: Vec::new(),
             findings: Vec::new(),
@@ -330,15 +373,21 @@ impl<'a> Check<'a> {
 
     /// Every write grant of every worker.
     fn writes(&self) -> impl Iterator<Item = (&'a WorkerName, &Write<'a>)> {
-        self.seats.iter().flat_map(|(name, seat)| seat.writes.iter().map(move |write| (*name, write)))
+        let all = self.seats.iter().flat_map(|(name, seat)| seat.writes.iter().map(move |write| (*name, write)));
+        all.take_while(|_| self.effort.spend(Work::Grants, 1))
     }
 }
 
+/// The most characters of a name that another one is found for.
+const LIKENED_MAX: usize = 100;
+
 /// The name among `known` that was probably meant.
 pub(crate) fn meant<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    let near = known.into_iter().map(|other| (strsim::damerau_levenshtein(name, other), other));
-    let (distance, best) = near.min()?;
-    (distance <= 1 + name.chars().count() / 4).then_some(best)
+    let length = |text: &str| text.chars().count();
+    let (own, most) = (length(name), 1 + length(name) / 4);
+    let is_like = |other: &&str| own <= LIKENED_MAX && own.abs_diff(length(other)) <= most;
+    let near = known.into_iter().filter(is_like).map(|other| (strsim::damerau_levenshtein(name, other), other));
+    near.min().filter(|(distance, _)| *distance <= most).map(|(_, best)| best)
 }
 
 /// A help that names what was probably meant, or what there is.

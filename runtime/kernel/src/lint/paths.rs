@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use jsonptr::PointerBuf;
 use serde_json::{Value, json};
 
+use super::described::Described;
 use super::{Check, Read, Seat, Write, meant, suggest};
-use crate::blueprint::{Delay, GrantOp, Lasts, Rule, Run, Trigger, Unit, Worker, WriteGrant};
+use crate::blueprint::{Delay, GrantOp, Lasts, Rule, Run, Trigger, Unit};
 use crate::contract::{Contract, beginning};
 use crate::id::WorkerName;
 use crate::mode::Interface;
 use crate::pattern::{Paths, Pattern, PatternToken};
 use crate::plan::request_part;
-use crate::schema::{Location, REGEX_BYTES_MAX, Schema, regexes_too_large};
+use crate::schema::{Location, Schema};
 use crate::source::child;
 use crate::view::Fixed;
 
@@ -204,7 +205,7 @@ impl<'a> Check<'a> {
     }
 
     /// The schema that describes the places of a pattern, the pattern below it, and where it is.
-    pub(super) fn schema_of(&self, pattern: &Pattern) -> Option<(&Schema, Pattern, &'static str)> {
+    pub(super) fn schema_of(&self, pattern: &Pattern) -> Option<(&Described, Pattern, &'static str)> {
         match request_part(&pattern.to_string()) {
             Some(below) => Some((self.request.as_ref()?, self.paths.parse(below).ok()?, "/request")),
             None => Some((self.schema.as_ref()?, pattern.clone(), "")),
@@ -236,7 +237,7 @@ impl<'a> Check<'a> {
     fn grants(&mut self, seat: &Seat<'_>) {
         self.conditional_reads(seat);
         for (index, write) in seat.writes.iter().enumerate() {
-            self.value_schema(seat, write);
+            self.value_schema(write);
             self.condition_of(write);
             if write.pattern.tokens().is_empty() {
                 let message = "the whole document is never written at once";
@@ -291,33 +292,22 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// A grant's schema is compiled as the contract does it, but alone, so that each is judged for itself.
-    fn value_schema(&mut self, seat: &Seat<'_>, write: &Write<'_>) {
-        if write.grant.value.is_none() || self.schema.is_none() || self.regex_bytes > REGEX_BYTES_MAX {
+    /// The schema of the values of a grant compiles.
+    fn value_schema(&mut self, write: &Write<'_>) {
+        let Some(value) = &write.grant.value else { return };
+        if self.schema.is_none() || self.values.is_full() {
             return;
         }
-        let unconditional = WriteGrant { condition: None, ..write.grant.clone() };
-        let alone = Worker { reads: Vec::new(), writes: vec![unconditional], ..seat.worker.clone() };
-        match Contract::compile(&alone, &self.blueprint.state.schema, &self.compiler()) {
-            Err(error) => {
-                let below = error.pointer.strip_prefix("/writes/0").unwrap_or("/value");
-                let pointer = format!("{}{below}", write.pointer);
-                self.find("bad_schema", &pointer, error.message, super::document::MEND_SCHEMA);
-            }
-            Ok(contract) => {
-                self.regex_bytes += contract.regex_bytes();
-                if self.regex_bytes > REGEX_BYTES_MAX {
-                    let pointer = format!("{}/value", write.pointer);
-                    self.find("bad_schema", &pointer, regexes_too_large(), super::document::MEND_SCHEMA);
-                }
-            }
+        if let Err(error) = self.values.compile(value) {
+            let pointer = format!("{}/value{}", write.pointer, error.pointer);
+            self.find("bad_schema", &pointer, error.message, super::document::MEND_SCHEMA);
         }
     }
 
     fn budget(&mut self, name: &str, seat: &Seat<'_>) {
         let Some(schema) = &self.schema else { return };
         // What does not compile has its own finding.
-        if Contract::compile(seat.worker, &self.blueprint.state.schema, &self.compiler()).is_err() {
+        if Contract::compile_with(seat.worker, &self.values, &self.compiler()).is_err() {
             return;
         }
         let least = Fixed::of(seat.worker, schema, Interface::Patch, self.paths).minimum();
@@ -556,7 +546,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 /// Finds the first name of a pattern that `properties` does not declare, in an object that takes other names as well, and that
 /// is neither required nor there.
 pub(super) fn undeclared_in(
-    schema: &Schema,
+    schema: &Described,
     sought: &Pattern,
     is_there: &dyn Fn(&Pattern) -> bool,
 ) -> Option<Undeclared> {

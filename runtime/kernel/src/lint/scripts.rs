@@ -1,6 +1,6 @@
 //! Fixed replies that no grant of their worker, no schema or no limit allows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{Check, Read, Seat, Write, meant};
 use crate::asked::Asked;
 use crate::blueprint::GrantOp;
+use crate::effort::Work;
 use crate::pattern::{Pattern, is_index};
 use crate::pipeline::{self, ReplyBody};
 use crate::rejection::Code;
@@ -23,7 +24,7 @@ impl Check<'_> {
                 fragment.entry(shared).or_insert_with(|| said.clone());
             }
         }
-        let schema = Schema::compile(&fragment, self.blueprint.state.assert_formats).ok()?;
+        let schema = Schema::compile_within(&fragment, self.blueprint.state.assert_formats, &self.effort).ok()?;
         let violation = schema.violations(value, 1).into_iter().next()?;
         Some(match violation.pointer.as_str() {
             "" => violation.message,
@@ -40,6 +41,11 @@ impl Check<'_> {
     ) -> Vec<(&'static str, String, String, String)> {
         let mut found = Vec::new();
         let bound: Vec<&str> = bound.into_iter().flatten().map(String::as_str).collect();
+        // The last reply that says each text.
+        let mut said = BTreeMap::new();
+        for (nth, reply) in seat.worker.script.iter().enumerate() {
+            said.extend(texts(reply).into_iter().map(|text| (text, nth)));
+        }
         for (nth, reply) in seat.worker.script.iter().enumerate() {
             let (at, reply) = match reply.get("reply") {
                 Some(inner) => (format!("{}/script/{nth}/reply", seat.pointer), inner),
@@ -48,8 +54,9 @@ impl Check<'_> {
             // What comes before may be meant to be refused.
             let is_last = nth + 1 == seat.worker.script.len();
             found.extend(
-                malformed(name, seat, reply)
-                    .filter(|_| is_last)
+                is_last
+                    .then(|| malformed(name, seat, reply))
+                    .flatten()
                     .map(|(message, help)| ("script_refused", at.clone(), message, help)),
             );
             let (at, patch) = match reply.get("patch") {
@@ -120,13 +127,11 @@ impl Check<'_> {
                     continue;
                 }
                 // A reply that is put right by a later one is meant to be refused.
-                let quoted = Value::from(path).to_string();
-                let is_put_right =
-                    || seat.worker.script[nth + 1..].iter().any(|reply| reply.to_string().contains(&quoted));
-                let value = patch[op_nth].get("value").filter(|_| matches!(op, "add" | "replace") && !is_put_right());
+                let is_put_right = said.get(path).is_some_and(|last| *last > nth);
+                let value = patch[op_nth].get("value").filter(|_| matches!(op, "add" | "replace") && !is_put_right);
                 let Some(value) = value else { continue };
                 let takes = |write: &&Write<'_>| {
-                    let schema = write.grant.value.as_ref().and_then(|value| Schema::compile(value, false).ok());
+                    let schema = write.grant.value.as_ref().and_then(|of| self.values.compile(of).ok());
                     schema.is_none_or(|schema| schema.is_valid(value))
                 };
                 if !matching.iter().any(takes) {
@@ -134,7 +139,8 @@ impl Check<'_> {
                         format!("`{name}` answers with a value at `{path}` that `value` of its grant does not allow");
                     let help = "Change the value, or `value` of the grant.".to_owned();
                     found.push(("script_refused", format!("{at}/{op_nth}/value"), message, help));
-                } else if is_alone(patch, op_nth, path)
+                } else if self.effort.spend(Work::Grants, patch.as_array().map_or(0, Vec::len) as u64)
+                    && is_alone(patch, op_nth, path)
                     && let Some(violation) = template.as_ref().and_then(|place| self.refusal(place, value, &bound))
                 {
                     let message =
@@ -230,6 +236,23 @@ fn malformed(name: &str, seat: &Seat<'_>, reply: &Value) -> Option<(String, Stri
     let place = if place.is_root() { "the whole state".to_owned() } else { format!("`{place}`") };
     let message = format!("`{name}` {what} {place}, which it may not read");
     Some((message, "Add the place to `reads` of the worker, or take it out of the reply.".to_owned()))
+}
+
+/// Returns all texts in a value, names of members too.
+fn texts(value: &Value) -> Vec<&str> {
+    let (mut texts, mut pending) = (Vec::new(), vec![value]);
+    while let Some(value) = pending.pop() {
+        match value {
+            Value::String(text) => texts.push(text.as_str()),
+            Value::Array(items) => pending.extend(items),
+            Value::Object(members) => {
+                texts.extend(members.keys().map(String::as_str));
+                pending.extend(members.values());
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    texts
 }
 
 /// Whether a value has the form of an operation that a patch may have.

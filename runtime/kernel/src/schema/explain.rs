@@ -30,6 +30,8 @@ const REPEATED: &str = "the schema judges what is nested again and again, as sev
                         one level at a time";
 /// How alike two names must be (Jaro–Winkler, 0 to 1) for one to be suggested for the other.
 const ALIKE: f64 = 0.8;
+/// The most pairs of characters that are compared of two names.
+const COMPARED_MAX: usize = 1_000_000;
 
 /// Where the validator that failed was applied.
 #[derive(Clone, Copy, Debug)]
@@ -316,7 +318,14 @@ fn unexpected_names(unexpected: &[String], known: &BTreeSet<String>) -> String {
 
 /// The known name most like a wrong one, if any is like it.
 pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let length = wrong.chars().count();
+    let is_comparable = |name: &&str| {
+        let other = name.chars().count();
+        // A name with less than a tenth of the other's characters is never alike: its similarity is 0.7 at most.
+        length.max(other) <= 10 * length.min(other) && length.saturating_mul(other) <= COMPARED_MAX
+    };
     known
+        .filter(is_comparable)
         .map(|name| (strsim::jaro_winkler(wrong, name), name))
         .filter(|(alike, _)| *alike >= ALIKE)
         .max_by(|(one, _), (other, _)| one.total_cmp(other))

@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::locate::{Claim, claims_of};
+use super::claim::Claim;
+use super::locate::claims_of;
 use super::map::{Id, REFERENCES, SchemaMap, below};
 use crate::blueprint::GROUP_DEFINITION;
+use crate::json;
 use crate::pattern::Pattern;
 
 /// The most characters of a fragment as compact JSON, beside the groups in it.
@@ -53,7 +55,7 @@ pub(super) fn fragment(document: &Value, map: &SchemaMap, pattern: &Pattern) -> 
     // A schema that has `items` and no `type` leaves open what an object in that place holds; what it says is shown.
     claims.remove(&Claim::Anything);
     ATTEMPTS.iter().find_map(|&(inline, deep)| {
-        let mut shown = Shown { document, map, left: CHARS_MAX, groups: BTreeMap::new(), resolving: Vec::new() };
+        let mut shown = Attempt { document, map, left: CHARS_MAX, groups: BTreeMap::new(), resolving: Vec::new() };
         let parts = claims.iter().map(|claim| shown.claim(claim, inline, deep)).collect::<Option<Vec<_>>>()?;
         let mut parts = parts.into_iter();
         let first = parts.next()?;
@@ -69,7 +71,7 @@ pub(super) fn fragment(document: &Value, map: &SchemaMap, pattern: &Pattern) -> 
 }
 
 /// One attempt to show something.
-struct Shown<'a> {
+struct Attempt<'a> {
     document: &'a Value,
     map: &'a SchemaMap,
     /// About how many more characters fit; the attempt ends when there are none.
@@ -80,7 +82,7 @@ struct Shown<'a> {
     resolving: Vec<Id>,
 }
 
-impl Shown<'_> {
+impl Attempt<'_> {
     fn claim(&mut self, claim: &Claim, inline: usize, deep: usize) -> Option<Value> {
         let (keyword, parts) = match claim {
             Claim::Anything => return Some(Value::Bool(true)),
@@ -171,7 +173,7 @@ impl Shown<'_> {
                 Some(Value::Object(shown))
             }
             _ => {
-                self.spend(value.to_string().len())?;
+                self.spend_value(value)?;
                 Some(value.clone())
             }
         }
@@ -186,9 +188,10 @@ impl Shown<'_> {
             {
                 shown = merged(shown, self.group(group));
             } else if let Some(value) = members.get(keyword)
-                && value.to_string().len() <= DESCRIPTION_MAX
+                && json::size_within(value, DESCRIPTION_MAX as u64).is_some()
             {
-                self.spend(keyword.len() + value.to_string().len() + 4)?;
+                self.spend(keyword.len() + 4)?;
+                self.spend_value(value)?;
                 shown.insert(keyword.to_owned(), value.clone());
             }
         }
@@ -231,7 +234,13 @@ impl Shown<'_> {
         group
     }
 
+    fn spend_value(&mut self, value: &Value) -> Option<()> {
+        let chars = json::size_within(value, self.left as u64)?;
+        self.spend(usize::try_from(chars).ok()?)
+    }
+
     fn spend(&mut self, chars: usize) -> Option<()> {
+        self.map.spend(4 + chars / 4);
         self.left = self.left.checked_sub(chars)?;
         Some(())
     }

@@ -10,13 +10,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use jsonptr::Pointer;
 
 use super::Location;
+use super::claim::{Claim, Furthest};
 use super::map::{Id, Node, Role, SchemaMap};
 use crate::pattern::{Pattern, PatternToken, is_index};
 
-/// The most subschemas in one claim; a longer one is taken to allow anything.
-const CLAIM_MAX: usize = 256;
 /// The most steps of one search; places beyond are taken to be legal.
 const STEPS_MAX: usize = 20_000;
+/// The steps of a check that it takes to look at one place, and at one subschema there.
+const PLACE_STEPS: usize = 10;
+const VERDICT_STEPS: usize = 60;
 /// The deepest place that `**` is searched for.
 const DEEP_MAX: usize = 64;
 /// The most names that an answer lists.
@@ -32,7 +34,7 @@ pub(super) fn is_plain(map: &SchemaMap, place: &Pointer) -> bool {
         for _ in 0..REFERENCES_MAX {
             let node = map.node(id);
             let branches = |role: &Role| role.is_in_place() && *role != Role::Not;
-            if node.never || node.outside || node.children.iter().any(|(role, _)| branches(role)) {
+            if node.never || node.outside || node.others().any(|(role, _)| branches(role)) {
                 return None;
             }
             match node.refs.as_slice() {
@@ -48,85 +50,17 @@ pub(super) fn is_plain(map: &SchemaMap, place: &Pointer) -> bool {
         let Some(here) = settled(id).map(|id| map.node(id)) else { return false };
         let name = token.decoded();
         let narrows = |role: &Role| matches!(role, Role::Pattern(_) | Role::Prefix(_));
-        if here.children.iter().any(|(role, _)| narrows(role)) {
+        if here.others().any(|(role, _)| narrows(role)) {
             return false;
         }
         let is_element = here.arrays && !here.objects && (name == "-" || is_index(&name));
-        let child = here.children.iter().find(|(role, _)| match role {
-            Role::Property(known) => here.objects && *known == name,
-            Role::Items => is_element,
-            _ => false,
-        });
-        match child {
-            Some((_, child)) => id = *child,
+        let member = here.property(&name).filter(|_| here.objects);
+        match member.or_else(|| here.one(&Role::Items).filter(|_| is_element)) {
+            Some(child) => id = child,
             None => return false,
         }
     }
     settled(id).is_some()
-}
-
-/// What a schema says of one place.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Claim {
-    Anything,
-    Nothing,
-    /// What this subschema says.
-    Of(Id),
-    All(BTreeSet<Claim>),
-    Any(BTreeSet<Claim>),
-}
-
-impl Claim {
-    fn all(claims: impl IntoIterator<Item = Self>) -> Self {
-        let mut parts = BTreeSet::new();
-        for claim in claims {
-            match claim {
-                Self::Anything => {}
-                Self::Nothing => return Self::Nothing,
-                Self::All(inner) => parts.extend(inner),
-                part @ (Self::Of(_) | Self::Any(_)) => drop(parts.insert(part)),
-            }
-        }
-        Self::joined(parts, Self::Anything, Self::All)
-    }
-
-    fn any(claims: impl IntoIterator<Item = Self>) -> Self {
-        let mut parts = BTreeSet::new();
-        for claim in claims {
-            match claim {
-                Self::Anything => return Self::Anything,
-                Self::Nothing => {}
-                Self::Any(inner) => parts.extend(inner),
-                part @ (Self::Of(_) | Self::All(_)) => drop(parts.insert(part)),
-            }
-        }
-        Self::joined(parts, Self::Nothing, Self::Any)
-    }
-
-    fn joined(mut parts: BTreeSet<Self>, none: Self, many: fn(BTreeSet<Self>) -> Self) -> Self {
-        match parts.len() {
-            0 => none,
-            1 => parts.pop_first().expect("there is one"),
-            _ if parts.iter().map(Self::size).sum::<usize>() > CLAIM_MAX => Self::Anything,
-            _ => many(parts),
-        }
-    }
-
-    fn size(&self) -> usize {
-        match self {
-            Self::Anything | Self::Nothing | Self::Of(_) => 1,
-            Self::All(parts) | Self::Any(parts) => parts.iter().map(Self::size).sum(),
-        }
-    }
-
-    /// The subschemas in it.
-    fn ids(&self, found: &mut BTreeSet<Id>) {
-        match self {
-            Self::Anything | Self::Nothing => {}
-            Self::Of(id) => drop(found.insert(*id)),
-            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.ids(found)),
-        }
-    }
 }
 
 /// The names that a closed object may have.
@@ -305,12 +239,6 @@ impl<'a> From<&'a PatternToken> for Wanted<'a> {
     }
 }
 
-/// How far a search got.
-struct Furthest {
-    tokens: usize,
-    claims: BTreeSet<Claim>,
-}
-
 /// Steps that a wildcard stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kinds {
@@ -333,8 +261,9 @@ pub(super) fn is_described(map: &SchemaMap, pattern: &Pattern) -> bool {
     })
 }
 
-/// Returns true for a step of the kind that the subschemas of a claim speak of, or of either if they speak of both or neither.
-fn is_meant(map: &SchemaMap, claim: &Claim, step: Step<'_>) -> bool {
+/// Returns true if the subschemas of a claim speak of elements, false if they speak of members; none if they speak of both or
+/// neither.
+fn speaks_of_elements(map: &SchemaMap, claim: &Claim) -> Option<bool> {
     let mut ids = BTreeSet::new();
     claim.ids(&mut ids);
     let (mut members, mut elements) = (false, false);
@@ -351,7 +280,7 @@ fn is_meant(map: &SchemaMap, claim: &Claim, step: Step<'_>) -> bool {
             _ => {}
         }
     }
-    members == elements || (matches!(step, Step::Element | Step::Index(_)) == elements)
+    (members != elements).then_some(elements)
 }
 
 /// The claims at the places that the tokens lead to.
@@ -371,7 +300,7 @@ fn claims(map: &SchemaMap, wanted: &[Wanted<'_>], kinds: Kinds) -> Result<BTreeS
         if !visited.insert((tokens, claim.clone())) {
             continue;
         }
-        if taken > STEPS_MAX {
+        if taken > STEPS_MAX || !map.spend(PLACE_STEPS) {
             found.insert(Claim::Anything);
             break;
         }
@@ -402,7 +331,9 @@ fn claims(map: &SchemaMap, wanted: &[Wanted<'_>], kinds: Kinds) -> Result<BTreeS
             }
             Wanted::Append => go(tokens + 1, Step::Element),
             Wanted::Any => {
-                let leads = |step: &Step<'_>| kinds == Kinds::All || is_meant(map, &claim, *step);
+                let meant = if kinds == Kinds::All { None } else { speaks_of_elements(map, &claim) };
+                let is_element = |step: &Step<'_>| matches!(step, Step::Element | Step::Index(_));
+                let leads = |step: &Step<'_>| meant.is_none_or(|meant| is_element(step) == meant);
                 steps(map, &claim).into_iter().filter(leads).for_each(|step| go(tokens + 1, step));
             }
             Wanted::Deep => {
@@ -448,21 +379,36 @@ fn resolved(map: &SchemaMap, claim: Claim) -> Claim {
 fn illegal(map: &SchemaMap, legal_prefix: String, furthest: &Furthest) -> Location {
     let (mut known, mut patterns) = (BTreeSet::new(), BTreeSet::new());
     for claim in &furthest.claims {
+        let (mut names, mut expressions) = (Vec::new(), Vec::new());
         for step in steps(map, claim).into_iter().chain(indices(map, claim)) {
-            if descend(map, claim, step) == Claim::Nothing {
-                continue;
-            }
             match step {
-                Step::Name(name) => drop(known.insert(name.to_owned())),
-                Step::Element => drop(known.insert("-".to_owned())),
-                Step::Index(index) => drop(known.insert(index.to_string())),
-                Step::Matching(pattern) => drop(patterns.insert(pattern.to_owned())),
+                Step::Name(name) => names.push((name.to_owned(), step)),
+                Step::Element => names.push(("-".to_owned(), step)),
+                Step::Index(index) => names.push((index.to_string(), step)),
+                Step::Matching(pattern) => expressions.push((pattern.to_owned(), step)),
                 Step::Other => {}
             }
         }
+        known.extend(first_legal(map, claim, names));
+        patterns.extend(first_legal(map, claim, expressions));
     }
     let some = |names: BTreeSet<String>| names.into_iter().take(KNOWN_MAX).collect();
     Location::Illegal { legal_prefix, known: some(known), patterns: some(patterns) }
+}
+
+/// The first names whose steps a claim allows, as many as an answer lists.
+fn first_legal(map: &SchemaMap, claim: &Claim, mut named: Vec<(String, Step<'_>)>) -> BTreeSet<String> {
+    named.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let mut legal = BTreeSet::new();
+    for (name, step) in named {
+        if legal.len() == KNOWN_MAX {
+            break;
+        }
+        if descend(map, claim, step) != Claim::Nothing {
+            legal.insert(name);
+        }
+    }
+    legal
 }
 
 /// The elements that the subschemas of a claim describe one by one.
@@ -490,6 +436,7 @@ fn steps<'a>(map: &'a SchemaMap, claim: &Claim) -> Vec<Step<'a>> {
             _ => {}
         }
     }
+    map.spend(names.len());
     let named = names.into_iter().map(Step::Name).chain(patterns.into_iter().map(Step::Matching));
     named.chain([Step::Other, Step::Element]).collect()
 }
@@ -512,6 +459,9 @@ fn verdict(map: &SchemaMap, id: Id, step: Step<'_>, done: &mut BTreeMap<Id, Verd
         return verdict.clone();
     }
     done.insert(id, Verdict::NO_OPINION);
+    if !map.spend(VERDICT_STEPS) {
+        return Verdict::NO_OPINION;
+    }
     let node = map.node(id);
     let is_member = matches!(step, Step::Name(_) | Step::Matching(_) | Step::Other);
     let mut verdict = match is_member {
@@ -521,6 +471,10 @@ fn verdict(map: &SchemaMap, id: Id, step: Step<'_>, done: &mut BTreeMap<Id, Verd
         true => member(map, node, step),
         false => element(map, node, step),
     };
+    if node.refs.is_empty() && !node.outside && node.others().next().is_none() {
+        done.insert(id, verdict.clone());
+        return verdict;
+    }
     let mut ask = |id: Id| self::verdict(map, id, step, done);
     for targets in &node.refs {
         verdict = verdict.and(any_of(targets.iter().map(|&target| ask(target))));
@@ -561,9 +515,11 @@ fn any_of(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
 /// What the keywords for objects say of a member.
 fn member(map: &SchemaMap, node: &Node, step: Step<'_>) -> Verdict {
     let mut claims = Vec::new();
-    for (role, id) in &node.children {
+    if let Step::Name(name) = step {
+        claims.extend(node.property(name).map(|id| claim_of(map, id)));
+    }
+    for (role, id) in node.others() {
         let applies = match (role, step) {
-            (Role::Property(known), Step::Name(name)) => known == name,
             (Role::Pattern(pattern), Step::Name(name)) => map.name_matches(pattern, name),
             (Role::Pattern(pattern), Step::Matching(matched)) => pattern == matched,
             _ => false,
@@ -581,7 +537,7 @@ fn member(map: &SchemaMap, node: &Node, step: Step<'_>) -> Verdict {
 /// What the keywords for arrays say of an element.
 fn element(map: &SchemaMap, node: &Node, step: Step<'_>) -> Verdict {
     let items = node.one(&Role::Items).map(|id| claim_of(map, id));
-    let prefix = node.children.iter().filter_map(|(role, id)| match role {
+    let prefix = node.others().filter_map(|(role, id)| match role {
         Role::Prefix(index) => Some((*index, claim_of(map, *id))),
         _ => None,
     });
@@ -592,7 +548,7 @@ fn element(map: &SchemaMap, node: &Node, step: Step<'_>) -> Verdict {
     // Some element: one of the prefix, or one after it.
     let first = governed(prefix.map(|(_, claim)| claim).collect(), Claim::any);
     let later = governed(items.into_iter().collect(), Claim::all);
-    if node.children.iter().any(|(role, _)| matches!(role, Role::Prefix(_))) { first.or(later) } else { later }
+    if node.others().any(|(role, _)| matches!(role, Role::Prefix(_))) { first.or(later) } else { later }
 }
 
 fn governed(claims: Vec<Claim>, joined: fn(Vec<Claim>) -> Claim) -> Verdict {
@@ -606,7 +562,7 @@ fn governed(claims: Vec<Claim>, joined: fn(Vec<Claim>) -> Claim) -> Verdict {
 fn claim_of(map: &SchemaMap, id: Id) -> Claim {
     if map.node(id).anything {
         Claim::Anything
-    } else if is_impossible(map, id, &mut BTreeMap::new()) {
+    } else if map.is_impossible(id, || is_impossible(map, id, &mut BTreeMap::new())) {
         Claim::Nothing
     } else {
         Claim::Of(id)

@@ -3,11 +3,14 @@
 //! A reference is resolved with the base URIs of its surroundings (`$id`, JSON Schema Core sections 8.2 and 8.3), but
 //! only inside the document. One that leads elsewhere is kept as "unknown", about which nothing can be said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use jsonptr::Token;
 use jsonschema::{Draft, PatternOptions, Uri, Validator, uri};
 use serde_json::{Map, Value};
+
+use crate::effort::{Effort, Work};
 
 /// The number of a subschema; 0 is the document itself.
 pub(super) type Id = usize;
@@ -50,6 +53,14 @@ pub(super) enum Role {
 }
 
 impl Role {
+    /// The name of the member that it is of; empty for all others.
+    fn name(&self) -> &str {
+        match self {
+            Self::Property(name) => name,
+            _ => "",
+        }
+    }
+
     /// Whether the subschema judges the same instance as the one around it.
     pub(super) fn is_in_place(&self) -> bool {
         match self {
@@ -100,12 +111,27 @@ pub(super) struct Node {
     pub(super) outside: bool,
     /// The subschemas in it.
     pub(super) children: Vec<(Role, Id)>,
+    /// Positions among them of those of members, sorted by name.
+    by_name: Vec<usize>,
+    /// Positions among them of all that are neither of a member nor definitions.
+    others: Vec<usize>,
 }
 
 impl Node {
-    /// The subschemas of one role, in the order of the document.
+    /// The subschema of the member of a name.
+    pub(super) fn property(&self, name: &str) -> Option<Id> {
+        let at = self.by_name.binary_search_by(|&at| self.children[at].0.name().cmp(name)).ok()?;
+        Some(self.children[self.by_name[at]].1)
+    }
+
+    /// The subschemas that are neither of a member nor definitions, of which there may be many.
+    pub(super) fn others(&self) -> impl Iterator<Item = &(Role, Id)> {
+        self.others.iter().map(|&at| &self.children[at])
+    }
+
+    /// The subschemas of one role among [`Self::others`], in the order of the document.
     pub(super) fn each(&self, role: &Role) -> impl Iterator<Item = Id> {
-        self.children.iter().filter(move |(child, _)| child == role).map(|(_, id)| *id)
+        self.others().filter(move |(child, _)| child == role).map(|(_, id)| *id)
     }
 
     /// The subschema of a role that occurs once.
@@ -123,7 +149,7 @@ impl Node {
 
     /// The subschemas that judge the same instance, references included.
     pub(super) fn in_place(&self) -> impl Iterator<Item = Id> {
-        let applied = self.children.iter().filter(|(role, _)| role.is_in_place()).map(|(_, id)| *id);
+        let applied = self.others().filter(|(role, _)| role.is_in_place()).map(|(_, id)| *id);
         applied.chain(self.refs.iter().flatten().copied())
     }
 
@@ -143,6 +169,10 @@ pub(super) struct SchemaMap {
     patterns: BTreeMap<String, Validator>,
     /// A second subschema with a name that another has: its place and the name.
     twice: Option<(String, String)>,
+    /// Whether nothing satisfies each, once somebody has asked.
+    impossible: Vec<OnceLock<bool>>,
+    /// What questions may take.
+    effort: Effort,
 }
 
 impl SchemaMap {
@@ -167,6 +197,8 @@ impl SchemaMap {
                 let (objects, arrays) = containers(value, found.scope.dialect);
                 let names_number = names_number(value, found.scope.dialect);
                 let ids = |pointers: &Vec<String>| pointers.iter().map(|pointer| at[pointer]).collect();
+                let children: Vec<_> = found.children.into_iter().map(|(role, pointer)| (role, at[&pointer])).collect();
+                let (by_name, others) = by_role(&children);
                 Node {
                     never: *value == Value::Bool(false),
                     anything: *value == Value::Bool(true) || value.as_object().is_some_and(Map::is_empty),
@@ -179,12 +211,25 @@ impl SchemaMap {
                     fractions: names_number != Some(false),
                     refs: targets.iter().flatten().map(ids).collect(),
                     outside: targets.iter().any(Option::is_none),
-                    children: found.children.into_iter().map(|(role, pointer)| (role, at[&pointer])).collect(),
+                    children,
+                    by_name,
+                    others,
                     pointer: found.pointer,
                 }
             })
             .collect::<Vec<_>>();
-        Self { nodes, at, patterns: BTreeMap::new(), twice }
+        let impossible = nodes.iter().map(|_| OnceLock::new()).collect();
+        Self { nodes, at, patterns: BTreeMap::new(), twice, impossible, effort: Effort::default() }
+    }
+
+    /// The same with a bound on what it may be asked.
+    pub(super) fn within(self, effort: Effort) -> Self {
+        Self { effort, ..self }
+    }
+
+    /// Counts steps of a question; false if there are none left, and any answer will do.
+    pub(super) fn spend(&self, steps: usize) -> bool {
+        self.effort.spend(Work::Places, steps as u64)
     }
 
     /// The same with what decides which names the regular expressions of `patternProperties` match.
@@ -224,6 +269,11 @@ impl SchemaMap {
         self.nodes.len()
     }
 
+    /// Whether nothing satisfies a subschema, as `found` finds out.
+    pub(super) fn is_impossible(&self, id: Id, found: impl FnOnce() -> bool) -> bool {
+        *self.impossible[id].get_or_init(found)
+    }
+
     /// The places of all subschemas.
     pub(super) fn pointers(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.pointer.as_str())
@@ -242,15 +292,16 @@ impl SchemaMap {
 
     /// This subschema and all that judge the same instance, each once.
     pub(super) fn closure(&self, id: Id) -> Vec<Id> {
-        let mut seen = vec![false; self.nodes.len()];
+        let mut seen = BTreeSet::new();
         let mut closure = Vec::new();
         let mut pending = vec![id];
         while let Some(id) = pending.pop() {
-            if !std::mem::replace(&mut seen[id], true) {
+            if seen.insert(id) {
                 closure.push(id);
                 pending.extend(self.nodes[id].in_place());
             }
         }
+        self.spend(2 * closure.len());
         closure
     }
 
@@ -541,6 +592,14 @@ fn subschemas(members: &Map<String, Value>, pointer: &str, dialect: Dialect) -> 
         found.retain(|(role, _)| *role == Role::Definition);
     }
     found
+}
+
+/// The positions of the subschemas of members, sorted by name, and of all others that are no definitions.
+fn by_role(children: &[(Role, Id)]) -> (Vec<usize>, Vec<usize>) {
+    let is_of = |wanted: fn(&Role) -> bool| (0..children.len()).filter(move |&at| wanted(&children[at].0)).collect();
+    let mut by_name: Vec<usize> = is_of(|role| matches!(role, Role::Property(_)));
+    by_name.sort_by_key(|&at| children[at].0.name());
+    (by_name, is_of(|role| !matches!(role, Role::Property(_) | Role::Definition)))
 }
 
 /// Whether `type`, `const` and `enum` leave room for objects and for arrays.

@@ -10,6 +10,7 @@
 //! `fragment` shows a piece of it; `explain` turns a failed validation into violations.
 
 mod bounds;
+mod claim;
 mod equality;
 mod explain;
 mod fragment;
@@ -26,6 +27,7 @@ use jsonschema::json::SerdeJson;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
+use crate::effort::{Effort, Work};
 use crate::json;
 use crate::pattern::Pattern;
 use crate::rejection::Violation;
@@ -43,6 +45,9 @@ pub use state::StateSchema;
 /// The deepest nesting of a schema document.
 const DEPTH_MAX: usize = 128;
 
+/// The steps of a check that it takes to compile a schema, beside one for each byte of it.
+const COMPILE_STEPS: u64 = 1_000;
+
 /// Formats of the specification that need Unicode tables which are not built in.
 const FORMATS_UNKNOWN: [&str; 2] = ["idn-email", "idn-hostname"];
 
@@ -57,7 +62,7 @@ pub struct SchemaError {
 }
 
 impl SchemaError {
-    fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(crate) fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into() }
     }
 }
@@ -96,11 +101,19 @@ impl Schema {
     /// regular expressions that are too large, a format that would have to be asserted and cannot be (`idn-email`, `idn-hostname`), or a schema so nested or so
     /// branched that validation could overflow the stack or not end in time.
     pub fn compile(schema: &Value, assert_formats: bool) -> Result<Self, SchemaError> {
+        Self::compile_within(schema, assert_formats, &Effort::default())
+    }
+
+    /// The same as part of a check, to which also counts what the schema is asked later.
+    pub(crate) fn compile_within(schema: &Value, assert_formats: bool, effort: &Effort) -> Result<Self, SchemaError> {
+        if !effort.spend(Work::Schemas, COMPILE_STEPS + json::size(schema)) {
+            return Err(SchemaError::new("", "there are too many schemas, or too large ones, to look at all"));
+        }
         // First of all, because whatever follows may recurse into the document.
         bounds::check_nesting(schema, DEPTH_MAX)?;
         let draft = draft(schema)?;
         check_meta_schema(schema, draft)?;
-        let map = SchemaMap::of(schema, draft);
+        let map = SchemaMap::of(schema, draft).within(effort.clone());
         // Validator and map could each take it for another.
         if let Some((pointer, name)) = map.named_twice() {
             let message = format!("another subschema is called `{name}` already; give each a name of its own");

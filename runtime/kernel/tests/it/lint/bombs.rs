@@ -1,7 +1,7 @@
 //! Small blueprints that would take all the time and memory there is: schemas in which one part is reached in very many ways.
 //! A check that has no limit does not end here, and is stopped by the test runner.
 
-use patchboard_kernel::lint;
+use patchboard_kernel::lint::{self, STEPS_MAX};
 use patchboard_kernel::source::Source;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -165,4 +165,77 @@ fn invariants_are_tried_on_the_initial_state_within_one_allowance() {
     assert_eq!(found(many().collect()), [""; 0]);
     let wrong = found([invariant("few".to_owned(), "self < 999")].into_iter().chain(many()).collect());
     assert!(wrong.len() == 1 && wrong[0].ends_with("at `/list/999`"), "{wrong:?}");
+}
+
+/// A blueprint of so many workers with so many grants each, which `grant` makes of the number of each.
+fn granting(schema: &Value, workers: usize, grants: usize, grant: &dyn Fn(usize) -> Value) -> Source {
+    let worker = |nth: usize| {
+        let writes: Vec<Value> = (0..grants).map(|own| grant(nth * grants + own)).collect();
+        (format!("w{nth}"), json!({"agent": "script", "script": [[]], "reads": ["/**"], "writes": writes}))
+    };
+    let workers: Map<String, Value> = (0..workers).map(worker).collect();
+    let rules = json!([{"name": "begin", "trigger": "start", "run": "w0"}]);
+    let blueprint =
+        json!({"blueprint": 2, "name": "bomb", "state": {"schema": schema}, "workers": workers, "rules": rules});
+    Source::read("bomb", &blueprint.to_string()).expect("JSON")
+}
+
+/// Names `p0`, `p1`, … with what `of` makes of each number.
+fn numbered(count: usize, of: &dyn Fn(usize) -> Value) -> Map<String, Value> {
+    (0..count).map(|nth| (format!("p{nth}"), of(nth))).collect()
+}
+
+fn code_of(source: &Source, steps: u64) -> Option<(&'static str, String)> {
+    let report = lint::check_at_most(source, steps);
+    let error = report.findings.into_iter().find(|finding| finding.severity == lint::Severity::Error)?;
+    Some((error.code, error.message))
+}
+
+#[test]
+fn a_check_that_takes_too_many_steps_says_for_what() {
+    let values: Vec<String> = (0..1_000).map(|nth| format!("v{nth}")).collect();
+    let listed = json!({"type": "object", "$defs": {"e": {"enum": values}}, "properties": numbered(20, &|_| json!({"$ref": "#/$defs/e"}))});
+    let own = |nth: usize| json!({"path": format!("/p{}", nth % 20), "value": {"$ref": "#/$defs/e", "title": nth.to_string()}});
+    let schemas = granting(&listed, 10, 20, &own);
+
+    let mut deep = json!({"type": "object", "properties": numbered(10, &|_| json!({"type": "string"}))});
+    for _ in 0..20 {
+        deep = json!({"type": "object", "properties": {"a": deep, "p0": {"type": "string"}}});
+    }
+    let places =
+        granting(&deep, 10, 10, &|nth| json!({"path": format!("{}/**/p{}", "/a".repeat(1 + nth / 10), nth % 10)}));
+
+    let wide = json!({"type": "object", "properties": numbered(900, &|_| json!({"type": "string"}))});
+    let grants = granting(&wide, 30, 30, &|nth| json!({"path": format!("/p{nth}")}));
+
+    let cases = [
+        (schemas, 500_000, "its schemas"),
+        (places, 500_000, "the places of its paths"),
+        (grants, 1_000_000, "comparing its grants"),
+    ];
+    for (source, steps, what) in cases {
+        let (code, message) = code_of(&source, steps).unwrap_or_else(|| panic!("{what} takes fewer"));
+        assert_eq!(code, "too_costly", "{message}");
+        assert!(message.contains(&format!("more than {steps} steps")) && message.ends_with(what), "{message}");
+        assert_eq!(code_of(&source, STEPS_MAX), None, "{what}");
+    }
+}
+
+#[test]
+fn grants_with_equal_schemas_take_the_steps_of_one() {
+    let values: Vec<String> = (0..3_000).map(|nth| format!("v{nth}")).collect();
+    let listed = json!({"type": "object", "$defs": {"e": {"enum": values}}, "properties": numbered(30, &|_| json!({"$ref": "#/$defs/e"}))});
+    let equal = |nth: usize| json!({"path": format!("/p{}", nth % 30), "value": {"$ref": "#/$defs/e"}});
+    assert_eq!(code_of(&granting(&listed, 60, 30, &equal), 5_000_000), None);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test may read files")]
+fn the_shipped_blueprints_take_a_small_part_of_the_steps() {
+    for path in ["blueprints/clipboard.yaml", "blueprints/evidence-review.yaml", "examples/word_count.yaml"] {
+        let text = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+        let source = Source::read(path, &std::fs::read_to_string(text).expect("it is there")).expect("it is YAML");
+        let report = lint::check_at_most(&source, STEPS_MAX / 200);
+        assert!(report.findings.iter().all(|finding| finding.code != "too_costly"), "{path}: {:?}", report.findings);
+    }
 }

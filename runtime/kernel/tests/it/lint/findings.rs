@@ -63,6 +63,10 @@ fn a_group_is_judged_by_all_who_are_in_it() {
 fn every_code_has_a_fixture_that_brings_it_about() {
     for (code, severity, meaning) in CODES {
         assert!(meaning.ends_with('.'), "{code}");
+        // Needs a large blueprint or a small bound: see `bombs`.
+        if *code == "too_costly" {
+            continue;
+        }
         let mut fixtures = FIXTURES.iter().filter(|fixture| fixture.code == *code).peekable();
         assert!(fixtures.peek().is_some(), "{code} has no fixture");
         for fixture in fixtures {

@@ -1,0 +1,67 @@
+//! The `value` schemas of grants, compiled: equal ones once, however many grants have them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::definitions::with_definitions;
+use crate::effort::{Effort, Work};
+use crate::schema::{REGEX_BYTES_MAX, Schema, SchemaError, regexes_too_large};
+
+/// Bytes of a schema that is looked up for one step of a check.
+const BYTES_OF_STEP: u64 = 64;
+
+/// Compiles the value schemas of the grants of one blueprint.
+pub(crate) struct Values<'s> {
+    /// The state schema, whose definitions they may refer to.
+    state: &'s Value,
+    /// By what stands in the blueprint, as compact JSON.
+    compiled: RefCell<BTreeMap<String, Result<Arc<Schema>, SchemaError>>>,
+    /// What the regular expressions of all schemas of the blueprint take that are compiled so far.
+    regex_bytes: Cell<usize>,
+    effort: Effort,
+}
+
+impl<'s> Values<'s> {
+    pub(crate) fn new(state: &'s Value) -> Self {
+        Self { state, compiled: RefCell::default(), regex_bytes: Cell::new(0), effort: Effort::default() }
+    }
+
+    /// The same as part of a check.
+    pub(crate) fn within(self, effort: Effort) -> Self {
+        Self { effort, ..self }
+    }
+
+    /// Counts the regular expressions of another schema of the blueprint.
+    ///
+    /// # Errors
+    /// All together take more than a blueprint's may.
+    pub(crate) fn count(&self, schema: &Schema) -> Result<(), SchemaError> {
+        let all = self.regex_bytes.get() + schema.regex_bytes();
+        self.regex_bytes.set(all);
+        if self.is_full() { Err(SchemaError::new("", regexes_too_large())) } else { Ok(()) }
+    }
+
+    /// Returns true if regular expressions take more than a blueprint's may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.regex_bytes.get() > REGEX_BYTES_MAX
+    }
+
+    /// Compiles what stands in the blueprint, or finds what came of it before.
+    ///
+    /// # Errors
+    /// As [`Schema::compile`] and [`Self::count`].
+    pub(crate) fn compile(&self, written: &Value) -> Result<Arc<Schema>, SchemaError> {
+        let text = written.to_string();
+        self.effort.spend(Work::Schemas, text.len() as u64 / BYTES_OF_STEP);
+        if let Some(known) = self.compiled.borrow().get(&text) {
+            return known.clone();
+        }
+        let compiled = Schema::compile_within(&with_definitions(written, self.state), false, &self.effort)
+            .and_then(|schema| self.count(&schema).map(|()| Arc::new(schema)));
+        self.compiled.borrow_mut().insert(text, compiled.clone());
+        compiled
+    }
+}

@@ -1,0 +1,71 @@
+//! A bound on the work of one check, whatever is asked in it.
+//!
+//! A step is about what it takes to look at one subschema or to compare two paths. Steps are counted, not time, so that a check finds
+//! the same on every machine. Once they are used up, whatever is asked is answered at once and in some way; whoever set the
+//! bound throws the answers away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What steps are taken for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    /// To compile schemas.
+    Schemas,
+    /// To find what a schema says of the places of a path.
+    Places,
+    /// To compare grants with each other.
+    Grants,
+}
+
+/// The steps of one check, shared by all that works for it. By default there is no bound, and nothing is counted.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Effort(Option<Arc<Steps>>);
+
+#[derive(Debug)]
+struct Steps {
+    max: u64,
+    taken: AtomicU64,
+    by_work: [AtomicU64; 3],
+}
+
+impl Effort {
+    /// Allows so many steps.
+    pub(crate) fn of(max: u64) -> Self {
+        Self(Some(Arc::new(Steps { max, taken: AtomicU64::new(0), by_work: Default::default() })))
+    }
+
+    /// Takes steps; false if that is more than there are.
+    pub(crate) fn spend(&self, work: Work, steps: u64) -> bool {
+        let Some(all) = &self.0 else { return true };
+        all.by_work[work as usize].fetch_add(steps, Ordering::Relaxed);
+        all.taken.fetch_add(steps, Ordering::Relaxed) + steps <= all.max
+    }
+
+    /// Returns true if more steps were taken than there are.
+    pub(crate) fn is_spent(&self) -> bool {
+        !self.spend(Work::Grants, 0)
+    }
+
+    /// Returns the steps that were taken for each kind of work.
+    pub(crate) fn taken(&self) -> [(Work, u64); 3] {
+        [Work::Schemas, Work::Places, Work::Grants].map(|work| {
+            let taken = self.0.as_ref().map(|all| all.by_work[work as usize].load(Ordering::Relaxed));
+            (work, taken.unwrap_or(0))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Effort, Work};
+
+    #[test]
+    fn steps_of_all_work_have_one_bound() {
+        let effort = Effort::of(10);
+        assert!(effort.spend(Work::Schemas, 4) && effort.clone().spend(Work::Grants, 6));
+        assert_eq!((effort.is_spent(), effort.taken().map(|(_, taken)| taken)), (false, [4, 0, 6]));
+        assert!(!effort.spend(Work::Places, 1) && effort.is_spent());
+        assert!(Effort::default().spend(Work::Schemas, u64::MAX), "without a bound nothing is counted");
+    }
+}
