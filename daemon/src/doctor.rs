@@ -231,15 +231,33 @@ pub(crate) fn journal(observed: &Journaled) -> Finding {
             let boards: Vec<&str> = lost.iter().map(|lost| lost.board.as_str()).collect();
             Finding::error(Check::Journal, format!("[records_lost] {}", all.join("; ")), lost_help(boards.join(",")))
         }
-        Journaled::Sound { took, .. } => {
-            Finding::ok(Check::Journal, format!("it can be read, and is whole ({:.1} s)", took.as_secs_f64()))
+        Journaled::Read { boards, faults, .. } if !faults.is_empty() => {
+            let told =
+                faults.iter().take(DAMAGED_MAX).map(|(board, fault)| format!("{board}: [{}] {fault}", fault.code()));
+            let more = faults.len().checked_sub(DAMAGED_MAX).filter(|more| *more > 0);
+            let told: Vec<String> = told.chain(more.map(|more| format!("{more} more"))).collect();
+            let message =
+                format!("{} of {} cannot be trusted: {}", faults.len(), plural(*boards, "board"), told.join("; "));
+            Finding::error(
+                Check::Journal,
+                message,
+                "`patchboard verify BOARD` says what is sound of a board, and what to do",
+            )
+        }
+        Journaled::Read { took, boards, .. } => {
+            let boards = plural(*boards, "board");
+            let message = format!("it can be read, and nothing of {boards} was altered ({:.1} s)", took.as_secs_f64());
+            Finding::ok(Check::Journal, message)
         }
     }
 }
 
+/// The most boards that are named of those that cannot be trusted.
+const DAMAGED_MAX: usize = 8;
+
 /// Boards that have not ended: how many somebody runs, and how many nobody does.
 pub(crate) fn boards(observed: &Journaled) -> Option<Finding> {
-    let Journaled::Sound { boards, running, interrupted, failed, .. } = observed else { return None };
+    let Journaled::Read { boards, running, interrupted, failed, .. } = observed else { return None };
     let message =
         format!("{}: {running} running, {interrupted} interrupted, {failed} failed", plural(*boards, "board"));
     Some(match (*failed, *interrupted) {

@@ -60,7 +60,7 @@ pub(crate) async fn take_up(
     let taken = match how {
         TakeUp::Plainly => runtime.resume(board).await,
         TakeUp::Forced => runtime.seize(board).await,
-        TakeUp::Paused => runtime.resume_paused(board).await,
+        TakeUp::Paused => runtime.resume_paused(board, by_user(seating)).await,
     };
     match taken {
         Ok(board) => {

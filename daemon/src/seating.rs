@@ -388,13 +388,6 @@ impl Seating {
         (self.sends_no_key && is_denied).then_some("no key was sent; give --api-key-env")
     }
 
-    /// Lets no call of a model be made for so long.
-    pub(crate) fn hold_calls(&self, time: std::time::Duration) {
-        if let Some(gate) = &self.gate {
-            gate.shut(time);
-        }
-    }
-
     /// Watches the models of the run.
     pub(crate) fn outages(&self) -> Outages {
         Outages::new(self.gate.clone())

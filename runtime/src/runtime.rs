@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinError;
 
 use crate::actors::board::Arguments;
-use crate::actors::kernel::{Beginning, Decided};
+use crate::actors::kernel::{Beginning, Decided, Held};
 use crate::actors::probe::Probe;
 use crate::actors::root::{self, Root, WriterSlot};
 use crate::actors::{Context, board, journal_writer};
@@ -359,15 +359,16 @@ impl Runtime {
     /// [`JournalError::Owned`] if another process runs it; [`JournalError::NotFound`];
     /// [`RuntimeError::AlreadyRunning`]; [`RuntimeError::Board`] if the records are no board; storage.
     pub async fn resume(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
-        self.take_over(board, false, false).await
+        self.take_over(board, false, None).await
     }
 
-    /// Like [`Runtime::resume`], but the board is paused before anything else: nobody is called until it is resumed.
+    /// Like [`Runtime::resume`], but the board is paused before anything else, by the caller whom the record names: nobody is
+    /// called until it is resumed. A board that has ended is not paused, and calls nobody either, whatever takes it up again.
     ///
     /// # Errors
     /// As [`Runtime::resume`].
-    pub async fn resume_paused(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
-        self.take_over(board, false, true).await
+    pub async fn resume_paused(&self, board: &BoardId, by: Option<Principal>) -> Result<BoardHandle, RuntimeError> {
+        self.take_over(board, false, Some(Held { by })).await
     }
 
     /// Like [`Runtime::resume`], also if another process seems to run the board. That one can write no more.
@@ -375,10 +376,10 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::resume`], but never [`JournalError::Owned`].
     pub async fn seize(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
-        self.take_over(board, true, false).await
+        self.take_over(board, true, None).await
     }
 
-    async fn take_over(&self, board: &BoardId, force: bool, is_held: bool) -> Result<BoardHandle, RuntimeError> {
+    async fn take_over(&self, board: &BoardId, force: bool, held: Option<Held>) -> Result<BoardHandle, RuntimeError> {
         match self.running.boards.get(board) {
             // It was given up and is on its way out.
             Some(published) if published.is_gone() => self.close_board(published).await,
@@ -389,7 +390,7 @@ impl Runtime {
         let blueprint = Arc::new(blueprint_of(&**journal, board)?);
         let opening = self.opening(board)?;
         let claim = journal.claim(board, force)?;
-        self.open(opening, blueprint, Beginning::Recover { is_held }, claim).await
+        self.open(opening, blueprint, Beginning::Recover { held }, claim).await
     }
 
     /// The board as it runs here, or taken over as by [`Runtime::resume`] if it does not. One that is being made or taken
@@ -734,8 +735,7 @@ impl BoardHandle {
     /// # Errors
     /// As [`BoardHandle::propose`].
     pub async fn answer(&self, answer: Answer) -> Result<Outcome, RuntimeError> {
-        let Answer { of, by, digest, agrees, reason, text } = answer;
-        let decided = self.ask(Input::Answer { of, by, digest, agrees, reason, text }).await?;
+        let decided = self.ask(answer.into()).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 

@@ -6,6 +6,8 @@ use clap::Args;
 use patchboard_kernel::board::{Board, Outcome as Decided, Pending};
 use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::Answer;
+use patchboard_kernel::rejection::Rejection;
+use patchboard_runtime::clock::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 
 use super::inbox::{listed, told};
@@ -176,21 +178,26 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
     let reader = Reader::open(data_dir)?;
     let summary = reader.find(&asked.board.board)?;
     let records = reader.records(&summary.id)?;
-    let recovered = reader.board(&summary, None)?;
+    let mut recovered = reader.board(&summary, None)?;
     let (seq, question) = chosen(&recovered, asked.seq, output)?;
     let blueprint = recovered.blueprint().as_ref().clone();
     drop(reader);
     output.note(&question_text(seq, &question, recovered.state()));
     let seating = asked.seats.seat(&blueprint, data_dir, config)?;
     seating.goes_on(&records, data_dir, &summary.id)?;
-    let how = if asked.no_run { TakeUp::Paused } else { TakeUp::Plainly };
-    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
     let text = match &said {
         Said::Text(text) => Some(text_of(text.as_ref())?),
         Said::Agrees | Said::Denies => None,
     };
     let (agrees, reason) = (said != Said::Denies, asked.reason.clone());
     let answer = Answer { of: seq, by: question.approver, digest: question.digest, agrees, reason, text };
+    // A refused answer leaves no trace.
+    let judged = recovered.step_by(SystemClock.now(), answer.clone().into(), drive::by_user(&seating));
+    if let Some(Decided::Refused(rejection)) = judged.outcome {
+        return Err(refused(&rejection));
+    }
+    let how = if asked.no_run { TakeUp::Paused } else { TakeUp::Plainly };
+    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
     let given = async {
         let outcome = board.answer(answer).await?;
         if !asked.no_run && board.snapshot().paused {
@@ -207,9 +214,7 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
     };
     if let Decided::Refused(rejection) = outcome {
         runtime.shutdown().await;
-        let code = rejection.code.as_str();
-        let message = rejection.violations.first().map_or(code, |violation| violation.message.as_str());
-        return Err(Failure::refused(code, message).help("`patchboard resume` shows what stands now"));
+        return Err(refused(&rejection));
     }
     if asked.no_run {
         let head = board.snapshot().head;
@@ -231,6 +236,12 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
         return Ok(Exit::Done);
     }
     drive::to_the_end(runtime, board, Some(summary.head.seq), &seating, output).await
+}
+
+fn refused(rejection: &Rejection) -> Failure {
+    let code = rejection.code.as_str();
+    let message = rejection.violations.first().map_or(code, |violation| violation.message.as_str());
+    Failure::refused(code, message).help("`patchboard resume` shows what stands now")
 }
 
 /// The question of that number, which has not to be guessed: what stands now may be another than the person has read.

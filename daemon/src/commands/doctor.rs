@@ -37,7 +37,7 @@ const AT_ONCE: usize = 4;
 
 /// Check the set-up, and say what to do where something is wrong
 ///
-/// Looks at the configuration, the data directory, the disk, the journal (all of its file is read), the clock, limits of the
+/// Looks at the configuration, the data directory, the disk, the journal (all of its file is read, and every board verified), the clock, limits of the
 /// system, the models' servers (each is asked for its list of models, with its key), the programs, and whether `serve` could
 /// start. Changes nothing, but for --accept-loss. No key or token is ever printed.
 ///
@@ -107,7 +107,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         ),
         Err(Failure::StdoutClosed) => return Err(Failure::StdoutClosed),
     });
-    findings.extend(storage(data_dir));
+    findings.extend(storage(data_dir, output));
     findings.push(doctor::files(observe::files()));
     let exit = if let Ok((seats, settings)) = &configured {
         if !arguments.offline {
@@ -165,16 +165,18 @@ fn accept_loss(boards: &[String], data_dir: &Path, output: Output) -> Outcome {
 }
 
 /// The data directory and what is in it, and the clock that its records are written by.
-fn storage(data_dir: &Path) -> Vec<Finding> {
+fn storage(data_dir: &Path, output: Output) -> Vec<Finding> {
     let (began, began_at) = (Instant::now(), SystemClock.now());
     let directory = observe::data_dir(data_dir);
     let mut findings = vec![doctor::data_dir(&directory)];
     findings.extend(doctor::sync(&directory));
     findings.push(doctor::disk(observe::free_bytes(data_dir)));
-    let journal = observe::journal(data_dir);
+    let journal = observe::journal(data_dir, &|verified, boards| {
+        output.note(&format!("{verified} of {boards} boards are verified"));
+    });
     findings.push(doctor::journal(&journal));
     findings.extend(doctor::boards(&journal));
-    let newest = if let Journaled::Sound { newest, .. } = journal { newest } else { None };
+    let newest = if let Journaled::Read { newest, .. } = journal { newest } else { None };
     let now = SystemClock.now();
     findings.push(doctor::clock(now, newest, now.0.saturating_sub(began_at.0), began.elapsed()));
     findings

@@ -48,9 +48,6 @@ pub(crate) struct Arguments {
     seats: SeatArguments,
 }
 
-/// Time within which the board is paused again that is not to run: until then no call of a model is made.
-const PAUSED_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
-
 /// What is taken up again, and with which limits.
 #[derive(Args, Debug)]
 struct What {
@@ -149,9 +146,6 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
     seating.goes_on(&records, data_dir, &summary.id)?;
     let how = if arguments.no_run { TakeUp::Paused } else { TakeUp::Plainly };
-    if arguments.no_run {
-        seating.hold_calls(PAUSED_WITHIN);
-    }
     let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
     // A board that is only to be resumed later is not at work.
     let needs_directory = was_over && !arguments.no_run;

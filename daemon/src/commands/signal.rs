@@ -98,12 +98,9 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     }
     let seating = arguments.seats.seat(&blueprint, data_dir, config)?;
     seating.goes_on(&records, data_dir, &summary.id)?;
-    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, TakeUp::Plainly).await?;
+    let how = if arguments.no_run { TakeUp::Paused } else { TakeUp::Plainly };
+    let (runtime, board) = drive::take_up(data_dir, &seating, &summary.id, how).await?;
     let sent = async {
-        if arguments.no_run {
-            // A paused board records the signal and calls nobody.
-            board.pause(None).await?;
-        }
         board.signal(&arguments.name, value, None).await?;
         if !arguments.no_run && board.snapshot().paused {
             board.resume(None).await?;

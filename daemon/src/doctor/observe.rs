@@ -8,13 +8,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use patchboard_agents::config::Program;
-use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::End;
+use patchboard_runtime::audit::{self, Fault};
 use patchboard_runtime::journal::sqlite::{FILE, SqliteJournal};
-use patchboard_runtime::journal::{Journal as _, JournalError, Lost};
+use patchboard_runtime::journal::{BoardSummary, Journal as _, JournalError, Lost};
 
 use crate::commands::boards::is_claimed;
 use crate::serve::alone::LOCK;
+
+/// How often something is said of how far the boards are verified.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 /// A data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,7 +47,7 @@ pub(crate) enum Journaled {
     /// It has lost records that were acknowledged.
     Lost(Vec<Lost>),
     /// It can.
-    Sound {
+    Read {
         /// How long it took to find out.
         took: Duration,
         boards: usize,
@@ -54,6 +58,8 @@ pub(crate) enum Journaled {
         failed: usize,
         /// When the newest record was written.
         newest: Option<Timestamp>,
+        /// The boards that do not verify, and why.
+        faults: Vec<(BoardId, Fault)>,
     },
 }
 
@@ -134,8 +140,8 @@ pub(crate) fn free_bytes(path: &Path) -> Result<u64, String> {
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Reads the whole file of a journal.
-pub(crate) fn journal(data_dir: &Path) -> Journaled {
+/// Reads the whole file of a journal, and verifies every board. Now and then `tell` is given how many are, of how many.
+pub(crate) fn journal(data_dir: &Path, tell: &dyn Fn(usize, usize)) -> Journaled {
     if !data_dir.join(FILE).exists() {
         return match SqliteJournal::lost_with_file(data_dir) {
             Ok(lost) if lost.is_empty() => Journaled::None,
@@ -152,18 +158,41 @@ pub(crate) fn journal(data_dir: &Path) -> Journaled {
             return Ok(Journaled::Lost(lost));
         }
         let boards = journal.boards()?;
+        let faults = faults(&journal, &boards, tell)?;
         let unfinished = || boards.iter().filter(|board| board.ended.is_none());
         let running = unfinished().filter(|board| is_claimed(data_dir, board)).count();
-        Ok(Journaled::Sound {
+        Ok(Journaled::Read {
             took: began.elapsed(),
             boards: boards.len(),
             running,
             interrupted: unfinished().count() - running,
             failed: boards.iter().filter(|board| board.ended == Some(End::Failed)).count(),
             newest: boards.iter().map(|board| board.updated_at).max(),
+            faults,
         })
     };
     looked().unwrap_or_else(|error| Journaled::Broken { code: error.code(), message: error.to_string() })
+}
+
+/// Verifies boards; those that are gone meanwhile are left out.
+fn faults(
+    journal: &SqliteJournal,
+    boards: &[BoardSummary],
+    tell: &dyn Fn(usize, usize),
+) -> Result<Vec<(BoardId, Fault)>, JournalError> {
+    let (mut faults, mut told_at) = (Vec::new(), Instant::now());
+    for (nth, board) in boards.iter().enumerate() {
+        if told_at.elapsed() > TOLD_EVERY {
+            tell(nth, boards.len());
+            told_at = Instant::now();
+        }
+        match audit::verify(journal, &board.id, None) {
+            Ok(_) | Err(Fault::Journal(JournalError::NotFound(_))) => {}
+            Err(Fault::Journal(error)) => return Err(error),
+            Err(fault) => faults.push((board.id.clone(), fault)),
+        }
+    }
+    Ok(faults)
 }
 
 /// Looks at the lock that a daemon holds, without taking it from anybody.

@@ -79,13 +79,14 @@ fn limits_models_commands_addresses_and_tokens_are_judged() {
 
 #[test]
 fn boards_that_failed_are_told_before_those_that_were_interrupted() {
-    let sound = |interrupted, failed| Journaled::Sound {
+    let sound = |interrupted, failed| Journaled::Read {
         took: Duration::ZERO,
         boards: 5,
         running: 1,
         interrupted,
         failed,
         newest: None,
+        faults: Vec::new(),
     };
     check(&boards(&sound(0, 0)).expect("there are some"), Severity::Ok, "1 running");
     let interrupted = boards(&sound(2, 0)).expect("there are some");

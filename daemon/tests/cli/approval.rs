@@ -112,6 +112,22 @@ fn a_denial_is_told_to_the_worker_who_asks_again() {
     assert_eq!(denied["cause"], "gave_up", "that was the last attempt");
 }
 
+#[test]
+fn an_answer_that_is_refused_leaves_no_trace() {
+    let (sandbox, _) = asked();
+    let eyes = std::fs::read_to_string(sandbox.path().join("asked.yaml")).expect("a blueprint");
+    sandbox.write("eyes.yaml", eyes.replace("approval: {by: boss}", "approval: {by: boss, four_eyes: true}"));
+    let ran = sandbox.run(&["--output", "json", "run", "eyes.yaml", "--request", "{\"topic\": \"x\"}"]);
+    let seq = asked_under(&ran.exits(5).json());
+    let log = || sandbox.run(&["log", "last", "--output", "json"]).exits(0).stdout;
+    let before = log();
+    for no_run in [&["--no-run"][..], &[]] {
+        let refused = sandbox.run(&[&["approve", "last", &seq, "--output", "json"], no_run].concat()).exits(2).error();
+        assert_eq!(refused["code"], "four_eyes", "{refused}");
+        assert_eq!(log(), before);
+    }
+}
+
 /// The notes, whose writer first asks the boss which note to write.
 fn asking() -> (Sandbox, Ran) {
     let sandbox = Sandbox::new();

@@ -94,6 +94,10 @@ fn a_journal_that_is_damaged_newer_or_none_is_found() {
         ("UPDATE boards SET last_hash = 'x'", "journal_corrupt"),
         ("PRAGMA user_version = 99", "journal_newer"),
         ("PRAGMA application_id = 1", "not_a_journal"),
+        ("UPDATE records SET payload = replace(payload, 'topic', 't0pic') WHERE seq = 0", "bad_record"),
+        ("DELETE FROM records WHERE seq = 2", "bad_record"),
+        ("DELETE FROM blobs", "bad_record"),
+        ("UPDATE boards SET version = version + 1", "bad_summary"),
     ] {
         let sandbox = healthy();
         let connection = rusqlite::Connection::open(sandbox.path().join("d/patchboard.db")).expect("SQLite");

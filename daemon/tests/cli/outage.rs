@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use patchboard_endpoint::{Act, Endpoint};
 use serde_json::{Value, json};
 
-use crate::sandbox::{Sandbox, notes_by};
+use crate::sandbox::{NOTES, Sandbox, notes_by};
 
 const REQUEST: &str = r#"{"topic":"x"}"#;
 
@@ -157,6 +157,43 @@ fn the_commands_that_are_named_reach_the_same_boards_and_models() {
     assert!(told.contains(&named), "{told}");
     let told = sandbox.run(&[&["retry", "last", "--no-run"][..], &place, &model].concat()).exits(0).stdout;
     assert!(told.contains(&named.replace("retry", "resume")), "{told}");
+}
+
+#[test]
+fn a_retry_that_is_only_recorded_calls_nobody_and_its_records_name_who_did_it() {
+    let sandbox = sandbox("    limits: {attempts: 1}\n");
+    let endpoint = Endpoint::new(vec![Act::answer("I would rather not", 10, 5), note()]);
+    sandbox.run(&run(&endpoint.url, &[])).exits(4);
+    let (asked, records) = (endpoint.requests().len(), kinds(&sandbox).len());
+    let models = ["--model-url", &endpoint.url, "--model", "m"];
+    sandbox.run(&[&["retry", "last", "--no-run"][..], &models].concat()).exits(0);
+    assert_eq!(endpoint.requests().len(), asked);
+    let log = sandbox.run(&["log", "last", "--output", "json"]).exits(0).lines();
+    for record in log[records..].iter().filter(|record| record["kind"] == "retried" || record["kind"] == "paused") {
+        assert_eq!(record["principal"]["kind"], "user", "{record}");
+    }
+    assert_eq!(count(&kinds(&sandbox), "retried"), 1);
+    sandbox.run(&[&["resume", "last"][..], &models].concat()).exits(0);
+    assert_eq!(endpoint.requests().len(), asked + 1);
+    sandbox.run(&["replay", "last"]).exits(0);
+}
+
+#[test]
+fn a_script_says_nothing_to_a_retry_that_is_only_recorded() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "notes.yaml",
+        NOTES.replace("    role: Write notes.\n", "    role: Write notes.\n    limits: {attempts: 1}\n"),
+    );
+    sandbox.run(&["run", "notes.yaml", "--request", REQUEST]).exits(4);
+    let before = kinds(&sandbox);
+    sandbox.run(&["retry", "last", "--no-run"]).exits(0);
+    let after = kinds(&sandbox);
+    for kind in ["rejected", "committed"] {
+        assert_eq!(count(&after, kind), count(&before, kind), "{after:?}");
+    }
+    sandbox.run(&["resume", "last"]).exits(0);
+    sandbox.run(&["replay", "last"]).exits(0);
 }
 
 #[test]

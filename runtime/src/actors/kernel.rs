@@ -70,11 +70,17 @@ pub(crate) enum Beginning {
     Created(Box<Board>, Vec<Effect>),
     /// From the journal.
     Recover {
-        /// Whether it is paused before anything is called.
-        is_held: bool,
+        /// Whether nothing is called until it is resumed.
+        held: Option<Held>,
     },
     /// From the journal, only to end it.
     MeltDown,
+}
+
+/// A board that is taken up to record something, and calls nobody: it is paused, unless it has ended.
+pub(crate) struct Held {
+    /// The caller whom the record of the pause names.
+    pub(crate) by: Option<Principal>,
 }
 
 /// Who waits for what comes of an input from outside.
@@ -97,6 +103,8 @@ pub(crate) struct State {
     published: Arc<Published>,
     clock: Arc<BoardClock>,
     running: Option<Running>,
+    /// Whether nobody is called.
+    is_held: bool,
 }
 
 struct Running {
@@ -120,7 +128,7 @@ impl Actor for KernelActor {
         (context, published, clock): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         let probe = context.options.probe.of_board(published.board());
-        Ok(State { probe, context, published, clock, running: None })
+        Ok(State { probe, context, published, clock, running: None, is_held: false })
     }
 
     async fn handle(
@@ -167,7 +175,6 @@ impl State {
         breaker: ActorRef<breaker::Message>,
     ) -> Result<(), RuntimeError> {
         let melts = matches!(beginning, Beginning::MeltDown);
-        let is_held = matches!(beginning, Beginning::Recover { is_held: true });
         let policy = self.context.options.snapshots;
         match beginning {
             Beginning::Created(board, effects) => {
@@ -178,7 +185,7 @@ impl State {
                 self.published.running();
                 self.ask_gate().await?;
             }
-            Beginning::Recover { is_held: _ } | Beginning::MeltDown => {
+            beginning @ (Beginning::Recover { .. } | Beginning::MeltDown) => {
                 // What became durable just before a crash was shown to nobody. Its readers see that the next record's
                 // number does not follow, and read what is missing.
                 let recovered = recover(&self.context, self.published.board()).await?;
@@ -188,8 +195,9 @@ impl State {
                 self.clock.go_on_after(owner.board().last_at());
                 self.running = Some(Running { waiting: WaitingCalls::default(), owner, keeping, scheduler, breaker });
                 let writer = self.context.options.ids.writer();
-                if is_held {
-                    self.decide(Input::Pause { token: None }).await?;
+                if let Beginning::Recover { held: Some(Held { by }) } = beginning {
+                    self.is_held = true;
+                    self.decide_with(Input::Pause { token: None }, by, BTreeMap::new()).await?;
                 }
                 self.decide(Input::take_over(epoch, writer)).await?;
                 if melts {
@@ -216,7 +224,7 @@ impl State {
 
     /// Asks the gate for a call.
     async fn ask_for(&mut self, call: &Waiting) -> Result<(), RuntimeError> {
-        let Some(running) = &mut self.running else { return Ok(()) };
+        let Some(running) = self.running.as_mut().filter(|_| !self.is_held) else { return Ok(()) };
         let key = admission::key(call);
         match running.waiting.ask(&*self.context.options.agent, running.owner.board(), call) {
             Some(Admitted::Now(permit)) => self.admit(key, permit).await?,
@@ -283,6 +291,8 @@ impl State {
             return Ok(Decided { outcome: Some(Outcome::Refused(rejection)), recorded: false });
         }
         let began = Instant::now();
+        self.is_held &= !matches!(input, Input::Resume { .. });
+        let is_held = self.is_held;
         let is_tick = matches!(input, Input::Tick);
         let answered = answered(&input);
         let agent = &self.context.options.agent;
@@ -290,6 +300,9 @@ impl State {
         let now = self.clock.now();
         let decided = running.owner.decide_by(now, input, principal, &mut |board, call| {
             let key = admission::key(call);
+            if is_held {
+                return None;
+            }
             match waiting.ask(&**agent, board, call)? {
                 Admitted::Now(permit) => {
                     let admission = permit.admission.clone();
@@ -335,6 +348,10 @@ impl State {
             && let Some(at) = board.wake_at()
         {
             step.effects.push(Effect::WakeAt(at));
+        }
+        if is_held {
+            // A call that the journal has is made when the board is taken up again, as after a crash.
+            step.effects.retain(|effect| !matches!(effect, Effect::Call { .. }));
         }
         running.waiting.stepped(board, &step.effects, &mut permits);
         if !later.is_empty() {

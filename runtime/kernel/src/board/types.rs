@@ -15,7 +15,7 @@ use crate::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerNam
 use crate::ledger::Usage;
 use crate::mode::Mode;
 use crate::pipeline::{Clarify, ReplyBody};
-use crate::record::{Architect, Author, Ended, FORMAT, Parent, Principal, Record, Redacted, Retried};
+use crate::record::{Answer, Architect, Author, Ended, FORMAT, Parent, Principal, Record, Redacted, Retried};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Past;
 use crate::shown::Shown;
@@ -181,6 +181,13 @@ pub enum Input {
         /// The journal format that the new owner writes; none: as before.
         format: Option<u32>,
     },
+}
+
+impl std::convert::From<Answer> for Input {
+    fn from(answer: Answer) -> Self {
+        let Answer { of, by, digest, agrees, reason, text } = answer;
+        Self::Answer { of, by, digest, agrees, reason, text }
+    }
 }
 
 impl Input {
