@@ -410,6 +410,12 @@ impl Pattern {
         positions >> self.tokens.len() & 1 == 1
     }
 
+    /// About how many steps of a check it takes to compare it with another: with `**`, all of both is looked at.
+    pub(crate) fn steps(&self) -> u64 {
+        let tokens = self.tokens.len() as u64 + 1;
+        if self.tokens.contains(&PatternToken::Deep) { 10 * tokens } else { 1 }
+    }
+
     /// Whether some path leads both patterns into a pair of positions that `wanted` accepts: a walk over the product of
     /// the two automata, at most 33 × 33 pairs. No step leads back, so one pass in order reaches every pair there is.
     fn any_pair(&self, other: &Self, appended: bool, wanted: impl Fn(usize, usize) -> bool) -> bool {

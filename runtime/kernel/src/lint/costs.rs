@@ -105,7 +105,7 @@ impl Check<'_> {
             has(&["properties", "additionalProperties", "patternProperties"]) && !has(&["items", "prefixItems"]);
         let initial = &self.blueprint.state.initial;
         let is_object = |at: &PointerBuf| at.resolve(initial).is_ok_and(Value::is_object);
-        is_of_members || place.under_any_binding().instances_of_value(initial, 1).first().is_some_and(is_object)
+        is_of_members || self.initial.first(&place.under_any_binding()).as_ref().is_some_and(is_object)
     }
 
     /// Who may write something below a place, or the place.

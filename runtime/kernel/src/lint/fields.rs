@@ -65,7 +65,7 @@ impl Check<'_> {
                     };
                     let mut others = other.writes.iter().filter(replaces);
                     let met = others.find(|met| {
-                        self.effort.spend(Work::Grants, 1)
+                        self.effort.spend(Work::Grants, write.pattern.steps())
                             && write.pattern.overlaps(&met.pattern)
                             && !is_told_apart(met)
                     });
@@ -122,7 +122,7 @@ impl Check<'_> {
 
     /// Returns true if something is at a place when the board begins.
     pub(super) fn is_there_at_first(&self, place: &Pattern) -> bool {
-        self.is_given(place) || !place.instances_of_value(&self.blueprint.state.initial, 1).is_empty()
+        self.is_given(place) || self.initial.first(place).is_some()
     }
 
     /// Reports fields that the schema declares, where nothing is and nothing can come to be.

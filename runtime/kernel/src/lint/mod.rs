@@ -24,6 +24,7 @@ mod form;
 mod format;
 mod grants;
 mod handoff;
+mod initial;
 mod inner;
 mod invariants;
 mod joins;
@@ -46,6 +47,7 @@ pub use codes::CODES;
 pub use costs::OpaquePlace;
 use described::Described;
 pub(crate) use form::{check_department, check_workflow};
+use initial::Initial;
 pub(crate) use inner::{BOARDS_MAX, DEPTH_MAX, too_many};
 
 use crate::blueprint::{Blueprint, Worker, WriteGrant};
@@ -255,6 +257,7 @@ struct Check<'a> {
     /// The schemas of what signals carry, of those that compile.
     signals: BTreeMap<&'a str, Described>,
     values: Values<'a>,
+    initial: Initial<'a>,
     effort: Effort,
     seats: BTreeMap<&'a WorkerName, Seat<'a>>,
     expressions: Vec<Expression<'a>>,
@@ -301,6 +304,7 @@ impl<'a> Check<'a> {
             schema: None,
             request: None,
             signals: BTreeMap::new(),
+            initial: Initial::of(&blueprint.state.initial, effort.clone()),
             values: Values::new(&blueprint.state.schema).within(effort.clone()),
             effort,
             seats: BTreeMap::new(),
@@ -374,7 +378,7 @@ impl<'a> Check<'a> {
     /// Every write grant of every worker.
     fn writes(&self) -> impl Iterator<Item = (&'a WorkerName, &Write<'a>)> {
         let all = self.seats.iter().flat_map(|(name, seat)| seat.writes.iter().map(move |write| (*name, write)));
-        all.take_while(|_| self.effort.spend(Work::Grants, 1))
+        all.take_while(|(_, write)| self.effort.spend(Work::Grants, write.pattern.steps()))
     }
 }
 

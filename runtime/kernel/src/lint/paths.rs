@@ -158,7 +158,7 @@ impl<'a> Check<'a> {
         let (schema, sought, base) = self.schema_of(pattern)?;
         let is_there = |place: &Pattern| {
             let is_own = || matches!(place.to_string().as_str(), "/request" | "/files");
-            base.is_empty() && (is_own() || !place.instances_of_value(&self.blueprint.state.initial, 1).is_empty())
+            base.is_empty() && (is_own() || self.initial.first(place).is_some())
         };
         let Undeclared { holder, name, known } = undeclared_in(schema, &sought, &is_there)?;
         let is_document = holder.tokens().is_empty() && base.is_empty();
@@ -403,12 +403,8 @@ impl<'a> Check<'a> {
     /// Whether the places a path pattern matches are arrays, as far as schema and initial state say.
     pub(super) fn is_array(&self, path: &str) -> bool {
         let Ok(pattern) = self.paths.parse(path) else { return false };
-        let initial = &self.blueprint.state.initial;
-        let in_state = pattern
-            .under_any_binding()
-            .instances_of_value(initial, 1)
-            .first()
-            .and_then(|at| initial.pointer(at.as_str()));
+        let in_state = self.initial.first(&pattern.under_any_binding());
+        let in_state = in_state.and_then(|at| self.blueprint.state.initial.pointer(at.as_str()));
         if in_state.is_some_and(Value::is_array) {
             return true;
         }

@@ -40,7 +40,7 @@ impl Check<'_> {
         for (number, rule) in rules.iter().enumerate() {
             let Trigger::Each(path) = &rule.trigger else { continue };
             let Ok(place) = self.paths.parse(path).map(|place| place.under_any_binding()) else { continue };
-            let is_there = !place.instances_of_value(&self.blueprint.state.initial, 1).is_empty();
+            let is_there = self.initial.first(&place).is_some();
             if !is_there && !self.is_given(&place) {
                 dead.insert(number, format!("the board begins with nothing at `{path}`"));
             }
@@ -61,9 +61,7 @@ impl Check<'_> {
     pub(super) fn is_always_there(&self, place: &Pattern) -> bool {
         let is_removed =
             |write: &Write<'_>| caused(&write.pattern, &write.grant.ops, place).any(|event| event == EventOp::Remove);
-        place.is_place()
-            && !place.instances_of_value(&self.blueprint.state.initial, 1).is_empty()
-            && !self.writes().any(|(_, write)| is_removed(write))
+        place.is_place() && self.initial.first(&place).is_some() && !self.writes().any(|(_, write)| is_removed(write))
     }
 
     /// Finds a rule that waits for one that never fires, or for nothing but such.

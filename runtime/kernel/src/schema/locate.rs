@@ -5,7 +5,8 @@
 //! "legal" (`not`, `propertyNames` and the values of siblings are not considered), because every candidate is
 //! validated afterwards; it exists so that a misspelt path is refused with the names that would have been right.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use jsonptr::Pointer;
 
@@ -73,7 +74,7 @@ pub(crate) struct Names {
 }
 
 /// One token down.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Step<'a> {
     /// The member of this name.
     Name(&'a str),
@@ -209,7 +210,7 @@ pub(super) fn names_at(map: &SchemaMap, place: &Pointer) -> Option<Names> {
 
 /// The names of members that a subschema and what it applies in place know.
 pub(super) fn names(map: &SchemaMap, id: Id) -> BTreeSet<&str> {
-    map.closure(id).into_iter().flat_map(|id| map.node(id).properties()).map(|(name, _)| name).collect()
+    map.closure(id).into_iter().flat_map(|id| map.node(id).names()).collect()
 }
 
 fn legal(map: &SchemaMap, claims: &BTreeSet<Claim>) -> Location {
@@ -379,65 +380,86 @@ fn resolved(map: &SchemaMap, claim: Claim) -> Claim {
 fn illegal(map: &SchemaMap, legal_prefix: String, furthest: &Furthest) -> Location {
     let (mut known, mut patterns) = (BTreeSet::new(), BTreeSet::new());
     for claim in &furthest.claims {
-        let (mut names, mut expressions) = (Vec::new(), Vec::new());
-        for step in steps(map, claim).into_iter().chain(indices(map, claim)) {
-            match step {
-                Step::Name(name) => names.push((name.to_owned(), step)),
-                Step::Element => names.push(("-".to_owned(), step)),
-                Step::Index(index) => names.push((index.to_string(), step)),
-                Step::Matching(pattern) => expressions.push((pattern.to_owned(), step)),
-                Step::Other => {}
-            }
+        let ids = subschemas(map, claim);
+        let elements: BTreeMap<String, Step<'_>> =
+            indices(map, &ids).map(|index| (index.to_string(), Step::Index(index))).collect();
+        let elements = elements.iter().map(|(name, step)| (name.as_str(), *step));
+        let mut sources: Vec<Box<dyn Iterator<Item = Named<'_>>>> =
+            vec![Box::new(elements), Box::new(std::iter::once(("-", Step::Element)))];
+        for id in &ids {
+            sources.push(Box::new(map.node(*id).names().map(|name| (name, Step::Name(name)))));
         }
-        known.extend(first_legal(map, claim, names));
-        patterns.extend(first_legal(map, claim, expressions));
+        known.extend(first_legal(map, claim, in_order(sources)));
+        let matching = expressions(map, &ids).into_iter().map(|pattern| (pattern, Step::Matching(pattern)));
+        patterns.extend(first_legal(map, claim, matching));
     }
     let some = |names: BTreeSet<String>| names.into_iter().take(KNOWN_MAX).collect();
     Location::Illegal { legal_prefix, known: some(known), patterns: some(patterns) }
 }
 
+/// A step, and the name by which an answer lists it.
+type Named<'n> = (&'n str, Step<'n>);
+
 /// The first names whose steps a claim allows, as many as an answer lists.
-fn first_legal(map: &SchemaMap, claim: &Claim, mut named: Vec<(String, Step<'_>)>) -> BTreeSet<String> {
-    named.sort_by(|(one, _), (other, _)| one.cmp(other));
+fn first_legal<'n>(map: &SchemaMap, claim: &Claim, named: impl Iterator<Item = Named<'n>>) -> BTreeSet<String> {
+    let is_legal = |(_, step): &Named<'_>| descend(map, claim, *step) != Claim::Nothing;
     let mut legal = BTreeSet::new();
-    for (name, step) in named {
+    for (name, _) in named.filter(is_legal) {
+        legal.insert(name.to_owned());
         if legal.len() == KNOWN_MAX {
             break;
-        }
-        if descend(map, claim, step) != Claim::Nothing {
-            legal.insert(name);
         }
     }
     legal
 }
 
-/// The elements that the subschemas of a claim describe one by one.
-fn indices(map: &SchemaMap, claim: &Claim) -> Vec<Step<'static>> {
+/// What several sources have in the order of names, in that order and each once: an answer needs the first names of many.
+fn in_order<'n>(mut sources: Vec<Box<dyn Iterator<Item = Named<'n>> + 'n>>) -> impl Iterator<Item = Named<'n>> {
+    let firsts = sources.iter_mut().enumerate().filter_map(|(from, source)| Some(Reverse((source.next()?, from))));
+    let mut heads: BinaryHeap<_> = firsts.collect();
+    let mut last = None;
+    std::iter::from_fn(move || {
+        loop {
+            let Reverse((named, from)) = heads.pop()?;
+            heads.extend(sources[from].next().map(|next| Reverse((next, from))));
+            if last.replace(named) != Some(named) {
+                return Some(named);
+            }
+        }
+    })
+}
+
+/// The subschemas of a claim, and all that judge the same places.
+fn subschemas(map: &SchemaMap, claim: &Claim) -> BTreeSet<Id> {
     let mut ids = BTreeSet::new();
     claim.ids(&mut ids);
-    let children = ids.into_iter().flat_map(|id| map.closure(id)).flat_map(|id| &map.node(id).children);
-    let prefix = children.filter_map(|(role, _)| match role {
+    ids.into_iter().flat_map(|id| map.closure(id)).collect()
+}
+
+/// The elements that subschemas describe one by one.
+fn indices<'m>(map: &'m SchemaMap, ids: &'m BTreeSet<Id>) -> impl Iterator<Item = usize> + 'm {
+    ids.iter().flat_map(|id| map.node(*id).others()).filter_map(|(role, _)| match role {
         Role::Prefix(index) => Some(*index),
         _ => None,
+    })
+}
+
+/// The regular expressions by which subschemas describe members.
+fn expressions<'m>(map: &'m SchemaMap, ids: &BTreeSet<Id>) -> BTreeSet<&'m str> {
+    let others = ids.iter().flat_map(|id| map.node(*id).others());
+    let expressions = others.filter_map(|(role, _)| match role {
+        Role::Pattern(pattern) => Some(pattern.as_str()),
+        _ => None,
     });
-    prefix.map(Step::Index).collect()
+    expressions.collect()
 }
 
 /// One step of each kind that the subschemas of a claim tell apart.
 fn steps<'a>(map: &'a SchemaMap, claim: &Claim) -> Vec<Step<'a>> {
-    let mut ids = BTreeSet::new();
-    claim.ids(&mut ids);
-    let mut names = BTreeSet::new();
-    let mut patterns = BTreeSet::new();
-    for (role, _) in ids.into_iter().flat_map(|id| map.closure(id)).flat_map(|id| &map.node(id).children) {
-        match role {
-            Role::Property(name) => drop(names.insert(name.as_str())),
-            Role::Pattern(pattern) => drop(patterns.insert(pattern.as_str())),
-            _ => {}
-        }
-    }
+    let ids = subschemas(map, claim);
+    let names: BTreeSet<&str> = ids.iter().flat_map(|id| map.node(*id).names()).collect();
     map.spend(names.len());
-    let named = names.into_iter().map(Step::Name).chain(patterns.into_iter().map(Step::Matching));
+    let named = names.into_iter().map(Step::Name).chain(expressions(map, &ids).into_iter().map(Step::Matching));
     named.chain([Step::Other, Step::Element]).collect()
 }
 

@@ -124,6 +124,11 @@ impl Node {
         Some(self.children[self.by_name[at]].1)
     }
 
+    /// The names of members it describes, in their order.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.iter().map(|&at| self.children[at].0.name())
+    }
+
     /// The subschemas that are neither of a member nor definitions, of which there may be many.
     pub(super) fn others(&self) -> impl Iterator<Item = &(Role, Id)> {
         self.others.iter().map(|&at| &self.children[at])
@@ -137,14 +142,6 @@ impl Node {
     /// The subschema of a role that occurs once.
     pub(super) fn one(&self, role: &Role) -> Option<Id> {
         self.each(role).next()
-    }
-
-    /// The names of members it knows.
-    pub(super) fn properties(&self) -> impl Iterator<Item = (&str, Id)> {
-        self.children.iter().filter_map(|(role, id)| match role {
-            Role::Property(name) => Some((name.as_str(), *id)),
-            _ => None,
-        })
     }
 
     /// The subschemas that judge the same instance, references included.
