@@ -61,7 +61,7 @@ impl Check<'_> {
     pub(super) fn is_always_there(&self, place: &Pattern) -> bool {
         let is_removed =
             |write: &Write<'_>| caused(&write.pattern, &write.grant.ops, place).any(|event| event == EventOp::Remove);
-        place.is_place() && self.initial.first(&place).is_some() && !self.writes().any(|(_, write)| is_removed(write))
+        place.is_place() && self.initial.first(place).is_some() && !self.writes().any(|(_, write)| is_removed(write))
     }
 
     /// Finds a rule that waits for one that never fires, or for nothing but such.
