@@ -37,9 +37,9 @@ const AT_ONCE: usize = 4;
 
 /// Check the set-up, and say what to do where something is wrong
 ///
-/// Looks at the configuration, the data directory, the disk, the journal (all of its file is read, and every board verified), the clock, limits of the
-/// system, the models' servers (each is asked for its list of models, with its key), the programs, and whether `serve` could
-/// start. Changes nothing, but for --accept-loss. No key or token is ever printed.
+/// Looks at the configuration, the data directory, the disk, the journal (all of its file is read, and every board
+/// verified), the clock, limits of the system, the models' servers (each is asked for its list of models, with its key),
+/// the programs, and whether `serve` could start. Changes nothing, but for --accept-loss. No key or token is ever printed.
 ///
 /// With --models each configured model also gets a few tiny requests, which cost tokens: the report is what it can do.
 ///

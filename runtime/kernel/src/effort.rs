@@ -1,13 +1,13 @@
-//! A bound on the work of one check, whatever is asked in it.
+//! Bounds the work of one check of a blueprint ([`crate::lint`]).
 //!
-//! A step is about what it takes to look at one subschema or to compare two paths. Steps are counted, not time, so that a check finds
-//! the same on every machine. Once they are used up, whatever is asked is answered at once and in some way; whoever set the
-//! bound throws the answers away.
+//! A step is a comparison of two paths, or as much work of another kind. Steps are counted instead of time, so that a check has
+//! the same findings on every machine. Once the steps are used up, every question gets a cheap answer, and the check drops
+//! all answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What steps are taken for.
+/// Kinds of work that take steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Work {
     /// To compile schemas.

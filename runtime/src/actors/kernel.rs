@@ -70,7 +70,7 @@ pub(crate) enum Beginning {
     Created(Box<Board>, Vec<Effect>),
     /// From the journal.
     Recover {
-        /// Whether nothing is called until it is resumed.
+        /// Set for a board that makes no calls until it is resumed.
         held: Option<Held>,
     },
     /// From the journal, only to end it.
@@ -103,7 +103,7 @@ pub(crate) struct State {
     published: Arc<Published>,
     clock: Arc<BoardClock>,
     running: Option<Running>,
-    /// Whether nobody is called.
+    /// True while the board makes no calls; see [`Held`].
     is_held: bool,
 }
 

@@ -17,9 +17,9 @@ const BYTES_OF_STEP: u64 = 64;
 pub(crate) struct Values<'s> {
     /// The state schema, whose definitions they may refer to.
     state: &'s Value,
-    /// By what stands in the blueprint, as compact JSON.
+    /// Compiled schemas by their text in the blueprint, as compact JSON.
     compiled: RefCell<BTreeMap<String, Result<Arc<Schema>, SchemaError>>>,
-    /// What the regular expressions of all schemas of the blueprint take that are compiled so far.
+    /// Bytes of the regular expressions of all schemas of the blueprint that are compiled so far.
     regex_bytes: Cell<usize>,
     effort: Effort,
 }
@@ -29,7 +29,7 @@ impl<'s> Values<'s> {
         Self { state, compiled: RefCell::default(), regex_bytes: Cell::new(0), effort: Effort::default() }
     }
 
-    /// The same as part of a check.
+    /// Counts compilation to a check.
     pub(crate) fn within(self, effort: Effort) -> Self {
         Self { effort, ..self }
     }
@@ -49,7 +49,7 @@ impl<'s> Values<'s> {
         self.regex_bytes.get() > REGEX_BYTES_MAX
     }
 
-    /// Compiles what stands in the blueprint, or finds what came of it before.
+    /// Compiles a schema of the blueprint, or returns the result for an equal one.
     ///
     /// # Errors
     /// As [`Schema::compile`] and [`Self::count`].

@@ -1,4 +1,4 @@
-//! What a schema claims of one place: an and-or expression over subschemas.
+//! Claims of a schema about one place: and-or expressions over subschemas, which [`super::locate`] finds.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use super::map::Id;
 /// The most subschemas in one claim; a longer one is taken to allow anything.
 const CLAIM_MAX: usize = 256;
 
-/// What a schema says of one place.
+/// A claim of a schema about one place.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Claim {
     Anything,
     Nothing,
-    /// What this subschema says.
+    /// The claim of this subschema.
     Of(Id),
     All(BTreeSet<Claim>),
     Any(BTreeSet<Claim>),

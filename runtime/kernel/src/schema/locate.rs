@@ -413,7 +413,7 @@ fn first_legal<'n>(map: &SchemaMap, claim: &Claim, named: impl Iterator<Item = N
     legal
 }
 
-/// What several sources have in the order of names, in that order and each once: an answer needs the first names of many.
+/// Merges sources, each in the order of names, and leaves repetitions out: an answer needs the first names of many.
 fn in_order<'n>(mut sources: Vec<Box<dyn Iterator<Item = Named<'n>> + 'n>>) -> impl Iterator<Item = Named<'n>> {
     let firsts = sources.iter_mut().enumerate().filter_map(|(from, source)| Some(Reverse((source.next()?, from))));
     let mut heads: BinaryHeap<_> = firsts.collect();

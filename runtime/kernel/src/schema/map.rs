@@ -166,9 +166,9 @@ pub(super) struct SchemaMap {
     patterns: BTreeMap<String, Validator>,
     /// A second subschema with a name that another has: its place and the name.
     twice: Option<(String, String)>,
-    /// Whether nothing satisfies each, once somebody has asked.
+    /// True for each subschema that no value satisfies, once it is known.
     impossible: Vec<OnceLock<bool>>,
-    /// What questions may take.
+    /// Steps that questions are counted in.
     effort: Effort,
 }
 
@@ -266,7 +266,7 @@ impl SchemaMap {
         self.nodes.len()
     }
 
-    /// Whether nothing satisfies a subschema, as `found` finds out.
+    /// Returns true if no value satisfies a subschema; `found` decides it once.
     pub(super) fn is_impossible(&self, id: Id, found: impl FnOnce() -> bool) -> bool {
         *self.impossible[id].get_or_init(found)
     }
