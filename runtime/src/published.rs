@@ -74,6 +74,14 @@ pub(crate) struct Published {
     supervisor: watch::Sender<Option<ActorRef<board::Message>>>,
     /// Whether somebody has asked for its end here.
     is_closing: AtomicBool,
+    /// Set while the board makes no calls, also after a restart of its actors.
+    held: ArcSwapOption<Held>,
+}
+
+/// A board that is taken up to record something, and calls nobody until it is resumed: it is paused, unless it has ended.
+pub(crate) struct Held {
+    /// The caller whom the record of the pause names.
+    pub(crate) by: Option<Principal>,
 }
 
 /// The way of records to subscribers.
@@ -107,7 +115,7 @@ enum Door {
 }
 
 impl Published {
-    pub(crate) fn new(board: BoardId, options: &Options) -> Self {
+    pub(crate) fn new(board: BoardId, held: Option<Held>, options: &Options) -> Self {
         let (sender, _) = broadcast::channel(options.subscription.max(1));
         Self {
             board,
@@ -118,6 +126,7 @@ impl Published {
             admission: Arc::new(Semaphore::new(options.admission.max(1))),
             supervisor: watch::Sender::new(None),
             is_closing: AtomicBool::new(false),
+            held: ArcSwapOption::new(held.map(Arc::new)),
         }
     }
 
@@ -178,6 +187,16 @@ impl Published {
     pub(crate) fn running(&self) {
         let ended = self.snapshot.load().as_ref().and_then(|snapshot| snapshot.ended);
         self.status.send_replace(ended.map_or(Status::Running, Status::Ended));
+    }
+
+    /// Returns by whom the board is held back from calls; none if it makes them.
+    pub(crate) fn held(&self) -> Option<Arc<Held>> {
+        self.held.load_full()
+    }
+
+    /// Lets the board make calls again.
+    pub(crate) fn release(&self) {
+        self.held.store(None);
     }
 
     pub(crate) fn open(&self, kernel: ActorRef<Message>) {

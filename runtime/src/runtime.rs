@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinError;
 
 use crate::actors::board::Arguments;
-use crate::actors::kernel::{Beginning, Decided, Held};
+use crate::actors::kernel::{Beginning, Decided};
 use crate::actors::probe::Probe;
 use crate::actors::root::{self, Root, WriterSlot};
 use crate::actors::{Context, board, journal_writer};
@@ -35,7 +35,7 @@ use crate::journal::{Batch, Claim, Journal, JournalError};
 use crate::keeping::{self, SnapshotPolicy};
 use crate::observer::{Durable, Observer, Unobserved};
 use crate::plans::SharedPlans;
-use crate::published::{Boards, Published, Status};
+use crate::published::{Boards, Held, Published, Status};
 use crate::recovery;
 use crate::snapshot::Snapshot;
 use crate::subscription::{PAGE, Subscription};
@@ -335,7 +335,7 @@ impl Runtime {
         let genesis =
             Genesis { mode, architect, parent, salt, principal, ..Genesis::new(id.clone(), blueprint, request, at) };
         let (board, step) = Board::create(genesis, &self.running.context.plans)?;
-        let opening = self.opening(&id)?;
+        let opening = self.opening(&id, None)?;
         let claim = self.running.context.journal.journal().claim(&id, false)?;
         let batch = Batch {
             board: id.clone(),
@@ -388,9 +388,9 @@ impl Runtime {
         }
         let journal = self.running.context.journal.journal();
         let blueprint = Arc::new(blueprint_of(&**journal, board)?);
-        let opening = self.opening(board)?;
+        let opening = self.opening(board, held)?;
         let claim = journal.claim(board, force)?;
-        self.open(opening, blueprint, Beginning::Recover { held }, claim).await
+        self.open(opening, blueprint, Beginning::Recover, claim).await
     }
 
     /// The board as it runs here, or taken over as by [`Runtime::resume`] if it does not. One that is being made or taken
@@ -417,8 +417,8 @@ impl Runtime {
     }
 
     /// Keeps a board's place, so that nobody else opens it meanwhile.
-    fn opening(&self, board: &BoardId) -> Result<Opening<'_>, RuntimeError> {
-        let published = Arc::new(Published::new(board.clone(), &self.running.context.options));
+    fn opening(&self, board: &BoardId, held: Option<Held>) -> Result<Opening<'_>, RuntimeError> {
+        let published = Arc::new(Published::new(board.clone(), held, &self.running.context.options));
         self.running.boards.add(Arc::clone(&published))?;
         Ok(Opening { boards: &self.running.boards, published, is_begun: false })
     }

@@ -146,7 +146,7 @@ impl State {
         if let Some(pause) = pause {
             tracing::warn!(%board, reason, pause_ms = pause.as_millis(), "the board's actors failed and are restarted");
             self.context.observe(|observer| observer.restarted(Restarted::Board));
-            let restart = move || Message::Restart(Beginning::Recover { held: None });
+            let restart = move || Message::Restart(Beginning::Recover);
             drop(myself.send_after(pause, restart));
         } else if is_crash && !self.is_melting {
             tracing::error!(%board, reason, "the board's actors failed too often; the board ends");

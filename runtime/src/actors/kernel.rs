@@ -69,18 +69,9 @@ pub(crate) enum Beginning {
     /// It was just made and is durable; this is to be done.
     Created(Box<Board>, Vec<Effect>),
     /// From the journal.
-    Recover {
-        /// Set for a board that makes no calls until it is resumed.
-        held: Option<Held>,
-    },
+    Recover,
     /// From the journal, only to end it.
     MeltDown,
-}
-
-/// A board that is taken up to record something, and calls nobody: it is paused, unless it has ended.
-pub(crate) struct Held {
-    /// The caller whom the record of the pause names.
-    pub(crate) by: Option<Principal>,
 }
 
 /// Who waits for what comes of an input from outside.
@@ -103,8 +94,6 @@ pub(crate) struct State {
     published: Arc<Published>,
     clock: Arc<BoardClock>,
     running: Option<Running>,
-    /// True while the board makes no calls; see [`Held`].
-    is_held: bool,
 }
 
 struct Running {
@@ -128,7 +117,7 @@ impl Actor for KernelActor {
         (context, published, clock): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
         let probe = context.options.probe.of_board(published.board());
-        Ok(State { probe, context, published, clock, running: None, is_held: false })
+        Ok(State { probe, context, published, clock, running: None })
     }
 
     async fn handle(
@@ -185,7 +174,7 @@ impl State {
                 self.published.running();
                 self.ask_gate().await?;
             }
-            beginning @ (Beginning::Recover { .. } | Beginning::MeltDown) => {
+            Beginning::Recover | Beginning::MeltDown => {
                 // What became durable just before a crash was shown to nobody. Its readers see that the next record's
                 // number does not follow, and read what is missing.
                 let recovered = recover(&self.context, self.published.board()).await?;
@@ -195,9 +184,8 @@ impl State {
                 self.clock.go_on_after(owner.board().last_at());
                 self.running = Some(Running { waiting: WaitingCalls::default(), owner, keeping, scheduler, breaker });
                 let writer = self.context.options.ids.writer();
-                if let Beginning::Recover { held: Some(Held { by }) } = beginning {
-                    self.is_held = true;
-                    self.decide_with(Input::Pause { token: None }, by, BTreeMap::new()).await?;
+                if let Some(held) = self.published.held() {
+                    self.decide_with(Input::Pause { token: None }, held.by.clone(), BTreeMap::new()).await?;
                 }
                 self.decide(Input::take_over(epoch, writer)).await?;
                 if melts {
@@ -224,7 +212,7 @@ impl State {
 
     /// Asks the gate for a call.
     async fn ask_for(&mut self, call: &Waiting) -> Result<(), RuntimeError> {
-        let Some(running) = self.running.as_mut().filter(|_| !self.is_held) else { return Ok(()) };
+        let Some(running) = self.running.as_mut().filter(|_| self.published.held().is_none()) else { return Ok(()) };
         let key = admission::key(call);
         match running.waiting.ask(&*self.context.options.agent, running.owner.board(), call) {
             Some(Admitted::Now(permit)) => self.admit(key, permit).await?,
@@ -291,8 +279,10 @@ impl State {
             return Ok(Decided { outcome: Some(Outcome::Refused(rejection)), recorded: false });
         }
         let began = Instant::now();
-        self.is_held &= !matches!(input, Input::Resume { .. });
-        let is_held = self.is_held;
+        if matches!(input, Input::Resume { .. }) {
+            self.published.release();
+        }
+        let is_held = self.published.held().is_some();
         let is_tick = matches!(input, Input::Tick);
         let answered = answered(&input);
         let agent = &self.context.options.agent;

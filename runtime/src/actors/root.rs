@@ -180,7 +180,7 @@ impl State {
                             context: Arc::clone(&self.context),
                             published: Arc::clone(&kept.published),
                             blueprint: Arc::clone(&kept.blueprint),
-                            beginning: Beginning::Recover { held: None },
+                            beginning: Beginning::Recover,
                             claim,
                         };
                         self.open(myself, *kept, arguments).await;

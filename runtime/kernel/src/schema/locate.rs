@@ -255,20 +255,15 @@ pub(super) fn is_described(map: &SchemaMap, pattern: &Pattern) -> bool {
     let wanted = pattern.tokens().iter().map(Wanted::from).collect::<Vec<_>>();
     let Ok(claims) = claims(map, &wanted, Kinds::Meant) else { return false };
     claims.iter().all(|claim| {
-        let mut ids = BTreeSet::new();
-        claim.ids(&mut ids);
-        *claim != Claim::Anything
-            && !ids.into_iter().flat_map(|id| map.closure(id)).any(|id| map.node(id).hides_siblings)
+        *claim != Claim::Anything && !subschemas(map, claim).into_iter().any(|id| map.node(id).hides_siblings)
     })
 }
 
 /// Returns true if the subschemas of a claim speak of elements, false if they speak of members; none if they speak of both or
 /// neither.
 fn speaks_of_elements(map: &SchemaMap, claim: &Claim) -> Option<bool> {
-    let mut ids = BTreeSet::new();
-    claim.ids(&mut ids);
     let (mut members, mut elements) = (false, false);
-    for (role, _) in ids.into_iter().flat_map(|id| map.closure(id)).flat_map(|id| &map.node(id).children) {
+    for (role, _) in subschemas(map, claim).into_iter().flat_map(|id| &map.node(id).children) {
         match role {
             Role::Property(_)
             | Role::Pattern(_)

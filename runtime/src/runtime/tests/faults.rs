@@ -83,6 +83,39 @@ async fn a_board_whose_kernel_crashes_goes_on_to_the_same_state() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_board_that_is_held_back_from_calls_stays_so_when_its_kernel_crashes() {
+    let dir = dir();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let agent = {
+        let calls = Arc::clone(&calls);
+        agent(move |_| replies(if calls.fetch_add(1, Ordering::Relaxed) == 0 { "no patch" } else { STEP }))
+    };
+    let journal = sqlite(dir.path());
+    let runtime = runtime(journal.clone(), agent).await;
+    let mut blueprint = five_steps();
+    blueprint.workers.get_mut("walker").expect("a worker").limits.attempts = 1;
+    let board = create(&runtime, blueprint).await;
+    let id = board.id().clone();
+    assert_eq!(board.ended().await.expect("ended").end, End::Quiescent);
+    runtime.close(&id).await;
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+
+    let board = runtime.resume_paused(&id, None).await.expect("resumed");
+    let mut subscription = board.subscribe(None);
+    until(&mut subscription, Kind::Epoch).await;
+    board.crash();
+    until(&mut subscription, Kind::Epoch).await;
+    board.retry(Retried::default()).await.expect("taken");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(calls.load(Ordering::Relaxed), 1, "no call was made");
+
+    runtime.close(&id).await;
+    let board = runtime.resume(&id).await.expect("resumed");
+    assert_eq!(board.ended().await.expect("ended").end, End::Done);
+    assert_sound(&journal, &id);
+}
+
 /// A blueprint's agent that crashes the kernel of its own board whenever it is called.
 fn crashing(board: &Arc<Mutex<Option<BoardHandle>>>) -> Arc<dyn Agent> {
     let board = Arc::clone(board);
