@@ -735,7 +735,7 @@ impl BoardHandle {
     /// # Errors
     /// As [`BoardHandle::propose`].
     pub async fn answer(&self, answer: Answer) -> Result<Outcome, RuntimeError> {
-        let decided = self.ask(answer.into()).await?;
+        let decided = self.ask(Input::Answer(answer)).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 

@@ -16,7 +16,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, Version, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::plan::Own;
-use patchboard_kernel::record::{self, GENESIS, Kind, Record, RecordError};
+use patchboard_kernel::record::{self, Answer, GENESIS, Kind, Record, RecordError};
 use patchboard_kernel::replay;
 use serde_json::{Map, Value, json};
 
@@ -524,14 +524,14 @@ fn input(board: &Board, calls: &mut Vec<(InvocationId, u32, WorkerName)>, bytes:
         }
         18 if bytes.below(8) == 0 => Input::Cancel,
         _ => match board.pending().first_key_value() {
-            Some((of, question)) => Input::Answer {
+            Some((of, question)) => Input::Answer(Answer {
                 text: None,
                 of: *of,
                 by: question.approver.clone(),
                 digest: question.digest,
                 agrees: bytes.below(4) > 0,
                 reason: (bytes.below(2) == 0).then(|| "so be it".to_owned()),
-            },
+            }),
             None => Input::Tick,
         },
     }

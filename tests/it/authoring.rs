@@ -8,7 +8,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Input;
 use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::lint;
-use patchboard_kernel::record::{Approval, Body, Cause, End, Kind, Trigger};
+use patchboard_kernel::record::{Answer, Approval, Body, Cause, End, Kind, Trigger};
 use patchboard_kernel::source::Source;
 use patchboard_tests::brain::{Asked, Played, blueprint};
 use patchboard_tests::{documents, elements, shared};
@@ -375,7 +375,7 @@ fn each_of_two_writers_waits_for_its_own_approval() {
         .collect();
     assert_eq!(approvals.len(), 2);
     for (number, (of, Approval { digest, approver, .. })) in approvals.into_iter().enumerate() {
-        let answer = Input::Answer { of, by: approver, digest, agrees: true, reason: None, text: None };
+        let answer = Input::Answer(Answer { of, by: approver, digest, agrees: true, reason: None, text: None });
         let step = played.board.step(Timestamp(1_000), answer);
         assert!(step.records.iter().any(|record| record.kind == Kind::Committed), "{:?}", step.records);
         assert_eq!(played.board.version().0, number as u64 + 1, "the answer to one does not outdate the other");

@@ -24,7 +24,7 @@ use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Token, WorkerName};
 use patchboard_kernel::lint;
-use patchboard_kernel::record::Record;
+use patchboard_kernel::record::{Answer, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::scheduler::Open;
 use patchboard_kernel::shown::Shown;
@@ -348,7 +348,7 @@ impl Play<'_> {
         let by: WorkerName = question.approver.clone();
         let digest = question.digest;
         self.now = self.now.plus_ms(1);
-        self.give(Input::Answer { of, by, digest, agrees: true, reason: None, text: asked });
+        self.give(Input::Answer(Answer { of, by, digest, agrees: true, reason: None, text: asked }));
     }
 
     /// The process dies; another takes the board over from the journal.

@@ -15,7 +15,7 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mode::{Component, Interface, Mode};
 use patchboard_kernel::owner::Append;
 use patchboard_kernel::plan::Own;
-use patchboard_kernel::record::{Ended, Record};
+use patchboard_kernel::record::{Answer, Ended, Record};
 use serde_json::{Value, json};
 
 use super::checks::Checks;
@@ -628,7 +628,7 @@ impl Others for Workers {
             Some(_) => None,
             None => wrong.then(|| "words that nobody asked for".to_owned()),
         };
-        let input = Input::Answer { of, by, digest, agrees, reason, text };
+        let input = Input::Answer(Answer { of, by, digest, agrees, reason, text });
         let again = self.random.percent(20).then(|| self.random.below(5_000));
         let after_ms = self.random.below(40_000);
         self.sent(after_ms, input, again)

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use patchboard_kernel::board::{Board, Outcome as Decided, Pending};
+use patchboard_kernel::board::{Board, Input, Outcome as Decided, Pending};
 use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::Answer;
 use patchboard_kernel::rejection::Rejection;
@@ -192,7 +192,7 @@ async fn answer(asked: &Question, said: Said, data_dir: &Path, config: Option<&P
     let (agrees, reason) = (said != Said::Denies, asked.reason.clone());
     let answer = Answer { of: seq, by: question.approver, digest: question.digest, agrees, reason, text };
     // A refused answer leaves no trace.
-    let judged = recovered.step_by(SystemClock.now(), answer.clone().into(), drive::by_user(&seating));
+    let judged = recovered.step_by(SystemClock.now(), Input::Answer(answer.clone()), drive::by_user(&seating));
     if let Some(Decided::Refused(rejection)) = judged.outcome {
         return Err(refused(&rejection));
     }

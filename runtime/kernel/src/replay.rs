@@ -476,9 +476,7 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
             }
         }
         Body::Epoch(Epoch { epoch, writer, format }) => Input::TakeOver { epoch, writer, format },
-        Body::Answer(record::Answer { of, by, digest, agrees, reason, text }) => {
-            Input::Answer { of, by, digest, agrees, reason, text }
-        }
+        Body::Answer(answer) => Input::Answer(answer),
         Body::Approval(record::Approval { by, patch, intent, expand, written, clarify, raw, .. }) => {
             let reply = Reply { patch, intent, expand, written, clarify, pass: None };
             propose(reply.judged_body(plan, &by), by, raw)

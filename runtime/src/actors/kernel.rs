@@ -489,7 +489,7 @@ fn answered(input: &Input) -> Option<Token> {
         | Input::Tick
         | Input::Jump { .. }
         | Input::Signal { .. }
-        | Input::Answer { .. }
+        | Input::Answer(_)
         | Input::Pause { .. }
         | Input::Resume { .. }
         | Input::Cancel

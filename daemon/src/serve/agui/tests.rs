@@ -9,7 +9,7 @@ use patchboard_kernel::board::{Board, From, Genesis, Input, Proposal, ReplyBody,
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
 use patchboard_kernel::plan::Own;
-use patchboard_kernel::record::{Body, Kind, Record};
+use patchboard_kernel::record::{Answer, Body, Kind, Record};
 use patchboard_kernel::state::State;
 use serde_json::{Value, json};
 
@@ -38,7 +38,8 @@ impl Others for Anybody {
     fn asked(&mut self, seq: Seq, board: &Board) -> Vec<Delivery> {
         let question = &board.pending()[&seq];
         let (by, digest) = (question.approver.clone(), question.digest);
-        let input = Input::Answer { of: seq, by, digest, agrees: self.random.percent(60), reason: None, text: None };
+        let input =
+            Input::Answer(Answer { of: seq, by, digest, agrees: self.random.percent(60), reason: None, text: None });
         vec![Delivery { after_ms: 500, input }]
     }
 

@@ -29,8 +29,8 @@ use crate::pipeline::{self, Made, Proposer, Reply};
 use crate::plan::{self, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{
-    ADMISSION, Answer, Attempt, Author, BOUNDED, Body, Breaker, Cause, Committed, End, Ended, Expanded, Failed,
-    JOURNAL_LIMIT, Late, NoOp, Principal, Record, Rejected, Reserved, Signal, Steered, Trigger,
+    ADMISSION, Attempt, Author, BOUNDED, Body, Breaker, Cause, Committed, End, Ended, Expanded, Failed, JOURNAL_LIMIT,
+    Late, NoOp, Principal, Record, Rejected, Reserved, Signal, Steered, Trigger,
 };
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::scheduler::Open;
@@ -117,9 +117,7 @@ impl Draft<'_> {
             Input::Signal { name, value, token } => self.signal(Signal { name, value, token }),
             Input::Pause { token } => self.steer(Body::Paused(Steered { token, cause: None }), !self.board.paused),
             Input::Resume { token } => self.steer(Body::Resumed(Steered { token, cause: None }), self.board.paused),
-            Input::Answer { of, by, digest, agrees, reason, text } => {
-                self.answer(Answer { of, by, digest, agrees, reason, text });
-            }
+            Input::Answer(answer) => self.answer(answer),
             Input::Cancel if !self.is_over() => self.end_from_outside(End::Cancelled, Cause::Cancelled),
             Input::Meltdown if self.board.ended.is_none() => self.end_from_outside(End::Failed, Cause::Meltdown),
             Input::Cancel | Input::Meltdown => {}

@@ -134,20 +134,7 @@ pub enum Input {
         token: Option<Token>,
     },
     /// A person answers a question.
-    Answer {
-        /// Seq of the `approval` record.
-        of: Seq,
-        /// Who answers: a `human` worker.
-        by: WorkerName,
-        /// The fingerprint in that record: what the answer is about.
-        digest: Digest,
-        /// Whether the person agrees.
-        agrees: bool,
-        /// Why, in the person's words.
-        reason: Option<String>,
-        /// What was asked for, where that was more than whether the person agrees.
-        text: Option<String>,
-    },
+    Answer(Answer),
     /// End the board.
     Cancel,
     /// The board's actors kept failing: end it as failed.
@@ -181,13 +168,6 @@ pub enum Input {
         /// The journal format that the new owner writes; none: as before.
         format: Option<u32>,
     },
-}
-
-impl std::convert::From<Answer> for Input {
-    fn from(answer: Answer) -> Self {
-        let Answer { of, by, digest, agrees, reason, text } = answer;
-        Self::Answer { of, by, digest, agrees, reason, text }
-    }
 }
 
 impl Input {

@@ -4,7 +4,7 @@ use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::Seq;
-use patchboard_kernel::record::{Body, Cause, Kind};
+use patchboard_kernel::record::{Answer, Body, Cause, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn question(played: &Played) -> (Seq, Digest) {
 fn answer(played: &mut Played, of: (Seq, Digest), by: &str, agrees: bool) -> Outcome {
     let (of, digest) = of;
     let reason = (!agrees).then(|| "too much".to_owned());
-    let input = Input::Answer { of, by: by.into(), digest, agrees, reason, text: None };
+    let input = Input::Answer(Answer { of, by: by.into(), digest, agrees, reason, text: None });
     played.give(input).outcome.expect("an outcome")
 }
 

@@ -6,7 +6,7 @@ use crate::played::Played;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{From, Input, Outcome, Proposal, ReplyBody};
 use patchboard_kernel::mode::{Component, Mode};
-use patchboard_kernel::record::{Body, Cause, Kind};
+use patchboard_kernel::record::{Answer, Body, Cause, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -418,8 +418,14 @@ fn a_person_agrees_to_what_was_written_with_a_name() {
     };
     let pending = played.board.pending()[&seq].clone();
     assert_eq!(pending.patch, check("/notes/0/status"));
-    let answer =
-        Input::Answer { of: seq, by: "boss".into(), digest: pending.digest, agrees: true, reason: None, text: None };
+    let answer = Input::Answer(Answer {
+        of: seq,
+        by: "boss".into(),
+        digest: pending.digest,
+        agrees: true,
+        reason: None,
+        text: None,
+    });
     let outcome = played.give(answer).outcome;
     assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
     played.holds();

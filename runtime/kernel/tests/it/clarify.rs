@@ -4,7 +4,7 @@ use crate::played::Played;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::Seq;
-use patchboard_kernel::record::{Body, Cause, Kind};
+use patchboard_kernel::record::{Answer, Body, Cause, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::{Value, json};
 
@@ -42,7 +42,10 @@ fn answer(played: &mut Played, agrees: bool, text: Option<&str>) -> Outcome {
     let (of, digest) = question(played);
     let reason = (!agrees).then(|| "I do not care".to_owned());
     let text = text.map(str::to_owned);
-    played.give(Input::Answer { of, by: "household".into(), digest, agrees, reason, text }).outcome.expect("an outcome")
+    played
+        .give(Input::Answer(Answer { of, by: "household".into(), digest, agrees, reason, text }))
+        .outcome
+        .expect("an outcome")
 }
 
 fn refused(outcome: &Outcome) -> (Stage, Code) {

@@ -6,7 +6,7 @@ use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{From, Input, Outcome, Proposal, ReplyBody, Verdict};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::mode::Mode;
-use patchboard_kernel::record::{Body, Kind};
+use patchboard_kernel::record::{Answer, Body, Kind};
 use patchboard_kernel::redaction::{self, Request};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ fn the_words_are_kept_with_what_became_of_them_and_a_replay_derives_both() {
         }
         if let Some((of, question)) = played.board.pending().iter().next().map(|(seq, it)| (*seq, it.digest)) {
             let (by, reason) = ("boss".into(), None);
-            let answer = Input::Answer { of, by, digest: question, agrees: true, reason, text: None };
+            let answer = Input::Answer(Answer { of, by, digest: question, agrees: true, reason, text: None });
             let outcome = played.give(answer).outcome;
             assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
             assert_eq!(written(&played).last().map(|(kind, _)| *kind), Some(Kind::Committed));
@@ -164,7 +164,7 @@ fn words_that_a_person_does_not_agree_to_are_kept_with_the_patch_that_was_made_o
     }
     let (of, digest) = played.board.pending().iter().next().map(|(seq, it)| (*seq, it.digest)).expect("a question");
     let (by, reason) = ("boss".into(), None);
-    played.give(Input::Answer { of, by, digest, agrees: false, reason, text: None });
+    played.give(Input::Answer(Answer { of, by, digest, agrees: false, reason, text: None }));
     // The others are not answered in time.
     played.now += 366 * 24 * 3_600_000;
     played.give(Input::Tick);

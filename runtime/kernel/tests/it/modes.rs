@@ -2,7 +2,7 @@
 
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::mode::{Component, Mode};
-use patchboard_kernel::record::{Body, Kind};
+use patchboard_kernel::record::{Answer, Body, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::{Value, json};
 
@@ -378,8 +378,14 @@ fn a_question_to_a_person_is_about_the_patch_that_was_made_of_the_reply() {
     let replace = json!({"op": "replace", "path": "/count", "value": 1});
     let append = |note| json!({"op": "add", "path": "/notes/-", "value": note});
     assert_eq!(question.patch, json!([replace, append("a"), append("b")]));
-    let answer =
-        Input::Answer { of, by: "boss".into(), digest: question.digest, agrees: true, reason: None, text: None };
+    let answer = Input::Answer(Answer {
+        of,
+        by: "boss".into(),
+        digest: question.digest,
+        agrees: true,
+        reason: None,
+        text: None,
+    });
     let outcome = played.give(answer).outcome;
     assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
     assert_eq!((document(&played)["count"].clone(), played.count(Kind::Committed)), (json!(1), 1));

@@ -7,7 +7,7 @@ use crate::played::Played;
 use patchboard_kernel::board::{Board, From, Input, Outcome, Proposal, ReplyBody, Verdict};
 use patchboard_kernel::id::{Timestamp, Token};
 use patchboard_kernel::plan::Own;
-use patchboard_kernel::record::Kind;
+use patchboard_kernel::record::{Answer, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
 use serde_json::{Value, json};
 
@@ -212,7 +212,7 @@ fn say(played: &mut Played, word: &str, with: &str) -> Outcome {
 fn answer(played: &mut Played, agrees: bool) -> Outcome {
     let (of, question) = played.board.pending().iter().next().expect("a question");
     let (of, digest) = (*of, question.digest);
-    let input = Input::Answer { of, by: "boss".into(), digest, agrees, reason: None, text: None };
+    let input = Input::Answer(Answer { of, by: "boss".into(), digest, agrees, reason: None, text: None });
     played.give(input).outcome.expect("an outcome")
 }
 

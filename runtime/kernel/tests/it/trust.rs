@@ -7,7 +7,7 @@ use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp, Token};
 use patchboard_kernel::plan::Own;
-use patchboard_kernel::record::{Body, Cause, End, Ended, Kind, Principal, Record};
+use patchboard_kernel::record::{Answer, Body, Cause, End, Ended, Kind, Principal, Record};
 use patchboard_kernel::rejection::{Code, Rejection};
 use serde_json::{Value, json};
 
@@ -313,8 +313,9 @@ fn four_eyes_are_not_those_of_who_has_proposed_or_begun() {
     let proposal = Proposal { from, worker: "asks".into(), reply, usage: None, raw: None };
     give(&mut board, Input::Propose(proposal), Some(token(2)));
     let (of, question) = board.pending().iter().next().map(|(seq, it)| (*seq, it.clone())).expect("a question");
-    let answer =
-        || Input::Answer { of, by: "boss".into(), digest: question.digest, agrees: true, reason: None, text: None };
+    let answer = || {
+        Input::Answer(Answer { of, by: "boss".into(), digest: question.digest, agrees: true, reason: None, text: None })
+    };
     let stranger = Principal::Address { address: "127.0.0.1".into() };
     for caller in [Some(token(1)), Some(token(2)), Some(stranger), None] {
         let refused = refused(give(&mut board, answer(), caller.clone()));
@@ -338,7 +339,7 @@ fn a_person_does_not_agree_to_what_the_person_has_proposed() {
     drop(played.board.step_by(Timestamp(1), Input::Propose(proposal), Some(token(2))));
     let (of, question) = played.board.pending().iter().next().map(|(seq, it)| (*seq, it.clone())).expect("a question");
     let digest = question.digest;
-    let answer = Input::Answer { of, by: "boss".into(), digest, agrees: true, reason: None, text: None };
+    let answer = Input::Answer(Answer { of, by: "boss".into(), digest, agrees: true, reason: None, text: None });
     // By another token, which may be the same person's.
     let refused_own = refused(played.board.step_by(Timestamp(2), answer, Some(token(3))));
     assert_eq!(refused_own.code, Code::FourEyes);
@@ -354,7 +355,7 @@ fn a_person_does_not_agree_to_what_the_person_has_proposed() {
     drop(played.board.step_by(Timestamp(1), Input::Propose(proposal), Some(boss(2))));
     let (of, question) = played.board.pending().iter().next().map(|(seq, it)| (*seq, it.clone())).expect("a question");
     let digest = question.digest;
-    let answer = Input::Answer { of, by: "boss".into(), digest, agrees: true, reason: None, text: None };
+    let answer = Input::Answer(Answer { of, by: "boss".into(), digest, agrees: true, reason: None, text: None });
     let refused_own = refused(played.board.step_by(Timestamp(2), answer, Some(boss(3))));
     assert_eq!(refused_own.code, Code::FourEyes);
 }
