@@ -235,7 +235,8 @@ async fn an_attempt_ends_where_the_board_lets_it_make_no_further_call() {
 #[tokio::test]
 async fn time_is_over_in_the_middle_of_a_tool_too() {
     let mut call = working(9);
-    call.timeout = Duration::from_millis(300);
+    // The first answer must be there in time on a machine that does much beside.
+    call.timeout = Duration::from_secs(4);
     let (answer, _) = work(vec![uses(&[("a", "slow", "{}")])], &call, &mut Bench::default(), keep).await;
     let failure = answer.expect_err("it ends");
     assert_eq!((failure.code, failure.usage), (FailureCode::Timeout, spent(10, 2)), "what the model said is paid for");
