@@ -36,3 +36,4 @@ pub mod redaction;
 pub mod runtime;
 pub mod snapshot;
 pub mod subscription;
+pub mod work;

@@ -18,6 +18,7 @@ use crate::actors::kernel::{Asker, Decided, Message};
 use crate::runtime::{Options, RuntimeError};
 use crate::snapshot::Snapshot;
 use crate::subscription::Live;
+use crate::work;
 
 /// The boards of a runtime.
 #[derive(Default)]
@@ -286,7 +287,9 @@ impl Published {
             }
             door.changed().await.map_err(|_| closed())?;
         }
-        answered.await.unwrap_or_else(|_| Err(RuntimeError::Interrupted(self.board.clone())))
+        let Ok((decided, used)) = answered.await else { return Err(RuntimeError::Interrupted(self.board.clone())) };
+        work::give(used);
+        decided
     }
 
     /// Ends the kernel actor as a crash would.

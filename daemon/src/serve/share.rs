@@ -1,7 +1,7 @@
 //! Processor time of callers who may not administer the daemon: all of them together have a share of the machine's.
 //!
-//! Work is measured by the clock of the thread that does it: a poll of a request, a question to the journal, the reading and
-//! writing of a connection. What was used is owed, and paid off at the rate of the share. While it is owed, the requests of those
+//! Work is measured by the clock of the thread that does it: a poll of a request, what a board does for it, a question to the
+//! journal, the reading and writing of a connection. What was used is owed, and paid off at the rate of the share. While it is owed, the requests of those
 //! callers wait. A caller who has used little lately waits later than the others. Connections have half of the share, and wait
 //! for that alone, so that `/healthz` waits for no request.
 //!
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use futures_util::{StreamExt as _, stream};
 use http_body::Body as _;
-use rustix::time::{ClockId, clock_gettime};
+use patchboard_runtime::work::{self, thread_time};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 
@@ -37,8 +37,8 @@ const LENIENCE: Duration = Duration::from_secs(5);
 /// The part of the share up to which the use of one caller is little.
 const LITTLE: u32 = 4;
 
-/// The part of the share that is given out for work that is measured. What boards do for a request is not, nor what the system does
-/// for a connection.
+/// The part of the share that is given out for work that is measured. What boards do together or later is not, nor what the
+/// system does for a connection.
 const MEASURED: f64 = 0.75;
 
 /// The most time that connections owe, and so the longest that one waits: what a round of many of them takes beyond that is
@@ -142,13 +142,6 @@ fn locked<T>(owed: &Mutex<T>) -> MutexGuard<'_, T> {
     owed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the processor time that this thread has used.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or_default();
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), nanoseconds)
-}
-
 /// A caller whose work is measured.
 #[derive(Clone)]
 pub(crate) struct Payer {
@@ -190,16 +183,17 @@ impl Payer {
     }
 
     /// Does work and charges it.
-    pub(crate) fn charged<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.charged_unless(|_| false, work)
+    pub(crate) fn charged<T>(&self, task: impl FnOnce() -> T) -> T {
+        self.charged_unless(|_| false, task)
     }
 
     /// Does work, and charges it unless what came of it says that the caller pays for nothing.
-    pub(crate) fn charged_unless<T>(&self, is_free: impl FnOnce(&T) -> bool, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn charged_unless<T>(&self, is_free: impl FnOnce(&T) -> bool, task: impl FnOnce() -> T) -> T {
+        work::taken();
         let began = thread_time();
-        let done = work();
+        let done = task();
         if !is_free(&done) {
-            let used = thread_time().saturating_sub(began);
+            let used = thread_time().saturating_sub(began) + work::taken();
             locked(&self.shares.all).charge(self.by, used, self.shares.since.elapsed());
         }
         done

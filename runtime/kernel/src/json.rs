@@ -137,16 +137,18 @@ pub fn depth(value: &Value) -> usize {
     deepest
 }
 
+/// Memory of a member of an object: name, value, and the space that the nodes of its tree leave free.
+const MEMBER: usize = 192;
+
+/// Memory of the smallest node of such a tree.
+const OBJECT: usize = 704;
+
 /// Memory that the values of a text take at most, in bytes, roughly; without reading them, and in constant memory.
 ///
 /// Counts what the allocator gives to a [`Value`]: small texts may take ninety times their length.
 pub fn footprint(text: &[u8]) -> usize {
     /// An element of an array, whose memory grows by doubling.
     const ELEMENT: usize = 2 * size_of::<Value>();
-    /// A member of an object: name, value, and the space that the nodes of its tree leave free.
-    const MEMBER: usize = 192;
-    /// The smallest node of such a tree.
-    const OBJECT: usize = 704;
     const ARRAY: usize = 4 * size_of::<Value>();
     let (mut bytes, mut at) = (ELEMENT, 0);
     while let Some(byte) = text.get(at) {
@@ -160,6 +162,25 @@ pub fn footprint(text: &[u8]) -> usize {
             _ => 0,
         });
         at = end;
+    }
+    bytes
+}
+
+/// Memory that a value takes, in bytes, roughly: [`footprint`] of its text is no less.
+pub(crate) fn memory(value: &Value) -> u64 {
+    let (mut bytes, mut pending) = (0, vec![value]);
+    while let Some(value) = pending.pop() {
+        bytes += size_of::<Value>() as u64;
+        match value {
+            Value::Array(items) => pending.extend(items),
+            Value::Object(members) => {
+                bytes += if members.is_empty() { 0 } else { OBJECT as u64 };
+                bytes += members.keys().map(|key| (MEMBER + key.len()) as u64).sum::<u64>();
+                pending.extend(members.values());
+            }
+            Value::String(text) => bytes += text.len() as u64 + 16,
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
     bytes
 }
@@ -471,6 +492,18 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits = Limits { bytes: 1 << 20, depth: 64 };
+
+    #[test]
+    fn a_value_takes_no_more_memory_than_its_text_foretells() {
+        let texts =
+            ["null", "17", r#""text""#, "[]", "{}", "[1,2,3]", r#"{"a":[{"":0},{"":0}],"b":"text","c":{"d":null}}"#];
+        for text in texts {
+            let value: Value = serde_json::from_str(text).expect("JSON");
+            let (memory, foretold) = (memory(&value), footprint(text.as_bytes()) as u64);
+            assert!(memory <= foretold, "{text}: {memory} of {foretold}");
+        }
+        assert!(memory(&json!({"": 0})) > 10 * size(&json!({"": 0})));
+    }
 
     fn read_text(text: &str) -> Result<Value, (Code, usize)> {
         parse(text.as_bytes(), LIMITS).map_err(|refusal| (refusal.code, refusal.offset))

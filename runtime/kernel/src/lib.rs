@@ -34,6 +34,7 @@ pub mod board;
 pub mod border;
 pub mod breaker;
 pub mod canonical;
+pub mod carried;
 pub mod contract;
 pub mod cron;
 pub mod deferral;

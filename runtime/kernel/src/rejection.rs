@@ -139,7 +139,7 @@ coded! {
         /// A limit that an operator names is not above the one in force, is above what a limit may be, or is of something
         /// that the board does not limit.
         BadLimit = "bad_limit",
-        /// As much as may wait of what such signals bring waits already.
+        /// As much as may wait of what such signals bring waits already, or invocations wait with as much memory as they may.
         BacklogFull = "backlog_full",
         /// No rule waits for a signal of this name.
         UnknownSignal = "unknown_signal",

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::asked::Asked;
 use crate::breaker::Branch;
+use crate::carried::Carried;
 use crate::deferral::DeferralReason;
 use crate::digest::Digest;
 use crate::failure::FailureCode;
@@ -21,6 +21,9 @@ use crate::money::Price;
 use crate::plan::{Plan, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{Attempt, FULL_RETRY, Invoked, Trigger};
+
+/// Memory of an invocation that waits, without its signal, in bytes, roughly.
+const QUEUED_BYTES: u64 = 1 << 10;
 
 /// An invocation that waits for its turn.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -36,7 +39,7 @@ pub struct Queued {
     pub trigger: Trigger,
     /// What the signal carried, if one woke it.
     #[serde(with = "crate::snapshot::optional")]
-    pub value: Option<Value>,
+    pub value: Option<Carried>,
     /// What earlier invocations with the same trigger asked to be shown; none for the first of them.
     #[serde(default, skip_serializing_if = "Expansion::is_none")]
     pub expansion: Expansion,
@@ -320,6 +323,26 @@ impl Scheduler {
     /// Invocations that wait for their turn, in order.
     pub const fn queue(&self) -> &VecDeque<Queued> {
         &self.queue
+    }
+
+    /// Returns the memory of the signals that invocations hold, in bytes, roughly, and of invocations that wait.
+    /// `others` are invocations outside of the queue.
+    pub(crate) fn memory<'a>(&'a self, others: impl Iterator<Item = &'a Queued>) -> u64 {
+        let delayed = self.delayed.iter().map(|delayed| &delayed.queued);
+        let open = self.open.values().map(|open| &open.queued);
+        let waiting = self.queue.iter().chain(delayed);
+        let (mut bytes, mut before) = (0, None::<&Carried>);
+        // Those of one signal follow one another.
+        for queued in waiting.chain(open).chain(others) {
+            bytes += QUEUED_BYTES;
+            if let Some(carried) = &queued.value
+                && !before.is_some_and(|before| before.is_shared_with(carried))
+            {
+                bytes += carried.memory();
+                before = Some(carried);
+            }
+        }
+        bytes
     }
 
     /// Invocations under way.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jsonptr::Pointer;
 use serde_json::Value;
 
+use crate::carried::Carried;
 use crate::excerpt::Excerpt;
 use crate::freshness::Basis;
 use crate::id::{RuleName, WorkerName};
@@ -29,7 +30,7 @@ pub struct Shown {
     woken_at: Option<String>,
     /// The trigger, without what the view shows of its place.
     trigger: Value,
-    signal: Option<Value>,
+    signal: Option<Carried>,
     answers: Vec<Answered>,
 }
 
@@ -119,13 +120,13 @@ impl Shown {
 
     /// The same for a worker that a signal with this value has woken.
     #[must_use]
-    pub fn with_signal(self, signal: Option<Value>) -> Self {
+    pub fn with_signal(self, signal: Option<Carried>) -> Self {
         Self { signal, ..self }
     }
 
     /// What the signal carried that woke it, if one did.
-    pub const fn signal(&self) -> Option<&Value> {
-        self.signal.as_ref()
+    pub fn signal(&self) -> Option<&Value> {
+        self.signal.as_deref()
     }
 
     /// The same for a worker whom persons have answered what it asked them.

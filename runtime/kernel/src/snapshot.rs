@@ -128,16 +128,17 @@ pub(crate) mod pairs {
 /// Values that may be absent, where `null` is a value: a list of none or one.
 pub(crate) mod optional {
     use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
-    use serde_json::Value;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     #[expect(clippy::ref_option, reason = "serde passes a reference")]
-    pub(crate) fn serialize<S: Serializer>(value: &Option<Value>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(value)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-        let mut values = Vec::<Value>::deserialize(deserializer)?;
+    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<T>, D::Error> {
+        let mut values = Vec::<T>::deserialize(deserializer)?;
         match values.len() {
             0 | 1 => Ok(values.pop()),
             more => Err(D::Error::custom(format!("{more} values where at most one can be"))),

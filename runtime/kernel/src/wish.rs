@@ -381,10 +381,10 @@ pub(crate) fn still_wants(
 ) -> Result<bool, String> {
     let rule = plan.rules.iter().find(|rule| queued.branch.rule.as_ref() == Some(&rule.name));
     let Some((rule, when)) = rule.and_then(|rule| Some((rule, rule.when.as_ref()?))) else { return Ok(true) };
-    let (event, value) = seen_now(rule, state, &queued.trigger, queued.value.as_ref(), by);
+    let (event, value) = seen_now(rule, state, &queued.trigger, queued.value.as_deref(), by);
     let mut variables = variables(plan, state, &event, value, None);
     variables.insert(WORKER, Value::from(queued.branch.worker.as_str()).into());
-    let bound = plan.bindings(&queued.branch, &queued.trigger, queued.value.as_ref());
+    let bound = plan.bindings(&queued.branch, &queued.trigger, queued.value.as_deref());
     variables.insert(BOUND, bound.to_value().into());
     when.evaluate_within(&variables, allowance).map_err(|error| error.to_string())
 }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use patchboard_kernel::admission::Waiting;
 use patchboard_kernel::board::{Board, Effect, From, Input, Outcome, Proposal};
@@ -30,6 +30,7 @@ use crate::published::Published;
 use crate::recovery::{self, Recovered};
 use crate::runtime::RuntimeError;
 use crate::snapshot::Snapshot;
+use crate::work;
 
 pub(crate) enum Message {
     /// Everybody is in place.
@@ -76,7 +77,8 @@ pub(crate) enum Beginning {
 
 /// Who waits for what comes of an input from outside.
 pub(crate) struct Asker {
-    pub(crate) answer: oneshot::Sender<Result<Decided, RuntimeError>>,
+    /// Takes the decision, with the processor time that it took.
+    pub(crate) answer: oneshot::Sender<(Result<Decided, RuntimeError>, Duration)>,
     /// The place in the queue that the request takes up.
     pub(crate) _place: OwnedSemaphorePermit,
 }
@@ -140,11 +142,11 @@ impl Actor for KernelActor {
             }
             Message::Admitted { key, permit } => state.admitted(key, permit).await?,
             Message::Decide { input, principal, asker } => {
-                let decided = state.decide_with(input, principal, BTreeMap::new()).await;
+                let (decided, used) = work::measured(state.decide_with(input, principal, BTreeMap::new())).await;
                 let failure = decided.as_ref().err().cloned();
                 if let Some(asker) = asker {
                     // Whoever asked may have stopped waiting; the decision stands.
-                    drop(asker.answer.send(decided));
+                    drop(asker.answer.send((decided, used)));
                 }
                 if let Some(failure) = failure {
                     return Err(failure.into());
@@ -273,9 +275,12 @@ impl State {
             // It cannot be: addresses are given out after `Begin` was sent.
             return Err(RuntimeError::Interrupted(self.published.board().clone()));
         };
-        if let Input::Retry(retried) = &input
-            && let Err(rejection) = running.owner.board().judge_retry(retried)
-        {
+        let judged = match &input {
+            Input::Retry(retried) => running.owner.board().judge_retry(retried),
+            Input::Signal { token, .. } => running.owner.board().judge_signal(token.as_ref()),
+            _ => Ok(()),
+        };
+        if let Err(rejection) = judged {
             return Ok(Decided { outcome: Some(Outcome::Refused(rejection)), recorded: false });
         }
         let began = Instant::now();

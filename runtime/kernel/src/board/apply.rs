@@ -10,6 +10,7 @@ use super::{Board, FEEDBACK_MAX, FEEDBACK_OF_ALL_MAX, Pending, ReplyBody, Verdic
 use crate::asked::Asked;
 use crate::bindings::Bindings;
 use crate::breaker::{self, Branch, Heard};
+use crate::carried::Carried;
 use crate::digest::{Digest, Hasher};
 use crate::failure::FailureCode;
 use crate::freshness::{Basis, Reservation};
@@ -335,7 +336,7 @@ impl Board {
             }
             Body::Signal(signal) => {
                 self.wake();
-                self.signal = Some(signal.value.clone());
+                self.signal = Some(Carried::new(signal.value.clone()));
                 self.remember_request(seq, at, body, beside.reply);
             }
             Body::Snapshot(snapshot) => {
@@ -747,7 +748,12 @@ pub(super) fn request_token(body: &Body) -> Option<Token> {
         Body::Retried(retried) => retried.token.as_ref(),
         _ => None,
     };
-    token.map(|token| outside(&WorkerName::from(""), token))
+    token.map(request_key)
+}
+
+/// Returns the token of a request as it is remembered, apart from those of workers.
+pub(super) fn request_key(token: &Token) -> Token {
+    outside(&WorkerName::from(""), token)
 }
 
 /// What such a request asks.

@@ -13,6 +13,7 @@
 
 mod admission;
 mod apply;
+mod backlog;
 mod commits;
 mod decide;
 mod feedback;
@@ -35,6 +36,7 @@ use crate::asked::Asked;
 use crate::bindings::Bindings;
 use crate::blueprint::Blueprint;
 use crate::breaker::{Branch, Breaker};
+use crate::carried::Carried;
 use crate::contract::Readable;
 use crate::digest::{Digest, Hasher, sha256};
 use crate::files::{FILES, Tally};
@@ -130,7 +132,7 @@ pub struct Board {
     /// Proposals that wait for persons, by the record that put them.
     pending: Arc<BTreeMap<Seq, Pending>>,
     /// What the last signal carried, for the invocations it wakes.
-    signal: Option<Value>,
+    signal: Option<Carried>,
     /// The time of the last record; recorded time never goes back.
     last_at: Timestamp,
     /// Recorded running time, without pauses and downtime.

@@ -234,7 +234,7 @@ impl Board {
             // What is shown depends on no time.
             Trigger::Every { .. } => object([("kind", json!("every"))]),
             Trigger::Signal { name, .. } => {
-                let value = queued.value.clone().unwrap_or(Value::Null);
+                let value = queued.value.as_deref().cloned().unwrap_or(Value::Null);
                 object([("kind", json!("signal")), ("name", json!(name)), ("value", value)])
             }
             Trigger::Event { op, .. } => {

@@ -14,6 +14,7 @@ use super::commits::Commits;
 use super::tokens::Tokens;
 use super::{Board, BoardError, Pending, Undecided};
 use crate::breaker::{Branch, Breaker};
+use crate::carried::Carried;
 use crate::digest::{Digest, Hasher, sha256};
 use crate::files::{FILES, Tally};
 use crate::freshness::{Basis, Reservations};
@@ -75,7 +76,7 @@ struct Rest {
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
     pending: BTreeMap<Seq, Pending>,
     #[serde(with = "optional")]
-    signal: Option<Value>,
+    signal: Option<Carried>,
     last_at: Timestamp,
     running_ms: u64,
     /// Of boards since the format that has admission; snapshots of older boards stay what they were.

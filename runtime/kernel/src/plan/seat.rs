@@ -158,7 +158,7 @@ impl Plan {
     /// Returns what an invocation's trigger binds of the names that its worker uses.
     pub(crate) fn bound_of(&self, queued: &Queued) -> Bindings {
         match self.seats.get(&queued.branch.worker).filter(|seat| !seat.names.is_empty()) {
-            Some(seat) => self.bindings(&queued.branch, &queued.trigger, queued.value.as_ref()).only(&seat.names),
+            Some(seat) => self.bindings(&queued.branch, &queued.trigger, queued.value.as_deref()).only(&seat.names),
             None => Bindings::default(),
         }
     }
@@ -168,7 +168,7 @@ impl Plan {
         let seat = self.seats.get(&queued.branch.worker)?;
         Some(match seat.names.is_empty() {
             true => Arc::clone(seat),
-            false => seat.bind(&self.bindings(&queued.branch, &queued.trigger, queued.value.as_ref())),
+            false => seat.bind(&self.bindings(&queued.branch, &queued.trigger, queued.value.as_deref())),
         })
     }
 }

@@ -105,6 +105,41 @@ fn a_signal_whose_value_does_not_fit_is_refused_and_not_recorded() {
 }
 
 #[test]
+fn signals_that_wait_take_a_bounded_memory() {
+    let writes = json!([{"path": "/list/-", "ops": ["add"]}]);
+    let mut played = Played::new(json!({
+        "workers": {
+            "w": {"agent": "llm", "reads": ["/list"], "writes": writes, "limits": {"attempts": 1, "invocations": 1000}},
+            "v": {"agent": "llm", "reads": ["/list"], "writes": writes, "limits": {"invocations": 1000}},
+        },
+        "rules": [
+            {"name": "w", "trigger": {"signal": "go"}, "run": "w"},
+            {"name": "v", "trigger": {"signal": "go"}, "run": "v"},
+        ],
+    }));
+    // 63 kB of text that take some 8 MB as values, once for both workers.
+    let value = Value::Array(vec![json!({"": 0}); 9000]);
+    let mut heard = 0;
+    while played.board.judge_signal(None).is_ok() {
+        assert!(heard < 100, "there is a bound");
+        played.give(signal(value.clone(), &heard.to_string()));
+        heard += 1;
+    }
+    assert!((6..=12).contains(&heard), "it was {heard}");
+    let rejection = played.board.judge_signal(token("new").as_ref()).expect_err("no room");
+    assert_eq!((rejection.stage, rejection.code), (Stage::Application, Code::BacklogFull));
+    // A repetition is answered as the first.
+    assert_eq!(played.board.judge_signal(token("0").as_ref()), Ok(()));
+    // A signal that both workers are done with makes room, also on a board that is made again.
+    let mut makes_room = |_: &i32| {
+        played.answer(json!([{"op": "add", "path": "/list/-", "value": "step"}]), None);
+        played.board.judge_signal(None).is_ok()
+    };
+    assert!((1..heard * 2).find(&mut makes_room).is_some_and(|answers| answers > 1));
+    assert_eq!(Board::recover(&played.records).expect("the journal is enough").judge_signal(None), Ok(()));
+}
+
+#[test]
 fn a_signal_for_which_there_is_no_room_is_refused_and_not_recorded() {
     let mut played = Played::new(json!({
         "concurrency": 1,

@@ -114,7 +114,11 @@ fn a_restored_board_is_the_board_to_the_last_null() {
     let restored = restore(&records[0], digest, &parts).expect("restored");
     assert_eq!(store(&restored), (digest, parts));
     assert_eq!(restored.scheduler().queue(), board.scheduler().queue());
-    assert_eq!(restored.scheduler().queue()[0].value, Some(Value::Null), "a signal that carries null is no other");
+    assert_eq!(
+        restored.scheduler().queue()[0].value.as_deref(),
+        Some(&Value::Null),
+        "a signal that carries null is no other"
+    );
     assert_eq!(restored.scheduler().open(), board.scheduler().open());
     assert_eq!((restored.head(), restored.wake_at()), (board.head(), board.wake_at()));
 }

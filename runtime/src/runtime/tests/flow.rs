@@ -170,6 +170,31 @@ async fn a_signal_wakes_a_quiescent_board_and_an_ended_one_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn signals_that_wait_for_a_worker_take_a_bounded_memory() {
+    let dir = dir();
+    let mut blueprint = five_steps();
+    blueprint.rules.retain(|rule| rule.name.as_str() == "kick");
+    let journal = sqlite(dir.path());
+    let runtime = runtime(journal.clone(), agent(|_| never())).await;
+    let board = create(&runtime, blueprint).await;
+    let value = Value::Array(vec![json!({"": 0}); 9000]);
+    let mut heard = 0;
+    let refused = loop {
+        match board.signal("kick", value.clone(), None).await {
+            Ok(_) => heard += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert!((6..=12).contains(&heard), "it was {heard}");
+    assert_eq!(refused.code(), "backlog_full");
+    assert_eq!(count(&assert_sound(&journal, board.id()), Kind::Signal), heard, "a refused one is not recorded");
+    // It is so on a board that is taken up again.
+    runtime.close(board.id()).await;
+    let board = runtime.resume(board.id()).await.expect("resumed");
+    assert_eq!(board.signal("kick", value, None).await.expect_err("no room").code(), "backlog_full");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_board_gives_up_its_calls() {
     struct Dropped(Arc<Notify>);
     impl Drop for Dropped {

@@ -1,0 +1,57 @@
+//! The value of a signal, held once for all the invocations that it wakes.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::json;
+
+/// The value that a signal carried. Clones share it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Carried(Arc<Held>);
+
+#[derive(PartialEq, Debug)]
+struct Held {
+    value: Value,
+    memory: u64,
+}
+
+impl Carried {
+    /// Takes a value.
+    pub fn new(value: Value) -> Self {
+        let memory = json::memory(&value);
+        Self(Arc::new(Held { value, memory }))
+    }
+
+    /// Returns the memory that the value takes, in bytes, roughly.
+    pub(crate) fn memory(&self) -> u64 {
+        self.0.memory
+    }
+
+    /// Returns true if both are of one signal and take their memory once.
+    pub(crate) fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for Carried {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.0.value
+    }
+}
+
+impl Serialize for Carried {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.value.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Carried {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::new)
+    }
+}
