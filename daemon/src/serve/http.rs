@@ -10,7 +10,7 @@ use axum::body::{Body as AnswerBody, Bytes, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, RawPathParams, Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
@@ -20,6 +20,8 @@ use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::record::Principal;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
+use tower::{Layer as _, ServiceExt as _};
+use tower_http::cors::{AllowHeaders, AllowMethods, AllowOrigin, CorsLayer, ExposeHeaders};
 
 use super::access::{Need, Scope};
 use super::connections::Place;
@@ -41,6 +43,13 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 /// Bytes of a body that has names, numbers and short texts.
 const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Headers of answers that pages elsewhere may read.
+const ANSWERED: [&str; 6] =
+    ["correlation-id", "message-id", "in-reply-to", "idempotency-status", "idempotency-replayed", "retry-after"];
+
+/// How long a browser may keep what a page elsewhere is allowed.
+const PREFLIGHT_TIME: Duration = Duration::from_secs(600);
 
 /// How deep a body may be nested: a document of a board may be 64 deep, and a patch of it is deepest in a call of MCP.
 const BODY_DEPTH_MAX: usize = 72;
@@ -135,11 +144,39 @@ impl FromRequestParts<Arc<Daemon>> for Caller {
     }
 }
 
+/// What [`guard_door`] goes by.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    doors: watch::Receiver<Door>,
+    /// Lets pages of the origins that the operator names read what is answered.
+    pages: CorsLayer,
+}
+
+impl Guard {
+    pub(crate) fn new(doors: watch::Receiver<Door>) -> Self {
+        let named = doors.clone();
+        let is_named = move |origin: &HeaderValue, _: &Parts| {
+            let origin = origin.to_str().unwrap_or_default();
+            named.borrow().origins.iter().any(|known| known == origin)
+        };
+        let pages = CorsLayer::new()
+            .allow_origin(AllowOrigin::predicate(is_named))
+            .allow_methods(AllowMethods::mirror_request())
+            .allow_headers(AllowHeaders::mirror_request())
+            .expose_headers(ExposeHeaders::list(ANSWERED.map(HeaderName::from_static)))
+            .max_age(PREFLIGHT_TIME);
+        Self { doors, pages }
+    }
+}
+
 /// Turns away what comes by a name that is not the daemon's, or from a page elsewhere: a browser would send it with the
 /// rights of whoever sits before it.
-pub(crate) async fn guard_door(State(doors): State<watch::Receiver<Door>>, request: Request, next: Next) -> Response {
-    let entered = may_enter(&doors.borrow(), request.headers(), request.uri());
+pub(crate) async fn guard_door(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let entered = may_enter(&guard.doors.borrow(), request.headers(), request.uri());
     match entered {
+        Ok(()) if request.headers().contains_key(ORIGIN) => {
+            guard.pages.layer(next).oneshot(request).await.unwrap_or_else(|never| match never {})
+        }
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
@@ -343,7 +380,7 @@ impl<T: Posted> FromRequest<Arc<Daemon>> for Body<T> {
         let (text, caller) = match admitted::<T>(&mut parts, daemon).await {
             Ok(admitted) => admitted,
             Err(problem) => {
-                drain(body).await;
+                drain(body, DRAINED_BYTES_MAX, DRAIN_TIME).await;
                 return Err(problem);
             }
         };
@@ -389,11 +426,11 @@ async fn admitted<T: Posted>(parts: &mut Parts, daemon: &Arc<Daemon>) -> Answere
     Ok((daemon.limits.memory(caller.counted, bytes).await?, caller))
 }
 
-/// Reads a refused body and forgets it, for a while: a client that is still sending sees no answer.
-async fn drain(body: AnswerBody) {
+/// Reads a body and forgets it, at most so many bytes and so long: a client that is still sending sees no answer.
+pub(crate) async fn drain(body: AnswerBody, bytes_max: usize, time: Duration) {
     let mut chunks = body.into_data_stream();
     let read = async {
-        let mut left = DRAINED_BYTES_MAX;
+        let mut left = bytes_max;
         while let Some(Ok(chunk)) = chunks.next().await
             && let Some(rest) = left.checked_sub(chunk.len())
         {
@@ -401,7 +438,7 @@ async fn drain(body: AnswerBody) {
         }
     };
     // What is not read by then is cut off with the connection.
-    let _ = tokio::time::timeout(DRAIN_TIME, read).await;
+    let _ = tokio::time::timeout(time, read).await;
 }
 
 fn too_large(bytes_max: usize) -> Problem {

@@ -23,6 +23,7 @@ pub(crate) mod host;
 mod http;
 mod identifiers;
 mod keys;
+mod leftover;
 mod limits;
 pub(crate) mod mcp;
 mod metrics;
@@ -64,7 +65,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use self::connections::{Admission, Connections};
-use self::http::{BODY_BYTES_MAX, Door, authenticate, guard_door, limit_time};
+use self::http::{BODY_BYTES_MAX, Door, Guard, authenticate, guard_door, limit_time};
 pub(crate) use self::http::{KEY_FORM, is_key};
 use self::problem::{Code, Problem};
 use self::reload::Reload;
@@ -321,9 +322,10 @@ fn app(daemon: Arc<Daemon>, doors: watch::Receiver<Door>) -> Router {
         .with_state(Arc::clone(&daemon))
         .layer(from_fn_with_state(Arc::clone(&daemon), limit_time))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(doors, guard_door))
+        .layer(from_fn_with_state(Guard::new(doors), guard_door))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn(identifiers::identify))
+        .layer(from_fn(leftover::read))
         // Around all others, so that what they turn away is counted, too.
         .layer(from_fn_with_state(Arc::clone(&daemon.metrics), requests::watch))
         .layer(from_fn(connections::keep))

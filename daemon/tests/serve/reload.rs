@@ -53,7 +53,24 @@ async fn what_can_change_changes_and_what_cannot_is_said() {
     let limits = "[serve.limits]\nhead_bytes = 20000\nrequests_per_second = 1\nrequests_burst = 40\n";
     daemon.configure(&format!("{}{serve}{limits}[workspaces.code]\ndir = \".\"\n", model(&second)));
     reload(&daemon, "the configuration was read again", 1).await;
-    from_page(&daemon).await.is(200);
+    let read = from_page(&daemon).await;
+    let allowed = |answer: &Answer| answer.headers.get("access-control-allow-origin").cloned();
+    assert_eq!(allowed(&read).expect("the page may read it"), PAGE);
+    read.is(200);
+    assert!(!daemon.get("/v1/boards").await.headers.contains_key("vary"), "nothing is said of pages to others");
+    // A browser asks first, without a token.
+    let asked = [
+        ("origin", PAGE),
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "authorization"),
+    ];
+    let answered = daemon.request(Method::OPTIONS, "/v1/boards", &asked, None).await;
+    let headers =
+        ["origin", "methods", "headers"].map(|of| answered.headers[&format!("access-control-allow-{of}")].clone());
+    assert_eq!(headers, [PAGE, "POST", "authorization"]);
+    let evil = [("origin", "https://evil.example"), asked[1], asked[2]];
+    let answered = daemon.request(Method::OPTIONS, "/v1/boards", &evil, None).await;
+    assert_eq!((answered.status.as_u16(), allowed(&answered)), (403, None));
     assert_eq!(walk().await, (1, 1), "the model of the new configuration is asked");
     let log = daemon.log();
     for fixed in ["[serve.limits] head_bytes stays as it is", "[workspaces] stays as it is"] {

@@ -1,5 +1,9 @@
 //! Requests that are malformed, too large or about what is not there: refused with a code, and nothing changes.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use reqwest::Method;
 use serde_json::json;
 
@@ -39,6 +43,49 @@ async fn what_is_no_request_is_refused_with_a_code() {
     // Proposals that a kernel has judged are recorded; nothing else is.
     assert_eq!(refused, 2);
     assert_eq!(daemon.get(&format!("/v1/boards/{board}/state")).await.is(200)["version"], 1);
+}
+
+/// Sends the head of a request and, later, its body; returns the head of the answer.
+fn in_two_parts(stream: &mut TcpStream, head: &str, body: &str) -> String {
+    let length = body.len();
+    let head =
+        format!("{head}\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("it is open");
+    std::thread::sleep(Duration::from_millis(100));
+    stream.write_all(body.as_bytes()).expect("it is open");
+    let (mut text, mut buffer) = (String::new(), [0; 4096]);
+    loop {
+        let read = stream.read(&mut buffer).expect("it is open");
+        assert!(read > 0, "the connection was closed after {text:?}");
+        text.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+        if length.is_none_or(|length| body.len() >= length) {
+            return head.to_owned();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_takes_the_next_request_after_a_body_that_no_route_reads() {
+    let daemon = Daemon::new();
+    let board = daemon.board().await;
+    daemon.until(&board, "quiescent").await;
+    let address = daemon.address().to_owned();
+    let answers = tokio::task::spawn_blocking(move || {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+        let small = " ".repeat(60_000);
+        [
+            in_two_parts(&mut stream, &format!("POST /v1/boards/{board}/pause HTTP/1.1"), "{}"),
+            in_two_parts(&mut stream, &format!("POST /v1/boards/{board}/resume HTTP/1.1"), &small),
+            in_two_parts(&mut stream, "POST /v1/nowhere HTTP/1.1", "{}"),
+            in_two_parts(&mut stream, "GET /v1/boards HTTP/1.1", "{}"),
+        ]
+    });
+    let answers = answers.await.expect("no panic");
+    let statuses = answers.each_ref().map(|head| &head[9..12]);
+    assert_eq!(statuses, ["200", "200", "404", "200"], "{answers:?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,70 @@
+//! Bodies that no route has read: the rest of a small one is read, so that its connection takes the next request.
+//!
+//! A connection on which a body is left is closed, and a client that has sent the head of its next request by then gets no answer.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::header::EXPECT;
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body::{Body as _, Frame, SizeHint};
+
+use super::http::drain;
+
+/// The most bytes that are read of a body that is left.
+const BYTES_MAX: usize = 64 << 10;
+
+/// The time for that.
+const TIME: Duration = Duration::from_secs(1);
+
+/// A body, of which the rest can be taken back.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Body>>);
+
+impl Shared {
+    fn body(&self) -> MutexGuard<'_, Body> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what is left of the body; none if nothing is, or more than is read.
+    fn rest(&self) -> Option<Body> {
+        let rest = std::mem::take(&mut *self.body());
+        (!rest.is_end_stream() && rest.size_hint().lower() <= BYTES_MAX as u64).then_some(rest)
+    }
+}
+
+impl http_body::Body for Shared {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut *self.body()).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body().is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body().size_hint()
+    }
+}
+
+/// Answers a request, and reads what its route has left of its body. A client that waits to be asked for the body is not asked.
+pub(crate) async fn read(request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let shared = Shared(Arc::new(Mutex::new(body)));
+    let response = next.run(Request::from_parts(parts, Body::new(shared.clone()))).await;
+    if let Some(rest) = shared.rest() {
+        drain(rest, BYTES_MAX, TIME).await;
+    }
+    response
+}
