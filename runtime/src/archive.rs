@@ -48,6 +48,9 @@ pub enum ArchiveError {
         /// What is wrong.
         what: String,
     },
+    /// The journal has the board.
+    #[error("the journal has board {0}: there is nothing to bring back")]
+    Exists(BoardId),
     /// The board was taken out of the journal with more records than the archive has.
     #[error("the archive of board {board} is older than the board was: record {} is not in it", head.seq)]
     Older {
@@ -76,6 +79,7 @@ impl ArchiveError {
             Self::NotEnded(_) => "board_not_ended",
             Self::Damaged { .. } => "bad_archive",
             Self::BadId { .. } => "bad_board_id",
+            Self::Exists(_) => "board_exists",
             Self::Older { .. } => "older_archive",
             Self::Io { .. } => "archive_io",
             Self::Journal(error) => error.code(),
@@ -185,9 +189,12 @@ pub fn checked(path: &Path, journal: Option<&dyn Journal>) -> Result<Carried, Ar
 /// Appends a board that was read.
 ///
 /// # Errors
-/// Storage; [`JournalError::Fenced`] if the board is there; [`ArchiveError::Older`] if it would lose records, and with them
+/// Storage; [`ArchiveError::Exists`]; [`ArchiveError::Older`] if it would lose records, and with them
 /// maybe an erasure.
 pub async fn put_back(journal: &dyn Journal, carried: Carried) -> Result<BoardId, ArchiveError> {
+    if journal.summary(carried.board())?.is_some() {
+        return Err(ArchiveError::Exists(carried.board().clone()));
+    }
     let tombstones = journal.tombstones()?;
     if let Some(Tombstone { board, head, .. }) = tombstones.into_iter().find(|it| it.board == *carried.board())
         && !carried.has(head)

@@ -11,12 +11,14 @@ const ID_MAX: usize = 128;
 pub const LAST: &str = "last";
 
 /// The rule of ids, for people.
-pub(crate) const RULE: &str = "1 to 128 letters, digits, - and _, and is not `last`";
+pub(crate) const RULE: &str = "1 to 128 letters, digits, - and _, begins with no -, and is not `last`";
 
 /// Whether a board can have this id: it is a file's name, and what a user calls the board by.
 pub fn is_usable(id: &BoardId) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    (1..=ID_MAX).contains(&id.as_str().len()) && id.as_str().bytes().all(fits) && id.as_str() != LAST
+    let text = id.as_str();
+    // Commands take what begins with a dash for an option.
+    (1..=ID_MAX).contains(&text.len()) && text.bytes().all(fits) && !text.starts_with('-') && text != LAST
 }
 
 /// An id that none may have, for people: its beginning, quoted.

@@ -155,7 +155,7 @@ impl Delete {
 pub(crate) fn failure(error: ArchiveError) -> Failure {
     match error {
         ArchiveError::Journal(error) => storage(error),
-        ArchiveError::NotEnded(_) => Failure::refused("board_not_ended", &error),
+        ArchiveError::NotEnded(_) | ArchiveError::Exists(_) => Failure::refused(error.code(), &error),
         ArchiveError::Damaged { .. } => {
             Failure::failed(error.code(), &error).help("use another copy of the file; nothing was changed")
         }

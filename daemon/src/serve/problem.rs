@@ -314,7 +314,12 @@ impl From<Failure> for Problem {
             }
             ("bad_pointer", _) => StatusCode::BAD_REQUEST,
             (
-                "still_in_use" | "kept_by_departments" | "redaction_conflict" | "board_not_ended" | "older_archive",
+                "still_in_use"
+                | "kept_by_departments"
+                | "redaction_conflict"
+                | "board_not_ended"
+                | "board_exists"
+                | "older_archive",
                 _,
             ) => StatusCode::CONFLICT,
             (_, Exit::Refused) => StatusCode::UNPROCESSABLE_ENTITY,

@@ -63,7 +63,7 @@ fn an_archived_board_is_gone_and_comes_back_as_it_was() {
     sandbox.run(&["replay", "last"]).exits(0);
     assert_eq!(sandbox.run(&["archive", "--output", "json"]).exits(0).lines(), Vec::<serde_json::Value>::new());
     // It is there already.
-    assert_eq!(sandbox.run(&["restore", &board, "--output", "json"]).exits(1).error()["code"], "journal_fenced");
+    assert_eq!(sandbox.run(&["restore", &board, "--output", "json"]).exits(2).error()["code"], "board_exists");
 }
 
 #[test]
@@ -142,8 +142,22 @@ fn an_archive_is_checked_as_a_journal_is_before_anything_is_written() {
             .expect("an id")
             .to_owned();
     let long = "b".repeat(1_000_000);
-    for id in ["../../x", "./x", "/tmp/x", "a.b", "", "last", "b\u{1b}[31m", "b\nfake", "b\0", "ü", &long[..129], &long]
-    {
+    for id in [
+        "../../x",
+        "./x",
+        "/tmp/x",
+        "a.b",
+        "",
+        "last",
+        "-b",
+        "--help",
+        "b\u{1b}[31m",
+        "b\nfake",
+        "b\0",
+        "ü",
+        &long[..129],
+        &long,
+    ] {
         let quoted = json!(id).to_string();
         let text = crafted(&archive, |line| {
             replaced("header", &format!("\"{board}\""), &quoted)(line);
