@@ -426,7 +426,7 @@ impl Simulation {
         }
         if self.jumps.below(1000) == 0 {
             let ms = 2000 + self.jumps.below(3_600_000);
-            self.world.give_at(self.world.now().plus_ms(ms), Input::Jump { ms }, &mut self.workers);
+            self.world.jump(ms, &mut self.workers);
         }
         if self.workers.random.below(1000) == 0 {
             let input = if self.workers.random.percent(50) { Input::Cancel } else { Input::Meltdown };

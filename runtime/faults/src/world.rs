@@ -240,6 +240,17 @@ impl World {
         self.give(input, others)
     }
 
+    /// Sets the clock forward. The board is given the jump before what waits for it, as by an actor that looks at its clock
+    /// before each input.
+    pub fn jump(&mut self, ms: u64, others: &mut impl Others) {
+        self.now = self.now.plus_ms(ms);
+        if !self.has_failed && self.writing.is_some() {
+            self.inbox.push_front(Input::Jump { ms });
+        } else {
+            self.give(Input::Jump { ms }, others);
+        }
+    }
+
     /// Lets the journal answer now if it has yet to; false if it has failed then.
     pub fn answer_now(&mut self, others: &mut impl Others) -> bool {
         self.answer(others);
