@@ -79,9 +79,9 @@ pub(crate) struct Published {
     held: ArcSwapOption<Held>,
 }
 
-/// A board that is taken up to record something, and calls nobody until it is resumed: it is paused, unless it has ended.
+/// Mark of a board that was opened for a record and makes no calls until it is resumed. It is paused, unless it has ended.
 pub(crate) struct Held {
-    /// The caller whom the record of the pause names.
+    /// Caller in the record of the pause.
     pub(crate) by: Option<Principal>,
 }
 
@@ -190,7 +190,7 @@ impl Published {
         self.status.send_replace(ended.map_or(Status::Running, Status::Ended));
     }
 
-    /// Returns by whom the board is held back from calls; none if it makes them.
+    /// Returns the mark of a board that makes no calls; none if it makes them.
     pub(crate) fn held(&self) -> Option<Arc<Held>> {
         self.held.load_full()
     }

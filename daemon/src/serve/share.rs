@@ -1,9 +1,9 @@
 //! Processor time of callers who may not administer the daemon: all of them together have a share of the machine's.
 //!
-//! Work is measured by the clock of the thread that does it: a poll of a request, what a board does for it, a question to the
-//! journal, the reading and writing of a connection. What was used is owed, and paid off at the rate of the share. While it is owed, the requests of those
-//! callers wait. A caller who has used little lately waits later than the others. Connections have half of the share, and wait
-//! for that alone, so that `/healthz` waits for no request.
+//! Work is measured by the clock of the thread that does it: a poll of a request, the work of a board for it, a question to
+//! the journal, the reading and writing of a connection. What was used is owed, and paid off at the rate of the share. While
+//! it is owed, the requests of those callers wait. A caller who has used little lately waits later than the others. Connections
+//! have half of the share, and wait for that alone, so that `/healthz` waits for no request.
 //!
 //! [`Account`] decides, as plain data with the time as an argument; [`Shares`] holds what is owed now.
 
@@ -37,8 +37,8 @@ const LENIENCE: Duration = Duration::from_secs(5);
 /// The part of the share up to which the use of one caller is little.
 const LITTLE: u32 = 4;
 
-/// The part of the share that is given out for work that is measured. What boards do together or later is not, nor what the
-/// system does for a connection.
+/// The part of the share that is given out for work that is measured. The rest is for writes of several boards together,
+/// snapshots, and the system's work for a connection.
 const MEASURED: f64 = 0.75;
 
 /// The most time that connections owe, and so the longest that one waits: what a round of many of them takes beyond that is

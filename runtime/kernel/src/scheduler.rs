@@ -325,8 +325,8 @@ impl Scheduler {
         &self.queue
     }
 
-    /// Returns the memory of the signals that invocations hold, in bytes, roughly, and of invocations that wait.
-    /// `others` are invocations outside of the queue.
+    /// Returns the memory of invocations and of the signals that they hold, in bytes, roughly. `others` are those that the
+    /// board keeps outside of the scheduler.
     pub(crate) fn memory<'a>(&'a self, others: impl Iterator<Item = &'a Queued>) -> u64 {
         let delayed = self.delayed.iter().map(|delayed| &delayed.queued);
         let open = self.open.values().map(|open| &open.queued);

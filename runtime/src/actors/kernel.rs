@@ -186,7 +186,7 @@ impl State {
                 self.clock.go_on_after(owner.board().last_at());
                 self.running = Some(Running { waiting: WaitingCalls::default(), owner, keeping, scheduler, breaker });
                 let writer = self.context.options.ids.writer();
-                if let Some(held) = self.published.held() {
+                if let Some(held) = self.published.held().filter(|_| !melts) {
                     self.decide_with(Input::Pause { token: None }, held.by.clone(), BTreeMap::new()).await?;
                 }
                 self.decide(Input::take_over(epoch, writer)).await?;
