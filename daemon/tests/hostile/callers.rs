@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use serde_json::json;
 
-use crate::daemon::{Daemon, STEPS};
+use crate::daemon::Daemon;
 use crate::http::{Line, connect, request};
 use crate::process::{is_optimised, processor_time};
 
@@ -28,6 +28,14 @@ const COMMIT: Duration = Duration::from_millis(20);
 
 /// The orders for the process of the callers.
 const TOLD: &str = "PATCHBOARD_HOSTILE_CALLERS";
+
+/// Kinds of callers whose requests are work of a board.
+const REFUSED: &str = "refused proposals of 15 kB";
+const SIGNALS: &str = "signals of 1 MB";
+const SIGNALS_OF_MANY_VALUES: &str = "signals of many values";
+
+/// A kind of callers and their number; each kind, as many as it has, if there is none.
+type Kinds = Option<(&'static str, usize)>;
 
 /// Observations of a time.
 struct Seen {
@@ -101,72 +109,108 @@ fn watched(daemon: &Daemon, commit: &[u8], time: Duration) -> Seen {
     Seen { healthz, commits, used: processor_time(process) - before, took: began.elapsed() }
 }
 
+/// A daemon with two boards: callers of little right have tokens of one, and the administrator commits to the other.
+struct Attacked {
+    daemon: Daemon,
+    /// The administrator's commit.
+    commit: Vec<u8>,
+    board: String,
+    tokens: Vec<String>,
+    alone: Seen,
+}
+
+impl Attacked {
+    async fn new() -> Self {
+        let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+        let admin = daemon.token("admin");
+        daemon.data_mib = Some(3072);
+        daemon.start();
+        let header = format!("Bearer {admin}");
+        let headers = [("authorization", header.as_str()), ("content-type", "application/json")];
+        let remote = format!("{}limits: {{commits: 1000000}}\n", crate::remote());
+        let mut boards = Vec::new();
+        for _ in 0..2 {
+            let body = Some(json!({"source": remote}).to_string());
+            let made = daemon.request(Method::POST, "/v1/boards", &headers, body).await.is(201);
+            boards.push(made["board"].as_str().expect("an id").to_owned());
+        }
+        let [own, theirs] = [&boards[0], &boards[1]];
+        let patch = json!([{"op": "add", "path": "/steps/-", "value": 1}]);
+        let grown = json!({"worker": "walker", "patch": patch}).to_string();
+        let commit = request("POST", &format!("/v1/boards/{own}/proposals"), Some(&admin), &grown);
+        let scopes = [
+            "read".to_owned(),
+            "read".to_owned(),
+            format!("seat:{theirs}/walker"),
+            format!("seat:{theirs}/other"),
+            "person:boss".to_owned(),
+            format!("board:{theirs}"),
+        ];
+        let tokens = scopes.iter().map(|scope| daemon.token(scope)).collect();
+        let alone = watched(&daemon, &commit, BEFORE);
+        Self { commit, board: theirs.clone(), tokens, alone, daemon }
+    }
+
+    /// Lets callers of these kinds do their worst for so long, and returns their share of the processor time.
+    fn hold_against(&self, kinds: Kinds, measured: Duration) -> f64 {
+        let told = json!({
+            "address": self.daemon.address(),
+            "board": self.board,
+            "tokens": self.tokens,
+            "kinds": kinds,
+            "seconds": (BEFORE + measured).as_secs() + 5,
+        });
+        let mut callers = Command::new("nice");
+        callers.args(["-n", "10"]).arg(std::env::current_exe().expect("this program has a path"));
+        callers.args(["--exact", "callers::callers_of_little_right", "--ignored", "--nocapture"]);
+        let callers = callers.env(TOLD, told.to_string()).stdin(Stdio::null()).spawn().expect("`nice` can be run");
+        let mut callers = Callers(callers);
+        std::thread::sleep(BEFORE);
+        let seen = watched(&self.daemon, &self.commit, measured);
+        assert!(callers.0.wait().is_ok_and(|status| status.success()), "the callers are there to the end");
+        let alone = &self.alone;
+        let used = |seen: &Seen| seen.used.as_secs_f64() / seen.took.as_secs_f64();
+        let per_commit = used(alone) * alone.took.as_secs_f64() / alone.commits.len() as f64;
+        let own = per_commit * seen.commits.len() as f64 / seen.took.as_secs_f64();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        let share = (used(&seen) - own) / cores;
+        let [p50, p99, most] = [500, 990, 1000].map(|at| quantile(&seen.healthz, at));
+        println!(
+            "{}: /healthz p50 {p50:.1?}, p99 {p99:.1?}, at most {most:.1?} of {} looks; {:.1} % of the processor time \
+             of {cores} cores, beside {:.1} % for {} commits of an administrator, p99 {:.1?} (alone {:.1} %, p99 {:.1?}){}",
+            kinds.map_or("worst callers".to_owned(), |(kind, count)| format!("{count} callers with {kind}")),
+            seen.healthz.len(),
+            share * 100.0,
+            own / cores * 100.0,
+            seen.commits.len(),
+            quantile(&seen.commits, 990),
+            alone.share() * 100.0,
+            quantile(&alone.commits, 990),
+            if is_optimised() { "" } else { "; not optimised" }
+        );
+        assert!(!self.daemon.log().contains("panicked"), "{}", self.daemon.log());
+        let (looks, commits) = (measured.as_millis() / LOOK.as_millis(), measured.as_millis() / COMMIT.as_millis());
+        assert!(seen.healthz.len() as u128 * 2 > looks, "{} looks", seen.healthz.len());
+        assert!(seen.commits.len() as u128 * 4 > commits * 3, "{} commits", seen.commits.len());
+        assert!(p99 < Duration::from_millis(100), "{p99:?}");
+        assert!(share <= 0.2, "{share}");
+        share
+    }
+}
+
 #[tokio::test]
 async fn the_worst_callers_leave_the_daemon_alive_and_four_fifths_of_its_processor_time() {
-    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
-    let admin = daemon.token("admin");
-    daemon.data_mib = Some(3072);
-    daemon.start();
-    let header = format!("Bearer {admin}");
-    let headers = [("authorization", header.as_str()), ("content-type", "application/json")];
-    let remote = STEPS.replace("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]", "agent: remote");
-    let remote = format!("{remote}limits: {{commits: 1000000}}\n");
-    let mut boards = Vec::new();
-    for _ in 0..2 {
-        let body = Some(json!({"source": remote}).to_string());
-        let made = daemon.request(Method::POST, "/v1/boards", &headers, body).await.is(201);
-        boards.push(made["board"].as_str().expect("an id").to_owned());
-    }
-    let [own, theirs] = [&boards[0], &boards[1]];
-    let patch = json!([{"op": "add", "path": "/steps/-", "value": 1}]);
-    let grown = json!({"worker": "walker", "patch": patch}).to_string();
-    let commit = request("POST", &format!("/v1/boards/{own}/proposals"), Some(&admin), &grown);
-    let tokens: Vec<String> = [
-        "read".to_owned(),
-        "read".to_owned(),
-        format!("seat:{theirs}/walker"),
-        format!("seat:{theirs}/other"),
-        "person:boss".to_owned(),
-    ]
-    .iter()
-    .map(|scope| daemon.token(scope))
-    .collect();
-    let alone = watched(&daemon, &commit, BEFORE);
-    let told = json!({"address": daemon.address(), "board": theirs, "tokens": tokens, "seconds": (BEFORE + MEASURED).as_secs() + 5});
-    let mut callers = Command::new("nice");
-    callers.args(["-n", "10"]).arg(std::env::current_exe().expect("this program has a path"));
-    callers.args(["--exact", "callers::callers_of_little_right", "--ignored", "--nocapture"]);
-    let callers = callers.env(TOLD, told.to_string()).stdin(Stdio::null()).spawn().expect("`nice` can be run");
-    let mut callers = Callers(callers);
-    std::thread::sleep(BEFORE);
-    let seen = watched(&daemon, &commit, MEASURED);
-    assert!(callers.0.wait().is_ok_and(|status| status.success()), "the callers are there to the end");
-    let used = |seen: &Seen| seen.used.as_secs_f64() / seen.took.as_secs_f64();
-    let per_commit = used(&alone) * alone.took.as_secs_f64() / alone.commits.len() as f64;
-    let own = per_commit * seen.commits.len() as f64 / seen.took.as_secs_f64();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    let share = (used(&seen) - own) / cores;
-    let [p50, p99, most] = [500, 990, 1000].map(|at| quantile(&seen.healthz, at));
-    println!(
-        "worst callers: /healthz p50 {p50:.1?}, p99 {p99:.1?}, at most {most:.1?} of {} looks; {:.1} % of the processor time \
-         of {cores} cores, beside {:.1} % for {} commits of an administrator, p99 {:.1?} (alone {:.1} %, p99 {:.1?}){}",
-        seen.healthz.len(),
-        share * 100.0,
-        own / cores * 100.0,
-        seen.commits.len(),
-        quantile(&seen.commits, 990),
-        alone.share() * 100.0,
-        quantile(&alone.commits, 990),
-        if is_optimised() { "" } else { "; not optimised" }
-    );
-    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
-    let (looks, commits) = (MEASURED.as_millis() / LOOK.as_millis(), MEASURED.as_millis() / COMMIT.as_millis());
-    assert!(seen.healthz.len() as u128 * 2 > looks, "{} looks", seen.healthz.len());
-    assert!(seen.commits.len() as u128 * 4 > commits * 3, "{} commits", seen.commits.len());
-    assert!(p99 < Duration::from_millis(100), "{p99:?}");
-    assert!(share <= 0.2, "{share}");
+    let share = Attacked::new().await.hold_against(None, MEASURED);
     // Callers who did little would prove nothing.
     assert!(share > 0.05, "{share}");
+}
+
+#[tokio::test]
+async fn callers_who_do_one_thing_only_have_no_larger_share() {
+    let attacked = Attacked::new().await;
+    for kind in [REFUSED, SIGNALS, SIGNALS_OF_MANY_VALUES] {
+        attacked.hold_against(Some((kind, 8)), MEASURED / 2);
+    }
 }
 
 /// The process of the callers.
@@ -179,19 +223,26 @@ fn callers_of_little_right() {
     let (address, board) = (text("address"), text("board"));
     let tokens: Vec<&str> = told["tokens"].as_array().expect("a list").iter().filter_map(|it| it.as_str()).collect();
     let until = Instant::now() + Duration::from_secs(told["seconds"].as_u64().expect("a number"));
-    let [reader, other, seat, seat_of_other, person] = tokens[..] else { panic!("five tokens") };
+    let [reader, other, seat, seat_of_other, person, of_board] = tokens[..] else { panic!("six tokens") };
     let path = |rest: &str| format!("/v1/boards/{board}/{rest}");
     let bomb = json!({"source": crate::bombs::heavy()}).to_string();
     let large = json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": "x".repeat(7 << 20)}]});
     let nested = format!("{{\"worker\":\"walker\",\"patch\":[{}1]}}", "[],".repeat(300_000));
     let small = json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": 77}]}).to_string();
+    let refused =
+        json!({"worker": "walker", "patch": [{"op": "replace", "path": "/request", "value": "x".repeat(15_000)}]});
+    let signal = json!({"name": "more", "value": "x".repeat(1_000_000)});
+    let of_many_values = format!("{{\"name\":\"more\",\"value\":[{}0]}}", "{\"\":0},".repeat(8_500));
     let lease = json!({"worker": "other", "wait": 1}).to_string();
-    let kinds: Vec<(&str, usize, Vec<u8>)> = vec![
+    let all: Vec<(&str, usize, Vec<u8>)> = vec![
         ("checks", 4, request("POST", "/v1/blueprints/check", Some(reader), &bomb)),
         ("checks of another", 2, request("POST", "/v1/blueprints/check", Some(other), &bomb)),
         ("large bodies", 2, request("POST", &path("proposals"), Some(seat), &large.to_string())),
         ("bodies of many values", 2, request("POST", &path("proposals"), Some(seat), &nested)),
         ("refused proposals", 2, request("POST", &path("proposals"), Some(seat), &small)),
+        (REFUSED, 2, request("POST", &path("proposals"), Some(seat), &refused.to_string())),
+        (SIGNALS, 2, request("POST", &path("signals"), Some(of_board), &signal.to_string())),
+        (SIGNALS_OF_MANY_VALUES, 2, request("POST", &path("signals"), Some(of_board), &of_many_values)),
         ("large bodies of a person", 1, request("POST", &path("approvals/1"), Some(person), &large.to_string())),
         ("bad tokens", 4, request("GET", "/v1/boards", Some("pb_wrong"), "")),
         ("no token", 4, request("POST", "/v1/boards", None, "{}")),
@@ -207,6 +258,14 @@ fn callers_of_little_right() {
         // Nothing is sent.
         ("connections", 2, Vec::new()),
     ];
+    let kinds: Vec<(&str, usize, Vec<u8>)> = match (told["kinds"][0].as_str(), told["kinds"][1].as_u64()) {
+        (Some(kind), Some(count)) => {
+            let chosen = all.into_iter().filter(|(name, ..)| *name == kind);
+            chosen.map(|(name, _, request)| (name, count as usize, request)).collect()
+        }
+        _ => all,
+    };
+    assert!(!kinds.is_empty(), "there is no kind {}", told["kinds"]);
     let counts: Vec<(&str, BTreeMap<u16, usize>)> = std::thread::scope(|scope| {
         let callers = kinds.iter().flat_map(|(name, count, request)| (0..*count).map(move |_| (*name, request)));
         let callers: Vec<_> = callers

@@ -54,12 +54,50 @@ fn succeeds(place: &Daemon, arguments: &[&str]) -> String {
     told.stdout
 }
 
-/// A data directory with boards of many kinds of records: proposals, rejections, signals, an erasure.
+/// Returns the blueprint of a worker that edits a file in three steps and then writes the answer.
+fn editing() -> String {
+    let tool = |name: &str, arguments: Value| json!({"name": name, "arguments": arguments});
+    let create =
+        tool("create", json!({"path": "a.txt", "file_text": "one\ntwo\nthree\n".repeat(200), "intent": "begin"}));
+    let insert = |line: u32, text: &str| {
+        tool("insert", json!({"path": "a.txt", "insert_line": line, "insert_text": text, "intent": "go on"}))
+    };
+    let reply = json!([{"op": "replace", "path": "/answer", "value": "written"}]);
+    let tools = [create, insert(1, "between\n"), insert(3, "and between\n")];
+    json!({
+        "blueprint": 1,
+        "name": "edit",
+        "workspace": {"dir": "code"},
+        "state": {
+            "schema": {"type": "object", "properties": {"answer": {"type": "string"}}},
+            "initial": {"answer": ""},
+        },
+        "workers": {"writer": {
+            "agent": "script",
+            "script": [{"tools": tools, "reply": reply}],
+            "writes": [{"path": "/answer", "ops": ["replace"]}],
+            "files": {"view": ["**"], "edit": ["**"]},
+        }},
+        "rules": [{"name": "go", "trigger": "start", "run": "writer"}],
+        "done": {"when": "state.answer != \"\""},
+    })
+    .to_string()
+}
+
+/// A data directory with boards of many kinds of records: proposals, rejections, signals, edits of files, an erasure.
 fn made() -> Daemon {
     let place = Daemon::at_rest(&[]);
     let write = |name: &str, text: &str| fs::write(place.path().join(name), text).expect("a file can be written");
     write("notes.yaml", NOTES);
     write("steps.yaml", STEPS);
+    write("edit.yaml", &editing());
+    fs::create_dir(place.path().join("code")).expect("a directory can be made");
+    place.configure("[workspaces.code]\ndir = \"code\"\n");
+    let edited = succeeds(&place, &["run", "edit.yaml", "-q"]);
+    assert!(
+        fs::read_to_string(place.path().join("code/a.txt")).is_ok_and(|text| text.contains("and between")),
+        "{edited}"
+    );
     let run = |blueprint: &str, request: &Value| {
         told(&place, &["run", blueprint, "--request", &request.to_string(), "-q"], "at first");
     };

@@ -15,3 +15,11 @@ mod flips;
 mod http;
 mod memory;
 mod process;
+
+/// Returns the blueprint of steps with a walker outside of the daemon, so that what it is given waits.
+fn remote() -> String {
+    let remote =
+        daemon::STEPS.replace("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]", "agent: remote");
+    assert_ne!(remote, daemon::STEPS);
+    remote
+}

@@ -91,3 +91,32 @@ async fn the_largest_bodies_of_all_routes_at_once_fit_into_little_memory() {
         paths.len()
     );
 }
+
+#[tokio::test]
+async fn signals_that_wait_fit_into_little_memory() {
+    let mut daemon = Daemon::at_rest(&["--require-tokens"]);
+    let admin = format!("Bearer {}", daemon.token("admin"));
+    daemon.data_mib = Some(DATA_MIB);
+    daemon.start();
+    let headers = [("authorization", admin.as_str()), ("content-type", "application/json")];
+    let remote = crate::remote();
+    let made = daemon.request(Method::POST, "/v1/boards", &headers, Some(json!({"source": remote}).to_string())).await;
+    let board = made.is(201)["board"].as_str().expect("an id").to_owned();
+    let token = daemon.token(&format!("board:{board}"));
+    // 60 kB of text that take some 8 MB as values.
+    let body = format!("{{\"name\":\"more\",\"value\":[{}0]}}", "{\"\":0},".repeat(8_500));
+    let signal = request("POST", &format!("/v1/boards/{board}/signals"), Some(&token), &body);
+    let mut line = Line::new(daemon.address());
+    let answers: Vec<_> = (0..400).map(|_| line.ask(&signal)).collect();
+    let [taken, refused] = [202, 429].map(|status| answers.iter().filter(|it| **it == Some(status)).count());
+    let peak = peak_mib(daemon.process()).expect("it lives");
+    println!("memory: {taken} signals of many values wait, {refused} were refused; at most {peak} MiB of {DATA_MIB}");
+    assert_eq!((taken > 1, taken + refused), (true, 400), "{answers:?}");
+    assert!(peak < DATA_MIB / 2, "{peak} MiB");
+    // A daemon that starts again has them again.
+    daemon.kill();
+    daemon.start();
+    daemon.request(Method::GET, &format!("/v1/boards/{board}"), &headers, None).await.is(200);
+    let again = peak_mib(daemon.process()).expect("it lives");
+    assert!(again < DATA_MIB / 2, "{again} MiB");
+}
