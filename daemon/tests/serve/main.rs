@@ -10,6 +10,7 @@ mod clipboard;
 mod daemon;
 mod disk;
 mod events;
+mod exchanges;
 mod files;
 #[path = "../held/mod.rs"]
 mod held;
