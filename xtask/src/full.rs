@@ -130,7 +130,7 @@ const LONG: [Long; 19] = [
         step: Step::new("fuzz", &["run", "--package", "xtask", "--", "fuzz", "--seconds", "120"]),
         needs: &[Need::Program("cc")],
     },
-    // `load` starts the daemon that lies beside it. With the features of these two, `faults` builds nothing again.
+    // `load` starts the daemon that lies beside it. The three behind run what this builds.
     Long {
         step: Step::new(
             "release",
@@ -138,36 +138,9 @@ const LONG: [Long; 19] = [
         ),
         needs: &[],
     },
-    Long {
-        step: Step::new(
-            "faults",
-            &["run", "--release", "--package", "patchboard-daemon", "--", "faults", "--n", "200", "--seed", "1"],
-        ),
-        needs: &[],
-    },
-    Long {
-        step: Step::new("load", &["run", "--release", "--package", "patchboard-examples", "--bin", "load"]),
-        needs: &[],
-    },
-    Long {
-        step: Step::new(
-            "soak",
-            &[
-                "run",
-                "--release",
-                "--package",
-                "patchboard-examples",
-                "--bin",
-                "soak",
-                "--",
-                "--boards",
-                "200",
-                "--seconds",
-                "600",
-            ],
-        ),
-        needs: &[],
-    },
+    Long { step: Step::of_release("faults", "patchboard", &["faults", "--n", "200", "--seed", "1"]), needs: &[] },
+    Long { step: Step::of_release("load", "load", &[]), needs: &[] },
+    Long { step: Step::of_release("soak", "soak", &["--boards", "200", "--seconds", "600"]), needs: &[] },
     Long { step: Step::new("benchmarks", &["bench", "--package", "patchboard-tests", "--", "--quick"]), needs: &[] },
     Long {
         step: Step::of_tests(

@@ -116,10 +116,11 @@ pub(crate) fn hostile(options: &[&str], help: &str) -> ExitCode {
     if lines.iter().all(|(_, held)| *held) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Builds the daemon that is measured.
+/// Builds the daemon that is measured, with the features of the full tier's release build, so that it is built once.
 fn built() -> bool {
     let mut command = cargo();
-    command.args(["build", "--release", "--package", "patchboard-daemon"]).stdin(Stdio::null());
+    let packages = ["--package", "patchboard-daemon", "--package", "patchboard-examples"];
+    command.args(["build", "--release"]).args(packages).args(["--bin", "patchboard"]).stdin(Stdio::null());
     let built = command.status().is_ok_and(|status| status.success());
     if !built {
         eprintln!("error: the daemon cannot be built");

@@ -2,15 +2,18 @@
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use super::cargo;
 use super::tally::{Runner, Tally};
+use super::{cargo, target_directory, workspace_root};
 
 /// A command of a check.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
-    /// Arguments of cargo.
+    /// Binary of a release build that runs in place of cargo. `cargo run --package` would build its dependencies again with
+    /// the features of that package alone.
+    pub(crate) binary: Option<&'static str>,
+    /// Arguments of cargo or of the binary.
     pub(crate) arguments: &'static [&'static str],
     pub(crate) environment: &'static [(&'static str, &'static str)],
     /// The runner of its tests, if it runs some: its output is read for their numbers.
@@ -19,7 +22,16 @@ pub(crate) struct Step {
 
 impl Step {
     pub(crate) const fn new(name: &'static str, arguments: &'static [&'static str]) -> Self {
-        Self { name, arguments, environment: &[], tests: None }
+        Self { name, binary: None, arguments, environment: &[], tests: None }
+    }
+
+    /// Runs a binary of the release build.
+    pub(crate) const fn of_release(
+        name: &'static str,
+        binary: &'static str,
+        arguments: &'static [&'static str],
+    ) -> Self {
+        Self { binary: Some(binary), ..Self::new(name, arguments) }
     }
 
     /// A step that runs tests.
@@ -30,7 +42,24 @@ impl Step {
     /// The command as it can be typed again.
     pub(crate) fn command(&self) -> String {
         let variables = self.environment.iter().map(|(name, value)| format!("{name}={value} "));
-        format!("{}cargo {}", variables.collect::<String>(), self.arguments.join(" "))
+        let program = match self.binary {
+            Some(binary) => format!("target/release/{binary}"),
+            None => "cargo".to_owned(),
+        };
+        let words = std::iter::once(program.as_str()).chain(self.arguments.iter().copied());
+        format!("{}{}", variables.collect::<String>(), words.collect::<Vec<_>>().join(" "))
+    }
+
+    /// The program, run from the workspace's root.
+    fn program(&self) -> Command {
+        match self.binary {
+            Some(binary) => {
+                let mut command = Command::new(target_directory().join("release").join(binary));
+                command.current_dir(workspace_root());
+                command
+            }
+            None => cargo(),
+        }
     }
 }
 
@@ -41,13 +70,13 @@ pub(crate) fn run(step: &Step, tally: &mut Tally) -> bool {
 
 /// Like [`run`], with further variables in its environment.
 pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Tally) -> bool {
-    let mut command = cargo();
+    let mut command = step.program();
     command.args(step.arguments).envs(step.environment.iter().copied()).envs(variables.iter().copied());
     let Some(runner) = step.tests else {
         return match command.status() {
             Ok(status) => status.success(),
             Err(error) => {
-                eprintln!("error: cargo cannot be run: {error}");
+                eprintln!("error: `{}` cannot be run: {error}", step.command());
                 false
             }
         };
@@ -56,7 +85,7 @@ pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Ta
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            eprintln!("error: cargo cannot be run: {error}");
+            eprintln!("error: `{}` cannot be run: {error}", step.command());
             return false;
         }
     };
