@@ -9,6 +9,7 @@ mod faults;
 mod freshness;
 mod golden;
 mod json_schema_suite;
+mod prose;
 mod sw4rm;
 mod syntax;
 mod tidy;

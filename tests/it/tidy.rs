@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use regex::Regex;
 use serde_json::Value;
 
 /// Crates from the outside in; an arrow may only point to the right.
@@ -203,14 +204,55 @@ fn every_section_that_a_source_cites_is_in_the_semantics() {
 
 #[test]
 fn the_code_map_names_only_files_that_exist() {
-    let path = root().join("ARCHITECTURE.md");
-    let Ok(text) = fs::read_to_string(&path) else {
-        println!("SKIPPED: there is no ARCHITECTURE.md");
-        return;
-    };
-    for path in text.split('`').skip(1).step_by(2).filter(|word| is_path(word)) {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page is there");
+    let paths: Vec<&str> = text.split('`').skip(1).step_by(2).filter(|word| is_path(word)).collect();
+    assert!(paths.len() > 50, "{paths:?}");
+    for path in paths {
         assert!(root().join(path).exists(), "ARCHITECTURE.md names {path}, which does not exist");
     }
+}
+
+#[test]
+fn first_pages_are_short() {
+    for (page, most) in [("README.md", 120), ("ARCHITECTURE.md", 150)] {
+        let lines = fs::read_to_string(root().join(page)).expect("the page is there").lines().count();
+        assert!(lines <= most, "{page} has {lines} lines, and may have {most}: move details to a page of docs");
+    }
+}
+
+#[test]
+fn links_between_pages_lead_to_files_and_headings() {
+    let link = Regex::new(r"\]\(([^)\s]+)\)").expect("a pattern");
+    let mut links = 0;
+    for page in files(".md") {
+        let text = fs::read_to_string(&page).expect("a page is text");
+        for found in link.captures_iter(&text) {
+            let target = &found[1];
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+            let file = if path.is_empty() { page.clone() } else { page.with_file_name("").join(path) };
+            assert!(file.exists(), "{} links to {target}, which does not exist", page.display());
+            if !heading.is_empty() && path.ends_with(".md") {
+                let headings = headings(&file);
+                assert!(headings.contains(heading), "{} links to {target}; its headings: {headings:?}", page.display());
+            }
+            links += 1;
+        }
+    }
+    assert!(links > 300, "{links} links");
+}
+
+/// Returns the names under which the headings of a page can be linked.
+fn headings(page: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(page).expect("a page is text");
+    let titles = text.lines().filter_map(|line| line.starts_with('#').then(|| line.trim_start_matches('#').trim()));
+    let name = |title: &str| {
+        let kept = title.to_lowercase().replace(|c: char| !(c.is_alphanumeric() || "-_ ".contains(c)), "");
+        kept.replace(' ', "-")
+    };
+    titles.map(name).collect()
 }
 
 /// `cargo xtask fuzz` builds with what is locked there, and only the full tier runs it.
@@ -263,7 +305,12 @@ fn metadata() -> Value {
 }
 
 /// Every Rust source of the workspace.
-fn sources() -> Vec<PathBuf> {
+pub(crate) fn sources() -> Vec<PathBuf> {
+    files(".rs")
+}
+
+/// Returns the files of the workspace whose names end so.
+fn files(ending: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root()];
     while let Some(folder) = folders.pop() {
@@ -272,7 +319,7 @@ fn sources() -> Vec<PathBuf> {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if path.is_dir() && !name.starts_with('.') && name != "target" && name != "node_modules" {
                 folders.push(path);
-            } else if name.ends_with(".rs") {
+            } else if name.ends_with(ending) {
                 files.push(path);
             }
         }
@@ -285,6 +332,6 @@ fn cargo() -> std::ffi::OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests is a folder of the workspace").to_owned()
 }

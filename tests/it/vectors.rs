@@ -242,8 +242,8 @@ fn is_json(file: &Path) -> bool {
 
 /// Whoever writes a verifier from the page checks it with the page's digests.
 #[test]
-fn the_digests_on_the_architecture_page_are_right() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");
+fn the_digests_on_the_page_of_formats_are_right() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/format.md");
     let text = fs::read_to_string(page).expect("the page is part of the project");
     let hasher = Hasher::new(&Salt::ZERO);
     let object = |most: u32, value: &dyn Fn(u32) -> Value| (0..=most).map(|n| (format!("k{n}"), value(n))).collect();

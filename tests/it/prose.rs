@@ -1,0 +1,80 @@
+//! Habits of wording in comments and documents, each with a limit that only falls.
+//!
+//! Comments of production sources and the pages of `docs` are counted apart, per 1,000 words. Well-kept crates of other
+//! projects have medians of 0.5, 0.2, 0.1, 0.1, 0, 0, 0 and 0 in this order.
+
+use std::fs;
+use std::path::Path;
+
+use regex::Regex;
+
+use crate::tidy::{root, sources};
+
+/// A habit with its pattern, and its occurrences per 1,000 words at most: in comments, in documents.
+const HABITS: [(&str, &str, f64, f64); 8] = [
+    ("a line that opens with a relative pronoun", OPENING, 15.4, 1.4),
+    ("somebody, nobody or something", r"\b(something|somebody|nobody)\b", 3.8, 1.9),
+    ("whom, whose or whoever", r"\b(whom|whose|whoever|whomever)\b", 2.4, 1.6),
+    ("tell", r"\b(told|tells|tell)\b", 2.0, 1.5),
+    ("stand", r"\b(stands?|stood)\b", 2.1, 1.4),
+    ("come to, of or about", r"\b(comes?|came|coming) (to|of|about)\b", 1.1, 0.5),
+    ("anew, `none:`, of which", r"\banew\b|\bnone:|\bof (which|whom)\b", 1.4, 0.7),
+    ("a line that opens with `The same`", r"(?m)^The same\b", 0.8, 0.1),
+];
+
+const OPENING: &str = r"(?m)^[-*#>| ]*(What|Whoever|Whom|Whose|Whether|Which|Where|Who|That)\b";
+
+#[test]
+fn comments_have_fewer_habits_than_their_limits() {
+    let comments: Vec<String> =
+        sources().iter().filter(|path| is_production(path)).map(|path| comments(path)).collect();
+    assert!(comments.len() > 300, "{} sources", comments.len());
+    check("comments", &comments, |(_, _, comments, _)| comments);
+}
+
+#[test]
+fn documents_have_fewer_habits_than_their_limits() {
+    let pages = fs::read_dir(root().join("docs")).expect("the folder can be read");
+    let pages = pages.map(|entry| entry.expect("the folder can be read").path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let top = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name));
+    let texts: Vec<String> = pages.chain(top).map(|path| read(&path)).collect();
+    check("documents", &texts, |(_, _, _, documents)| documents);
+}
+
+fn check(what: &str, texts: &[String], limit: impl Fn((&str, &str, f64, f64)) -> f64) {
+    let texts = texts.join("\n");
+    let words = Regex::new(r"\w+").expect("a pattern").find_iter(&texts).count() as f64;
+    let mut wrong = Vec::new();
+    for habit in HABITS {
+        let (name, pattern, ..) = habit;
+        let found = Regex::new(pattern).expect("a pattern").find_iter(&texts).count();
+        let (rate, limit) = (found as f64 * 1000.0 / words, limit(habit));
+        println!("{what}: {name}: {rate:.2} per 1,000 words, at most {limit}");
+        if rate > limit {
+            wrong.push(format!("{name}: {rate:.2}, which is above {limit}: write it in other words"));
+        } else if rate < limit - limit.max(1.0) / 5.0 {
+            wrong.push(format!("{name}: {rate:.2}, which is far below {limit}: lower the limit to hold it"));
+        }
+    }
+    assert!(wrong.is_empty(), "per 1,000 words of {what}:\n{}", wrong.join("\n"));
+}
+
+/// Returns true for a source that ships or builds; false for tests.
+fn is_production(path: &Path) -> bool {
+    let path = path.strip_prefix(root()).expect("a source of the workspace");
+    let is_tests =
+        path.components().any(|part| part.as_os_str().to_str().is_some_and(|part| part == "tests" || part == "test"));
+    !is_tests && !path.to_string_lossy().ends_with("tests.rs")
+}
+
+fn comments(path: &Path) -> String {
+    let text = read(path);
+    let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
+    let comments = comments.map(|line| line.strip_prefix(['/', '!']).unwrap_or(line));
+    comments.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
