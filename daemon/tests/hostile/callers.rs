@@ -207,9 +207,8 @@ async fn the_worst_callers_leave_the_daemon_alive_and_four_fifths_of_its_process
 
 #[tokio::test]
 async fn callers_who_do_one_thing_only_have_no_larger_share() {
-    let attacked = Attacked::new().await;
     for kind in [REFUSED, SIGNALS, SIGNALS_OF_MANY_VALUES] {
-        attacked.hold_against(Some((kind, 8)), MEASURED / 2);
+        Attacked::new().await.hold_against(Some((kind, 8)), MEASURED / 2);
     }
 }
 
