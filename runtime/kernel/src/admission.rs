@@ -1,10 +1,10 @@
-//! Which calls wait to be made, and where a call was admitted to.
+//! Admission of calls: the waiting calls, and the model to which a call was admitted.
 //!
-//! A call of a language model is dispatched in two moves. The board names the calls that may be made
-//! ([`Effect::Await`](crate::board::Effect::Await)) and records nothing. When the shell's gate lets one through
-//! ([`Input::Admit`](crate::board::Input::Admit)), the board compiles the view of the state as it is then and records
-//! `invoked`. So a call that waits for its provider takes no place, no reservation and no time of its own. The call of a
-//! board inside is made at once, and needs admission after it was deferred since that board waits for its provider.
+//! A call of a language model is dispatched in two steps. The board names the calls that may be made
+//! ([`Effect::Await`](crate::board::Effect::Await)) and records nothing. When the shell's gate admits one
+//! ([`Input::Admit`](crate::board::Input::Admit)), the board compiles the view of its current state and records
+//! `invoked`. A waiting call thus occupies no slot, holds no reservation and uses no time of its own. The call of an
+//! inner board is made at once; it needs admission only after a deferral, when that board waits for its provider.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,50 +15,50 @@ use crate::ledger::Hold;
 use crate::money::Price;
 use crate::scheduler::{Past, ProviderWait};
 
-/// Where a call was admitted to.
+/// Model and terms of an admitted call.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Admission {
-    /// The operator's name of the model; none where no gate chose one.
+    /// Operator's name of the model; `None` if no gate chose one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Price of the model's tokens; none where the operator names no price.
+    /// Price of the model's tokens; `None` if the operator sets no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// Tokens of the reply; none: as many as the seat has. After a reply that was cut off there are more, and of a model
-    /// whose replies have a lower limit fewer.
+    /// Tokens of the reply; `None` for the seat's limit. Higher after a truncated reply, lower for a model with a lower
+    /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_tokens: Option<u64>,
 }
 
-/// A call that may be made once the gate admits it.
+/// Call that may be made once the gate admits it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting {
     /// The invocation.
     pub invocation: InvocationId,
-    /// The attempt to make, from 1.
+    /// Attempt to make, from 1.
     pub attempt: u32,
     /// The worker.
     pub worker: WorkerName,
     /// Agent kind: a language model, or an inner board that waits for one.
     pub agent: AgentKind,
-    /// The operator's name of the preferred model; none: the default.
+    /// Operator's name of the preferred model; `None` for the default.
     pub model: Option<String>,
-    /// Tokens that the call may take, estimated.
+    /// Estimated tokens of the call.
     pub tokens: u64,
-    /// Tokens of the reply by the limits of the seat.
+    /// Reply tokens by the limits of the seat.
     pub reply_tokens: u32,
     /// Attempts before this one.
     pub past: Past,
-    /// The wait that its last request was deferred to; none for a first request.
+    /// Wait from the deferral of its last request; `None` for a first request.
     pub wait: Option<ProviderWait>,
-    /// Time that the board waits for the provider at most, in milliseconds; none: the patience of the model alone.
+    /// Maximum wait of the board for the provider, in milliseconds; `None` for the patience of the model.
     pub patience_ms: Option<u64>,
-    /// Money that is left for it ([`Board::with_money`]); none where neither the board nor the worker limits money.
+    /// Money left for it ([`Board::with_money`]); `None` if neither the board nor the worker limits money.
     pub money: Option<MoneyLeft>,
 }
 
-/// Money that is left for a call, and the tokens that it takes if it is made now.
+/// Money left for a call, and its tokens if it is made now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MoneyLeft {
     /// Part of the tightest limit that is neither spent nor reserved, in 10⁻⁹ of the currency.
@@ -70,12 +70,12 @@ pub struct MoneyLeft {
 }
 
 impl Waiting {
-    /// Returns true if the call can be afforded where it is admitted to.
+    /// Returns true if the call is affordable with this admission.
     pub fn affords(&self, admission: &Admission) -> bool {
         self.money.is_none_or(|money| self.needed(money, admission) <= money.left)
     }
 
-    /// Returns true if the call may be afforded there once other calls are settled.
+    /// Returns true if the call may be affordable with this admission once other calls are settled.
     pub fn may_afford(&self, admission: &Admission) -> bool {
         self.money.is_none_or(|money| self.needed(money, admission) <= money.unspent)
     }
@@ -86,10 +86,10 @@ impl Waiting {
     }
 }
 
-/// Function that admits calls of a board and returns the chosen model; none keeps the call waiting.
+/// Function that admits calls of a board and returns the chosen model; `None` keeps the call waiting.
 pub type Gate<'g> = dyn FnMut(&Board, &Waiting) -> Option<Admission> + 'g;
 
-/// A gate that lets every call through.
+/// Gate that admits every call.
 pub fn open(_: &Board, _: &Waiting) -> Option<Admission> {
     Some(Admission::default())
 }

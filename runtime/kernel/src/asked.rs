@@ -1,4 +1,4 @@
-//! Describes what a worker asks to be shown: a place, or the parts of it from one on.
+//! Requests of a worker to be shown a value, or a range of its parts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,41 +9,41 @@ use serde_json::Value;
 
 use crate::tree::Node;
 
-/// Ends a name that a view has cut.
+/// End mark of a truncated name in a view.
 pub(crate) const CUT: char = '…';
 
-/// A place that a worker asks to be shown.
+/// Place that a worker requests.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Asked {
     /// JSON Pointer of the place.
     Whole(String),
-    /// A part of it.
+    /// Part of a place.
     Part(Range),
 }
 
-/// The parts of a collection or text from one on, in the order of the document.
+/// Parts of a collection or text from a start on, in the order of the document.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
     /// JSON Pointer of the collection or text.
     pub at: String,
-    /// First part.
+    /// Start of the range.
     pub from: Start,
 }
 
-/// The beginning of a range.
+/// Start of a range.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Start {
-    /// Number of parts, or of characters of a text, before it.
+    /// Number of parts, or of characters of a text, before the range.
     Number(u64),
-    /// Name of a member; the first that is not before it if there is none.
+    /// Name of a member; if it does not exist, the next name in order.
     Name(String),
 }
 
 impl Asked {
-    /// Reads what a reply asks for; none if it has another form.
+    /// Parses a request of a reply; `None` if it has another form.
     pub fn read(value: &Value) -> Option<Self> {
         let asked = <Self as Deserialize>::deserialize(value).ok()?;
         Pointer::parse(asked.at()).is_ok().then_some(asked)
@@ -56,19 +56,19 @@ impl Asked {
         }
     }
 
-    /// Returns the place for a change.
+    /// Returns the JSON Pointer of the place, mutably.
     pub fn at_mut(&mut self) -> &mut String {
         match self {
             Self::Whole(at) | Self::Part(Range { at, .. }) => at,
         }
     }
 
-    /// Returns the place; none if it is no JSON Pointer.
+    /// Returns the place; `None` if it is no JSON Pointer.
     pub fn place(&self) -> Option<PointerBuf> {
         PointerBuf::parse(self.at()).ok()
     }
 
-    /// Returns where the range begins; none for a whole place.
+    /// Returns the start of the range; `None` for a whole place.
     pub const fn start(&self) -> Option<&Start> {
         match self {
             Self::Whole(_) => None,
@@ -78,7 +78,7 @@ impl Asked {
 }
 
 impl Start {
-    /// Returns the name from which the members of an object are wanted: one that was cut is meant without its mark.
+    /// Returns the first member name of the range in an object; a truncated name is used without its mark.
     pub(crate) fn name_in(&self, object: &Node) -> Cow<'_, str> {
         match self {
             Self::Number(number) => Cow::Owned(number.to_string()),
@@ -89,7 +89,7 @@ impl Start {
         }
     }
 
-    /// Returns it as a number of characters of a text; none if it is none.
+    /// Returns the start as a number of characters; `None` if it is no number.
     pub fn characters(&self) -> Option<usize> {
         match self {
             Self::Number(number) => usize::try_from(*number).ok(),

@@ -1,7 +1,7 @@
 //! Bindings of the names in path templates, for one invocation.
 //!
-//! They follow from the trigger: its path template names tokens of the event's place, `bind` of a rule on a
-//! signal names values that it carried. Nothing of it is stored; the recorded trigger and the rule give the same again.
+//! Bindings follow from the trigger: its path template names tokens of the event's place, `bind` of a rule on a signal
+//! names values of its payload. Bindings are not stored; the recorded trigger and the rule determine them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use crate::expr::Variable;
 use crate::pattern::{Pattern, PatternToken};
 use crate::redaction::is_mark;
 
-/// Tokens of a JSON Pointer in which names are filled.
+/// Maximum tokens of a JSON Pointer in which names are replaced.
 const POINTER_TOKENS_MAX: usize = 64;
-/// Bytes of a token that a signal brings.
+/// Maximum bytes of a token from a signal.
 const SIGNAL_TOKEN_MAX: usize = 4096;
 
-/// Names and the tokens that they stand for, as they are without escapes.
+/// Names and their bound tokens, without escapes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Bindings(BTreeMap<String, String>);
 
@@ -27,7 +27,7 @@ pub struct Bindings(BTreeMap<String, String>);
 pub enum Binds {
     /// Tokens of the event's place: for each wildcard of the trigger's path, in order, its name, if it has one.
     Captures(Vec<Option<String>>),
-    /// Texts or whole numbers in what the signal carried, by JSON Pointers.
+    /// Texts or whole numbers in the signal's payload, by JSON Pointers.
     Values(BTreeMap<String, PointerBuf>),
 }
 
@@ -42,7 +42,7 @@ impl Binds {
         Self::Captures(template.tokens().iter().filter_map(name).collect())
     }
 
-    /// The names, in order.
+    /// Returns the names, in order.
     pub fn names(&self) -> BTreeSet<&str> {
         match self {
             Self::Captures(names) => names.iter().flatten().map(String::as_str).collect(),
@@ -50,23 +50,23 @@ impl Binds {
         }
     }
 
-    /// The bindings of an event whose place was matched with these captures.
+    /// Returns the bindings of an event with these captures.
     pub(crate) fn of_captures(&self, captures: &[String]) -> Bindings {
         let Self::Captures(names) = self else { return Bindings::default() };
         Bindings::of(names.iter().zip(captures).filter_map(|(name, token)| Some((name.as_deref()?, token.clone()))))
     }
 
-    /// The bindings of a signal that carried this.
+    /// Returns the bindings of a signal with this payload.
     ///
     /// # Errors
-    /// The name that cannot be bound, for people; it says nothing of the value.
+    /// Returns a human-readable message with the name that cannot be bound; it omits the value.
     pub(crate) fn of_value(&self, value: &Variable<'_>) -> Result<Bindings, String> {
         let Self::Values(names) = self else { return Ok(Bindings::default()) };
         let found = names.iter().map(|(name, at)| {
-            // A value that was redacted names nothing.
+            // A redacted value names nothing.
             let text = value.text_at(at).filter(|text| !is_mark(text)).map(str::to_owned);
             let token = text.or_else(|| value.count_at(at).map(|index| index.to_string()));
-            // `-` would be a place to append at.
+            // `-` would be the append position.
             let token = token.filter(|token| token.len() <= SIGNAL_TOKEN_MAX && token != "-");
             let missing =
                 || format!("the signal carries no name and no index at `{at}` that `{{{name}}}` could stand for");
@@ -77,8 +77,7 @@ impl Binds {
 }
 
 impl Bindings {
-    /// Binds names to tokens, as they are without escapes. Any token can be bound: one that is a sign in patterns, like `*`, is
-    /// an ordinary name here.
+    /// Binds names to tokens without escapes. Any token can be bound: a wildcard like `*` is an ordinary name here.
     pub fn of<'n>(names: impl IntoIterator<Item = (&'n str, String)>) -> Self {
         Self(names.into_iter().map(|(name, token)| (name.to_owned(), token)).collect())
     }
@@ -88,29 +87,29 @@ impl Bindings {
         self.0.is_empty()
     }
 
-    /// Returns the token that a name is bound to.
+    /// Returns the token to which a name is bound.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// The names and what they stand for, in the order of the names.
+    /// Iterates over names and tokens, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, token)| (name.as_str(), token.as_str()))
     }
 
-    /// Only those of these names.
+    /// Keeps only the bindings of these names.
     #[must_use]
     pub(crate) fn only(&self, names: &BTreeSet<String>) -> Self {
         Self(self.0.iter().filter(|(name, _)| names.contains(*name)).map(|(n, t)| (n.clone(), t.clone())).collect())
     }
 
-    /// An object of the names and what they stand for.
+    /// Returns an object of names and tokens.
     pub fn to_value(&self) -> Value {
         let members = self.0.iter().map(|(name, token)| (name.clone(), Value::from(token.as_str())));
         Value::Object(members.collect::<Map<_, _>>())
     }
 
-    /// Puts bound tokens in the places of names in a JSON Pointer; none if it is no pointer.
+    /// Replaces names in a JSON Pointer by their tokens; `None` if the text is no pointer.
     pub fn place(&self, text: &str) -> Option<PointerBuf> {
         let pointer = Pointer::parse(text).ok()?;
         let token = |token: jsonptr::Token<'_>| {
@@ -123,17 +122,17 @@ impl Bindings {
         Some(PointerBuf::from_tokens(pointer.tokens().map(token).collect::<Vec<_>>()))
     }
 
-    /// Returns the token that a token in braces is bound to.
+    /// Returns the token to which a name in braces is bound.
     fn named_by(&self, token: &str) -> Option<&str> {
         self.get(token.strip_prefix('{')?.strip_suffix('}')?)
     }
 
-    /// Puts bound tokens in the places of names in the operations of a patch and the places to be shown; returns true if one
-    /// of them has such a name.
+    /// Replaces names in the operations of a patch and in requested places by their tokens; returns true if any was
+    /// replaced.
     pub(crate) fn fill(&self, patch: &mut Value, expand: &mut Vec<Asked>) -> bool {
         let mut is_filled = false;
         let mut fill = |text: &mut String| {
-            // A longer one is no place that a grant can name.
+            // A longer path cannot be a place of a grant.
             let is_short = text.bytes().filter(|byte| *byte == b'/').count() <= POINTER_TOKENS_MAX;
             let place = is_short.then(|| self.place(text)).flatten();
             if let Some(place) = place.filter(|place| place.as_str() != text) {

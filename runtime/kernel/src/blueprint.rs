@@ -1,8 +1,8 @@
-//! The contract of a board, as data: who works, what they may read and write, what wakes them, what must hold.
+//! Contract of a board, as data: workers, read and write grants, triggers, invariants.
 //!
-//! Owns the shape and the defaults (SPEC section 12). Reading from YAML or JSON with source positions is in
-//! [`crate::source`], the checks across fields in [`crate::lint`]. What is written here is what the journal stores:
-//! a blueprint whose fragments are resolved and whose defaults are spelled out.
+//! Defines the shape and the defaults (SPEC section 12). [`crate::source`] reads YAML or JSON with source positions;
+//! [`crate::lint`] has the checks across fields. The journal stores this form: fragments are resolved and defaults are
+//! explicit.
 
 mod departments;
 mod format;
@@ -38,12 +38,12 @@ pub use worker::*;
 pub use workflow::WorkflowSpec;
 pub use workspace::{FileAccess, Granularity, Isolation, Presentation, WorkspaceSpec};
 
-/// The latest blueprint format; 1 is read as well.
+/// Latest blueprint format; 1 is read as well.
 pub const FORMAT: u32 = 2;
 
-/// The accepted contract of a board; immutable once the board exists.
-// What is derived here is called by the implementations below. Who calls `Blueprint::deserialize` by that name gets it, without
-// the definitions of groups, and a plan is not made of that.
+/// Accepted contract of a board; immutable once the board exists.
+// The derived functions are called by the implementations below. A direct call of `Blueprint::deserialize` omits the
+// definitions of groups, so no plan can be made of its result.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct Blueprint {
@@ -54,59 +54,59 @@ pub struct Blueprint {
     /// One sentence for people.
     #[serde(default)]
     pub description: String,
-    /// JSON Schema of what the user must supply; it lands at `/request`.
+    /// JSON Schema of the user's input; the input is stored at `/request`.
     #[serde(default = "any_schema")]
     pub request: Value,
-    /// JSON Schemas of the values that signals carry, by name; a signal whose value does not fit is refused.
+    /// JSON Schemas of signal payloads, by name; a signal with a payload that does not match is rejected.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub signals: BTreeMap<String, Value>,
-    /// How much of what signals bring may wait, by their names; one for which there is no room is refused.
+    /// Backlog limits by signal name; a signal that would exceed one is rejected.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub backlog: BTreeMap<String, Backlog>,
-    /// The document's schema and its initial value.
+    /// Schema and initial value of the document.
     pub state: StateSpec,
-    /// The seats.
+    /// Workers by name.
     pub workers: BTreeMap<WorkerName, Worker>,
-    /// What wakes them; the order breaks ties.
+    /// Rules that trigger workers; the order breaks ties.
     #[serde(default)]
     pub rules: Vec<Rule>,
-    /// What must hold in every committed state, beyond the schema.
+    /// Conditions that must hold in every committed state, beyond the schema.
     #[serde(default)]
     pub invariants: Vec<Invariant>,
-    /// The directory of files that its workers share; absent: there is none.
+    /// Directory of files shared by the workers; absent if there are no files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceSpec>,
-    /// When the task is finished.
+    /// Condition under which the task is finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<Done>,
-    /// JSON Pointer of what the board is made for; absent: what `done` looks at.
+    /// JSON Pointer of the board's result; if absent, the places that `done` reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// The circuit policy.
+    /// Circuit breaker policy.
     #[serde(default)]
     pub circuit: Circuit,
     /// Limits of the whole board.
     #[serde(default)]
     pub limits: BoardLimits,
-    /// How many workers may write a field.
+    /// Number of workers that may write a field.
     #[serde(default, skip_serializing_if = "Writers::is_many")]
     pub writers: Writers,
-    /// How many invocations may run at once.
+    /// Number of invocations that may run at once.
     #[serde(default = "default_concurrency")]
     pub concurrency: u32,
     /// Model names of the operator's configuration; `default` serves workers that name none.
     #[serde(default)]
     pub models: BTreeMap<String, ModelChoice>,
-    /// What the models of workers are drawn by, of those that have several to be drawn from.
+    /// Random seed for model selection, for workers with several models.
     #[serde(default)]
     pub seed: u64,
-    /// Blueprints of the boards that `board` workers make inside of boards of this one.
+    /// Blueprints of the boards that `board` workers create inside of boards of this one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub boards: BTreeMap<String, Self>,
     /// Departments to include; absent once resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub departments: Option<Departments>,
-    /// The workflow whose nodes its workers are to do; absent once resolved.
+    /// Workflow of nodes that the workers execute; absent once resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<WorkflowSpec>,
     /// Fragments to include; empty once resolved.
@@ -120,7 +120,8 @@ impl Blueprint {
         self.blueprint < 2
     }
 
-    /// Returns it with each worker that has a script played by that, also in boards inside, and how many have one.
+    /// Returns the blueprint with scripts in place of the workers that have one, also in inner boards, and their
+    /// number.
     #[must_use]
     pub fn scripted(mut self) -> (Self, usize) {
         let mut count = 0;
@@ -144,8 +145,8 @@ impl Serialize for Blueprint {
     }
 }
 
-/// Spells out what may be left away: defaults, and the definitions of groups. So everything that looks at a blueprint, the
-/// journal included, finds them.
+/// Makes defaults and the definitions of groups explicit, so that every reader of a blueprint, the journal included,
+/// finds them.
 impl<'de> Deserialize<'de> for Blueprint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut blueprint = Self::deserialize(deserializer)?;
@@ -154,37 +155,37 @@ impl<'de> Deserialize<'de> for Blueprint {
     }
 }
 
-/// How much of what a signal brings may wait: elements that are there, and those that whoever it has woken is still to add.
+/// Backlog limit of a signal: counts existing elements, and those that triggered workers still have to add.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Backlog {
-    /// The collection, as a JSON Pointer.
+    /// JSON Pointer of the collection.
     pub at: String,
-    /// How many.
+    /// Maximum number of elements.
     pub max: u32,
 }
 
-/// The document's schema (JSON Schema 2020-12 by default) and the state a board starts from.
+/// Schema of the document (JSON Schema 2020-12 by default) and its initial state.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StateSpec {
-    /// What a valid document is, `/request` included or not: a schema silent on it accepts it.
+    /// Schema of a valid document, with or without `/request`: a schema that omits it accepts it.
     pub schema: Value,
-    /// The initial document, without `/request`.
+    /// Initial document, without `/request`.
     #[serde(default = "empty_object")]
     pub initial: Value,
-    /// Whether `format` is checked or, as 2020-12 has it, only an annotation.
+    /// True if `format` is checked; otherwise it is only an annotation, as in 2020-12.
     #[serde(default)]
     pub assert_formats: bool,
 }
 
-/// How many workers may write a field, other than by appending to an array.
+/// Number of workers that may write a field, other than by appending to an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Writers {
     /// One: a second writer is an error of the blueprint.
     One,
-    /// As many as have grants.
+    /// All workers with grants.
     #[default]
     Many,
 }
@@ -195,27 +196,27 @@ impl Writers {
     }
 }
 
-/// Something that must hold in every committed state.
+/// Condition that must hold in every committed state.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invariant {
-    /// Unique in the blueprint; rejections name it.
+    /// Name, unique in the blueprint; rejections contain it.
     pub name: String,
-    /// Path pattern whose every instance is `self`; absent: evaluated once, without `self`.
+    /// Path pattern of the instances, each evaluated as `self`; if absent, evaluated once, without `self`.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub each: Option<String>,
-    /// The CEL expression; must be true.
+    /// CEL expression that must be true.
     pub expr: String,
-    /// Advice to a worker whose patch breaks it.
+    /// Advice to a worker with a patch that violates it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// When the task is finished.
+/// Condition under which the task is finished.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Done {
-    /// A CEL condition over `state` and `request`.
+    /// CEL condition over `state` and `request`.
     pub when: String,
 }
 

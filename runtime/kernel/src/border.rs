@@ -1,8 +1,7 @@
-//! What crosses the border between a board and one inside it: the request that goes in, the patch that comes out, and the
-//! inner board's name.
+//! Mapping between a board and an inner board: the input request, the output patch, and the inner board's id.
 //!
-//! All are functions of what is declared ([`InnerBoard`]) and of values; nothing else crosses. What goes in are values
-//! that the worker's view showed whole, so that freshness watches over them like over anything else that was read.
+//! All functions depend only on the declaration ([`InnerBoard`]) and on values; no other data is exchanged. Inputs are
+//! values shown in full by the worker's view, so that freshness protects them like any other read.
 
 use jsonptr::Pointer;
 use serde_json::{Map, Value, json};
@@ -14,11 +13,11 @@ use crate::record::Parent;
 use crate::shown::{NotWhole, Shown};
 use crate::tree::Node;
 
-/// The id of the `nth` board, from 0, that works on this request for an invocation: a further one is made only after one
-/// that failed. So whoever takes the invocation up again, also after a crash, finds the board that was made for it; and one
-/// whose request has changed meanwhile does not take over what came of the old one.
+/// Returns the id of the `nth` board, from 0, for a request of an invocation; a further board is created only after a
+/// failed one. A resumed invocation, even after a crash, thus finds the board that was created for it. If the request
+/// has changed, the id differs and the old result is not used.
 ///
-/// It is an id like that of others (UUIDv7), with the time of the parent's.
+/// The id is a UUIDv7 like that of other boards, with the time of the parent's.
 pub fn inner_id(parent: &Parent, request: Digest, nth: u32) -> BoardId {
     let Parent { board, invocation } = parent;
     let text = format!("patchboard inner board\n{board}\n{}\n{request}\n{nth}", invocation.0);
@@ -32,33 +31,33 @@ pub fn inner_id(parent: &Parent, request: Digest, nth: u32) -> BoardId {
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..32]].join("-").into()
 }
 
-/// Why no request can be made.
+/// Error of mapping the input.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct BorderError {
-    /// For people; names places, not values.
+    /// Human-readable message; names places, not values.
     pub message: String,
 }
 
-/// The request of the inner board: the members that are declared, from what the worker was shown. What is not there, and
-/// what it may not read as things are, is left out. A name in a place is what the trigger binds it to.
+/// Returns the request of the inner board: the declared members, from the values shown to the worker. Missing and
+/// currently unreadable values are omitted. Names in places are replaced by their bindings.
 ///
 /// # Errors
-/// A value that is there and may be read, but did not fit into the view.
+/// Returns an error for a readable value that did not fit into the view.
 pub fn request(inner: &InnerBoard, shown: &Shown) -> Result<Value, BorderError> {
     let mut request = Map::new();
     for (member, from) in &inner.input {
         let wrong = |why: &str| BorderError { message: format!("input {member}: {why} {from}") };
         let place = shown.seat().bound().place(from).ok_or_else(|| wrong("no JSON Pointer:"))?;
         let value = shown.value_at(&place).map_err(|NotWhole| wrong("the view has no room for all of"))?;
-        // Nothing is told by leaving out what is not there, or hidden.
+        // Omitting the member reveals nothing: absent and hidden values look the same.
         let Some(value) = value else { continue };
         request.insert(member.clone(), value.to_value());
     }
     Ok(Value::Object(request))
 }
 
-/// The patch that an inner board leads to that is done, from its document.
+/// Returns the patch that results from the document of a completed inner board.
 pub fn patch(inner: &InnerBoard, document: &Node) -> Value {
     let found = inner.output.iter().filter_map(|(path, from)| {
         let value = document.get(Pointer::parse(from).ok()?)?.to_value();
@@ -67,7 +66,7 @@ pub fn patch(inner: &InnerBoard, document: &Node) -> Value {
     found.collect()
 }
 
-/// Returns the patch that a board leads to that ended otherwise. `value`: that of `failed`, its names filled in.
+/// Returns the patch for an inner board that ended otherwise. `value` is that of `failed`, with names replaced.
 pub fn patch_of_failure(failed: &FailedBoard, mut value: Map<String, Value>, message: &str) -> Value {
     if let Some(member) = &failed.message {
         value.insert(member.clone(), message.into());

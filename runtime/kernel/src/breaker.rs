@@ -1,7 +1,8 @@
-//! Stops what goes wrong again and again (SPEC section 7).
+//! Circuit breakers: stop branches that fail repeatedly (SPEC section 7).
 //!
-//! A branch is a rule and the worker it wakes. Counters move with the records of outcomes; [`Breaker::due`] says which
-//! move is due, and `Breaker::apply` makes it once it is recorded. Everything is a function of the records.
+//! A branch is a rule and a worker that it triggers. Counters change with the records of outcomes; [`Breaker::due`]
+//! returns the transition that is due, and `Breaker::apply` applies it once it is recorded. All state is a function of
+//! the records.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +17,7 @@ use crate::planted::{self, Bug};
 use crate::rejection::coded;
 use crate::state::State;
 
-/// A rule and its worker; without a rule, what breakers themselves wake.
+/// A rule and its worker; without a rule, invocations triggered by breakers.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Branch {
@@ -28,21 +29,21 @@ pub struct Branch {
 }
 
 coded! {
-    /// What happened to a branch.
+    /// Transition of a branch.
     Change {
-        /// Its views show half.
+        /// The views of the branch are halved.
         Reduced = "reduced",
-        /// It is stopped.
+        /// The branch is stopped.
         Opened = "opened",
-        /// It gets one try.
+        /// The branch gets one probe.
         HalfOpened = "half_opened",
-        /// It works again.
+        /// The branch works normally again.
         Closed = "closed",
     }
 }
 
 coded! {
-    /// Why a breaker moved.
+    /// Reason of a breaker transition.
     Reason {
         /// Too many rejections in a row.
         Rejections = "rejections",
@@ -50,9 +51,9 @@ coded! {
         NoOps = "no_ops",
         /// Too many replies in a row that passed.
         Passes = "passes",
-        /// Too many invocations in a row were given up because the agent crashed.
+        /// Too many invocations in a row were given up after a crash of the agent.
         Crashes = "crashes",
-        /// What the branch writes returned to earlier values too often.
+        /// The values that the branch writes returned to earlier ones too often.
         Cycles = "cycles",
         /// A budget was used up.
         Budget = "budget",
@@ -62,77 +63,76 @@ coded! {
         ProbeCommitted = "probe_committed",
         /// The probe failed.
         ProbeFailed = "probe_failed",
-        /// An operator takes up again what was given up.
+        /// An operator retries invocations that were given up.
         Retried = "retried",
     }
 }
 
-/// A move that is due.
+/// Transition that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// Why.
+    /// Reason of the transition.
     pub reason: Reason,
-    /// What the blueprint wants done about it; none where the move needs no policy.
+    /// Action that the blueprint demands; `None` for transitions without a policy.
     pub action: Option<Action>,
-    /// What happens to the branch.
+    /// Change of the branch.
     pub change: Change,
 }
 
-/// Where a branch stands.
+/// State of a branch's circuit breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Position {
-    /// It works.
+    /// Normal operation.
     #[default]
     Closed,
-    /// It is stopped, since this many decisions of the board.
+    /// Stopped.
     Open {
-        /// The board's decisions when it was stopped.
+        /// Number of the board's decisions when it was stopped; the cooldown is counted from it.
         since: u64,
     },
-    /// It gets one try.
+    /// One invocation may run as a probe.
     HalfOpen {
-        /// The invocation that is the try, once there is one.
+        /// Invocation of the probe, once there is one.
         probe: Option<InvocationId>,
     },
 }
 
-/// What an outcome was, as far as a breaker cares.
+/// Outcome of an attempt, as counted by the breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
     /// A commit.
     Commit {
-        /// The fingerprint of what it wrote.
+        /// Fingerprint of the written values.
         written: Digest,
-        /// The binding that circles are counted for, of a bound invocation.
+        /// Binding for which cycles are counted, if the invocation is bound.
         of: Option<Digest>,
     },
     /// A proposal that changed nothing.
     NoOp,
-    /// A proposal of a bound invocation that changed nothing: it counts for no streak.
+    /// A proposal of a bound invocation that changed nothing; not counted in a streak.
     Unchanged,
     /// A reply that passed.
     Pass,
-    /// A proposal that is put to a person: what comes of it is heard later.
+    /// A proposal that is put to a person; its final outcome is reported later.
     Asked,
-    /// A proposal that changed nothing, but asked to be shown more: the invocation goes on in another.
+    /// A proposal that changed nothing but requested more values; another invocation continues it.
     Expansion,
-    /// A rejection; whether it was the invocation's last attempt.
+    /// A rejection.
     Rejection {
-        /// Whether it was.
+        /// True for the last attempt of the invocation.
         is_final: bool,
     },
-    /// A proposal that was refused because others had been faster, which says nothing of its author; whether it was the
-    /// invocation's last attempt.
+    /// A rejection because of concurrent commits, for which the worker is not to blame.
     Conflict {
-        /// Whether it was.
+        /// True for the last attempt of the invocation.
         is_final: bool,
     },
-    /// An attempt without a proposal; whether it was the invocation's last attempt.
+    /// An attempt without a proposal.
     Failure {
-        /// Whether it was.
+        /// True for the last attempt of the invocation.
         is_final: bool,
-        /// Whether the agent crashed.
+        /// True if the agent crashed.
         is_crash: bool,
     },
 }
@@ -141,28 +141,28 @@ pub enum Heard {
 #[serde(deny_unknown_fields)]
 struct Track {
     position: Position,
-    /// Why views show half, if they do.
+    /// Reason why views are halved, if they are.
     reduced: Option<Reason>,
     rejections: u32,
     no_ops: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
     passes: u32,
-    /// Invocations that were given up after a crash, since the last reply.
+    /// Invocations given up after a crash, since the last reply.
     crashes: u32,
-    /// What the last commits wrote, and whether each was a return to an earlier value.
+    /// Fingerprints of the last commits, each with a flag for a return to an earlier value.
     recent: VecDeque<(Digest, bool)>,
-    /// The same of bound invocations, for each binding; the one that has committed last comes last.
+    /// Like `recent`, for each binding of bound invocations; the binding with the latest commit is last.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     recent_bound: VecDeque<(Digest, VecDeque<(Digest, bool)>)>,
-    /// The probe's outcome, while the move it causes is due.
+    /// Outcome of the probe, while the resulting transition is due.
     probe: Option<Reason>,
 }
 
-/// Maximum number of bindings of a branch whose commits are remembered.
+/// Maximum number of bindings with remembered commits, for each branch.
 const BINDINGS_MAX: usize = 256;
 
 impl Track {
-    /// Returns the last commits that this one may return to.
+    /// Returns the history in which a return of this commit is sought.
     fn recent_of(&mut self, of: Option<Digest>) -> &mut VecDeque<(Digest, bool)> {
         let Some(of) = of else { return &mut self.recent };
         let there = self.recent_bound.iter().position(|(bound, _)| *bound == of);
@@ -175,7 +175,7 @@ impl Track {
         &mut self.recent_bound[last].1
     }
 
-    /// Returns the most returns among the last commits, of bound invocations those of one binding.
+    /// Returns the largest number of returns in a history: that of unbound invocations or of one binding.
     fn returns(&self) -> usize {
         let of = |recent: &VecDeque<(Digest, bool)>| recent.iter().filter(|(_, is_return)| *is_return).count();
         self.recent_bound.iter().map(|(_, recent)| of(recent)).fold(of(&self.recent), usize::max)
@@ -187,7 +187,7 @@ impl Track {
     }
 }
 
-/// Snapshots of boards on which nobody passes stay what they were.
+/// Omits the counter from snapshots of boards without passes, so that their digests do not change.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 const fn is_zero(count: &u32) -> bool {
     *count == 0
@@ -204,22 +204,22 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// Where a branch stands.
+    /// Returns the state of a branch's breaker.
     pub fn position(&self, branch: &Branch) -> Position {
         self.branches.get(branch).map_or(Position::Closed, |track| track.position)
     }
 
-    /// Where every branch with a history stands.
+    /// Returns the states of all branches with a history.
     pub fn positions(&self) -> impl Iterator<Item = (&Branch, Position)> {
         self.branches.iter().map(|(branch, track)| (branch, track.position))
     }
 
-    /// Returns true if the branch's views show half.
+    /// Returns true if the branch's views are halved.
     pub fn is_reduced(&self, branch: &Branch) -> bool {
         self.branches.get(branch).is_some_and(|track| track.reduced.is_some())
     }
 
-    /// Whether an invocation of the branch may be dispatched.
+    /// Returns true if an invocation of the branch may be dispatched.
     pub fn admits(&self, branch: &Branch) -> bool {
         match self.position(branch) {
             Position::Closed | Position::HalfOpen { probe: None } => true,
@@ -227,13 +227,13 @@ impl Breaker {
         }
     }
 
-    /// Outcomes so far, of the whole board.
+    /// Returns the number of outcomes of the whole board so far.
     pub const fn decisions(&self) -> u64 {
         self.decisions
     }
 
-    /// Branches that dispatch nothing until an operator retries them: those that are stopped, and those whose probe was
-    /// given up with the board.
+    /// Returns the branches that dispatch nothing until an operator retries them: stopped branches, and those with a
+    /// probe that was given up with the board.
     pub fn stopped(&self, is_open: impl Fn(InvocationId) -> bool) -> impl Iterator<Item = &Branch> {
         let stopped = self.branches.iter().filter(move |(_, track)| match track.position {
             Position::Open { .. } => true,
@@ -243,12 +243,12 @@ impl Breaker {
         stopped.map(|(branch, _)| branch)
     }
 
-    /// Whether any branch is stopped.
+    /// Returns true if any branch is stopped.
     pub fn any_open(&self) -> bool {
         self.branches.values().any(|track| matches!(track.position, Position::Open { .. }))
     }
 
-    /// Notes that an invocation of the branch was dispatched.
+    /// Records the dispatch of an invocation, which may be the probe of a half-open branch.
     pub(crate) fn dispatched(&mut self, branch: &Branch, invocation: InvocationId) {
         if let Some(track) = self.branches.get_mut(branch)
             && track.position == (Position::HalfOpen { probe: None })
@@ -257,14 +257,14 @@ impl Breaker {
         }
     }
 
-    /// Counts an outcome. `branch` is none for a direct proposal, which counts as a decision only.
+    /// Counts an outcome. `branch` is `None` for an unsolicited proposal, which counts as a decision only.
     pub(crate) fn hear(&mut self, policy: &Circuit, branch: Option<&Branch>, heard: Heard) {
         self.decisions = self.decisions.saturating_add(1);
         let Some(branch) = branch else { return };
         let track = self.branches.entry(branch.clone()).or_default();
         let probing = matches!(track.position, Position::HalfOpen { .. });
         if !matches!(heard, Heard::Failure { .. }) {
-            // Whoever answers is there.
+            // An answer proves that the agent is running.
             track.crashes = 0;
         }
         match heard {
@@ -274,7 +274,7 @@ impl Breaker {
                 }
                 track.no_ops = 0;
                 track.passes = 0;
-                // A cycle is made of commits: they are no sign that it is over.
+                // A cycle consists of commits, so a commit does not end it.
                 track.reduced = track.reduced.filter(|reason| *reason == Reason::Cycles);
                 let recent = track.recent_of(of);
                 let is_return = recent.iter().any(|(earlier, _)| *earlier == written);
@@ -293,7 +293,7 @@ impl Breaker {
                 track.passes = track.passes.saturating_add(1);
                 track.probe = probing.then_some(Reason::ProbeFailed);
             }
-            // The invocation that goes on is the probe.
+            // The follow-up invocation becomes the probe.
             Heard::Expansion if probing => track.position = Position::HalfOpen { probe: None },
             Heard::Expansion | Heard::Asked => {}
             Heard::Rejection { is_final } => {
@@ -308,14 +308,14 @@ impl Breaker {
         }
     }
 
-    /// The move of this branch that is due, if one is.
+    /// Returns the transition of this branch that is due, if any.
     pub fn due(&self, policy: &Circuit, branch: &Branch) -> Option<Move> {
         let track = self.branches.get(branch)?;
         if let Position::Open { since } = track.position {
             let over = self.decisions.saturating_sub(since) >= u64::from(policy.cooldown);
             return over.then_some(Move { reason: Reason::Cooldown, action: None, change: Change::HalfOpened });
         }
-        // Of a branch that gets one try, the outcome of that decides: streaks are what stopped it, and are over with the move.
+        // In a half-open branch only the probe decides; its earlier streaks ended with the transition.
         if let Some(reason) = track.probe {
             let change = if reason == Reason::ProbeCommitted { Change::Closed } else { Change::Opened };
             return Some(Move { reason, action: None, change });
@@ -336,9 +336,9 @@ impl Breaker {
         Some(self.move_for(branch, reason, action.clone()))
     }
 
-    /// The move that an action means for a branch: what was reduced already is stopped.
+    /// Returns the transition for an action; a second reduction of the views stops the branch.
     pub fn move_for(&self, branch: &Branch, reason: Reason, action: Action) -> Move {
-        // A probe with less to see is no probe: what fails half open is stopped again.
+        // A reduced view would distort a probe, so a half-open branch that fails is stopped again.
         let may_reduce = self.position(branch) == Position::Closed && !self.is_reduced(branch);
         let change = match action {
             Action::ReduceView if may_reduce && !planted::is(Bug::HarshBreaker) => Change::Reduced,
@@ -347,13 +347,13 @@ impl Breaker {
         Move { reason, action: Some(action), change }
     }
 
-    /// Branches whose cooldown is over.
+    /// Returns the branches with an expired cooldown.
     pub fn cooled(&self, policy: &Circuit) -> Vec<Branch> {
         let open = self.branches.iter().filter(|(_, track)| matches!(track.position, Position::Open { .. }));
         open.map(|(branch, _)| branch).filter(|branch| self.due(policy, branch).is_some()).cloned().collect()
     }
 
-    /// Makes a recorded move.
+    /// Applies a recorded transition.
     pub(crate) fn apply(&mut self, branch: &Branch, change: Change, reason: Reason) {
         let since = self.decisions;
         let track = self.branches.entry(branch.clone()).or_default();
@@ -380,13 +380,13 @@ impl Breaker {
     }
 }
 
-/// The fingerprint of what a commit wrote: the places, and what the new state holds there.
+/// Returns the fingerprint of a commit: the written places and their values in the new state.
 ///
-/// A return of this fingerprint is a return of the branch's own region to an earlier value, whatever other workers
-/// write beside it; appending always makes a new place, so progress never looks like a return. Of a bound invocation, the
-/// whole element counts: one that others have worked on since is another.
+/// An equal fingerprint means that the branch's own region has returned to an earlier value, whatever other workers
+/// write elsewhere. Appending always creates a new place, so progress never looks like a return. For a bound invocation
+/// the whole element counts, so that changes by other workers make a difference.
 pub fn fingerprint(hasher: &Hasher, changes: &[event::Change], state: &State, element: Option<&Pointer>) -> Digest {
-    // Digests of parts of the tree are at hand: what is large is not written out.
+    // Digests of subtrees are cached, so large values are not serialised.
     let held = |place: &Pointer| state.get(place).map(|node| hasher.tree(node).to_string());
     let places: BTreeMap<&str, Option<String>> =
         changes.iter().map(|change| (change.path.as_str(), held(&change.path))).collect();
@@ -418,14 +418,14 @@ mod tests {
             breaker.hear(&policy, Some(&branch()), Heard::Commit { written: Digest([value; 32]), of });
             breaker.due(&policy, &branch()).map(|due| due.reason)
         };
-        // One return of each of many is none of one, and others between do not hide the circle of one.
+        // One return in each of many bindings is no cycle; interleaved bindings do not hide one.
         for round in 0..2 {
             for of in 0..100 {
                 assert_eq!(hear(of, of), None, "{round}");
             }
         }
         assert_eq!(hear(7, 7), Some(Reason::Cycles));
-        // The memory is bounded.
+        // The history is bounded.
         let mut breaker = Breaker::default();
         for of in 0..10_000_u32 {
             let of = Some(crate::digest::sha256(&of.to_be_bytes()));
@@ -443,7 +443,7 @@ mod tests {
             breaker.hear(&policy, Some(&branch()), heard);
             breaker.due(&policy, &branch()).map(|due| (due.reason, due.change))
         };
-        // Attempts that are repeated count for nothing, nor does what is not the agent's.
+        // Attempts that are retried do not count, nor do failures for which the agent is not to blame.
         for _ in 0..5 {
             assert_eq!(hear(crash(false)), None);
             assert_eq!(hear(Heard::Failure { is_final: true, is_crash: false }), None);
@@ -536,7 +536,7 @@ mod tests {
         assert_eq!((due.reason, due.change), (Reason::ProbeCommitted, Change::Closed));
     }
 
-    /// A half open branch whose try is under way.
+    /// Returns a breaker with a half-open branch and its probe in progress.
     fn probed() -> Breaker {
         let mut breaker = Breaker::default();
         breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
@@ -555,7 +555,7 @@ mod tests {
         }
         let due = breaker.due(&policy, &branch()).expect("the probe failed");
         assert_eq!(due, Move { reason: Reason::ProbeFailed, action: None, change: Change::Opened });
-        // The streak is over with the move: what comes after the next cooldown is judged anew.
+        // The transition ends the streak: results after the next cooldown are counted from zero.
         breaker.apply(&branch(), due.change, due.reason);
         breaker.apply(&branch(), Change::HalfOpened, Reason::Cooldown);
         breaker.hear(&policy, Some(&branch()), Heard::Rejection { is_final: false });
@@ -571,7 +571,7 @@ mod tests {
         breaker.hear(&policy, Some(&branch()), Heard::Failure { is_final: true, is_crash: true });
         let due = breaker.due(&policy, &branch()).map(|due| (due.reason, due.action));
         assert_eq!(due, Some((Reason::ProbeFailed, None)));
-        // Of a branch that a budget stopped, calls may still commit: its next one is a return, and its probe.
+        // A branch stopped by a budget may still commit calls in progress. Its next commit is a return, and its probe.
         let mut breaker = Breaker::default();
         breaker.apply(&branch(), Change::Opened, Reason::Budget);
         breaker.hear(&policy, Some(&branch()), written(1));

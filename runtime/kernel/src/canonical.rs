@@ -1,14 +1,14 @@
 //! Canonical JSON (RFC 8785), the form of record headers.
 //!
-//! Owns nothing but the choice of the form. Values of the state are fingerprinted by [`crate::digest`] instead,
-//! because this form prints every number as a double.
+//! Only selects the form. Values of the state are fingerprinted by [`crate::digest`] instead, because this form prints
+//! every number as a double.
 
 use serde_json::Value;
 
-/// The canonical text of a value. Integers beyond ±2^53 lose precision in this form (RFC 8785 section 3.2.2.3):
-/// values of the state are fingerprinted by [`crate::digest`] instead.
+/// Returns the canonical text of a value. Integers beyond ±2^53 lose precision in this form (RFC 8785 section 3.2.2.3),
+/// so values of the state are fingerprinted by [`crate::digest`] instead.
 pub fn to_string(value: &Value) -> String {
-    // Headers are plain, and their compact text is a tenth of the work.
+    // Headers are plain, and their compact text takes a tenth of the time.
     if is_plain(value) {
         return serde_json::to_string(value).expect("a JSON value has a text");
     }
@@ -19,13 +19,13 @@ fn sorted(value: &Value) -> String {
     serde_json_canonicalizer::to_string(value).expect("a JSON value holds no number that has no canonical text")
 }
 
-/// The largest integer that a double holds together with all below it, 2^53.
+/// Largest integer such that a double represents it and all smaller ones exactly, 2^53.
 const INTEGER_MAX: u64 = 1 << 53;
 
-/// Whether the compact text of a value is its canonical one: all members are in order, by names for which bytes and
-/// UTF-16 units sort alike, and all numbers are integers that keep their digits as doubles. Texts are escaped alike.
+/// Returns true if the compact text of a value is canonical. All members are in order, by names that sort alike by
+/// bytes and UTF-16 units, and all numbers are integers that doubles represent exactly. Both forms escape texts alike.
 ///
-/// Recursion is as deep as the value, and so is that of writing it.
+/// Recursion is as deep as the value, like that of serialisation.
 fn is_plain(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) => true,
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(to_string(&json!([1e30, 4.5, 0.002, 1e-27, 1.0, -0.0])), "[1e+30,4.5,0.002,1e-27,1,0]");
     }
 
-    /// Values of which many are plain and many just not.
+    /// Generates values, many of them plain and many narrowly not.
     fn value() -> impl Strategy<Value = Value> {
         let name = prop_oneof!["[a-c~\"\\\\]{0,3}", any::<String>()];
         let scalar = prop_oneof![

@@ -1,4 +1,4 @@
-//! The value of a signal, held once for all the invocations that it wakes.
+//! Payload of a signal, shared by all invocations that it triggers.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::json;
 
-/// The value that a signal carried. Clones share it.
+/// Payload of a signal. Clones share it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Carried(Arc<Held>);
 
@@ -19,18 +19,18 @@ struct Held {
 }
 
 impl Carried {
-    /// Takes a value.
+    /// Wraps a value.
     pub fn new(value: Value) -> Self {
         let memory = json::memory(&value);
         Self(Arc::new(Held { value, memory }))
     }
 
-    /// Returns the memory that the value takes, in bytes, roughly.
+    /// Returns the approximate memory of the value, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         self.0.memory
     }
 
-    /// Returns true if both are of one signal and take their memory once.
+    /// Returns true if both share the value of one signal, and thus its memory.
     pub(crate) fn is_shared_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

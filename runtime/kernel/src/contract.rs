@@ -1,7 +1,7 @@
-//! What a worker may read and write, compiled from the blueprint, and the judge of its operations (SPEC section 3).
+//! Read and write grants of a worker, compiled from the blueprint, and the check of its operations (SPEC section 3).
 //!
-//! Reads cover what they match and everything below it; writes are exact. What a read under a condition covers depends on
-//! the state ([`Readable`]). An operation is judged by what it does to the candidate it meets:
+//! A read grant covers the matched places and everything below them; a write grant is exact. The places covered by a
+//! read with a condition depend on the state ([`Readable`]). An operation is judged by its effect on the candidate:
 //!
 //! | operation | needs |
 //! |---|---|
@@ -12,10 +12,10 @@
 //! | `copy` | one grant at its path with `copy` and with its effect there; a read of `from` |
 //! | `test` | a read of its path |
 //!
-//! A written value must satisfy the `value` schema of the same grant that allows the operation; for `move` and `copy`
-//! that is the value found at `from`. A grant under a condition ([`WriteCondition`](crate::blueprint::WriteCondition)) allows
-//! nothing where it does not hold. The whole document is never granted. Whether the operation can be applied is
-//! [`crate::state`]'s to say.
+//! A written value must satisfy the `value` schema of the grant that allows the operation; for `move` and `copy` this
+//! is the value found at `from`. A grant with a condition ([`WriteCondition`](crate::blueprint::WriteCondition)) allows
+//! nothing where the condition does not hold. The whole document is never granted. [`crate::state`] decides if the
+//! operation can be applied.
 
 mod condition;
 mod definitions;
@@ -53,24 +53,24 @@ pub use readable::{PLACES_MAX, Readable};
 pub(crate) use values::Values;
 use written::{ValueGrant, Written, value_not_granted};
 
-/// The most grants that a rejection shows.
+/// Limit of grants shown in a rejection.
 const ALLOWED_MAX: usize = 8;
-/// The most reasons that are given why one value is not granted.
+/// Limit of reasons given for one value that is not granted.
 const REASONS_MAX: usize = 5;
 
 /// A worker's compiled contract.
 pub struct Contract {
-    /// Whose it is, for conditions that name `worker`.
+    /// Owner of the contract, for conditions that name `worker`.
     worker: Option<WorkerName>,
     /// Bindings of its patterns and conditions.
     bound: Bindings,
     /// See [`crate::plan::Plan::given`].
     given: Option<Node>,
-    /// Those without a condition.
+    /// Read patterns without a condition.
     reads: Vec<Pattern>,
-    /// Read patterns with names, under any binding: what they match beside the bound element is hidden.
+    /// Read patterns with names, under any binding: their matches other than the bound element are hidden.
     beside: Vec<Pattern>,
-    /// Patterns with bound names: as they are bound, and as they are written.
+    /// Patterns with bound names: as bound, and as written.
     templates: Vec<(Pattern, Pattern)>,
     conditional: Vec<Conditional>,
     writes: Vec<Write>,
@@ -89,7 +89,7 @@ struct Write {
     value: Option<Arc<ValueGrant>>,
     approval: Option<Approval>,
     condition: Option<Arc<Condition>>,
-    /// What the schema says there, once somebody has asked.
+    /// Schema fragment at the pattern, computed on first use.
     fragment: OnceLock<Option<Value>>,
 }
 
@@ -99,45 +99,46 @@ impl Write {
     }
 }
 
-/// What an operation meets.
+/// Context in which an operation is judged.
 pub(crate) struct Meets<'a> {
     pub(crate) effect: &'a Effect<'a>,
     pub(crate) candidate: &'a Candidate,
     pub(crate) schema: &'a Schema,
-    /// What the patch writes, up to this operation.
+    /// Places that the patch writes, up to this operation.
     pub(crate) targets: &'a Targets,
 }
 
-/// What one write grant allows.
+/// Contents of one write grant.
 pub(crate) struct Granted<'a> {
-    /// Where.
+    /// Granted places.
     pub(crate) pattern: &'a Pattern,
-    /// What.
+    /// Granted operations.
     pub(crate) ops: &'a [GrantOp],
-    /// The schema of the values written there, if the grant has one.
+    /// Schema for the values written there, if the grant has one.
     pub(crate) value: Option<&'a Schema>,
-    /// What the state schema says there; see [`Schema::fragment`].
+    /// State schema at the place; see [`Schema::fragment`].
     pub(crate) fragment: Option<&'a Value>,
 }
 
-/// Why a contract cannot be compiled; the lint reports the same with positions.
+/// Error of compiling a contract; the lint reports the same errors with positions.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{pointer}: {message}")]
 pub struct ContractError {
     /// JSON Pointer below the worker, e.g. `/writes/0/path`.
     pub pointer: String,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
 }
 
 impl Contract {
     /// Compiles the contract of a worker.
     ///
-    /// A value schema that refers to `#/$defs/…` (or `#/definitions/…`) and has no such part itself means the one of
-    /// `state_schema`, and is then of the same draft. A name in a path is not bound: its grant covers no place.
+    /// A value schema with references to `#/$defs/…` (or `#/definitions/…`) that it does not define uses the
+    /// definitions of `state_schema`, and then its draft. Names in paths are not bound here: their grants cover no
+    /// place.
     ///
     /// # Errors
-    /// A pattern or value schema that cannot be used.
+    /// Returns an error for a pattern or value schema that cannot be used.
     pub fn compile(
         worker: &Worker,
         state_schema: &Value,
@@ -146,7 +147,7 @@ impl Contract {
         Self::compile_with(worker, &Values::new(state_schema), expressions)
     }
 
-    /// The same with value schemas that the grants of a blueprint share.
+    /// Like [`Contract::compile`], with value schemas shared by the grants of a blueprint.
     pub(crate) fn compile_with(
         worker: &Worker,
         values: &Values<'_>,
@@ -207,13 +208,13 @@ impl Contract {
         Ok(contract)
     }
 
-    /// The contract of the worker of this name. Without a name no condition holds that asks for it.
+    /// Sets the owner's name. Without a name, conditions on `worker` do not hold.
     #[must_use]
     pub fn of(self, worker: &WorkerName) -> Self {
         Self { worker: Some(worker.clone()), ..self }
     }
 
-    /// The names in its paths, and whether its conditions look at what they are bound to.
+    /// Returns the names in its paths, and true if its conditions use the bindings.
     pub(crate) fn bound_names(&self) -> (BTreeSet<String>, bool) {
         let written = self.writes.iter().map(|write| &write.pattern);
         let names = self.declared_reads().chain(written).flat_map(Pattern::names).map(str::to_owned);
@@ -222,7 +223,7 @@ impl Contract {
         (names.collect(), of_reads || of_writes.into_iter().any(|condition| condition.uses(BOUND)))
     }
 
-    /// The contract of one invocation: bound tokens in the places of names.
+    /// Returns the contract of one invocation, with bound tokens in the places of names.
     #[must_use]
     pub(crate) fn bind(&self, bound: Bindings) -> Self {
         let has_names = |pattern: &&Pattern| pattern.names().next().is_some();
@@ -233,7 +234,7 @@ impl Contract {
         Self { templates, bound: bound.clone(), ..self.with_patterns(bind) }
     }
 
-    /// Returns the pattern as it is written, if names are bound in it.
+    /// Returns the pattern as written, if names are bound in it.
     pub(crate) fn template<'p>(&'p self, pattern: &'p Pattern) -> &'p Pattern {
         self.templates.iter().find(|(bound, _)| bound == pattern).map_or(pattern, |(_, template)| template)
     }
@@ -243,7 +244,7 @@ impl Contract {
         self.templates.iter().any(|(bound, _)| bound == pattern)
     }
 
-    /// Puts names in the places of the tokens that they are bound to, as far as a pattern of its own leads to the place.
+    /// Replaces bound tokens of a place by their names, where one of the contract's templates covers the place.
     pub(crate) fn with_names(&self, place: &Pointer) -> PointerBuf {
         let mut tokens: Vec<String> = place.tokens().map(|token| token.decoded().into_owned()).collect();
         let leads = |(bound, template): &&(Pattern, Pattern)| {
@@ -260,13 +261,13 @@ impl Contract {
         PointerBuf::from_tokens(tokens)
     }
 
-    /// The contract of all invocations together: what it allows under any binding.
+    /// Returns the union contract of all invocations, which allows operations under any binding.
     #[must_use]
     pub(crate) fn under_any_binding(&self) -> Self {
         self.with_patterns(Pattern::under_any_binding)
     }
 
-    /// Replaces each of its patterns.
+    /// Replaces each pattern by `of(pattern)`.
     fn with_patterns(&self, of: impl Fn(&Pattern) -> Pattern) -> Self {
         let conditional =
             |read: &Conditional| Conditional { pattern: of(&read.pattern), condition: Arc::clone(&read.condition) };
@@ -276,7 +277,7 @@ impl Contract {
             value: write.value.clone(),
             approval: write.approval.clone(),
             condition: write.condition.clone(),
-            // The schema may say other things of other places.
+            // The schema fragment depends on the pattern.
             fragment: OnceLock::new(),
         };
         Self {
@@ -301,12 +302,13 @@ impl Contract {
         self.has_conditions() || !self.beside.is_empty()
     }
 
-    /// Whether what it lets its worker read depends on the state.
+    /// Returns true if the readable places depend on the state.
     pub const fn has_conditions(&self) -> bool {
         !self.conditional.is_empty()
     }
 
-    /// The patterns of all its read grants, whether a condition holds or not: what may be known of the blueprint.
+    /// Returns the patterns of all read grants, with and without a condition. They are public knowledge of the
+    /// blueprint.
     pub(crate) fn declared_reads(&self) -> impl Iterator<Item = &Pattern> {
         self.reads.iter().chain(self.conditional.iter().map(|read| &read.pattern))
     }
@@ -316,7 +318,7 @@ impl Contract {
         self.declared_reads().any(|pattern| pattern.under_any_binding().covers(place))
     }
 
-    /// Returns true if a condition or a binding decides about reads of the place, or of a part of it.
+    /// Returns true if a condition or a binding decides about reads of the place or of a part of it.
     fn reaches_condition(&self, place: &Pointer) -> bool {
         let reaches = |pattern: &Pattern| pattern.covers(place) || pattern.reaches_below(place);
         self.conditional.iter().any(|read| reaches(&read.pattern)) || self.beside.iter().any(reaches)
@@ -328,12 +330,12 @@ impl Contract {
         self.conditional.iter().any(|read| is_of(&read.pattern)) || self.beside.iter().any(is_of)
     }
 
-    /// Patterns it may write.
+    /// Returns the patterns of the write grants.
     pub fn write_patterns(&self) -> impl Iterator<Item = &Pattern> {
         self.writes.iter().map(|write| &write.pattern)
     }
 
-    /// Patterns it may write, with the operations.
+    /// Returns the patterns of the write grants, with their operations.
     pub(crate) fn writes(&self) -> impl Iterator<Item = (&Pattern, &[GrantOp])> {
         self.writes.iter().map(|write| (&write.pattern, write.ops.as_slice()))
     }
@@ -346,12 +348,12 @@ impl Contract {
         })
     }
 
-    /// Shows its conditions the request as it was given.
+    /// Sets the original request, for the conditions.
     pub(crate) fn give(&mut self, request: &Node) {
         self.given = Some(request.clone());
     }
 
-    /// Whether a write grant names this place, or one that it lies in; what is appended has an index.
+    /// Returns true if a write grant matches this place or an ancestor. An index also matches the append position.
     pub(crate) fn writes_around(&self, place: &Pointer) -> bool {
         let is_written = |place: &Pointer| {
             let appended = place.split_back().filter(|(_, last)| is_index(&last.decoded()));
@@ -362,12 +364,12 @@ impl Contract {
         std::iter::successors(Some(place), |place| place.parent()).any(is_written)
     }
 
-    /// Whether a write grant names this operation at this place; `-` is the append position.
+    /// Returns true if a write grant allows this operation at this place; `-` is the append position.
     pub(crate) fn names(&self, place: &Pointer, op: GrantOp) -> bool {
         self.writes.iter().any(|write| write.ops.contains(&op) && write.pattern.matches(place))
     }
 
-    /// The write grants, in the blueprint's order. It is always asked with the same schema.
+    /// Returns the write grants, in the blueprint's order. Callers must always pass the same schema.
     pub(crate) fn grants<'a>(&'a self, schema: &Schema) -> impl Iterator<Item = Granted<'a>> {
         self.writes.iter().map(|write| Granted {
             pattern: &write.pattern,
@@ -379,11 +381,12 @@ impl Contract {
 
     /// Judges one operation against the candidate it meets (SPEC section 3); `index` is its place in the patch.
     ///
-    /// Returns every violation, each at the path of the operation (or its `from`): `path_not_granted` where no grant
-    /// matches the place, else `op_not_granted` where none of those names the operation, else `value_not_granted` with
-    /// what the nearest grant has against the value; `condition_not_met` where grants match place and operation, and no
-    /// condition of them holds; and `unknown_location` where a grant matches, but the schema has
-    /// no such place.
+    /// Returns every violation, each at the path of the operation (or its `from`):
+    /// * `path_not_granted`: no grant matches the place
+    /// * `op_not_granted`: no matching grant includes the operation
+    /// * `value_not_granted`: the value violates the schema of the nearest grant; one violation for each reason
+    /// * `condition_not_met`: grants match place and operation, but none of their conditions holds
+    /// * `unknown_location`: a grant matches, but the schema has no such place
     pub fn judge(&self, index: usize, op: &Op<'_>, candidate: &Candidate, schema: &Schema) -> Vec<Violation> {
         let mut allowance = Allowance::new();
         let mut reading = Reading::new(self, candidate.root(), &mut allowance);
@@ -393,8 +396,8 @@ impl Contract {
         self.judge_effect(index, op, &meets, &mut reading, &mut allowance)
     }
 
-    /// The same, of an operation whose effect on the candidate is known, where the worker may read this of the state that
-    /// the candidate was made from, and of the candidate.
+    /// Like [`Contract::judge`], for an operation with a known effect. `reading` holds the places that the worker may
+    /// read in the state before the patch and in the candidate.
     pub(crate) fn judge_effect(
         &self,
         index: usize,
@@ -406,8 +409,8 @@ impl Contract {
         let Meets { effect, candidate, schema, targets } = *meets;
         let asked = &mut Asked { state: reading.state, targets, allowance };
         let mut judge_read = |what: &str, path: &Pointer, asked: &mut Asked<'_>| {
-            // Operations before this one may have made the place readable, or put something else there: it must be readable
-            // before them and after.
+            // Earlier operations of the patch may have made the place readable, or changed its value. It must be
+            // readable both before and after them.
             let is_read =
                 reading.before.may_read(path) && reading.now(candidate.root(), asked.allowance).may_read(path);
             if is_read { Vec::new() } else { self.unread(what, path) }
@@ -424,7 +427,7 @@ impl Contract {
             Op::Move { from, .. } => {
                 let source = Target { path: from, granted_at: from, arrives: false, candidate };
                 let mut violations = self.judge_write(source, &[GrantOp::Remove], None, asked);
-                // What a condition hides must not come to light elsewhere.
+                // A hidden value must not become visible by a move.
                 let hidden = match self.reaches_condition(from) {
                     true => judge_read("a `move` takes", from, asked),
                     false => Vec::new(),
@@ -437,7 +440,7 @@ impl Contract {
             }
             Op::Copy { from, .. } => {
                 let mut violations = judge_read("a `copy` takes", from, asked);
-                // Whether what a condition hides would fit tells of it.
+                // A check of a hidden value against the grant would reveal it.
                 let may_tell = violations.is_empty() || !self.hides_something();
                 let written = candidate.get(from).filter(|_| may_tell).map(Written::Found);
                 violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written, asked));
@@ -450,7 +453,7 @@ impl Contract {
         violations.into_iter().map(|violation| violation.at_op(index)).collect()
     }
 
-    /// What persons an operation needs, by the grants on the places it writes that name it and hold there.
+    /// Returns the approvals an operation needs: those of the grants that match its places, include it and hold there.
     pub(crate) fn approvals(
         &self,
         op: &Op<'_>,
@@ -485,8 +488,8 @@ impl Contract {
         approvals
     }
 
-    /// What the worker may do instead, grants nearest to these pointers first, with schema fragments; at most 8. It is
-    /// always asked with the same schema.
+    /// Returns up to 8 write grants with schema fragments, those nearest to the pointers first. Callers must always
+    /// pass the same schema.
     pub fn allowed(&self, near: &[&str], schema: &Schema) -> Vec<Allowed> {
         self.nearest_to(near)
             .into_iter()
@@ -506,15 +509,14 @@ impl Contract {
         vec![Violation::new(Code::PathNotGranted, path.as_str(), message).expecting(self.told_reads())]
     }
 
-    /// The patterns it may read, as many as a rejection shows, with the conditions there are.
+    /// Returns the read patterns with their conditions, up to the limit of a rejection.
     pub(crate) fn told_reads(&self) -> Value {
         let conditional = |read: &Conditional| format!("{} where {}", read.pattern, read.condition.source());
         let reads = self.reads.iter().map(ToString::to_string).chain(self.conditional.iter().map(conditional));
         reads.take(ALLOWED_MAX).collect()
     }
 
-    /// Judges that something is written or taken away at one place. `needed` are the operations that one grant must
-    /// name.
+    /// Judges a write or a removal at one place. `needed` are the operations that a single grant must include.
     fn judge_write(
         &self,
         target: Target<'_>,
@@ -555,7 +557,7 @@ impl Contract {
                 _ => return Vec::new(),
             }
         }
-        // The grant that has least against the value is the one its author will have meant.
+        // The grant with the fewest violations is probably the one the author meant.
         let closest = refusals.into_iter().min_by_key(|(_, reasons)| reasons.len());
         let (write, reasons) = closest.expect("a grant that does not refuse the value returns above");
         reasons.into_iter().map(|reason| value_not_granted(path, write, reason, written)).collect()
@@ -572,7 +574,7 @@ impl Contract {
         Violation::new(Code::PathNotGranted, path.as_str(), message).expecting(Value::Array(near))
     }
 
-    /// The write grants, those first whose patterns have the longest beginning in common with one of the pointers.
+    /// Returns the write grants, those with the longest common prefix with one of the pointers first.
     fn nearest_to(&self, near: &[&str]) -> Vec<&Write> {
         let near = near.iter().filter_map(|text| Pointer::parse(text).ok()).collect::<Vec<_>>();
         let mut writes = self.writes.iter().collect::<Vec<_>>();
@@ -581,22 +583,22 @@ impl Contract {
     }
 }
 
-/// A place where something is to be written.
+/// Place of a write.
 #[derive(Clone, Copy)]
 struct Target<'a> {
-    /// As the operation has it.
+    /// Path as the operation names it.
     path: &'a Pointer,
-    /// With `-` in place of an index that appends.
+    /// Path with `-` in place of an index that appends.
     granted_at: &'a Pointer,
-    /// Whether something is moved there, so that it is named as the document is once that is gone.
+    /// True for the target of a move; its path refers to the document after the removal at `from`.
     arrives: bool,
     candidate: &'a Candidate,
 }
 
 impl Target<'_> {
-    /// Whether a pattern matches the place, by either of its names.
+    /// Returns true if a pattern matches the place by either path.
     fn is_matched_by(self, pattern: &Pattern) -> bool {
-        // To an object `-` is a name like others, and no append position.
+        // In an object, `-` is an ordinary name and not the append position.
         let appends = |path: &Pointer| {
             let container = path.parent().and_then(|parent| self.candidate.get(parent));
             container.is_none_or(|container| container.as_object().is_none())
@@ -626,12 +628,12 @@ fn unknown_location(path: &Pointer, granted_at: &Pointer, schema: &Schema) -> Op
     Some(violation.expecting(known.into_iter().collect()).finding(wrong.into()))
 }
 
-/// The operations as a sentence has them.
+/// Formats the operations for a message.
 fn verbs(needed: &[GrantOp]) -> String {
     needed.iter().map(|op| format!("`{op}`")).collect::<Vec<_>>().join(" with ")
 }
 
-/// Why an operation counts as another than it is called.
+/// Explains an operation that counts as a different one by its effect.
 fn explained(target: Target<'_>, needed: &[GrantOp]) -> String {
     match needed.last() {
         Some(GrantOp::Replace) if target.candidate.get(target.path).is_some() => {
@@ -642,8 +644,8 @@ fn explained(target: Target<'_>, needed: &[GrantOp]) -> String {
     }
 }
 
-/// How many tokens a pattern and a place have in common from the beginning; of two with equally many, the one nearer
-/// in length is nearer.
+/// Counts the leading tokens that a pattern and a place have in common. At equal counts, the smaller difference in
+/// length is nearer.
 fn nearness(pattern: &Pattern, place: &Pointer) -> (usize, Reverse<usize>) {
     let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
     let mut common = 0;

@@ -1,6 +1,6 @@
-//! Times that come again: cron patterns of five fields, in UTC.
+//! Schedules: cron patterns of five fields, in UTC.
 //!
-//! Owns what a pattern may say and when it is next. Knows no clock: the time is an argument.
+//! Parses patterns and computes the next time. Knows no clock: the time is an argument.
 
 use std::fmt;
 
@@ -10,33 +10,33 @@ use jiff::tz::TimeZone;
 
 use crate::id::Timestamp;
 
-/// The longest pattern that is read.
+/// Maximum length of a pattern, in bytes.
 const TEXT_MAX: usize = 200;
 
-/// When something is due, again and again.
+/// Recurring times.
 #[derive(Clone)]
 pub struct Cron(croner::Cron);
 
 impl Cron {
-    /// Reads minute, hour, day of the month, month, day of the week; or `@hourly`, `@daily`, `@weekly`, `@monthly`,
+    /// Parses minute, hour, day of the month, month, day of the week; or `@hourly`, `@daily`, `@weekly`, `@monthly`,
     /// `@yearly`.
     ///
     /// # Errors
-    /// What is wrong with the pattern, for people; also that it has no time.
+    /// Returns a human-readable error for a malformed pattern, or one without any time.
     pub fn parse(pattern: &str) -> Result<Self, String> {
         if pattern.len() > TEXT_MAX {
             return Err(format!("a pattern has at most {TEXT_MAX} characters"));
         }
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let cron = Self(parser.parse(pattern).map_err(|error| error.to_string())?);
-        // Whatever has a time at all has one in the four hundred years after which the calendar repeats.
+        // The calendar repeats after four hundred years, so any pattern with a time has one within them.
         match cron.next(Timestamp(0)) {
             Some(_) => Ok(cron),
             None => Err("there is no such day".to_owned()),
         }
     }
 
-    /// The first time after this one; none beyond the end of the calendar.
+    /// Returns the first time after this one; `None` beyond the end of the calendar.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let after = Moment::from_millisecond(after.0).ok()?.to_zoned(TimeZone::UTC);
         let next = self.0.find_next_occurrence(&after, false).ok()?;

@@ -1,14 +1,14 @@
-//! Why a provider did not take a request, and when it may be asked again.
+//! Deferrals: reasons why a provider did not serve a request, and the time of the next try.
 //!
-//! A deferred request is no failure: it uses up no attempt and moves no breaker. The provider's words are the shell's to
-//! read; the kernel is given the reason and a time.
+//! A deferred request is no failure: it uses up no attempt and does not affect the circuit breaker. The shell
+//! interprets the provider's answer; the kernel receives the reason and a time.
 
 use serde::{Deserialize, Serialize};
 
 use crate::rejection::coded;
 
 coded! {
-    /// Why a provider did not take a request; stable, part of the journal format.
+    /// Reason why a provider did not serve a request; stable, part of the journal format.
     DeferralReason {
         /// Too many requests or tokens in a span of time.
         RateLimited = "rate_limited",
@@ -17,25 +17,25 @@ coded! {
         Overloaded = "overloaded",
         /// The server is loading the model.
         ModelLoading = "model_loading",
-        /// No connection, no name, or a connection that broke before a byte came.
+        /// No connection, no name resolution, or a connection that broke before the first byte.
         Unreachable = "unreachable",
-        /// No byte came within the call's time, while the model answered nobody else either.
+        /// No byte arrived within the call's time limit, and the model answered no other call either.
         NoAnswer = "no_answer",
         /// The key is missing, wrong or expired: status 401, or a program that prints none.
         KeyRefused = "key_refused",
-        /// Nothing is left to pay with: status 402, or a quota that is used up.
+        /// No credit: status 402, or an exhausted quota.
         PaymentRequired = "payment_required",
         /// The account may not use the model: status 403 or 451.
         AccessDenied = "access_denied",
         /// The server has no such model, or serves none at this address: status 404, 405, or a redirect elsewhere.
         ModelNotFound = "model_not_found",
-        /// The provider refuses this request, and another model is there to take it.
+        /// The provider rejects this request, and another model is available for it.
         RequestRefused = "request_refused",
     }
 }
 
 impl DeferralReason {
-    /// Whether waiting mends nothing: an operator must.
+    /// Returns true if only an operator can fix the cause; waiting is useless.
     pub const fn needs_operator(self) -> bool {
         match self {
             Self::RateLimited
@@ -49,35 +49,37 @@ impl DeferralReason {
     }
 }
 
-/// A request that a provider did not take.
+/// Request that a provider did not serve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deferral {
-    /// Why.
+    /// Reason of the deferral.
     pub reason: DeferralReason,
-    /// Milliseconds to wait before the request may be repeated; none if the provider does not say.
+    /// Milliseconds before the request may be repeated; `None` if the provider does not specify it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
-    /// Milliseconds after the first of an unbroken series of deferrals at which the board is paused; none: the default.
+    /// Milliseconds from the first of an unbroken series of deferrals to the pause of the board; `None` for the
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience_ms: Option<u64>,
-    /// Whether the request itself may be what failed: status 500.
+    /// True if the request itself may be the cause of the error: status 500.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_ambiguous: bool,
-    /// Another model may take the request: the board goes on although only an operator can mend this one.
+    /// True if another model may serve the request, so that the board continues even if only an operator can fix this
+    /// one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_served_elsewhere: bool,
 }
 
 impl Deferral {
-    /// A deferral of which no more is known than why.
+    /// Creates a deferral with only a reason.
     pub const fn new(reason: DeferralReason) -> Self {
         Self { reason, wait_ms: None, patience_ms: None, is_ambiguous: false, is_served_elsewhere: false }
     }
 }
 
-/// The wait where neither the provider nor a gate says one, in milliseconds.
+/// Default wait in milliseconds, if neither the provider nor a gate specifies one.
 pub const WAIT_MS: u64 = 1000;
 
-/// The patience where no model says one, in milliseconds: a day.
+/// Default patience in milliseconds, if no model specifies one: a day.
 pub const PATIENCE_MS: u64 = 24 * 60 * 60 * 1000;

@@ -1,4 +1,4 @@
-//! What was refused, counted by worker, stage and code: how often a contract, a schema or a check of freshness was needed.
+//! Rejections counted by worker, stage and code: a measure of the need for contracts, schemas and freshness checks.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use crate::id::WorkerName;
 use crate::record::{Body, Kind, Record};
 use crate::rejection::{Code, Stage};
 
-/// Refused proposals.
+/// Counts of rejected proposals.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Denials(BTreeMap<(WorkerName, Stage, Code), u64>);
 
-/// How many proposals of a worker were refused at a stage for the same reason.
+/// Number of a worker's proposals rejected at a stage for one reason.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Denial {
-    /// Whose.
+    /// Author of the proposals.
     pub worker: WorkerName,
-    /// The stage that failed.
+    /// Stage that failed.
     pub stage: Stage,
-    /// The code of the first violation.
+    /// Code of the first violation.
     pub code: Code,
-    /// How many.
+    /// Number of rejections.
     pub count: u64,
 }
 
 impl Denials {
-    /// Those of a journal.
+    /// Counts the rejections of a journal.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
         let mut denials = Self::default();
         for record in records {
@@ -35,7 +35,7 @@ impl Denials {
         denials
     }
 
-    /// Counts a record, if it is a refusal that can be read.
+    /// Counts a record, if it is a readable rejection.
     pub fn count(&mut self, record: &Record) {
         if record.kind != Kind::Rejected {
             return;
@@ -45,20 +45,20 @@ impl Denials {
         }
     }
 
-    /// Adds those of another board.
+    /// Adds the counts of another board.
     pub fn add(&mut self, other: Self) {
         for (key, count) in other.0 {
             *self.0.entry(key).or_default() += count;
         }
     }
 
-    /// How many of a worker's proposals were refused at a stage.
+    /// Returns the number of a worker's proposals rejected at a stage.
     pub fn at(&self, worker: &WorkerName, stage: Stage) -> u64 {
         let is_it = |key: &&(WorkerName, Stage, Code)| key.0 == *worker && key.1 == stage;
         self.0.keys().filter(is_it).filter_map(|key| self.0.get(key)).sum()
     }
 
-    /// By worker, stage and code.
+    /// Iterates over the counts, by worker, stage and code.
     pub fn iter(&self) -> impl Iterator<Item = Denial> {
         self.0.iter().map(|((worker, stage, code), count)| {
             let (worker, stage, code, count) = (worker.clone(), *stage, *code, *count);

@@ -1,7 +1,7 @@
-//! What a department says of itself: its data, the actions it knows, and what it is tested by (`docs/departments.md`).
+//! Manifest of a department: its data, its actions and its tests (`docs/departments.md`).
 //!
-//! Plain data and the judgement of it: the loader of blueprints reads a [`Manifest`], and the roles of a department get of it
-//! what they work by, a [`Department`]. A department's rows are kept elsewhere.
+//! Plain data and its validation: the loader of blueprints reads a [`Manifest`], and the roles of a department receive
+//! a [`Department`] derived from it. Rows are stored elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,59 +18,60 @@ pub use expansion::{Expansion, NO_ACTION, NO_DEPARTMENT, PENDING, WAITS, expand}
 pub(crate) use expansion::{ROLE_BYTES_MAX, role};
 pub use problems::{COLUMNS, Problem, SLOT_OF_NEW};
 
-/// The most fields of a row.
+/// Maximum fields of a row.
 pub const FIELDS_MAX: usize = 32;
-/// The most actions of a department.
+/// Maximum actions of a department.
 pub const ACTIONS_MAX: usize = 32;
-/// The most values of an `enum`.
+/// Maximum values of an `enum`.
 pub const ENUM_MAX: usize = 64;
-/// Characters of a text in a row, where its field has no `maxLength`, and the most that one may say.
+/// Maximum characters of a text in a row, also the default of `maxLength`.
 pub const TEXT_MAX: u64 = 1000;
-/// Characters of a name of a department, a field, an action or an entity.
+/// Maximum characters of a name of a department, a field, an action or an entity.
 pub const NAME_MAX: usize = 40;
 
 /// `NAME/department.yaml`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// The version of this form: 1.
+    /// Version of the manifest format: 1.
     pub department: u32,
-    /// The name of its folder.
+    /// Name of its folder.
     pub name: String,
-    /// What it does, in one line for whoever chooses among departments.
+    /// Purpose in one line, for choosing among departments.
     pub description: String,
-    /// What it is given beside the user's words: names of what the blueprint promises, each with a JSON Schema.
+    /// Inputs besides the user's words: names of the blueprint's promises, each with a JSON Schema.
     #[serde(default)]
     pub needs: BTreeMap<String, Value>,
-    /// Those of its needs beside `text` without which it cannot work; what is promised may be absent at times.
+    /// Inputs besides `text` that it cannot work without; a promised value may be absent at times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<String>,
-    /// How what it is given is called where it is used.
+    /// Names of the promises that supply its inputs.
     #[serde(default, skip_serializing_if = "Dispatch::is_default")]
     pub dispatch: Dispatch,
-    /// What the `data` of its results may have: `array` are the rows, `object` is the first row, `integer` is how many.
+    /// Members of its results' `data`: an `array` holds the rows, an `object` the first row, an `integer` the number of
+    /// rows.
     #[serde(default)]
     pub promises: BTreeMap<String, Value>,
-    /// What it keeps.
+    /// Schema of its rows.
     pub storage: Storage,
-    /// What it can do with that.
+    /// Actions on its rows.
     pub actions: BTreeMap<String, Action>,
-    /// When something is found.
+    /// Thresholds for finding a row.
     #[serde(default, skip_serializing_if = "Thresholds::is_default")]
     pub resolve: Thresholds,
-    /// What users say, and what is meant.
+    /// Users' utterances with their classification.
     #[serde(default)]
     pub examples: Vec<Example>,
-    /// What it is tested by.
+    /// Test cases.
     #[serde(default)]
     pub tests: Vec<Test>,
 }
 
-/// How a department is called: which promise of the blueprint each need is met by.
+/// Mapping from inputs of a department to promises of the blueprint.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Dispatch {
-    /// Promises by the names of needs; one that is not here is met by the promise of its own name.
+    /// Promises by the names of inputs; an absent input uses the promise of its own name.
     pub input: BTreeMap<String, String>,
 }
 
@@ -80,63 +81,63 @@ impl Dispatch {
     }
 }
 
-/// What the roles of a department work by: `with.department`.
+/// Configuration of a department's roles: `with.department`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Department {
-    /// Its name.
+    /// Name of the department.
     pub name: String,
-    /// What it keeps.
+    /// Schema of its rows.
     pub storage: Storage,
-    /// What it can do with that.
+    /// Actions on its rows.
     pub actions: BTreeMap<String, Action>,
-    /// When something is found.
+    /// Thresholds for finding a row.
     #[serde(default, skip_serializing_if = "Thresholds::is_default")]
     pub resolve: Thresholds,
-    /// What the `data` of its results has.
+    /// Members of its results' `data`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub promises: BTreeMap<String, Promised>,
 }
 
-/// What a department keeps.
+/// Schema of a department's rows.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Storage {
-    /// What a row is called, in words.
+    /// Word for a row.
     pub entity: String,
-    /// What a row has.
+    /// Fields of a row.
     pub fields: BTreeMap<String, Field>,
-    /// No two rows are the same in all of these; none: they may be.
+    /// Fields that identify a row; no two rows have equal values in all of them. Empty for rows without identity.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub identity: Vec<String>,
 }
 
-/// What a row has under one name; the keywords are those of JSON Schema.
+/// Field of a row; the keywords are those of JSON Schema.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Field {
-    /// The type of its value.
+    /// Type of its value.
     #[serde(rename = "type")]
     pub kind: FieldType,
-    /// What it is, in words for who fills it in.
+    /// Meaning of the value, for models and users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its only values.
+    /// Allowed values; empty for any.
     #[serde(default, rename = "enum", skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<Value>,
-    /// A regular expression that is found in it.
+    /// Regular expression that must match somewhere in the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// Its most characters; [`TEXT_MAX`] if absent.
+    /// Maximum characters; [`TEXT_MAX`] if absent.
     #[serde(default, rename = "maxLength", skip_serializing_if = "Option::is_none")]
     pub max_length: Option<u64>,
-    /// How it is asked for, like `which list`.
+    /// Question for the value, like `which list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
 }
 
 coded! {
-    /// The type of a field.
+    /// Type of a field.
     FieldType {
         /// A text.
         String = "string",
@@ -149,48 +150,48 @@ coded! {
     }
 }
 
-/// What a department can do.
+/// Action of a department.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Action {
-    /// What it does to rows.
+    /// Effect on rows.
     pub does: Does,
-    /// What that means, in words.
+    /// Description of the action.
     #[serde(default)]
     pub description: String,
-    /// The fields by which a row is found; for `select`, by which all rows are found that are the same in these.
+    /// Fields that find a row; for `select`, all rows with equal values in these fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finds: Vec<String>,
-    /// The fields that are written.
+    /// Fields to write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<String>,
-    /// The sentence that says it was done ([`sentence`]).
+    /// Confirmation sentence ([`sentence`]).
     pub confirm: String,
 }
 
 coded! {
-    /// What an action does to rows.
+    /// Effect of an action on rows.
     Does {
-        /// Makes one.
+        /// Creates a row.
         Insert = "insert",
-        /// Tells what there is.
+        /// Lists rows.
         Select = "select",
-        /// Changes one.
+        /// Changes a row.
         Update = "update",
-        /// Ends one. Its history stays.
+        /// Deletes a row. Its history is kept.
         Delete = "delete",
     }
 }
 
-/// When something is found.
+/// Thresholds for finding a row.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Thresholds {
-    /// The likeness, from 0 to 1, below which nothing is found.
+    /// Minimum similarity of a match, from 0 to 1.
     pub likeness: f64,
-    /// By how much the best must be better than the next; otherwise the user is asked.
+    /// Minimum lead of the best match over the next; below it the user is asked.
     pub gap: f64,
-    /// For how many seconds a question waits for its answer.
+    /// Lifetime of a question, in seconds.
     pub ttl: u32,
 }
 
@@ -207,71 +208,71 @@ impl Thresholds {
 }
 
 coded! {
-    /// What a promised member of a result's `data` holds.
+    /// Contents of a promised member of a result's `data`.
     Promised {
         /// All rows.
         Rows = "rows",
         /// The first row.
         Row = "row",
-        /// How many rows there are.
+        /// Number of rows.
         Count = "count",
     }
 }
 
-/// What a user says, and what is meant.
+/// Utterance of a user with its classification.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
-    /// The user's words.
+    /// Words of the user.
     pub text: String,
-    /// What they mean.
+    /// Classification of the words.
     pub classified: Classified,
 }
 
-/// What is meant, in the vocabulary of a department.
+/// Classified request, in the vocabulary of a department.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Classified {
-    /// One of its actions.
+    /// Name of one of its actions.
     pub action: String,
-    /// What is known of the fields that the action uses.
+    /// Known values of the slots that the action uses.
     #[serde(default)]
     pub slots: Map<String, Value>,
-    /// The same in words of the department.
+    /// Request in the words of the department.
     #[serde(default)]
     pub normalised: String,
 }
 
-/// A case: some rows, something that is meant, and what comes of it.
+/// Test case: rows, a classified request, and the expected result.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Test {
-    /// What the case is about; absent: nothing is said.
+    /// Description of the case; may be absent.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What is there before.
+    /// Rows before the request.
     #[serde(default)]
     pub rows: Vec<Map<String, Value>>,
-    /// What is meant.
+    /// Classified request.
     pub classified: Classified,
-    /// What the user answers to each question that comes of it, in order.
+    /// User's answers to the resulting questions, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Reply>,
-    /// Members of the last result, and their values.
+    /// Expected members of the last result.
     #[serde(default)]
     pub expect: Map<String, Value>,
-    /// What is there afterwards, in any order; absent: that is not looked at.
+    /// Expected rows afterwards, in any order; unchecked if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<Vec<Map<String, Value>>>,
 }
 
-/// What a user says to a question.
+/// User's answer to a question.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "Value")]
 pub enum Reply {
-    /// Words that are clear by themselves.
+    /// Words that need no classification.
     Words(String),
-    /// What other words mean.
+    /// Classification of other words.
     Classified(Classified),
 }
 
@@ -298,12 +299,12 @@ impl From<Reply> for Value {
 }
 
 impl Manifest {
-    /// The promise that a need is met by.
+    /// Returns the promise that supplies an input.
     pub fn promise<'a>(&'a self, need: &'a str) -> &'a str {
         self.dispatch.input.get(need).map_or(need, String::as_str)
     }
 
-    /// What its roles work by.
+    /// Derives the configuration of its roles.
     pub fn department(&self) -> Department {
         let promised = |schema: &Value| match schema.get("type").and_then(Value::as_str) {
             Some("object") => Promised::Row,
@@ -321,25 +322,25 @@ impl Manifest {
 }
 
 impl Field {
-    /// The most characters of its text.
+    /// Returns the maximum characters of its text.
     pub fn chars_max(&self) -> u64 {
         self.max_length.unwrap_or(TEXT_MAX).min(TEXT_MAX)
     }
 
-    /// How it is asked for.
+    /// Returns the question for its value.
     pub fn question(&self, name: &str) -> String {
         self.ask.clone().unwrap_or_else(|| format!("which {}", name.replace('_', " ")))
     }
 }
 
 impl Action {
-    /// The slots that it uses, and the field of each: those that find, in their order, then those that set.
+    /// Returns its slots with their fields: those that find a row, in order, then those that are set.
     pub fn slots(&self) -> Vec<(String, &str)> {
         let finds = self.finds.iter().map(|field| (field.clone(), field.as_str()));
         finds.chain(self.sets.iter().map(|field| (self.slot_set(field), field.as_str()))).collect()
     }
 
-    /// The slot that says what a field is set to: one that also finds the row has another name for it.
+    /// Returns the slot with a field's new value; it is prefixed if the field also finds the row.
     pub fn slot_set(&self, field: &str) -> String {
         let also_finds = self.finds.iter().any(|found| found == field);
         if also_finds { format!("{SLOT_OF_NEW}{field}") } else { field.to_owned() }
@@ -347,7 +348,7 @@ impl Action {
 }
 
 impl Department {
-    /// All slots of all actions.
+    /// Returns all slots of all actions.
     pub fn slots(&self) -> BTreeSet<String> {
         self.actions.values().flat_map(|action| action.slots().into_iter().map(|(slot, _)| slot)).collect()
     }

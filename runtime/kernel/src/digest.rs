@@ -1,13 +1,13 @@
 //! Fingerprints: SHA-256 of bytes, and the Merkle digest of documents (SPEC section 2).
 //!
-//! Owns the byte format below and nothing else; who fingerprints what is decided by [`crate::state`] and
-//! [`crate::record`]. Here the whole document is walked each time. The shape of the tree depends on the content alone,
-//! so a tree that keeps the digests of its nodes arrives at the same bytes.
+//! Defines only the byte format below; [`crate::state`] and [`crate::record`] decide what is fingerprinted. Here the
+//! whole document is walked each time. The shape of the tree depends on the content alone, so a tree with cached node
+//! digests yields the same bytes.
 //!
 //! # The format
 //!
-//! `H(x)` is SHA-256(salt ‖ 32 zero bytes ‖ x): the salt fills one block, whose state is computed once per board.
-//! `u64(n)` is eight bytes, big-endian. Numbers are taken in their one form: an integral double within ±(2^53−1) is an
+//! `H(x)` is SHA-256(salt ‖ 32 zero bytes ‖ x): the salt fills one block, and its state is computed once per board.
+//! `u64(n)` is eight bytes, big-endian. Numbers are in canonical form: an integral double within ±(2^53−1) is an
 //! integer, `-0.0` is 0.
 //!
 //! | value | `enc(value)` |
@@ -23,8 +23,8 @@
 //! | object | `05` ‖ u64(number of members) ‖ node, or nothing for an empty object |
 //!
 //! **Node of an array.** The elements are cut into chunks of 16 (the last one may be shorter), in order; the digest of
-//! a chunk is H(`10` ‖ enc of each element). While there is more than one digest, the digests are cut into chunks of
-//! 16 likewise, and each chunk becomes H(`11` ‖ its digests). The one that remains is the node.
+//! a chunk is H(`10` ‖ enc of each element). While there is more than one digest, the digests are cut into chunks of 16
+//! likewise, and each chunk becomes H(`11` ‖ its digests). The last remaining digest is the node.
 //!
 //! **Node of an object.** With at most 32 members it is a bucket: the members sorted by the bytes of their keys,
 //! H(`20` ‖ for each: u64(length of the key) ‖ key ‖ enc(value)). With more, the members are split by the first nibble
@@ -48,7 +48,7 @@ const ARRAY_FAN_OUT: usize = 16;
 const BUCKET_MEMBERS_MAX: usize = 32;
 const INLINE_STRING_BYTES_MAX: usize = 256;
 
-/// What the bytes behind it are; keeps the digest of one kind of thing from standing for another.
+/// Domain separation tags: a digest of one kind cannot pass for another.
 pub(crate) mod tag {
     pub(crate) const DOCUMENT: u8 = 0x01;
     pub(crate) const ARRAY_CHUNK: u8 = 0x10;
@@ -62,25 +62,25 @@ pub(crate) mod tag {
     pub(crate) const TEXT: u8 = 0x60;
 }
 
-/// A SHA-256 value; lower-case hexadecimal in text.
+/// SHA-256 value; lower-case hexadecimal in text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
 
-/// The 32 bytes that keep a board's digests from being guessed.
+/// Secret 32 bytes that make a board's digests unguessable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Salt(pub [u8; 32]);
 
 impl Salt {
-    /// The salt of documents outside a board, so that their digests compare.
+    /// Salt of documents outside a board, so that their digests compare.
     pub const ZERO: Self = Self([0; 32]);
 
-    /// Lower-case hexadecimal. There is no `Display`, so that a salt is never printed by accident.
+    /// Returns lower-case hexadecimal. There is no `Display`, so that a salt is never printed by accident.
     pub fn to_hex(&self) -> String {
         hex(&self.0)
     }
 }
 
-/// A text that is not 64 lower-case hexadecimal digits.
+/// Error for a text that is not 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not 64 lower-case hexadecimal digits")]
 pub struct NotHex;
@@ -136,7 +136,7 @@ fn hex(bytes: &[u8; 32]) -> String {
     String::from_utf8(text).expect("digits are ASCII")
 }
 
-/// Only lower case, so that a digest has one text.
+/// Accepts lower case only, so that a digest has one text.
 fn from_hex(text: &str) -> Result<[u8; 32], NotHex> {
     let nibble = |digit: u8| match digit {
         b'0'..=b'9' => Ok(digit - b'0'),
@@ -153,22 +153,22 @@ fn from_hex(text: &str) -> Result<[u8; 32], NotHex> {
     Ok(bytes)
 }
 
-/// SHA-256 of bytes.
+/// Returns the SHA-256 of bytes.
 pub fn sha256(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }
 
 impl fmt::Debug for Hasher {
-    /// Says nothing: the salt is nobody's to print.
+    /// Omits the salt, which must not be printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hasher(..)")
     }
 }
 
-/// Makes the digests of one board.
+/// Computes the digests of one board.
 ///
-/// Recursion is as deep as the values are nested, so values must be bounded in depth, as all that [`crate::json`]
-/// reads are.
+/// Recursion is as deep as the values are nested, so values must be bounded in depth, as all values read by
+/// [`crate::json`] are.
 #[derive(Clone)]
 pub struct Hasher {
     /// SHA-256 after the salt's block.
@@ -176,7 +176,7 @@ pub struct Hasher {
 }
 
 impl Hasher {
-    /// The hasher of the board with this salt.
+    /// Returns the hasher of the board with this salt.
     pub fn new(salt: &Salt) -> Self {
         let mut salted = Sha256::new();
         salted.update(salt.0);
@@ -184,14 +184,15 @@ impl Hasher {
         Self { salted }
     }
 
-    /// The digest of a document.
+    /// Returns the digest of a document.
     pub fn document(&self, value: &Value) -> Digest {
         let mut hash = self.start(tag::DOCUMENT);
         self.encode(value, &mut hash);
         Digest(hash.finalize().into())
     }
 
-    /// The digest of a record's value, bound to its record and field, so that equal values in two places do not show.
+    /// Returns the digest of a record's value. It is bound to record and field, so that it does not reveal equal
+    /// values.
     pub fn commitment(&self, seq: u64, field: &str, value: &Value) -> Digest {
         let mut hash = self.start(tag::COMMITMENT);
         hash.update(seq.to_be_bytes());
@@ -201,7 +202,7 @@ impl Hasher {
         Digest(hash.finalize().into())
     }
 
-    /// Returns the name of a text that is stored beside records: a view, a prompt.
+    /// Returns the name of a text that is stored outside of records: a view, a prompt.
     pub fn text(&self, text: &str) -> Digest {
         let mut hash = self.start(tag::TEXT);
         hash.update(text);
@@ -213,12 +214,13 @@ impl Hasher {
         self.text(text) == name || sha256(text.as_bytes()) == name
     }
 
-    /// What the manifest of every snapshot of the board holds, so that its hash cannot be guessed at without the salt.
+    /// Returns the value that every snapshot manifest of the board includes, so that its hash cannot be guessed without
+    /// the salt.
     pub fn seal(&self) -> Digest {
         Digest(self.start(tag::SNAPSHOT).finalize().into())
     }
 
-    /// The hash whose nibbles lead to a member of a large object.
+    /// Returns the hash of a key; its nibbles are the path to a member of a large object.
     pub(crate) fn route(&self, key: &str) -> [u8; 32] {
         let mut hash = self.start(tag::KEY);
         hash.update(key);
@@ -231,7 +233,7 @@ impl Hasher {
         hash
     }
 
-    /// Feeds `enc(value)`.
+    /// Hashes `enc(value)`.
     fn encode(&self, value: &Value, into: &mut Sha256) {
         match value {
             Value::Null => into.update([0x00]),
@@ -299,7 +301,7 @@ impl Hasher {
         self.group(&members, 0)
     }
 
-    /// The node of members, sorted by key, that agree in the first `nibbles` nibbles of their routes.
+    /// Returns the node of members, sorted by key, that agree in the first `nibbles` nibbles of their routes.
     fn group(&self, members: &[Member<'_>], nibbles: usize) -> [u8; 32] {
         if members.len() <= BUCKET_MEMBERS_MAX {
             let mut hash = self.start(tag::BUCKET);
@@ -325,7 +327,7 @@ impl Hasher {
     }
 }
 
-/// A member of an object and the salted hash of its key, whose nibbles lead to it in the trie.
+/// Member of an object, with the salted hash of its key as its path in the trie.
 #[derive(Clone, Copy)]
 struct Member<'v> {
     key: &'v str,
@@ -335,7 +337,7 @@ struct Member<'v> {
 
 impl Member<'_> {
     /// # Panics
-    /// Behind the 64th nibble, where 33 keys of one object would have to share a SHA-256 value.
+    /// Panics after the 64th nibble, which would take 33 keys of one object with equal SHA-256 values.
     fn nibble(&self, at: usize) -> u8 {
         let byte = self.route[at / 2];
         if at.is_multiple_of(2) { byte >> 4 } else { byte & 0x0f }
@@ -368,7 +370,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes 0 to 31.
+    /// Returns the salt of the bytes 0 to 31.
     fn counted_salt() -> Salt {
         Salt(std::array::from_fn(|i| u8::try_from(i).expect("fewer than 256")))
     }

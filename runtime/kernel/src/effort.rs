@@ -1,8 +1,8 @@
 //! Bounds the work of one check of a blueprint ([`crate::lint`]).
 //!
-//! A step is a comparison of two paths, or as much work of another kind. Steps are counted instead of time, so that a check has
-//! the same findings on every machine. Once the steps are used up, every question gets a cheap answer, and the check drops
-//! all answers.
+//! A step is a comparison of two paths, or equivalent work of another kind. Steps are counted instead of time, so that
+//! a check has equal findings on every machine. Once the steps are used up, every question gets a cheap answer, and the
+//! check drops all answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Kinds of work that take steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Work {
-    /// To compile schemas.
+    /// Compiling schemas.
     Schemas,
-    /// To find what a schema says of the places of a path.
+    /// Finding the parts of a schema for the places of a path.
     Places,
-    /// To compare grants with each other.
+    /// Comparing grants with each other.
     Grants,
 }
 
-/// The steps of one check, shared by all that works for it. By default there is no bound, and nothing is counted.
+/// Step budget of one check, shared by all its parts. By default there is no bound, and no step is counted.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Effort(Option<Arc<Steps>>);
 
@@ -30,24 +30,24 @@ struct Steps {
 }
 
 impl Effort {
-    /// Allows so many steps.
+    /// Creates a budget of `max` steps.
     pub(crate) fn of(max: u64) -> Self {
         Self(Some(Arc::new(Steps { max, taken: AtomicU64::new(0), by_work: Default::default() })))
     }
 
-    /// Takes steps; false if that is more than there are.
+    /// Takes steps; returns false if the budget is exceeded.
     pub(crate) fn spend(&self, work: Work, steps: u64) -> bool {
         let Some(all) = &self.0 else { return true };
         all.by_work[work as usize].fetch_add(steps, Ordering::Relaxed);
         all.taken.fetch_add(steps, Ordering::Relaxed) + steps <= all.max
     }
 
-    /// Returns true if more steps were taken than there are.
+    /// Returns true if the budget is exceeded.
     pub(crate) fn is_spent(&self) -> bool {
         !self.spend(Work::Grants, 0)
     }
 
-    /// Returns the steps that were taken for each kind of work.
+    /// Returns the steps taken for each kind of work.
     pub(crate) fn taken(&self) -> [(Work, u64); 3] {
         [Work::Schemas, Work::Places, Work::Grants].map(|work| {
             let taken = self.0.as_ref().map(|all| all.by_work[work as usize].load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! What a commit did, place by place: the only thing that rules see.
+//! Events of a commit, place by place: rules match against them.
 
 use std::collections::BTreeSet;
 
@@ -8,31 +8,31 @@ use crate::blueprint::{EventOp, GrantOp};
 use crate::pattern::Pattern;
 use crate::tree::Node;
 
-/// What one operation did to the place it names.
+/// Effect of one operation on its place.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Change {
-    /// The place, with a real index where the operation appended.
+    /// Place, with a real index where the operation appended.
     pub path: PointerBuf,
-    /// What was there, unless the operation made the place.
+    /// Value before the operation; `None` if the operation created the place.
     pub before: Option<Node>,
-    /// What is there now, unless the operation took it away.
+    /// Value after the operation; `None` if the operation removed the place.
     pub after: Option<Node>,
 }
 
-/// One event: something at a place became different.
+/// Addition, replacement or removal at one place.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Event<'a> {
-    /// How.
+    /// Kind of event.
     pub op: EventOp,
-    /// Where.
+    /// Changed place.
     pub path: PointerBuf,
-    /// What is there now; for a removal, what was there.
+    /// Current value; for a removal, the removed value.
     pub value: &'a Node,
 }
 
-/// The events of a commit, operation by operation, each place before what lies below it.
+/// Returns the events of a commit, operation by operation, each place before those below it.
 ///
-/// A place above what was written has no event; every place below it that came, went or changed has one, so that
+/// An ancestor of a written place has no event. Every place below it that was added, removed or changed has one:
 /// replacing an empty array by three elements adds three (SPEC section 6).
 pub fn events(changes: &[Change]) -> Vec<Event<'_>> {
     let mut events = Vec::new();
@@ -42,7 +42,7 @@ pub fn events(changes: &[Change]) -> Vec<Event<'_>> {
     events
 }
 
-/// Recursion is bounded by the depth of the state, which the blueprint limits.
+/// Compares two values and their parts. Recursion is bounded by the depth of the state, which the blueprint limits.
 fn compare<'a>(path: &PointerBuf, before: Option<&'a Node>, after: Option<&'a Node>, events: &mut Vec<Event<'a>>) {
     let (op, value) = match (before, after) {
         (None, None) => return,
@@ -60,7 +60,7 @@ fn compare<'a>(path: &PointerBuf, before: Option<&'a Node>, after: Option<&'a No
     }
 }
 
-/// The names of everything directly below either value: members in their order, then elements by index.
+/// Returns the names of all children of either value: members in their order, then elements by index.
 fn children(before: Option<&Node>, after: Option<&Node>) -> Vec<String> {
     let mut names = std::collections::BTreeSet::new();
     let mut length = 0;
@@ -74,8 +74,8 @@ fn children(before: Option<&Node>, after: Option<&Node>) -> Vec<String> {
     names.into_iter().chain((0..length).map(|index| index.to_string())).collect()
 }
 
-/// The events that a write grant of these operations may cause at the places of another pattern. A place below the write has the
-/// events of what the write brings or takes; a place above it has none.
+/// Returns the events that a write grant with these operations may cause at the places of another pattern. A place
+/// below the write has events for added and removed values; a place above it has none.
 pub(crate) fn caused(written: &Pattern, ops: &[GrantOp], place: &Pattern) -> impl Iterator<Item = EventOp> {
     let (is_there, is_above) = (written.collides(place), written.lies_above(place));
     let of_op = move |op: &GrantOp| {
@@ -84,7 +84,7 @@ pub(crate) fn caused(written: &Pattern, ops: &[GrantOp], place: &Pattern) -> imp
             GrantOp::Add | GrantOp::Insert => &[EventOp::Add],
             GrantOp::Replace => &[EventOp::Replace],
             GrantOp::Remove => &[EventOp::Remove],
-            // A value that a move or a copy brings is new, or replaces another.
+            // A value that is moved or copied to a place is new, or replaces another.
             GrantOp::Move | GrantOp::Copy => &[EventOp::Add, EventOp::Replace],
         };
         let below: &[EventOp] = match op {

@@ -1,7 +1,7 @@
-//! What a view showed of a document, as one JSON value: for workers that see objects instead of lines.
+//! Part of a document shown by a view, as one JSON value: for workers that receive objects instead of lines.
 //!
-//! A container of which only parts were shown holds these. Of an array that lacks elements an object stands in its place,
-//! whose names are the indices of those shown, so that it says nothing of the others and is no larger than they are.
+//! A container shown in part holds only the shown parts. An array with omitted elements becomes an object with the
+//! indices of the shown ones as names. It thus reveals nothing of the others and is no larger.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use serde_json::{Map, Value};
 
 use crate::tree::Node;
 
-/// A part of a document, with what was shown of it.
+/// Part of a document, with its shown contents.
 #[derive(Debug)]
 pub(crate) enum Excerpt<'a> {
-    /// All of it.
+    /// The complete value.
     Whole(&'a Node),
     /// These members of an object.
     Object(BTreeMap<String, Self>),
     /// These elements of an array.
     Array {
-        /// By index.
+        /// Shown elements by index.
         elements: BTreeMap<usize, Self>,
-        /// How many there are in all.
+        /// Number of all elements.
         len: usize,
     },
 }
 
 impl<'a> Excerpt<'a> {
-    /// These places of a document; those that are not in it are passed over.
+    /// Returns the excerpt with these places of a document; missing ones are skipped.
     pub(crate) fn of<'p>(document: &'a Node, places: impl IntoIterator<Item = &'p Pointer>) -> Self {
         let mut excerpt = Self::nothing(document);
         for place in places {
@@ -63,7 +63,7 @@ impl<'a> Excerpt<'a> {
         part.take_in(child, rest);
     }
 
-    /// As JSON.
+    /// Returns the excerpt as JSON.
     pub(crate) fn to_value(&self) -> Value {
         match self {
             Self::Whole(node) => node.to_value(),

@@ -1,33 +1,33 @@
-//! Why an attempt ended without a proposal.
+//! Reasons why an attempt ended without a proposal.
 
 use crate::rejection::coded;
 
 coded! {
-    /// Why an attempt ended without a proposal; stable, part of the journal format.
+    /// Reason why an attempt ended without a proposal; stable, part of the journal format.
     FailureCode {
-        /// No answer within the worker's time.
+        /// No answer within the worker's time limit.
         Timeout = "timeout",
         /// The agent could not be reached.
         Unreachable = "unreachable",
-        /// The provider refused the request.
+        /// The provider rejected the request.
         Refused = "refused",
-        /// The provider asked to wait longer than we will.
+        /// The provider demanded a longer wait than the limit.
         RateLimited = "rate_limited",
-        /// The reply was cut off at its token limit.
+        /// The reply was truncated at its token limit.
         Truncated = "truncated",
         /// The reply was empty.
         Empty = "empty",
-        /// The answer was not in the form its protocol prescribes.
+        /// The answer does not follow its protocol.
         Protocol = "protocol",
         /// The agent, or the actor around it, crashed.
         Crashed = "crashed",
-        /// The call was under way when the process ended; nothing is known of its outcome.
+        /// The call was in progress when the process ended; its outcome is unknown.
         Lost = "lost",
-        /// Who leased the call has not renewed the lease.
+        /// The process that leased the call has not renewed the lease.
         LeaseExpired = "lease_expired",
         /// The recording holds no reply for this view.
         CassetteMiss = "cassette_miss",
-        /// The attempt would have made another call, and the budgets do not suffice for it.
+        /// The budgets do not suffice for another call that the attempt needs.
         BudgetExhausted = "budget_exhausted",
         /// The seat is not configured: no such model, program or key.
         NotConfigured = "not_configured",
@@ -35,7 +35,7 @@ coded! {
 }
 
 impl FailureCode {
-    /// Whether the same call may end better when it is made again.
+    /// Returns true if a retry may succeed.
     pub const fn is_worth_another_attempt(self) -> bool {
         match self {
             Self::Refused | Self::RateLimited | Self::CassetteMiss | Self::BudgetExhausted | Self::NotConfigured => {

@@ -1,20 +1,25 @@
-//! The JSON Schema that a worker's reply must satisfy, derived from its contract and from what its view showed.
+//! JSON Schema for a worker's reply, derived from its contract and from the values in its view.
 //!
-//! A model that is held to it while it writes can express no operation, place or value that its grants do not cover,
-//! as far as the worker can know. Nothing is allowed by it: every reply is judged by [`crate::pipeline`] as before.
-//! The schema never tells more of the document than the worker may read.
+//! A model that decodes under this schema can express no operation, place or value outside of its grants, as far as the
+//! worker can know. The schema permits nothing by itself: every reply is judged by [`crate::pipeline`] as before. It
+//! reveals no more of the document than the worker may read.
 //!
-//! * `places` finds where a grant can be used, `origins` what can be copied and moved there;
-//! * `demands` knows what invariants demand of a value: to be in a list, to be an index of one;
-//! * `value` joins the schemas of a value into one that decoders know;
-//! * `expression` writes regular expressions for places that cannot be listed.
+//! * `places` finds where a grant can be used, `origins` what can be copied and moved there
+//! * `demands` knows the demands of invariants on a value: to be in a list, to be an index of one
+//! * `value` joins the schemas of a value into one that decoders support
+//! * `expression` writes regular expressions for places that cannot be listed
 //!
-//! It lacks some of what is granted: names that are empty or hold quotation marks, backslashes or control characters;
-//! all but one of the ways in which an operation can be written (`-` to append, `replace` to write over a member); copies
-//! of what was not shown; moves whose target is another place once the value is gone; places inside of what the same patch
-//! makes; `test`, unless nothing else guards freshness; an intent that is not demanded, and more than eight places to be
-//! shown; and what [`Schema::fragment`] does not show of containers whose type the schema leaves open. It has more than is granted where names are free, as one of
-//! them may be there already, and where a worker may write and not read.
+//! Some granted replies are missing:
+//! * names that are empty or hold quotation marks, backslashes or control characters
+//! * all but one notation of an operation (`-` to append, `replace` to write over a member)
+//! * copies of values that were not shown, and moves with a target that changes once the value is removed
+//! * places inside of values that the same patch creates
+//! * `test`, unless nothing else guards freshness
+//! * an intent that is not demanded, and more than eight requested places
+//! * the parts of containers with an open type that [`Schema::fragment`] does not show
+//!
+//! Conversely, it permits more than the grants where names are free, as one of them may exist already, and where a
+//! worker may write but not read.
 
 mod demands;
 mod expression;
@@ -39,16 +44,16 @@ use origins::Move;
 use places::{Document, Need, PLACES_MAX, Places};
 use value::Detail;
 
-/// The most characters of a form as compact JSON. Servers compile it into a grammar before they answer, and count it
-/// as part of small contexts; of 8,000 tokens it takes at most a fifth.
+/// Maximum characters of a form as compact JSON. Servers compile it into a grammar before they answer, and small
+/// contexts include it: it takes at most a fifth of 8,000 tokens.
 pub const CHARS_MAX: usize = 6000;
-/// The most places that a reply may ask to be shown.
+/// Maximum places that a reply may request.
 const EXPAND_MAX: usize = 8;
-/// Places of free names stand beside listed ones in one expression; of more than these, all become expressions.
+/// Limit of listed places combined with places of free names in one expression; above it, all become expressions.
 const BESIDE_FREE_MAX: usize = 16;
 
-/// How much is said, in the order of trying: the first that is short enough is taken. Descriptions go first, because
-/// they hold nobody to anything and the view has them; then long lists of places, then deep parts of values.
+/// Levels of detail in the order of trying; the first short enough is used. Descriptions are dropped first, as they
+/// constrain nothing and the view has them; then long lists of places, then deep parts of values.
 const TRIES: [Try; 8] = [
     Try { places: PLACES_MAX, value: Detail { described: true, depth: usize::MAX } },
     Try { places: PLACES_MAX, value: Detail { described: false, depth: usize::MAX } },
@@ -60,28 +65,29 @@ const TRIES: [Try; 8] = [
     Try { places: 0, value: Detail { described: false, depth: 0 } },
 ];
 
-/// How much is said of what is known.
+/// Level of detail.
 #[derive(Clone, Copy)]
 struct Try {
-    /// The longest list of places.
+    /// Maximum length of a list of places.
     places: usize,
     value: Detail,
 }
 
-/// The form of a reply.
+/// Form of a reply.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Form {
-    /// A JSON Schema of at most [`CHARS_MAX`] characters. Its root is an object.
+    /// JSON Schema of at most [`CHARS_MAX`] characters. Its root is an object.
     pub schema: Value,
-    /// Whether every place that the worker can know is listed and every value described; false where a limit was hit.
+    /// True if all places known to the worker are listed and all values described; false if a limit was hit.
     pub is_whole: bool,
 }
 
 impl Form {
-    /// The form of the reply of a seat to what it was shown; none if even its shortest is too long, for a contract of
-    /// very many grants. Bound names stand in the places of their tokens, so that it is the same for all elements.
+    /// Builds the form for a seat's reply to its view. Returns `None` if even its shortest form is too long, for a
+    /// contract of very many grants. Bound tokens are written as their names, so that the form is equal for all
+    /// elements.
     ///
-    /// Depends on what was shown only. What it costs is bounded by that and by the places it looks at.
+    /// Depends only on the values shown. Its cost is bounded by them and by the places it examines.
     pub fn of(shown: &Shown) -> Option<Self> {
         let branches = Branches::of(shown);
         TRIES.iter().enumerate().find_map(|(nth, &how)| {
@@ -97,13 +103,13 @@ struct Branch {
     op: &'static str,
     path: Places,
     from: Option<Places>,
-    /// The schema of the value, if the operation has one.
+    /// Schema of the value, if the operation has one.
     value: Option<Value>,
 }
 
 struct Branches {
     found: Vec<Branch>,
-    /// Whether some places were too many to list.
+    /// True if some places were too many to list.
     is_cut: bool,
 }
 
@@ -129,12 +135,12 @@ impl Branches {
         branches
     }
 
-    /// Those of one grant; `value` is what its values must satisfy.
+    /// Adds the branches of one grant; `value` is the schema of its values.
     fn add(&mut self, document: &Document<'_>, grant: &Granted<'_>, value: &Value, demands: &Demands) {
         let written_value = value::meet(value.clone(), demands.schema());
         let has = |op: GrantOp| grant.ops.contains(&op);
         let arrivals = [(GrantOp::Add, "add"), (GrantOp::Insert, "add"), (GrantOp::Replace, "replace")];
-        // Where a value can arrive from elsewhere. It never takes the place of an element: that makes room for it.
+        // Places to which a value can be moved or copied. Elements are never replaced this way, because arrays insert.
         let mut arrives = Places::default();
         for (op, written) in arrivals.into_iter().filter(|(op, _)| has(*op)) {
             let mut path = document.places(grant.pattern, need(op));
@@ -164,7 +170,7 @@ impl Branches {
         }
     }
 
-    /// Keeps a branch that something can be written by.
+    /// Keeps a branch that permits at least one operation.
     fn push(&mut self, branch: Branch) {
         let is_in_vain = branch.path.is_empty()
             || branch.from.as_ref().is_some_and(Places::is_empty)
@@ -184,19 +190,19 @@ const fn need(op: GrantOp) -> Need {
     }
 }
 
-/// A grant's value schema with its references resolved, as far as it is shown.
+/// Returns a grant's value schema with resolved references, as far as it is shown.
 fn value_of(schema: &Schema) -> Value {
     let whole = Pattern::parse("").expect("the empty pattern is one");
     schema.fragment(&whole).unwrap_or(json!({}))
 }
 
-/// The whole form.
+/// Builds the schema of the whole reply.
 fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
     let limits = &shown.seat().worker.patch;
     let contract = &shown.seat().contract;
     let mut branches = operations(branches, contract, how);
     let patch = match branches.len() {
-        // Without `items` some decoders take no notice of `maxItems`.
+        // Some decoders ignore `maxItems` without `items`.
         0 => json!({"type": "array", "items": {"type": "object"}, "maxItems": 0}),
         1 => json!({"type": "array", "items": branches.remove(0), "maxItems": limits.max_ops}),
         _ => json!({"type": "array", "items": {"anyOf": branches}, "maxItems": limits.max_ops}),
@@ -212,7 +218,7 @@ fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
     if shown.may_expand() {
         let schema = &shown.plan().schema;
         let readable = contract.readable(shown.basis().state.root());
-        // Of more places than are listed, the patterns that they are matched by.
+        // If there are too many places to list, their patterns are used.
         let reads: Vec<&Pattern> = match readable.places().len() <= how.places {
             true => readable.patterns().iter().collect(),
             false => contract.declared_reads().collect(),
@@ -224,7 +230,7 @@ fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
         let place = match shown.seat().has_ranges() {
             true => json!({"anyOf": [place, {
                 "type": "object",
-                // Also what holds places that may be read.
+                // Containers of readable places are allowed, too.
                 "properties": {"at": {"type": "string"}, "from": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}},
                 "required": ["at", "from"],
                 "additionalProperties": false,
@@ -246,8 +252,8 @@ fn envelope(shown: &Shown, branches: &[Branch], how: Try) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-/// Each kind of operation once: grants that overlap speak of the same. Where it has to be short, operations that differ
-/// in nothing but their name share what is said of them.
+/// Returns each kind of operation once, as overlapping grants repeat them. In the shorter forms, operations that differ
+/// only in name share a schema.
 fn operations(branches: &[Branch], contract: &Contract, how: Try) -> Vec<Value> {
     let shares = how.places < PLACES_MAX;
     let mut kept: Vec<(Vec<&str>, Map<String, Value>)> = Vec::new();
@@ -268,7 +274,7 @@ fn operations(branches: &[Branch], contract: &Contract, how: Try) -> Vec<Value> 
     kept.into_iter().map(operation).collect()
 }
 
-/// What an operation has beside its name.
+/// Returns the schemas of an operation's members besides `op`.
 fn beside_op(branch: &Branch, contract: &Contract, how: Try) -> Map<String, Value> {
     let mut members = Map::new();
     members.insert("path".into(), listed(&branch.path, contract, how.places));
@@ -282,11 +288,11 @@ fn beside_op(branch: &Branch, contract: &Contract, how: Try) -> Map<String, Valu
     members
 }
 
-/// The schema of a place among these.
+/// Returns the schema of a place among these.
 fn listed(places: &Places, contract: &Contract, max: usize) -> Value {
     let Places { exact, free, general, .. } = places;
     let exact: Vec<PointerBuf> = exact.iter().map(|place| contract.with_names(place)).collect();
-    // One that is fixed is as short as an expression for it.
+    // One exact place is as short as an expression for it.
     let is_short = exact.len() <= max.max(1) && free.len() <= max;
     if places.is_listed() && is_short && free.is_empty() {
         return json!({"type": "string", "enum": exact});

@@ -1,7 +1,7 @@
-//! Who reads what, who writes it and what wakes whom, from the declarations of a blueprint alone.
+//! Data-flow graph of a blueprint: the places each worker reads and writes and the triggers of its invocations.
 //!
-//! Owns the graph as data, and what of it concerns one worker. Runs nothing and draws nothing: notations are the caller's.
-//! Order and content depend on the blueprint only. What two workers may both write is decided here for the linter, too.
+//! Provides the graph as data, and the part that concerns one worker. Runs and draws nothing; callers choose a
+//! notation. Order and content depend on the blueprint only. The linter uses the definition of contested places, too.
 
 #[cfg(test)]
 mod tests;
@@ -17,53 +17,53 @@ use crate::pattern::{Paths, Pattern, PatternToken};
 use crate::record::FORMAT;
 use crate::rejection::coded;
 
-/// A blueprint as a graph.
+/// Blueprint as a graph.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Graph {
     /// The blueprint's name.
     pub blueprint: String,
-    /// How many writers it allows a field.
+    /// Number of writers it allows a field.
     pub writers: Writers,
-    /// What there is, in the order of [`Node`].
+    /// Nodes, in the order of [`Node`].
     pub nodes: Vec<Node>,
-    /// Places that several workers may write, other than by appending, with these.
+    /// Places that several workers may write other than by appending, with these workers.
     pub contested: BTreeMap<Place, BTreeSet<WorkerName>>,
-    /// What leads where, in the order of [`Edge`].
+    /// Edges, in the order of [`Edge`].
     pub edges: Vec<Edge>,
 }
 
-/// What edges lead from and to.
+/// Endpoint of edges.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Node {
-    /// What happens without a commit: `start`, `manual`, `signal NAME`, `every CRON`, `breaker`.
+    /// Trigger without a commit: `start`, `manual`, `signal NAME`, `every CRON`, `breaker`.
     Occasion(String),
     /// Places of the document.
     Place(Place),
     /// The files of the workspace.
     Files,
-    /// A seat.
+    /// Worker of the blueprint.
     Worker(WorkerName),
 }
 
-/// The places that a declared pattern names: canonical, so that one pattern has one text.
+/// Places of a declared pattern, in canonical form: one text for each pattern.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place(Pattern);
 
 impl Place {
-    /// What a read contract covers. It goes on below what it names, so a `**` at its end says nothing more.
+    /// Returns the places of a read grant. It covers everything below, so a trailing `**` is redundant.
     fn read(text: &str, paths: Paths) -> Option<Self> {
         let pattern = paths.parse(text).ok()?;
         let deep = pattern.tokens().iter().rev().take_while(|token| **token == PatternToken::Deep).count();
         Some(Self(pattern.prefix(pattern.tokens().len() - deep)))
     }
 
-    /// What a grant or a trigger names.
+    /// Returns the places of a write grant or a trigger.
     fn named(text: &str, paths: Paths) -> Option<Self> {
         paths.parse(text).ok().map(Self)
     }
 
-    /// As text; empty for the whole document.
+    /// Returns the pattern as text; empty for the whole document.
     pub fn text(&self) -> String {
         self.0.to_string()
     }
@@ -72,12 +72,13 @@ impl Place {
         matches!(self.0.tokens().first(), Some(PatternToken::Literal(name)) if name == FILES)
     }
 
-    /// Whether what is written at `self` may be seen by who reads `other`.
+    /// Returns true if a write at `self` may be visible to readers of `other`.
     fn shows_in(&self, other: &Self) -> bool {
         self.0.collides(&other.0) || self.0.lies_above(&other.0) || other.0.lies_above(&self.0)
     }
 
-    /// Whether what is written at `self` may be a change at `other`: what is above a write is not told of it (SPEC section 6).
+    /// Returns true if a write at `self` may be a change at `other`: ancestors of a write are not notified (SPEC
+    /// section 6).
     fn happens_at(&self, other: &Self) -> bool {
         self.0.collides(&other.0) || self.0.lies_above(&other.0)
     }
@@ -90,58 +91,58 @@ impl Serialize for Place {
 }
 
 coded! {
-    /// What an edge says.
+    /// Meaning of an edge.
     EdgeKind {
         /// From a place to the worker that may read it.
         Reads = "reads",
         /// From a worker to the place it may write.
         Writes = "writes",
-        /// From a place that is written to one that is read or waited for under another pattern: it shows there, too.
+        /// From a written place to an overlapping pattern that is read or awaited: the write is visible there, too.
         ShowsIn = "shows_in",
-        /// From what a rule or a breaker waits for to the worker that it wakes.
+        /// From the trigger of a rule or a breaker to the worker that it triggers.
         Wakes = "wakes",
-        /// From a worker to the person it may have to ask.
+        /// From a worker to a person that may have to approve or answer.
         Asks = "asks",
     }
 }
 
-/// One way that something takes.
+/// Edge of the graph.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct Edge {
-    /// What it says.
+    /// Meaning of the edge.
     pub kind: EdgeKind,
-    /// Where it begins.
+    /// Source node.
     pub from: Node,
-    /// Where it ends.
+    /// Target node.
     pub to: Node,
-    /// Of what is granted under a condition: the condition; of a write with the place that is `self` in it, `PLACE: EXPRESSION`.
+    /// Condition of a conditional grant; for writes `PLACE: EXPRESSION`, with the place that is `self`.
     #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
-    /// Of a write: the operations that can be used there.
+    /// Operations that a write grants.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ops: Vec<GrantOp>,
-    /// Of what wakes: the rule.
+    /// Rule of a trigger edge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleName>,
-    /// Of what wakes: the change (`add`, `replace`, `remove`, `change` for any), `after` or `idle`, or the breaker's policy.
+    /// Kind of a trigger edge: the change (`add`, `replace`, `remove`, `change` for any), `start`, the kind of wait
+    /// (`after`, `settled`, `after_first`, `idle`), or the policy of the breaker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<String>,
 }
 
-/// One worker writes what another reads.
+/// Data flow from one worker's writes to another's reads.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Feed {
-    /// Who writes.
+    /// Writing worker.
     pub from: WorkerName,
-    /// Who reads.
+    /// Reading worker.
     pub to: WorkerName,
-    /// Where it is written.
+    /// Written places that the reader sees.
     pub places: Vec<Place>,
 }
 
-/// Whether two grants of two workers make both of them writers of one field: neither only appends to an array, and what one
-/// writes is, holds or is part of what the other writes. A `value` makes no difference: it says what may be written, not by
-/// whom.
+/// Returns true if grants of two workers make both of them writers of one field. Neither only appends to an array, and
+/// their places are equal or nested. A `value` makes no difference: it restricts the values, not the writers.
 pub(crate) fn are_writers_of_one(one: &Pattern, other: &Pattern) -> bool {
     let appends = |pattern: &Pattern| pattern.tokens().last() == Some(&PatternToken::Append);
     let meet = || one.overlaps(other) || one.lies_above(other) || other.lies_above(one);
@@ -149,7 +150,7 @@ pub(crate) fn are_writers_of_one(one: &Pattern, other: &Pattern) -> bool {
 }
 
 impl Graph {
-    /// The graph of a blueprint. Patterns that are none are left out; the linter refuses them.
+    /// Builds the graph of a blueprint. Malformed patterns are left out; the linter rejects them.
     pub fn of(blueprint: &Blueprint) -> Self {
         let mut drawing = Drawing::default();
         for name in blueprint.workers.keys() {
@@ -175,7 +176,7 @@ impl Graph {
         }
     }
 
-    /// What of it concerns one worker: what it reads, writes and is woken by, and who stands on the other side of that.
+    /// Returns the part that concerns one worker: its reads, writes and triggers, and the workers at their other ends.
     #[must_use]
     pub fn around(&self, worker: &WorkerName) -> Self {
         let centre = Node::Worker(worker.clone());
@@ -185,7 +186,7 @@ impl Graph {
         let outward: BTreeSet<&Node> =
             self.edges.iter().filter(|edge| edge.from == centre).map(|edge| &edge.to).collect();
         let shows = || self.edges.iter().filter(|edge| edge.kind == EdgeKind::ShowsIn);
-        // Where what it sees comes from, and where what it writes goes.
+        // Sources of its visible values, and destinations of its writes.
         let sources = shows().filter(|edge| inward.contains(&edge.to)).map(|edge| &edge.from);
         let sources: BTreeSet<&Node> = inward.iter().copied().chain(sources).collect();
         let targets = shows().filter(|edge| outward.contains(&edge.from)).map(|edge| &edge.to);
@@ -214,7 +215,7 @@ impl Graph {
         Self { contested, edges, nodes: nodes.into_iter().collect(), ..self.clone() }
     }
 
-    /// Which worker writes what which other reads, in the order of their names. What a worker reads of its own is left out.
+    /// Lists data flows between workers, in the order of their names. Workers' reads of their own writes are left out.
     pub fn flow(&self) -> Vec<Feed> {
         let mut readers: BTreeMap<&Node, BTreeSet<&WorkerName>> = BTreeMap::new();
         for edge in self.edges.iter().filter(|edge| edge.kind == EdgeKind::Reads) {
@@ -243,7 +244,7 @@ impl Graph {
     }
 }
 
-/// A graph in the making.
+/// Graph under construction.
 #[derive(Default)]
 struct Drawing {
     nodes: BTreeSet<Node>,
@@ -278,7 +279,7 @@ impl Drawing {
                 let (from, to, condition) = (Node::Place(place), seat.clone(), read.condition.clone());
                 self.edge(Edge { kind: EdgeKind::Reads, from, to, condition, ops: Vec::new(), rule: None, on: None });
             }
-            // What two grants allow at one place is one edge.
+            // Grants of one worker at one place become one edge.
             let mut grants: BTreeMap<Place, (BTreeSet<GrantOp>, BTreeSet<Option<String>>)> = BTreeMap::new();
             for grant in &worker.writes {
                 let Some(place) = Place::named(&grant.path, paths) else { continue };
@@ -288,7 +289,7 @@ impl Drawing {
             }
             for (place, (ops, conditions)) in grants {
                 self.written.entry(place.clone()).or_default().insert(name.clone());
-                // What one grant allows under a condition and another without has none.
+                // A place granted with and without a condition counts as unconditional.
                 let all: Option<Vec<String>> = conditions.into_iter().collect();
                 let condition = all.map(|all| all.join(" or "));
                 let (from, to, ops) = (seat.clone(), Node::Place(place), ops.into_iter().collect());
@@ -338,7 +339,7 @@ impl Drawing {
         }
     }
 
-    /// Joins what is written to what is read or waited for under another pattern.
+    /// Links written places to overlapping patterns that are read or awaited.
     fn shows_in(&mut self) {
         let mut found = Vec::new();
         for written in self.written.keys() {

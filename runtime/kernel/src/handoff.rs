@@ -1,7 +1,7 @@
-//! Handing work over: what may follow what, who takes it, and what comes after nobody does.
+//! Handoffs of work: states and their transitions, routing, and the steps after a rejection.
 //!
-//! Everything here is a function of plain data; who is asked, and when, is a board's business (docs/handoff.md). Source:
-//! SW4RM section 3.11.2 (requirement rows W50 to W57).
+//! All functions here are pure; a board decides about offers and their times (docs/handoff.md). Source: SW4RM section
+//! 3.11.2 (requirement rows W50 to W57).
 
 mod request;
 mod route;
@@ -19,22 +19,22 @@ pub use request::{
 pub use route::{Agents, Next, Work, next, overtaken, pending, route};
 
 coded! {
-    /// How far a handoff is (W50).
+    /// State of a handoff (W50).
     State {
-        /// It is asked for.
+        /// Requested, without an answer.
         Pending = "PENDING",
-        /// Whoever was asked takes it.
+        /// The agent asked has accepted it.
         Accepted = "ACCEPTED",
-        /// Whoever was asked does not take it, and says why.
+        /// The agent asked has rejected it, with a reason.
         Rejected = "REJECTED",
-        /// The context is transferred: from now on the work is the other's (W53, W54).
+        /// The context is transferred: the work now belongs to the other agent (W53, W54).
         Completed = "COMPLETED",
-        /// Nobody has answered in time.
+        /// The offer was not answered in time.
         Expired = "EXPIRED",
     }
 }
 
-/// Every move there is.
+/// All allowed transitions.
 pub const MOVES: [(State, State); 4] = [
     (State::Pending, State::Accepted),
     (State::Pending, State::Rejected),
@@ -43,44 +43,44 @@ pub const MOVES: [(State, State); 4] = [
 ];
 
 impl State {
-    /// Whether nothing follows it.
+    /// Returns true if no transition leads out of it.
     pub fn is_terminal(self) -> bool {
         MOVES.iter().all(|(from, _)| *from != self)
     }
 }
 
 coded! {
-    /// Why something is not done with a handoff.
+    /// Reason why an operation on a handoff was rejected.
     HandoffCode {
-        /// What is asked for does not follow the state that the handoff has.
+        /// The current state of the handoff does not allow the requested transition.
         IllegalMove = "handoff_illegal_move",
-        /// The handoff is over.
+        /// The handoff is in a final state.
         Terminal = "handoff_terminal",
-        /// It is refused without saying why.
+        /// The rejection has no reason.
         ReasonMissing = "handoff_reason_missing",
-        /// Nobody is there who may be asked and can do it.
+        /// No eligible agent has the required capabilities.
         NoRoute = "handoff_no_route",
-        /// There is no handoff of this id.
+        /// There is no handoff with this id.
         Unknown = "handoff_unknown",
-        /// It is answered by somebody else than who was asked.
+        /// The answer comes from an agent other than the one asked.
         NotAddressed = "handoff_not_addressed",
-        /// Whoever would take it lacks a capability that is required.
+        /// The accepting agent lacks a required capability.
         Incapable = "handoff_incapable",
-        /// The context is not what its content type says.
+        /// The context does not match its content type.
         BadContext = "handoff_bad_context",
-        /// There is no such piece of work.
+        /// There is no such task.
         UnknownTask = "handoff_unknown_task",
-        /// A member of the request is missing, or larger than it may be.
+        /// A member of the request is missing or exceeds its limit.
         BadRequest = "handoff_bad_request",
     }
 }
 
-/// That something is not done with a handoff, and why.
+/// Rejected operation on a handoff.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// To branch on.
+    /// Code for programs.
     pub code: HandoffCode,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
 }
 
@@ -98,10 +98,10 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Whether one state follows another.
+/// Checks a transition.
 ///
 /// # Errors
-/// [`HandoffCode::Terminal`] where nothing follows the first, else [`HandoffCode::IllegalMove`].
+/// Returns [`HandoffCode::Terminal`] if `from` is a final state, else [`HandoffCode::IllegalMove`].
 pub fn step(from: State, to: State) -> Result<(), HandoffCode> {
     if MOVES.contains(&(from, to)) {
         return Ok(());
@@ -109,27 +109,27 @@ pub fn step(from: State, to: State) -> Result<(), HandoffCode> {
     Err(if from.is_terminal() { HandoffCode::Terminal } else { HandoffCode::IllegalMove })
 }
 
-/// A request, and what has come of it: what a board keeps at `/handoffs/ID`.
+/// Handoff as stored by a board at `/handoffs/ID`: a request and its progress.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Handoff {
-    /// What is asked for.
+    /// Request of the handoff.
     #[serde(flatten)]
     pub request: Request,
-    /// How far it is.
+    /// Current state.
     pub state: State,
-    /// Who is asked to take it; absent: nobody yet.
+    /// Agent asked to take it; absent before the first offer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Who has not taken it.
+    /// Agents that have rejected it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tried: Vec<String>,
-    /// The how-manieth request for the same it is, from 1.
+    /// Attempt number, starting at 1.
     #[serde(default = "one")]
     pub attempt: u32,
-    /// The first of these requests; absent: it is the first itself.
+    /// Id of the first attempt's request; absent for the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<String>,
-    /// Why it was not taken.
+    /// Reason of the rejection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejection: Option<Rejection>,
 }
@@ -138,31 +138,31 @@ const fn one() -> u32 {
     1
 }
 
-/// Why a handoff was not taken (W52).
+/// Rejection of a handoff (W52).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Rejection {
-    /// Who says so.
+    /// Agent that rejected it.
     pub by: String,
-    /// Why.
+    /// Reason given.
     pub reason: String,
 }
 
 impl Handoff {
-    /// What a request begins as.
+    /// Creates a pending handoff for a request.
     pub const fn new(request: Request) -> Self {
         Self { request, state: State::Pending, to: None, tried: Vec::new(), attempt: 1, first: None, rejection: None }
     }
 
-    /// Asks somebody.
+    /// Offers it to an agent.
     #[must_use]
     pub fn offered(self, to: impl Into<String>) -> Self {
         Self { to: Some(to.into()), ..self }
     }
 
-    /// Somebody takes it, who has these capabilities.
+    /// Accepts it for an agent with these capabilities.
     ///
     /// # Errors
-    /// `handoff_not_addressed`, `handoff_incapable`, and what [`step`] says.
+    /// Returns `handoff_not_addressed`, `handoff_incapable`, or the error of [`step`].
     pub fn accepted(self, by: &str, capabilities: &BTreeSet<String>) -> Result<Self, Refused> {
         let handoff = self.answered(by, State::Accepted)?;
         match handoff.request.capabilities_required.iter().find(|wanted| !capabilities.contains(*wanted)) {
@@ -171,10 +171,10 @@ impl Handoff {
         }
     }
 
-    /// Somebody does not take it.
+    /// Rejects it for an agent.
     ///
     /// # Errors
-    /// `handoff_reason_missing`, `handoff_not_addressed`, and what [`step`] says.
+    /// Returns `handoff_reason_missing`, `handoff_not_addressed`, or the error of [`step`].
     pub fn rejected(self, by: &str, reason: &str) -> Result<Self, Refused> {
         if reason.trim().is_empty() {
             return Err(Refused::new(HandoffCode::ReasonMissing, format!("`{by}` does not say why")));
@@ -183,24 +183,24 @@ impl Handoff {
         Ok(Self { rejection: Some(Rejection { by: by.to_owned(), reason: reason.to_owned() }), ..handoff })
     }
 
-    /// The context is transferred.
+    /// Marks the context as transferred.
     ///
     /// # Errors
-    /// What [`step`] says.
+    /// Returns the error of [`step`].
     pub fn completed(self) -> Result<Self, Refused> {
         self.moved(State::Completed)
     }
 
-    /// The time is over.
+    /// Marks the offer as expired.
     ///
     /// # Errors
-    /// What [`step`] says.
+    /// Returns the error of [`step`].
     pub fn expired(self) -> Result<Self, Refused> {
         self.moved(State::Expired)
     }
 
-    /// The same request once more, to somebody, after one that was not taken. Its id is that of the first with the number of
-    /// the attempt.
+    /// Creates the next attempt, offered to an agent, after an unsuccessful one. Its id is the first attempt's id with
+    /// the attempt number.
     #[must_use]
     pub fn again(&self, to: impl Into<String>) -> Self {
         let request = Request { request_id: self.next_id(), ..self.request.clone() };
@@ -209,13 +209,13 @@ impl Handoff {
         Self { tried: self.refused_by(), attempt, first, ..Self::new(request).offered(to) }
     }
 
-    /// What the next request for the same is called.
+    /// Returns the id of the next attempt.
     pub fn next_id(&self) -> String {
         let first = self.first.as_ref().unwrap_or(&self.request.request_id);
         format!("{first}.{}", self.attempt.saturating_add(1))
     }
 
-    /// Who has refused it, up to now.
+    /// Returns the agents that have rejected it so far.
     pub fn refused_by(&self) -> Vec<String> {
         let last = self.to.iter().filter(|to| self.state == State::Rejected && !self.tried.contains(to));
         self.tried.iter().chain(last).cloned().collect()
@@ -237,11 +237,11 @@ impl Handoff {
     }
 }
 
-/// Whether a request can be made where these handoffs and pieces of work are.
+/// Checks a new request against the existing handoffs and tasks.
 ///
 /// # Errors
-/// What [`Request::check`] says, `handoff_unknown_task`; where there is a handoff of this id, what [`step`] says of asking for it
-/// again.
+/// Returns the error of [`Request::check`] or `handoff_unknown_task`; for an existing id, the error of [`step`] to
+/// `PENDING`.
 pub fn requested(request: &Request, handoffs: &[Handoff], tasks: &BTreeSet<String>) -> Result<(), Refused> {
     request.check()?;
     if !tasks.contains(&request.task) {
@@ -254,10 +254,10 @@ pub fn requested(request: &Request, handoffs: &[Handoff], tasks: &BTreeSet<Strin
     }
 }
 
-/// The handoff of an id.
+/// Returns the handoff with this id.
 ///
 /// # Errors
-/// `handoff_unknown`.
+/// Returns `handoff_unknown` if there is none.
 pub fn find<'h>(handoffs: &'h [Handoff], request_id: &str) -> Result<&'h Handoff, Refused> {
     let found = handoffs.iter().find(|handoff| handoff.request.request_id == request_id);
     found.ok_or_else(|| Refused::new(HandoffCode::Unknown, format!("there is no handoff `{request_id}`")))

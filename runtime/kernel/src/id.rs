@@ -1,4 +1,4 @@
-//! The names and numbers by which things of a board are told apart.
+//! Names and numbers that identify the things of a board.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -13,7 +13,7 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -46,23 +46,23 @@ macro_rules! name {
 }
 
 name! {
-    /// Names one board for ever; a UUIDv7 that the shell makes.
+    /// Permanent identifier of one board; a UUIDv7 that the shell generates.
     BoardId
 }
 name! {
-    /// Names a worker of a blueprint.
+    /// Name of a worker in a blueprint.
     WorkerName
 }
 name! {
-    /// Names a group of workers of a blueprint.
+    /// Name of a group of workers in a blueprint.
     GroupName
 }
 name! {
-    /// Names a rule of a blueprint.
+    /// Name of a rule in a blueprint.
     RuleName
 }
 name! {
-    /// The idempotency token of one attempt: `{invocation}:{attempt}`, or whatever an outside caller supplied.
+    /// Idempotency key of one attempt: `{invocation}:{attempt}`, or any key supplied by an external caller.
     Token
 }
 
@@ -74,7 +74,7 @@ macro_rules! number {
         pub struct $name(pub u64);
 
         impl $name {
-            /// The number after this one.
+            /// Returns the number after this one.
             #[must_use]
             pub const fn next(self) -> Self {
                 Self(self.0.saturating_add(1))
@@ -90,20 +90,20 @@ macro_rules! number {
 }
 
 number! {
-    /// How many commits the state has seen; 0 is the initial state.
+    /// Number of commits of the state; 0 is the initial state.
     Version
 }
 number! {
-    /// The gapless number of a record in its board's journal; 0 is `created`.
+    /// Gapless number of a record in its board's journal; 0 is `created`.
     Seq
 }
 number! {
-    /// Counts the invocations of a board, from 1; never used twice.
+    /// Number of an invocation of a board, from 1; never reused.
     InvocationId
 }
 
 impl Token {
-    /// The token of an attempt of an invocation.
+    /// Returns the key of an attempt of an invocation.
     pub fn of(invocation: InvocationId, attempt: u32) -> Self {
         Self(format!("{invocation}:{attempt}"))
     }
@@ -115,13 +115,13 @@ impl Token {
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// This moment `ms` milliseconds later.
+    /// Returns the time `ms` milliseconds later.
     #[must_use]
     pub const fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add_unsigned(ms))
     }
 
-    /// Milliseconds from `earlier` to this moment; 0 if `earlier` is later.
+    /// Returns the milliseconds from `earlier` to this time; 0 if `earlier` is later.
     pub const fn ms_since(self, earlier: Self) -> u64 {
         let ms = self.0.saturating_sub(earlier.0);
         if ms > 0 { ms.unsigned_abs() } else { 0 }

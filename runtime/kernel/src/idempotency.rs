@@ -1,21 +1,21 @@
-//! The token by which a repetition is known: the same agent, the same task, the same content.
+//! Idempotency keys: equal for one agent, one task and equal content.
 //!
-//! The form is `{agent}:{task}:{hash}` (SW4RM section 3.11.4, requirement row W73), where the hash is the first 16 hex
-//! digits of SHA-256 over agent, line feed, task, line feed, content, as the published vectors
-//! `sw4rm-idempotency-bytes-v1` have it. Whose bytes the content is, is the caller's: JSON that may be written in several
-//! ways is put into one ([`crate::canonical`]) before.
+//! The form is `{agent}:{task}:{hash}` (SW4RM section 3.11.4, requirement row W73). The hash is the first 16 hex digits
+//! of SHA-256 over agent, line feed, task, line feed, content, as in the published vectors
+//! `sw4rm-idempotency-bytes-v1`. The caller chooses the bytes of the content; JSON should be put into canonical form
+//! before ([`crate::canonical`]).
 
 use std::fmt;
 
 use crate::digest::sha256;
 
-/// What separates the parts of what is hashed, so that no part may hold it.
+/// Separator of the hashed parts, which agent and task must not contain.
 const SEPARATOR: char = '\n';
 
-/// A name that has a line feed, or is empty.
+/// Error for a name that is empty or contains a line feed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadName {
-    /// Which: `agent` or `task`.
+    /// Name of the part: `agent` or `task`.
     pub part: &'static str,
 }
 
@@ -27,10 +27,10 @@ impl fmt::Display for BadName {
 
 impl std::error::Error for BadName {}
 
-/// The token of what an agent does for a task.
+/// Returns the idempotency key for content that an agent submits for a task.
 ///
 /// # Errors
-/// A name is none.
+/// Returns an error for an invalid agent or task.
 pub fn token(agent: &str, task: &str, content: &[u8]) -> Result<String, BadName> {
     for (part, name) in [("agent", agent), ("task", task)] {
         if name.is_empty() || name.contains(SEPARATOR) {

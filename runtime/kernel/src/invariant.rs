@@ -1,34 +1,33 @@
-//! Invariants: which of them a change can break, and whether they hold (SPEC section 6).
+//! Invariants: selection of those that a change can break, and their evaluation (SPEC section 6).
 //!
-//! What is evaluated costs what a patch touched, not what the board holds. That nothing is missed rests on four points:
+//! The cost of a check depends on the patch, not on the size of the board. Its completeness rests on four points:
 //!
-//! * **What an expression comes to is a function of what it refers to.** [`Expr::references`] covers everything that
-//!   the evaluator looks at, and the steps it takes are part of that function.
-//! * **A reference that is not touched is what it was.** [`Since::touches`] follows it through the stamps of the tree:
-//!   every change of a value, and every coming and going of a member on the way, has left one that is later than the
-//!   version compared with. What `before` and `patch` are is new each time: they always count as touched.
-//! * **All invariants held before**, for every instance: of the initial state all are evaluated, and a candidate that
-//!   breaks one is never committed.
-//! * **An instance that was there before, in which nothing changed, is an instance that was judged.** One that an
-//!   insertion or removal moved keeps its value, and its old place was an instance too, because a pattern tells no
-//!   index from another unless it names it; what comes to a place that is named counts as new
+//! * **The result of an expression is a function of its references.** [`Expr::references`] covers every value that the
+//!   evaluator reads. The number of steps is part of that function.
+//! * **An untouched reference has its old value.** [`Since::touches`] checks it by the stamps of the tree. Every change
+//!   of a value, and every added or removed member on the path, leaves a stamp later than the version compared with.
+//!   `before` and `patch` are new each time and always count as touched.
+//! * **All invariants held before**, for every instance: all are evaluated on the initial state, and a candidate that
+//!   violates one is never committed.
+//! * **An existing instance without changes was judged before.** An element shifted by an insertion or removal keeps
+//!   its value. Its old place was an instance, too, because patterns distinguish indices only where they name them. A
+//!   value that moves to a named place counts as new
 //!   ([`Pattern::instances_since`](crate::pattern::Pattern::instances_since)).
 //!
-//! `old` is what an instance was before the commit: it differs from `self` only where that is touched. An invariant that looks
-//! at it must hold where both are the same: untouched instances are not asked, unless a reference outside of them is
-//! touched. `key` of an element changes when elements before it come or go, so an invariant that uses it
-//! is evaluated for those as well.
+//! `old` is the value of an instance before the commit: it differs from `self` only if that is touched. An invariant
+//! that uses it must hold where both are equal: untouched instances are not evaluated, unless an outside reference is
+//! touched. `key` of an element changes if elements before it are added or removed, so an invariant that uses it is
+//! evaluated for those as well.
 //!
-//! So an invariant without `for` is evaluated if anything that it refers to is touched. One with `for` is evaluated for
-//! every instance if anything outside of `self` is touched that it refers to; else only for instances that are new or
-//! touched in what it refers to.
+//! Hence an invariant without `for` is evaluated if any of its references is touched. An invariant with `for` is
+//! evaluated for every instance if a reference outside of `self` is touched. Otherwise it is evaluated only for
+//! instances that are new or have touched references.
 //!
-//! **Limits.** A verdict also depends on the steps that all evaluations for one proposal may take together, and so on
-//! what else is evaluated. That errs to one side only: an evaluation that finds no steps left refuses, so what is
-//! accepted was evaluated to its end, and what is left out, which held within the limit of one evaluation, takes
-//! nothing from the rest. What is evaluated follows from the patch and the stamps of the tree, both of which replay
-//! derives again: the same history gives the same verdicts, limits included. A tree that is stored must therefore
-//! be stored with its stamps.
+//! **Limits.** A verdict also depends on the step limit shared by all evaluations for one proposal, and so on the other
+//! evaluations. The error is one-sided: an evaluation without steps left rejects, so an accepted proposal was evaluated
+//! completely. A skipped evaluation held within the limit of one evaluation and takes no steps from the others. The
+//! selection follows from the patch and the stamps of the tree, both of which replay derives again: equal histories
+//! give equal verdicts, limits included. A stored tree must therefore include its stamps.
 
 use std::iter::once;
 
@@ -41,33 +40,33 @@ use crate::plan::Invariant;
 use crate::rejection::{Code, VIOLATIONS_MAX, Violation};
 use crate::tree::{Node, Since};
 
-/// The most instances that one invariant is evaluated for at a time.
+/// Maximum instances for which one invariant is evaluated at a time.
 const INSTANCES_MAX: usize = 100_000;
 
-/// What the instance is called in expressions.
+/// Name of the variable for the instance.
 const INSTANCE: &str = "self";
-/// Name of the variable for the value before the commit; null, if there was none.
+/// Name of the variable for the value before the commit; null if it is new.
 const OLD: &str = "old";
 /// Name of the variable for the name or index of the instance: the token of the last wildcard of the pattern.
 const KEY: &str = "key";
 
-/// Change that is checked.
+/// Change to check.
 pub struct Change<'a> {
-    /// The state that the candidate is made from.
+    /// State from which the candidate is made.
     pub before: &'a Node,
-    /// The state that would come next.
+    /// Candidate for the next state.
     pub candidate: Since<'a>,
-    /// Patch that made it.
+    /// Patch that makes the candidate.
     pub patch: &'a Value,
-    /// The request as it was given; none: what stands in the candidate.
+    /// Original request; `None` for the one in the candidate.
     pub request: Option<&'a Node>,
-    /// Returns the place at which the value at a place stood before, if it was there.
+    /// Returns the old place of the value at a place, if it existed before.
     pub stood: &'a dyn Fn(&Pointer) -> Option<PointerBuf>,
 }
 
-/// Checks a candidate against the state it is made from, which satisfied all invariants: evaluates what can have
-/// become false, in the order of the invariants and of the document, up to [`VIOLATIONS_MAX`] violations and within what
-/// is left of an allowance.
+/// Checks a candidate against its predecessor, which satisfied all invariants. Evaluates those that can have become
+/// false, in the order of the invariants and of the document, within the remaining `allowance`. Returns at most
+/// [`VIOLATIONS_MAX`] violations.
 pub fn check<'i>(
     invariants: impl IntoIterator<Item = &'i Invariant>,
     change: &Change<'_>,
@@ -76,7 +75,7 @@ pub fn check<'i>(
     check_up_to(invariants, change, INSTANCES_MAX, allowance)
 }
 
-/// Checks a state that no patch made, the initial one: evaluates everything.
+/// Checks the initial state, which no patch made: evaluates everything.
 pub fn check_whole<'i>(invariants: impl IntoIterator<Item = &'i Invariant>, state: &Node) -> Vec<Violation> {
     let patch = Value::Array(Vec::new());
     let stood = |place: &Pointer| Some(place.to_buf());
@@ -84,14 +83,14 @@ pub fn check_whole<'i>(invariants: impl IntoIterator<Item = &'i Invariant>, stat
     check(invariants, &change, &mut Allowance::new())
 }
 
-/// Whether the `done` condition can have become true: if not, it need not be evaluated. One that cannot be evaluated
-/// is worth a record each time it is, and so once for each time that something it refers to changed.
+/// Returns true if the `done` condition can have become true. A failing evaluation is recorded each time, so at most
+/// once for each change of its references.
 pub fn may_be_done(done: &Expr, state: &Since<'_>) -> bool {
     is_touched(done, state)
 }
 
-/// What lets an invariant with `for` and this expression be evaluated for every instance when it changes: all that it
-/// refers to outside of the instance. `before` and `patch` change with every commit.
+/// Returns the references of an expression outside of the instance; a change of one causes an evaluation for every
+/// instance. `before` and `patch` change with every commit.
 pub fn shared_references(expr: &Expr) -> impl Iterator<Item = &Reference> {
     expr.references().iter().filter(|reference| !matches!(reference.variable, INSTANCE | OLD | KEY))
 }
@@ -114,7 +113,7 @@ fn check_up_to<'i>(
     for invariant in invariants {
         let Due { instances, is_all } = due(invariant, candidate, max);
         if !is_all {
-            // What is not evaluated does not hold.
+            // An invariant that is not evaluated counts as violated.
             let message = format!("{} has too many instances: fewer than {max} can be checked", invariant.name);
             violations.push(Violation::new(Code::InvariantViolated, "", message).by_rule(invariant.name.clone()));
         }
@@ -140,7 +139,7 @@ fn check_up_to<'i>(
                 (Err(error), _) => (format!("{name} cannot be evaluated: {source}"), Some(error)),
             };
             let mut violation = Violation::new(Code::InvariantViolated, place.to_string(), message);
-            // What went wrong in it speaks of what is there.
+            // The error message may contain values, so it is subject to concealment.
             violation.found = trouble.map(|error| error.to_string().into());
             violations.push(violation.by_rule(invariant.name.clone()));
             if violations.len() >= VIOLATIONS_MAX {
@@ -152,8 +151,8 @@ fn check_up_to<'i>(
     violations
 }
 
-/// Returns the name or index that the last wildcard of a pattern stands for at an instance; with `**`, or without a wildcard,
-/// the end of the place. `is_list`: whether a list is at a place.
+/// Returns the name or index matched by the last wildcard of a pattern at an instance. With `**`, or without a
+/// wildcard, it is the last token of the place. `is_list` returns true for the place of an array.
 pub fn key(pattern: &Pattern, place: &Pointer, is_list: impl Fn(&Pointer) -> bool) -> Value {
     let tokens = pattern.tokens();
     let is_deep = tokens.contains(&PatternToken::Deep);
@@ -168,11 +167,11 @@ pub fn key(pattern: &Pattern, place: &Pointer, is_list: impl Fn(&Pointer) -> boo
     }
 }
 
-/// What an invariant must be evaluated for.
+/// Instances for which an invariant must be evaluated.
 struct Due<'a> {
-    /// Where; the whole document for an invariant without `for`.
+    /// Instances to evaluate; the whole document for an invariant without `for`.
     instances: Vec<Instance<'a>>,
-    /// Whether there is nothing beyond.
+    /// True if the list is complete.
     is_all: bool,
 }
 
@@ -183,7 +182,7 @@ fn due<'a>(invariant: &Invariant, candidate: &Since<'a>, max: usize) -> Due<'a> 
         return Due { instances: Vec::from_iter(whole), is_all: true };
     };
     let root = if is_touched_outside { Since::anew(candidate.node) } else { *candidate };
-    // An element that is only moved has another index.
+    // A shifted element has another index.
     let mut instances = match invariant.expr.uses(KEY) {
         true => pattern.instances_since_or_moved(root, max),
         false => pattern.instances_since(root, max),
@@ -196,7 +195,7 @@ fn due<'a>(invariant: &Invariant, candidate: &Since<'a>, max: usize) -> Due<'a> 
     Due { instances, is_all }
 }
 
-/// Whether anything that an expression refers to outside of `self` may have changed.
+/// Returns true if a reference of an expression outside of `self` may have changed.
 fn is_touched(expr: &Expr, state: &Since<'_>) -> bool {
     expr.references().iter().any(|Reference { variable, path }| {
         let names = path.iter().map(String::as_str);
@@ -204,7 +203,7 @@ fn is_touched(expr: &Expr, state: &Since<'_>) -> bool {
             INSTANCE | OLD | KEY => false,
             "state" => state.touches(names),
             "request" => state.touches(once("request").chain(names)),
-            // What comes with each commit anew.
+            // All other variables are new with each commit.
             _ => true,
         }
     })

@@ -1,8 +1,8 @@
-//! The strict JSON reader: what a proposal, a blueprint and a request are read with.
+//! Strict JSON reader for proposals, blueprints and requests.
 //!
-//! Owns which texts are acceptable (RFC 8259 without duplicate keys, bounded in size and depth, with numbers that a
-//! double or a 64-bit integer can hold) and the one form of a number (SPEC section 2). Does not repair anything, and
-//! does not know patches: see [`crate::patch`].
+//! Defines which texts are acceptable: RFC 8259 without duplicate keys, bounded in size and depth, with numbers that a
+//! double or a 64-bit integer can hold. Also defines the canonical form of a number (SPEC section 2). Repairs nothing
+//! and knows no patches; see [`crate::patch`].
 
 use std::cell::Cell;
 use std::io;
@@ -15,52 +15,52 @@ use serde_json::{Deserializer, Map, Number, Value};
 
 use crate::rejection::Code;
 
-/// The deepest nesting that is read, whatever the limits allow: that of the parser beneath.
+/// Maximum nesting, whatever the limits allow; the bound of the underlying parser.
 pub const DEPTH_MAX: usize = 127;
 
-/// 2^53 − 1, the largest integer below which every integer is a double of its own.
+/// Largest safe integer, 2^53 − 1: each integer up to it has a distinct double.
 const SAFE_INTEGER_MAX: f64 = 9_007_199_254_740_991.0;
 
-/// Bounds of a document that is read.
+/// Bounds of a document to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of text.
+    /// Maximum text size in bytes.
     pub bytes: usize,
-    /// Nesting of arrays and objects; more than [`DEPTH_MAX`] counts as that.
+    /// Maximum nesting of arrays and objects, capped at [`DEPTH_MAX`].
     pub depth: usize,
 }
 
-/// Why a text is not an acceptable document.
+/// Reason to reject a text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message} (at byte {offset})")]
 pub struct Refusal {
     /// One of the `syntax` codes.
     pub code: Code,
-    /// Where in the text, in bytes from its start.
+    /// Byte offset in the text.
     pub offset: usize,
-    /// For people and models.
+    /// Message for people and models.
     pub message: String,
 }
 
 /// Reads one strict JSON document (RFC 8259, no duplicate keys, SPEC section 2 numbers).
 ///
-/// Of several faults the first in the text is reported, except that the size is judged before anything is read.
+/// Of several errors the first in the text is reported, except that the size is checked before anything is read.
 ///
 /// # Errors
-/// `too_large`, `too_deep`, `duplicate_key`, `number_out_of_range` or `invalid_json`.
+/// Returns `too_large`, `too_deep`, `duplicate_key`, `number_out_of_range` or `invalid_json`.
 pub fn parse(text: &[u8], limits: Limits) -> Result<Value, Refusal> {
     bounded(text, limits, |strict, deserializer| strict.deserialize(deserializer))
 }
 
-/// Reads an object as [`parse`] does, but its own members in the order of the text, a name as often as it is there.
+/// Reads an object like [`parse`], but keeps its own members in text order, including duplicates.
 ///
 /// # Errors
-/// As [`parse`]; `invalid_json` for anything but an object, too.
+/// Like [`parse`]; also `invalid_json` for any value but an object.
 pub(crate) fn members(text: &[u8], limits: Limits) -> Result<Vec<(String, Value)>, Refusal> {
     bounded(text, limits, |strict, deserializer| deserializer.deserialize_map(InOrder(strict)))
 }
 
-/// Reads a text within bounds, as `read` does.
+/// Checks the bounds of a text and reads it with `read`.
 fn bounded<T>(
     text: &[u8],
     limits: Limits,
@@ -78,13 +78,13 @@ fn bounded<T>(
         (Ok(value), None) => Ok(value),
         (Ok(_), Some(refusal)) => Err(refusal),
         (Err(refusal), None) => Err(refusal),
-        // The scan knows brackets and digits but no grammar, so behind the first syntax error it may be misled.
+        // The scan knows brackets and digits but no grammar, so its result is unreliable after the first syntax error.
         (Err(malformed), Some(refusal)) => Err(if malformed.offset < refusal.offset { malformed } else { refusal }),
     }
 }
 
-/// Brings the numbers of a value that was not read by [`parse`] into the one form that equality and digests assume
-/// (SPEC section 2): integral floats within ±(2^53−1) become integers, `-0.0` becomes `0`.
+/// Brings the numbers of a value that was not read by [`parse`] into the canonical form that equality and digests
+/// assume (SPEC section 2). Integral floats within ±(2^53−1) become integers, `-0.0` becomes `0`.
 pub fn normalise(value: &mut Value) {
     let mut pending = vec![value];
     while let Some(value) = pending.pop() {
@@ -101,7 +101,7 @@ pub fn normalise(value: &mut Value) {
     }
 }
 
-/// Whether [`normalise`] would leave a value as it is. Recursion is as deep as the value is nested.
+/// Returns true if [`normalise`] would not change the value. Recursion is as deep as the value's nesting.
 pub(crate) fn is_normal(value: &Value) -> bool {
     match value {
         Value::Number(number) => !number.is_f64() || number.as_f64().and_then(integral).is_none(),
@@ -111,13 +111,13 @@ pub(crate) fn is_normal(value: &Value) -> bool {
     }
 }
 
-/// The integer that a double stands for, if it is integral and within ±(2^53−1).
+/// Returns the integer equal to a double, if it is integral and within ±(2^53−1).
 pub(crate) fn integral(float: f64) -> Option<i64> {
     // Within these bounds the conversion is exact.
     (float.trunc() == float && float.abs() <= SAFE_INTEGER_MAX).then_some(float as i64)
 }
 
-/// Nesting of a value: 0 for a scalar, 1 for an empty array or object.
+/// Returns the nesting of a value: 0 for a scalar, 1 for an empty array or object.
 pub fn depth(value: &Value) -> usize {
     let mut deepest = 0;
     let mut pending = vec![(value, 0)];
@@ -137,17 +137,18 @@ pub fn depth(value: &Value) -> usize {
     deepest
 }
 
-/// Memory of a member of an object: name, value, and the space that the nodes of its tree leave free.
+/// Memory of an object member: name, value, and the unused space in the nodes of its tree.
 const MEMBER: usize = 192;
 
-/// Memory of the smallest node of such a tree.
+/// Memory of the smallest tree node of an object.
 const OBJECT: usize = 704;
 
-/// Memory that the values of a text take at most, in bytes, roughly; without reading them, and in constant memory.
+/// Estimates an upper bound of the memory that the parsed text takes, in bytes; does not parse and uses constant
+/// memory.
 ///
-/// Counts what the allocator gives to a [`Value`]: small texts may take ninety times their length.
+/// Counts allocator sizes of a [`Value`]: small texts may take ninety times their length.
 pub fn footprint(text: &[u8]) -> usize {
-    /// An element of an array, whose memory grows by doubling.
+    /// Array element; the memory of an array grows by doubling.
     const ELEMENT: usize = 2 * size_of::<Value>();
     const ARRAY: usize = 4 * size_of::<Value>();
     let (mut bytes, mut at) = (ELEMENT, 0);
@@ -166,7 +167,7 @@ pub fn footprint(text: &[u8]) -> usize {
     bytes
 }
 
-/// Memory that a value takes, in bytes, roughly: [`footprint`] of its text is no less.
+/// Estimates the memory of a value in bytes; at most the [`footprint`] of its text.
 pub(crate) fn memory(value: &Value) -> u64 {
     let (mut bytes, mut pending) = (0, vec![value]);
     while let Some(value) = pending.pop() {
@@ -185,12 +186,12 @@ pub(crate) fn memory(value: &Value) -> u64 {
     bytes
 }
 
-/// Length of a value as compact JSON, in bytes, without making the text.
+/// Returns the length of a value as compact JSON, in bytes, without building the text.
 pub fn size(value: &Value) -> u64 {
     size_within(value, u64::MAX).unwrap_or(u64::MAX)
 }
 
-/// The same, none of a value that is longer than `most`: of that no more is looked at than it takes to know.
+/// Like [`size`], but returns `None` for a value longer than `most`, and then stops early.
 pub(crate) fn size_within(value: &Value, most: u64) -> Option<u64> {
     let mut bytes = 0;
     let mut pending = vec![value];
@@ -219,7 +220,7 @@ pub(crate) fn size_within(value: &Value, most: u64) -> Option<u64> {
     Some(bytes)
 }
 
-/// Length of a string as JSON, quotes and escapes included, in bytes.
+/// Returns the length of a string as JSON, quotes and escapes included, in bytes.
 pub(crate) fn text_size(text: &str) -> u64 {
     let escaped = |byte: u8| match byte {
         b'"' | b'\\' | b'\x08' | b'\t' | b'\n' | b'\x0c' | b'\r' => 1,
@@ -229,7 +230,7 @@ pub(crate) fn text_size(text: &str) -> u64 {
     2 + text.len() as u64 + text.bytes().map(escaped).sum::<u64>()
 }
 
-/// Length of a number as JSON, in bytes.
+/// Returns the length of a number as JSON, in bytes.
 pub(crate) fn number_size(number: &serde_json::Number) -> u64 {
     if let Some(natural) = number.as_u64() {
         return u64::from(natural.checked_ilog10().unwrap_or(0)) + 1;
@@ -257,9 +258,10 @@ fn serialised_size(scalar: &(impl serde::Serialize + ?Sized)) -> u64 {
     counter.0
 }
 
-/// Finds the first bracket that is too deep or number that cannot be held, looking only at bytes outside strings.
+/// Finds the first bracket that is too deep or number that cannot be represented, looking only at bytes outside
+/// strings.
 ///
-/// Runs before anything is built, and in constant memory, so that a hostile text costs no more than its length.
+/// Runs before any value is built and in constant memory, so that a hostile text costs no more than its length.
 fn scan(text: &[u8], depth_max: usize) -> Option<Refusal> {
     let mut depth = 0_usize;
     let mut at = 0;
@@ -294,7 +296,7 @@ fn scan(text: &[u8], depth_max: usize) -> Option<Refusal> {
     None
 }
 
-/// The offset behind the string that opens at `start`; the end of the text if it does not close.
+/// Returns the offset after the string that opens at `start`; the end of the text if it does not close.
 fn end_of_string(text: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = text.get(at) {
@@ -311,7 +313,8 @@ fn is_number_byte(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')
 }
 
-/// Why a number cannot be held without changing it; `None` also for what is no number, which the parser refuses.
+/// Returns the reason a number cannot be represented exactly; `None` also for malformed numbers, which the parser
+/// rejects.
 fn unholdable(literal: &[u8]) -> Option<String> {
     let literal = std::str::from_utf8(literal).ok()?;
     let reason = if literal.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
@@ -335,7 +338,7 @@ fn unholdable(literal: &[u8]) -> Option<String> {
     Some(format!("the number {} {reason}", shortened(literal)))
 }
 
-/// Enough of a text to recognise it by.
+/// Truncates a text to a recognisable prefix.
 pub(crate) fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
     const CHARS_MAX: usize = 48;
     match text.char_indices().nth(CHARS_MAX) {
@@ -344,7 +347,7 @@ pub(crate) fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
-/// Reads a text to its end, or says where its grammar breaks.
+/// Reads a text to its end, or reports the offset of the syntax error.
 fn whole<T>(
     text: &[u8],
     read: impl FnOnce(Strict<'_>, &mut Deserializer<SliceRead<'_>>) -> Result<T, serde_json::Error>,
@@ -366,7 +369,7 @@ fn whole<T>(
     })
 }
 
-/// The parser reports lines from 1 and, within one, how many bytes it had taken.
+/// Converts the error position to an offset. The parser reports lines from 1 and, within a line, the bytes consumed.
 fn offset_of(error: &serde_json::Error, text: &[u8]) -> usize {
     if error.is_eof() {
         return text.len();
@@ -387,12 +390,12 @@ fn reason_of(error: &serde_json::Error) -> String {
     }
 }
 
-/// Builds a [`Value`] as serde_json does, but refuses a repeated key and brings numbers into their one form.
+/// Builds a [`Value`] as serde_json does, but rejects duplicate keys and normalises numbers.
 ///
 /// Recursion is bounded by the parser at [`DEPTH_MAX`].
 #[derive(Clone, Copy)]
 struct Strict<'a> {
-    /// Where a repeated key is left for [`read`], because an error of the parser carries only text.
+    /// Receives a duplicate key for `whole`, because an error of the parser carries only text.
     repeated: &'a Cell<Option<String>>,
 }
 

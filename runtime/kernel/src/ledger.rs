@@ -1,6 +1,6 @@
-//! Counts what a board spends: reserved before a call, settled after it (SPEC section 8).
+//! Accounts of a board's spending: reserved before a call, settled after it (SPEC section 8).
 //!
-//! A call that is never answered stays charged at its reservation, so that a crash or a retry neither hides a cost nor
+//! A call without an answer stays charged at its reservation, so that a crash or a retry neither hides a cost nor
 //! counts one twice.
 
 use std::collections::BTreeMap;
@@ -14,15 +14,15 @@ use crate::money::Price;
 use crate::planted::{self, Bug};
 use crate::record::{Architect, Resource};
 
-/// The largest integer that canonical JSON (RFC 8785) keeps exact, as all below it.
+/// Largest integer such that canonical JSON (RFC 8785) represents it and all smaller ones exactly.
 const EXACT_MAX: u64 = (1 << 53) - 1;
 
-/// As many tokens, but no more than a record can hold exactly (2^53 − 1).
+/// Caps tokens at the maximum that a record can hold exactly (2^53 − 1).
 pub(crate) fn bounded(tokens: u64) -> u64 {
     tokens.min(EXACT_MAX)
 }
 
-/// Tokens of one call.
+/// Cost of one call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
@@ -33,7 +33,7 @@ pub struct Usage {
     /// Tokens of the prompt that the provider had cached.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached: u64,
-    /// Whether the figures are our estimate, because the provider gave none.
+    /// True if the figures are an estimate of the runtime, because the provider gave none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
     /// Money of an inner board's calls, in 10⁻⁹ of the currency; 0 for a model's call, which is settled by its price.
@@ -42,7 +42,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The same figures, none beyond what a record can hold exactly (2^53 − 1): a provider may say anything.
+    /// Caps the figures at the maximum that a record can hold exactly (2^53 − 1), because a provider may report
+    /// anything.
     #[must_use]
     pub fn bounded(self) -> Self {
         Self {
@@ -54,7 +55,7 @@ impl Usage {
         }
     }
 
-    /// Adds what another call cost. The sum counts as estimated if anything in it is.
+    /// Adds the cost of another call. The sum counts as estimated if any part of it is.
     pub fn add(&mut self, other: Self) {
         self.prompt = self.prompt.saturating_add(other.prompt);
         self.completion = self.completion.saturating_add(other.completion);
@@ -75,34 +76,34 @@ impl Usage {
         }
     }
 
-    /// Prompt and reply.
+    /// Returns the tokens of prompt and reply.
     pub const fn total(self) -> u64 {
         self.prompt.saturating_add(self.completion)
     }
 }
 
-/// What one worker, one branch or a whole board has spent.
+/// Spending of one worker, one branch or a whole board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Account {
     /// Calls made.
     pub calls: u64,
-    /// Tokens of calls that are over.
+    /// Tokens of settled calls.
     pub spent: u64,
-    /// Tokens set aside for calls under way.
+    /// Tokens reserved for calls in progress.
     pub reserved: u64,
-    /// Of the spent: tokens of prompts.
+    /// Prompt tokens, part of `spent`.
     pub prompt: u64,
-    /// Of the spent: tokens of replies.
+    /// Reply tokens, part of `spent`.
     pub completion: u64,
-    /// Of the prompts: tokens the provider had cached.
+    /// Tokens that the provider had cached, part of `prompt`.
     pub cached: u64,
     /// Recorded time between calls and their outcomes, in milliseconds.
     pub running_ms: u64,
-    /// Money of calls that are over, in 10⁻⁹ of the currency, as far as their models have a price.
+    /// Money of settled calls, in 10⁻⁹ of the currency, as far as their models have a price.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub money: u64,
-    /// Money set aside for calls under way.
+    /// Money reserved for calls in progress.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub money_reserved: u64,
 }
@@ -112,14 +113,14 @@ pub struct Account {
 pub struct Hold<'a> {
     /// Tokens of prompt and reply.
     pub tokens: u64,
-    /// Of these: tokens of the reply.
+    /// Tokens of the reply, part of `tokens`.
     pub reply: u64,
-    /// Price of the model; none: the call counts as free.
+    /// Price of the model; `None` for a call that counts as free.
     pub price: Option<&'a Price>,
 }
 
 impl Hold<'_> {
-    /// The money of all of it.
+    /// Returns the money of the whole reservation.
     pub fn money(&self) -> u64 {
         let completion = self.reply.min(self.tokens);
         self.money_of(Usage { prompt: self.tokens - completion, completion, ..Usage::default() })
@@ -131,24 +132,24 @@ impl Hold<'_> {
 }
 
 impl Account {
-    /// What the calls that are over have cost. What no call reported is not told apart into prompt and reply.
+    /// Returns the cost of the settled calls. Charged reservations without reported usage count as prompt.
     pub const fn usage(&self) -> Usage {
         let prompt = self.spent.saturating_sub(self.completion);
         Usage { prompt, completion: self.completion, cached: self.cached, estimated: false, money: self.money }
     }
 
-    /// Tokens that count against a budget.
+    /// Returns the tokens that count against a budget.
     pub const fn committed(&self) -> u64 {
         self.spent.saturating_add(self.reserved)
     }
 
-    /// Money that counts against a budget.
+    /// Returns the money that counts against a budget.
     pub const fn committed_money(&self) -> u64 {
         self.money.saturating_add(self.money_reserved)
     }
 }
 
-/// The accounts of one board.
+/// Accounts of one board.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ledger {
@@ -156,46 +157,46 @@ pub struct Ledger {
     workers: BTreeMap<WorkerName, Account>,
     #[serde(with = "crate::snapshot::pairs")]
     branches: BTreeMap<Branch, Account>,
-    /// What the blueprint cost; part of the board's account.
+    /// Cost of generating the blueprint; part of the board's account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     architect: Option<Account>,
 }
 
-/// A budget that does not suffice for a call.
+/// Budget that does not suffice for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shortfall {
-    /// Which budget.
+    /// Exceeded budget.
     pub resource: Resource,
-    /// What the call would need.
+    /// Amount that the call would need.
     pub needed: u64,
-    /// What is left.
+    /// Amount that is left.
     pub left: u64,
-    /// Whether calls under way hold so much that it may suffice once they are settled.
+    /// True if the budget may suffice once calls in progress are settled.
     pub may_be_freed: bool,
 }
 
 impl Ledger {
-    /// The account of the board.
+    /// Returns the account of the board.
     pub const fn board(&self) -> &Account {
         &self.board
     }
 
-    /// The accounts of the workers that were called.
+    /// Returns the accounts of the workers that were called.
     pub const fn workers(&self) -> &BTreeMap<WorkerName, Account> {
         &self.workers
     }
 
-    /// The accounts of the branches that were called.
+    /// Returns the accounts of the branches that were called.
     pub const fn branches(&self) -> &BTreeMap<Branch, Account> {
         &self.branches
     }
 
-    /// What it cost to have a model write the blueprint, if one did; the board's account includes it.
+    /// Returns the cost of a generated blueprint, if a model wrote it; the board's account includes it.
     pub const fn architect(&self) -> Option<&Account> {
         self.architect.as_ref()
     }
 
-    /// Charges the board with what its blueprint cost.
+    /// Charges the board with the cost of its blueprint.
     pub(crate) fn charge(&mut self, architect: &Architect) {
         let Architect { calls, usage, admitted, .. } = architect;
         let price = admitted.as_ref().and_then(|admitted| admitted.price.as_ref());
@@ -215,7 +216,7 @@ impl Ledger {
     /// Returns an error if a call of a branch cannot be afforded under these limits.
     ///
     /// # Errors
-    /// The first budget that does not suffice.
+    /// Returns the first budget that does not suffice.
     pub fn afford(&self, limits: &LimitsOfCall, branch: &Branch, call: Hold<'_>) -> Result<(), Shortfall> {
         let account = self.workers.get(&branch.worker).copied().unwrap_or_default();
         let of_branch = self.branches.get(branch).copied().unwrap_or_default();
@@ -240,8 +241,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns the money of the tighter limit of the board and a worker that is neither spent nor reserved, and that is not
-    /// spent; none if neither has a limit.
+    /// Returns the money left under the tighter limit of board and worker: the part neither spent nor reserved, and the
+    /// part not spent. `None` if neither has a limit.
     pub fn money_left(&self, limits: &LimitsOfCall, worker: &WorkerName) -> Option<(u64, u64)> {
         let account = self.workers.get(worker).copied().unwrap_or_default();
         let left = |limit: Option<u64>, account: &Account| {
@@ -252,10 +253,10 @@ impl Ledger {
         both.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)))
     }
 
-    /// Returns an error if a call cannot be afforded that follows one which held `before` and cost `usage`.
+    /// Returns an error if a call is not affordable after one that held `before` and cost `usage`.
     ///
     /// # Errors
-    /// The first budget that does not suffice.
+    /// Returns the first budget that does not suffice.
     pub fn afford_after(
         &self,
         limits: &LimitsOfCall,
@@ -268,7 +269,7 @@ impl Ledger {
         settled.afford(limits, branch, call)
     }
 
-    /// Sets aside what a call that is about to be made may take.
+    /// Reserves the maximum cost of a call that is about to be made.
     pub(crate) fn reserve(&mut self, branch: &Branch, call: Hold<'_>) {
         let money = call.money();
         self.each(branch, |account| {
@@ -278,7 +279,7 @@ impl Ledger {
         });
     }
 
-    /// Ends a reservation: by what the call cost, or by the whole of it if nobody will ever know.
+    /// Ends a reservation: charges the reported usage, or the whole reservation if the usage is unknown.
     pub(crate) fn settle(&mut self, branch: &Branch, call: Hold<'_>, usage: Option<Usage>, running_ms: u64) {
         let held = call.money();
         let money = usage.map_or(held, |usage| call.money_of(usage));

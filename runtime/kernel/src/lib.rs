@@ -1,30 +1,29 @@
-//! The pure core of PatchBoard: what is allowed, what happened, what happens next.
+//! Pure core of PatchBoard: permissions, history and next steps of a board.
 //!
-//! Owns every decision about a board. Knows no clock, no thread, no file, no socket and no randomness: time, salts and
-//! ids arrive as arguments, and everything it wants done is returned as data. The shell around it is
-//! `patchboard-runtime`.
+//! Makes every decision about a board. Uses no clock, thread, file, socket or randomness: time, salts and ids are
+//! arguments, and effects are returned as data. The shell around it is `patchboard-runtime`.
 //!
 //! # Layout
 //!
-//! * [`board`]: [`board::Board::step`], the only way anything of a board changes; [`owner`] keeps back what a step made
-//!   until it is durable; [`replay`] derives a run again.
-//! * [`pipeline`]: the six stages a proposal passes; [`rejection`] is what comes out when it does not.
-//! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`] reads it as a compiler would; [`graph`] says
-//!   who reads, writes and wakes what.
-//! * [`contract`], [`freshness`], [`schema`], [`expr`], [`invariant`]: who may write where, what has changed under a
-//!   proposal, what a valid document is, what must hold.
-//! * [`files`]: a directory of files beside the document, and what may be done to it by whom who has read what.
+//! * [`board`]: [`board::Board::step`], the only way to change a board; [`owner`] holds the output of a step until it
+//!   is durable; [`replay`] derives a run again.
+//! * [`pipeline`]: the six stages of judging a proposal; [`rejection`]: the result of a failed stage.
+//! * [`blueprint`]: the contract of a board, read from YAML or JSON; [`lint`]: its static checks; [`graph`]: its data
+//!   flow.
+//! * [`contract`], [`freshness`], [`schema`], [`expr`], [`invariant`]: write grants, conflicts with concurrent commits,
+//!   validity of documents, conditions on them.
+//! * [`files`]: a directory of files beside the document, and the edits allowed to each worker by its read set.
 //! * [`json`], [`patch`], [`tree`], [`state`], [`digest`]: documents, their edits and their fingerprints.
-//! * [`mode`]: how much of this a board has, for comparisons.
-//! * [`record`]: the journal's entries and their hash chain; [`snapshot`]: a whole board as stored parts.
-//! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`wish`]: whom rules wake, and why; [`cron`]: when
-//!   schedules are due.
-//! * [`redaction`]: what is to be erased of the records, and what stands there then.
-//! * [`department`]: what a department says of itself.
-//! * [`room`]: votes and what is decided by them; [`negotiation`]: drafts in rounds, and which one is taken; [`workflow`]:
-//!   what comes before what; [`handoff`]: who takes over a piece of work; [`idempotency`]: the token of a repetition.
-//! * [`denials`]: refusals counted; [`planted`]: bugs that tests switch on.
-//! * [`shown`], [`form`]: what an agent may look at beside the text of its view, and the JSON Schema of its reply.
+//! * [`mode`]: ablations, for comparisons.
+//! * [`record`]: the journal's records and their hash chain; [`snapshot`]: a whole board as stored parts.
+//! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`wish`]: invocations triggered by rules;
+//!   [`cron`]: schedules.
+//! * [`redaction`]: values to redact in records, and their placeholders.
+//! * [`department`]: manifests of departments.
+//! * [`room`]: votes and the decisions from them; [`negotiation`]: drafts in rounds, and their acceptance;
+//!   [`workflow`]: nodes in dependency order; [`handoff`]: transfer of work; [`idempotency`]: idempotency keys.
+//! * [`denials`]: counts of rejections; [`planted`]: bugs that tests switch on.
+//! * [`shown`], [`form`]: structured access to a view's values, and the JSON Schema of a reply.
 
 pub mod admission;
 pub mod asked;

@@ -1,8 +1,8 @@
-//! How much of PatchBoard a board has: all of it, or less, so that what its parts are worth can be measured.
+//! Ablation modes of a board, to measure the contribution of its components.
 //!
-//! A mode belongs to a board and not to its blueprint: the same blueprint runs in every mode. It concerns language models
-//! only; programs, scripts and persons keep patches and contracts, so that the world stays the same for all systems. What
-//! each mode leaves out is told in `docs/modes.md`.
+//! A mode belongs to a board and not to its blueprint: a blueprint runs in every mode. It concerns language models
+//! only; programs, scripts and persons keep patches and contracts, so that the environment is equal for all systems.
+//! `docs/modes.md` lists the components that each mode leaves out.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,43 +12,43 @@ use serde::{Deserialize, Serialize};
 use crate::blueprint::{AgentKind, Freshness, GrantOp, Unit, Worker};
 use crate::rejection::coded;
 
-/// Characters of a view that is not sliced: more are summarised all the same, as no model reads without end.
+/// Maximum characters of a view without slicing; longer ones are summarised, because model contexts are bounded.
 pub const UNSLICED_CHARS: u32 = 64_000;
 
-/// The most tokens that a reply may have more because its author has to write out what patches would copy, or leave.
+/// Maximum extra reply tokens for a worker that has to write out values instead of copying or leaving them in place.
 const MORE_TOKENS_MAX: u32 = 16_384;
-/// Characters of JSON for each token that such a reply is given.
+/// Characters of JSON for each extra token of such a reply.
 const CHARS_PER_TOKEN: u32 = 3;
 
 coded! {
-    /// A part of PatchBoard that can be left out.
+    /// Component of PatchBoard that can be left out.
     Component {
-        /// Proposals are patches. Without it a worker answers with the whole of what it was shown, as it should be.
+        /// Proposals are patches. Without it a worker answers with the complete new value of the object it was shown.
         Patch = "patch",
-        /// What a commit makes satisfies the state schema and the invariants.
+        /// Each committed state satisfies the state schema and the invariants.
         Schema = "schema",
-        /// Writes are limited to what the worker's grants name.
+        /// Writes are limited to the worker's grants.
         Contracts = "contracts",
-        /// A view shows what the worker may read, within its budget.
+        /// A view shows the places that the worker may read, within its budget.
         Slicing = "slicing",
-        /// A view shows what was refused before.
+        /// A view shows earlier rejections.
         Feedback = "feedback",
     }
 }
 
-/// Which system a board runs as.
+/// System as which a board runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "system", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Mode {
-    /// PatchBoard, without these parts.
+    /// PatchBoard without these components.
     Patchboard {
-        /// What is left out; usually nothing.
+        /// Components to leave out; usually empty.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         ablate: BTreeSet<Component>,
     },
-    /// A blackboard of messages: every worker sees all of them and writes another.
+    /// Blackboard of messages: every worker sees all of them and writes another.
     Plain {},
-    /// A blackboard of structured data: every worker sees the whole document and sets members of it, unchecked.
+    /// Blackboard of structured data: every worker sees the whole document and sets members of it, unchecked.
     Structured {},
 }
 
@@ -58,33 +58,33 @@ impl Default for Mode {
     }
 }
 
-/// How a worker is asked, and how it answers.
+/// Format of a worker's input and reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Interface {
-    /// It sees places and their values, and answers with a patch (RFC 6902) or an envelope around one.
+    /// Places and their values; the reply is a patch (RFC 6902) or an envelope around one.
     #[default]
     Patch,
-    /// It sees an object, and answers with the whole of it as it should be.
+    /// An object; the reply is the complete new object.
     Whole,
-    /// It sees an object, and answers with what is to be merged into it (RFC 7396).
+    /// An object; the reply is merged into it (RFC 7396).
     Merge,
-    /// It sees messages, and answers with another.
+    /// Messages; the reply is another message.
     Message,
 }
 
 impl Mode {
-    /// PatchBoard without these parts.
+    /// Returns PatchBoard without these components.
     pub fn without(parts: impl IntoIterator<Item = Component>) -> Self {
         Self::Patchboard { ablate: parts.into_iter().collect() }
     }
 
-    /// Whether nothing is left out.
+    /// Returns true if no component is left out.
     pub fn is_default(&self) -> bool {
         Component::ALL.iter().all(|part| self.has(*part))
     }
 
-    /// Whether it has this part. The plain blackboard has none; the structured one has feedback, of which there is little:
-    /// that a reply was no JSON object.
+    /// Returns true if it has this component. The plain blackboard has none; the structured one has feedback only, for
+    /// replies that are no JSON object.
     pub fn has(&self, part: Component) -> bool {
         match self {
             Self::Patchboard { ablate } => !ablate.contains(&part),
@@ -93,7 +93,7 @@ impl Mode {
         }
     }
 
-    /// Whether it is one of the two blackboards that check nothing.
+    /// Returns true for the two blackboards without checks.
     pub const fn is_baseline(&self) -> bool {
         match self {
             Self::Patchboard { .. } => false,
@@ -101,7 +101,7 @@ impl Mode {
         }
     }
 
-    /// How this worker is asked and answers.
+    /// Returns the interface of a worker.
     pub fn interface(&self, worker: &Worker) -> Interface {
         match self {
             _ if worker.agent != AgentKind::Llm => Interface::Patch,
@@ -112,7 +112,7 @@ impl Mode {
         }
     }
 
-    /// The worker as it is seated in this mode.
+    /// Returns the worker with its settings for this mode.
     pub(crate) fn seat(&self, mut worker: Worker) -> Worker {
         if worker.agent != AgentKind::Llm {
             return worker;
@@ -120,7 +120,7 @@ impl Mode {
         let interface = self.interface(&worker);
         let is_copy = |op: &GrantOp| matches!(op, GrantOp::Copy | GrantOp::Move);
         let could_copy = worker.writes.iter().any(|grant| grant.ops.iter().any(is_copy));
-        // Who cannot copy any more has to write out at most what a patch could have named.
+        // A worker without copy operations has to write out at most the values that a patch could have named.
         let copied = if could_copy { worker.view_chars() } else { 0 };
         if !self.has(Component::Slicing) {
             worker.reads = vec!["/*".into()];
@@ -145,7 +145,7 @@ impl Mode {
     }
 }
 
-/// Operations of a grant where values cannot be taken from elsewhere: they are written.
+/// Replaces copies and moves in a grant by `add`, because values have to be written out.
 fn without_copies(ops: &[GrantOp]) -> Vec<GrantOp> {
     let written = ops.iter().map(|op| match op {
         GrantOp::Copy | GrantOp::Move => GrantOp::Add,

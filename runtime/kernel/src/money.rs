@@ -13,24 +13,24 @@ const UNITS: f64 = 1e9;
 /// Largest amount that a blueprint or a price may name, in units of the currency.
 const AMOUNT_MAX: f64 = 9e6;
 
-/// Tokens that a price is for.
+/// Number of tokens to which a price refers.
 const TOKENS: u128 = 1_000_000;
 
-/// An amount of money in 10⁻⁹ of the currency, written as a decimal number of the currency.
+/// Amount of money in 10⁻⁹ of the currency, serialised as a decimal number of the currency.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Money(pub u64);
 
 impl Money {
-    /// Reads a decimal number of the currency.
+    /// Converts a decimal number of the currency.
     ///
     /// # Errors
-    /// It is negative, not finite, has more than nine decimals, or is above nine million.
+    /// Returns an error if it is negative, not finite, below 10⁻⁹ but not zero, or above nine million.
     pub fn of(amount: f64) -> Result<Self, String> {
         if !(0.0..=AMOUNT_MAX).contains(&amount) {
             return Err(format!("an amount of money lies between 0 and {AMOUNT_MAX}"));
         }
         let units = (amount * UNITS).round();
-        // Above 2^53 units a float has fewer decimals than nine.
+        // Above 2^53 units a float has fewer than nine decimals.
         if amount > 0.0 && units == 0.0 {
             return Err("an amount of money has at most nine decimals".to_owned());
         }
@@ -43,7 +43,7 @@ impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, rest) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
         let decimals = format!("{rest:09}");
-        // Two decimals at least, as money is written.
+        // At least two decimals, as usual for money.
         let length = decimals.trim_end_matches('0').len().max(2);
         write!(f, "{whole}.{}", &decimals[..length])
     }
@@ -72,12 +72,12 @@ pub struct Price {
     pub cached: u64,
     /// Tokens of replies.
     pub output: u64,
-    /// The currency, like `USD`.
+    /// Currency, like `USD`.
     pub currency: String,
 }
 
 impl Price {
-    /// Gives the price of a call, in 10⁻⁹ of the currency, rounded up.
+    /// Returns the price of a call, in 10⁻⁹ of the currency, rounded up.
     pub fn of(&self, usage: Usage) -> u64 {
         let cached = usage.cached.min(usage.prompt);
         let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);

@@ -1,9 +1,17 @@
-//! Negotiations: parties make drafts in turn, rounds are scored, and a policy says when one is taken or when it is over.
+//! Negotiations: parties submit drafts in turn, rounds are scored, and a policy decides about acceptance and the end.
 //!
-//! Everything here is a function of plain data; who is woken, and when, is a board's business. `event` is what is said and
-//! in what order, `policy` what parties have agreed to be bound by, `draft` what makes a draft valid, `delta` how far two
-//! are apart, `score` what one is worth, `stop` what follows from rounds, `report` what is kept of them, `state` a
-//! negotiation as it stands, and `session` what is to be added to it, in `words`. Source: SW4RM section 17 (requirement rows W1 to W33).
+//! All functions here are pure; a board decides about triggers and times. Source: SW4RM section 17 (requirement rows W1
+//! to W33).
+//!
+//! * `event`: messages and their order
+//! * `policy`: the policy to which the parties have agreed
+//! * `draft`: validity of a draft
+//! * `delta`: distance of two drafts
+//! * `score`: value of a draft
+//! * `stop`: consequences of the rounds so far
+//! * `report`: stored summary
+//! * `state`: current state of a negotiation
+//! * `session`: next events to add, worded in `words`
 
 mod delta;
 mod draft;
@@ -31,80 +39,80 @@ pub use state::{Added, Answer, Asked, Begun, Effective, Question, Seats, Session
 pub use stop::{Next, Pause, Round, Said, next, oscillations};
 
 coded! {
-    /// Why an event of a negotiation does not count, or why there is no negotiation.
+    /// Reason why an event of a negotiation is invalid, or why there is no negotiation.
     NegotiationCode {
-        /// It is no event of a known kind with the members of that kind.
+        /// The event has no known kind, or not the members of its kind.
         BadEvent = "negotiation_bad_event",
-        /// Something comes before `open`.
+        /// An event precedes `open`.
         NotOpen = "negotiation_not_open",
         /// A second `open`.
         OpenAlready = "negotiation_open_already",
-        /// Something that needs the policy comes before `policy`.
+        /// An event that needs the policy precedes `policy`.
         NoPolicy = "negotiation_no_policy",
         /// A second `policy`.
         PolicyAlready = "negotiation_policy_already",
-        /// A counter-proposal, an evaluation or a decision where there is no draft to be about.
+        /// A counter-proposal, an evaluation or a decision has no draft to refer to.
         NoDraft = "negotiation_no_draft",
-        /// Something comes after `decide` or `abort`.
+        /// An event follows `decide` or `abort`.
         Ended = "negotiation_ended",
-        /// A payload is no base64, or there is none, or two.
+        /// A payload is not base64, or there is none, or there are two.
         BadPayload = "negotiation_bad_payload",
-        /// A payload whose content type is JSON is none.
+        /// A payload with the content type JSON is not JSON.
         BadJson = "negotiation_bad_json",
-        /// A payload is longer than it may be.
+        /// A payload is longer than the limit.
         TooLarge = "negotiation_too_large",
-        /// A draft fails what is required of it; why is told, and no round is consumed.
+        /// A draft fails a required check; the event names the reasons, and no round is consumed.
         InvalidDraft = "negotiation_invalid_draft",
-        /// A draft of a party whose turn it is not, or the second of a round.
+        /// A draft comes from a party that is not on turn, or is its second one in a round.
         OutOfTurn = "negotiation_out_of_turn",
-        /// An evaluation of somebody who is no evaluator.
+        /// An evaluation comes from a party that is no evaluator.
         NotAsked = "negotiation_not_asked",
-        /// A second evaluation by the same evaluator in a round.
+        /// A second evaluation by one evaluator in a round.
         Repeated = "negotiation_repeated",
-        /// A score outside of 0 to 1.
+        /// A score is outside of 0 to 1.
         BadScore = "negotiation_bad_score",
         /// The policy, the schema or the examples of the negotiation cannot be used.
         BadSetup = "negotiation_bad_setup",
-        /// A draft or an evaluation says by its `corr` that it belongs to another negotiation.
+        /// The `corr` of a draft or an evaluation belongs to another negotiation.
         OtherCorr = "negotiation_other_corr",
     }
 }
 
 coded! {
-    /// Why a negotiation ended.
+    /// Reason for the end of a negotiation.
     StopReason {
         /// A draft reached the threshold.
         ThresholdMet = "threshold_met",
-        /// A person said so.
+        /// A person decided.
         Hitl = "hitl",
-        /// A round took more tokens than it may, or all of them together did.
+        /// A round, or all rounds together, exceeded the token budget.
         Budget = "budget",
-        /// Scores went up and down more often than they may.
+        /// Scores went up and down more often than allowed.
         Oscillation = "oscillation",
-        /// A draft was hardly different from the one before it, and no better.
+        /// A draft was nearly equal to the one before it, and no better.
         NoProgress = "no_progress",
-        /// There were as many rounds as there may be.
+        /// The maximum number of rounds was reached.
         MaxRounds = "max_rounds",
-        /// A round took longer than it may.
+        /// A round exceeded its time limit.
         Timeout = "timeout",
-        /// A party made too many invalid drafts in one round.
+        /// A party submitted too many invalid drafts in one round.
         InvalidDrafts = "invalid_drafts",
-        /// There is no room for further events.
+        /// The limit of events was reached.
         TooManyEvents = "too_many_events",
-        /// `open` names a profile that is not there.
+        /// `open` names an unknown profile.
         UnknownProfile = "negotiation_unknown_profile",
-        /// Somebody who takes part, or a person, has said `abort`.
+        /// A party or a person has sent `abort`.
         Withdrawn = "withdrawn",
     }
 }
 
-/// What is wrong, with its stable code.
+/// Rejection with a stable code.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// Stable.
+    /// Stable code.
     pub code: NegotiationCode,
-    /// For people and models.
+    /// Message for people and models.
     pub message: String,
 }
 

@@ -1,8 +1,8 @@
-//! A board with the order that durability demands: step, append, and only then let anybody see what came of it.
+//! Enforces write-ahead ordering: a step's effects are released only after its records are durable.
 //!
-//! Owns what a step made until the journal has answered. Does not append anything: that is the shell's, as is what is
-//! done with what is let out. The kernel actor of the runtime and the boards on a virtual clock go through here, so what
-//! the simulator finds out about it holds for both.
+//! Holds the output of a step until the journal has answered. Appends nothing itself; the shell appends records and
+//! executes released effects. The kernel actor of the runtime and the boards on a virtual clock both use it, so results
+//! of the simulator apply to both.
 
 use crate::admission::Gate;
 use crate::board::{Blob, Board, Input, Step};
@@ -11,74 +11,74 @@ use crate::id::{BoardId, Seq, Timestamp};
 use crate::planted::{self, Bug};
 use crate::record::{Principal, Record};
 
-/// A board and what of it is not durable yet.
+/// Board and its step that is not durable yet.
 pub struct Owner {
     board: Board,
-    /// The step that the journal has not answered for.
+    /// Step with an append that the journal has not acknowledged.
     waiting: Option<Step>,
 }
 
-/// What comes of an input.
+/// Result of an input.
 #[derive(Debug, Default)]
 pub struct Decided {
-    /// To append. What the step made is let out when [`Owner::appended`] has been told of the answer.
+    /// Records to append. The step's output is released by [`Owner::appended`].
     pub append: Option<Append>,
-    /// Let out at once: a step without records has nothing to wait for.
+    /// Output to release at once: a step without records needs no append.
     pub released: Option<Step>,
 }
 
-/// Records to append together, and where.
+/// Records to append together, with their position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Append {
-    /// The board.
+    /// Board of the records.
     pub board: BoardId,
-    /// The epoch of its owner.
+    /// Epoch of its owner.
     pub epoch: u64,
-    /// Number and hash of the record that these follow; none: there must be no such board.
+    /// Number and hash of the preceding record; `None` if the board must not exist yet.
     pub expected: Option<(Seq, Digest)>,
-    /// In order; not empty.
+    /// Records in order; not empty.
     pub records: Vec<Record>,
-    /// Texts that the records name by hash.
+    /// Texts to which the records refer by hash.
     pub blobs: Vec<Blob>,
 }
 
 impl Owner {
-    /// Of a board of which everything is durable.
+    /// Wraps a board without pending appends.
     pub const fn new(board: Board) -> Self {
         Self { board, waiting: None }
     }
 
-    /// The board. It is ahead of the journal while an append is waited for.
+    /// Returns the board. It is ahead of the journal while an append is pending.
     pub const fn board(&self) -> &Board {
         &self.board
     }
 
-    /// The step that an append is waited for.
+    /// Returns the step with a pending append.
     pub const fn waiting(&self) -> Option<&Step> {
         self.waiting.as_ref()
     }
 
-    /// Gives the board an input. The calls that it names wait for admission.
+    /// Applies an input. The calls that it dispatches wait for admission.
     ///
     /// # Panics
-    /// If the journal has not answered for the last one, or has refused it: the board is ahead of the journal then, and
-    /// another is to be made from it.
+    /// Panics if the last append is unanswered or was rejected. The board is then ahead of the journal, and must be
+    /// recovered from it.
     pub fn decide(&mut self, at: Timestamp, input: Input) -> Decided {
         self.decide_with(at, input, &mut |_, _| None)
     }
 
-    /// Gives the board an input, and with it the calls that the gate admits at once: one append for all of it.
+    /// Applies an input and the admissions of the gate, with one append for all of it.
     ///
     /// # Panics
-    /// As [`Owner::decide`].
+    /// Like [`Owner::decide`].
     pub fn decide_with(&mut self, at: Timestamp, input: Input, gate: &mut Gate<'_>) -> Decided {
         self.decide_by(at, input, None, gate)
     }
 
-    /// The same for an input that a caller caused from outside.
+    /// Like [`Owner::decide_with`], for an input from an external caller.
     ///
     /// # Panics
-    /// As [`Owner::decide`].
+    /// Like [`Owner::decide`].
     pub fn decide_by(
         &mut self,
         at: Timestamp,
@@ -105,11 +105,11 @@ impl Owner {
         Decided { append: Some(append), released }
     }
 
-    /// The journal has answered: with `Ok` the records are durable, and what the step made is let out.
+    /// Handles the journal's answer: with `Ok` the records are durable, and the step's output is released.
     ///
     /// # Errors
-    /// The journal's. Whether the records are durable all the same is not known: the board has to go, and another is to
-    /// be made from the journal.
+    /// Returns the journal's error. The records may be durable nevertheless, so the board must be dropped and recovered
+    /// from the journal.
     pub fn appended<E>(&mut self, answer: Result<(), E>) -> Result<Step, E> {
         match answer {
             Err(error) if !planted::is(Bug::RefusalOverheard) => Err(error),
@@ -118,7 +118,7 @@ impl Owner {
     }
 }
 
-/// What is let out before its records are durable: nothing, unless that bug is switched on.
+/// Returns output released before its records are durable: `None`, unless such a bug is planted.
 fn early(step: &mut Step) -> Option<Step> {
     if planted::is(Bug::EarlyEffects) && !step.effects.is_empty() {
         return Some(Step { effects: std::mem::take(&mut step.effects), ..Step::default() });

@@ -1,7 +1,7 @@
-//! RFC 6902 documents: reading them strictly, and writing them again.
+//! RFC 6902 documents: strict parsing and serialisation.
 //!
-//! Owns the syntax of a patch. What an operation does to a document is [`crate::state`]'s, whether a worker may do it
-//! [`crate::contract`]'s.
+//! Defines the syntax of a patch. [`crate::state`] applies operations to a document; [`crate::contract`] decides if a
+//! worker may use them.
 
 use json_patch::PatchOperation;
 use jsonptr::{ParseError, Pointer};
@@ -12,57 +12,58 @@ use crate::blueprint::PatchLimits;
 use crate::json;
 use crate::rejection::{Code, VIOLATIONS_MAX, Violation};
 
-/// The operations of RFC 6902 section 4.
+/// Operations of RFC 6902 section 4.
 const OPS: [&str; 6] = ["add", "copy", "move", "remove", "replace", "test"];
 
-/// One operation (RFC 6902 section 4). Borrows from the patch it was read from: a value is written once, into the tree.
+/// One operation (RFC 6902 section 4). Borrows from the parsed patch, so that a value is copied only once, into the
+/// tree.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum Op<'a> {
-    /// Puts a value into a new place, or over a member.
+    /// Puts a value at a new place, or over a member.
     Add {
-        /// Where.
+        /// Target place.
         path: &'a Pointer,
-        /// What.
+        /// New value.
         value: &'a Value,
     },
-    /// Takes away what is there.
+    /// Removes a value.
     Remove {
-        /// Where.
+        /// Place of the value.
         path: &'a Pointer,
     },
-    /// Puts another value in place of the one there.
+    /// Replaces an existing value.
     Replace {
-        /// Where.
+        /// Place of the value.
         path: &'a Pointer,
-        /// What.
+        /// New value.
         value: &'a Value,
     },
-    /// Takes a value from one place to another.
+    /// Moves a value to another place.
     Move {
-        /// Where from.
+        /// Source place.
         from: &'a Pointer,
-        /// Where to.
+        /// Target place.
         path: &'a Pointer,
     },
-    /// Puts a copy of a value elsewhere.
+    /// Copies a value to another place.
     Copy {
-        /// Where from.
+        /// Source place.
         from: &'a Pointer,
-        /// Where to.
+        /// Target place.
         path: &'a Pointer,
     },
-    /// Is refused unless this value is there.
+    /// Rejects the patch unless this value is there.
     Test {
-        /// Where.
+        /// Place of the value.
         path: &'a Pointer,
-        /// What.
+        /// Expected value.
         value: &'a Value,
     },
 }
 
 impl<'a> Op<'a> {
-    /// The place it is about; of a move or a copy, the one it leads to.
+    /// Returns its place; for a move or a copy, the target.
     pub const fn path(&self) -> &'a Pointer {
         match self {
             Self::Add { path, .. }
@@ -75,7 +76,7 @@ impl<'a> Op<'a> {
     }
 }
 
-/// An operation of the crate `json_patch`. Its values must be normalised ([`json::normalise`]).
+/// Converts an operation of the crate `json_patch`. Its values must be normalised ([`json::normalise`]).
 impl<'a> From<&'a PatchOperation> for Op<'a> {
     fn from(op: &'a PatchOperation) -> Self {
         match op {
@@ -89,14 +90,15 @@ impl<'a> From<&'a PatchOperation> for Op<'a> {
     }
 }
 
-/// Reads a patch. Every operation is checked, so that all violations come at once (the first [`VIOLATIONS_MAX`]).
+/// Parses a patch. Every operation is checked, so that all violations are reported together (the first
+/// [`VIOLATIONS_MAX`]).
 ///
-/// Members that an operation does not define are ignored (RFC 6902 section 4). The operations hold what the patch
-/// holds, so its numbers must be in their one form already ([`json::normalise`], SPEC section 2). Of `limits` only
-/// `max_ops` applies here: bytes are counted where the text is read.
+/// Members that an operation does not define are ignored (RFC 6902 section 4). The operations borrow the patch's
+/// values, so its numbers must be canonical already ([`json::normalise`], SPEC section 2). Only `max_ops` of `limits`
+/// applies here: bytes are counted where the text is read.
 ///
 /// # Errors
-/// Violations with `not_a_patch`, `unknown_op`, `bad_pointer` or `too_large`, pointing into the patch.
+/// Returns violations with `not_a_patch`, `unknown_op`, `bad_pointer` or `too_large`, pointing into the patch.
 pub fn parse<'a>(value: &'a Value, limits: &PatchLimits) -> Result<Vec<Op<'a>>, Vec<Violation>> {
     let Value::Array(elements) = value else {
         let message = format!("a patch is an array of operations, this is {}", kind_of(value));
@@ -120,19 +122,19 @@ pub fn parse<'a>(value: &'a Value, limits: &PatchLimits) -> Result<Vec<Op<'a>>, 
     if violations.is_empty() { Ok(ops) } else { Err(violations) }
 }
 
-/// The patch as JSON.
+/// Returns the patch as JSON.
 pub fn to_value(ops: &[Op<'_>]) -> Value {
     serde_json::to_value(ops).expect("operations hold only texts and JSON values")
 }
 
-/// What is wrong with one element of the patch.
+/// Collects the violations of one element of the patch.
 struct Faults<'a> {
     index: usize,
     violations: &'a mut Vec<Violation>,
 }
 
 impl Faults<'_> {
-    /// `member` is what to blame within the element, e.g. `/op`; empty for the element itself.
+    /// Adds a violation. `member` is the location within the element, e.g. `/op`; empty for the element itself.
     fn add(&mut self, code: Code, member: &str, message: impl Into<String>) -> &mut Violation {
         let pointer = format!("/{}{member}", self.index);
         self.violations.push(Violation::new(code, pointer, message).at_op(self.index));
@@ -140,7 +142,7 @@ impl Faults<'_> {
     }
 }
 
-/// Reads one operation; all its faults go to `faults`, and there is at least one if nothing is returned.
+/// Parses one operation and adds its violations to `faults`; at least one if it returns `None`.
 fn operation<'a>(element: &'a Value, faults: &mut Faults<'_>) -> Option<Op<'a>> {
     let Value::Object(members) = element else {
         faults.add(Code::NotAPatch, "", format!("an operation is an object, this is {}", kind_of(element)));
@@ -160,7 +162,7 @@ fn operation<'a>(element: &'a Value, faults: &mut Faults<'_>) -> Option<Op<'a>> 
             None
         }
     };
-    // Each member is looked at before any is missed, so that all faults of the operation come at once.
+    // Each member is parsed before any is required, so that all violations of the operation are reported together.
     let path = pointer(members, "path", faults);
     Some(match name? {
         "add" => {
@@ -229,7 +231,7 @@ fn missing<'a>(faults: &'a mut Faults<'_>, name: &str, wanted: &str, found: Opti
     }
 }
 
-/// What a value is, without what is in it.
+/// Describes the type of a value without its contents.
 pub(crate) fn kind_of(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),

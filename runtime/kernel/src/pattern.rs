@@ -1,14 +1,14 @@
 //! Path patterns: JSON Pointers with `*`, `**`, `-` and, in a path template, `{name}`.
 //!
-//! Owns matching by tokens, never by string prefix, and what two patterns have in common. Does not know schemas
-//! ([`crate::schema`]) or grants ([`crate::contract`]).
+//! Implements matching by tokens, never by string prefix, and the intersection of patterns. Knows neither schemas
+//! ([`crate::schema`]) nor grants ([`crate::contract`]).
 //!
-//! A template is bound before it is used: `Pattern::bind` puts literal tokens in the places of names. A name that is not
-//! bound matches no place. What two patterns have in common counts every token that a name may be bound to.
+//! A template is bound before it is used: `Pattern::bind` replaces names by literal tokens. An unbound name matches no
+//! place. The intersection of patterns assumes that a name may be bound to any token.
 //!
-//! A token that is `*`, `**` or `-` as a whole is always the sign, never the name of a member: no pattern can name a
-//! member called `*` alone. In a longer token (`a*`) the asterisk is an ordinary character. The escapes are those of
-//! RFC 6901, `~0` for `~` and `~1` for `/`.
+//! A whole token `*`, `**` or `-` is always a wildcard, so no pattern can name a member called `*` alone. In a longer
+//! token (`a*`) the asterisk is an ordinary character. The escapes are those of RFC 6901, `~0` for `~` and `~1` for
+//! `/`.
 
 mod instances;
 
@@ -21,13 +21,13 @@ use crate::record::BINDINGS;
 
 pub use instances::Instance;
 
-/// The most tokens of a pattern; a set of positions in it fits in one 64-bit word.
+/// Maximum tokens of a pattern; a set of positions in it fits in one 64-bit word.
 const TOKENS_MAX: usize = 32;
-/// The most `**` of a pattern.
+/// Maximum number of `**` in a pattern.
 const DEEP_MAX: usize = 4;
-/// The most bytes of a pattern.
+/// Maximum bytes of a pattern.
 const BYTES_MAX: usize = 2048;
-/// The most bytes of a name in a template.
+/// Maximum bytes of a name in a template.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Grammar of a blueprint's paths.
@@ -35,20 +35,20 @@ const NAME_BYTES_MAX: usize = 64;
 pub enum Paths {
     /// `{name}` is a literal token.
     Plain,
-    /// `{name}` stands for one token, which the trigger of an invocation binds.
+    /// `{name}` matches one token, to which the trigger of an invocation binds it.
     Named,
 }
 
 impl Paths {
-    /// The paths of a blueprint of this format, on a board of this journal format.
+    /// Returns the grammar for a blueprint of this format on a board of this journal format.
     pub const fn of(blueprint: u32, journal: u32) -> Self {
         if blueprint >= 2 && journal >= BINDINGS { Self::Named } else { Self::Plain }
     }
 
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// As [`Pattern::parse`], and a token in braces that is no name.
+    /// Returns the errors of [`Pattern::parse`], or one for a token in braces that is no name.
     pub fn parse(self, text: &str) -> Result<Pattern, PatternError> {
         let mut pattern = Pattern::parse(text)?;
         if self == Self::Named {
@@ -67,7 +67,7 @@ impl Paths {
     }
 }
 
-/// Returns true for a name that expressions can write, too.
+/// Returns true for a name that is an identifier of expressions, too.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     name.len() <= NAME_BYTES_MAX
@@ -86,7 +86,7 @@ pub enum PatternToken {
     Append,
     /// `**`: zero or more tokens.
     Deep,
-    /// `{name}`: the one token that the name is bound to.
+    /// `{name}`: the one token to which the name is bound.
     Bound(String),
 }
 
@@ -97,12 +97,12 @@ pub struct Pattern {
     tokens: Vec<PatternToken>,
 }
 
-/// Why a text is no pattern.
+/// Error for a text that is no pattern.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct PatternError(pub String);
 
-/// How far a path into an existing document is matched; what is left of a pattern below some place.
+/// Progress of matching a path in an existing document: the rest of a pattern below a place.
 #[derive(Clone, Copy)]
 pub(crate) struct Walk<'p> {
     pattern: &'p Pattern,
@@ -110,34 +110,34 @@ pub(crate) struct Walk<'p> {
 }
 
 impl<'p> Walk<'p> {
-    /// What is left below a child; none if nothing there is matched. `append`: whether the token `-` may be the append
-    /// position.
+    /// Returns the rest of the pattern below a child, or `None` if it matches nothing there. `append` allows the token
+    /// `-` to be the append position.
     pub(crate) fn step(self, token: &str, append: bool) -> Option<Self> {
         let positions = self.pattern.step(self.positions, token, append);
         (positions != 0).then_some(Self { positions, ..self })
     }
 
-    /// Whether the place is matched.
+    /// Returns true if the place is matched.
     pub(crate) fn is_end(self) -> bool {
         self.pattern.is_end(self.positions)
     }
 
-    /// The tokens that may come next.
+    /// Returns the pattern tokens that may match next.
     pub(crate) fn wanted(self) -> impl Iterator<Item = &'p PatternToken> {
         let Self { pattern, positions } = self;
         pattern.tokens.iter().enumerate().filter(move |(at, _)| positions >> at & 1 == 1).map(|(_, token)| token)
     }
 }
 
-/// A set of positions in a pattern, one bit each: bit `i` stands for "the tokens before `i` are matched".
+/// Set of positions in a pattern: bit `i` means "the tokens before `i` are matched".
 type Positions = u64;
 
 impl Pattern {
-    /// Reads a pattern; escapes are those of RFC 6901. The empty text is the pattern of the whole document.
+    /// Parses a pattern; escapes are those of RFC 6901. The empty text is the pattern of the whole document.
     ///
     /// # Errors
-    /// No leading `/`, an escape other than `~0` and `~1`, `-` before the end, or more than 32 tokens, 4 `**` or
-    /// 2048 bytes.
+    /// Returns an error for a missing leading `/`, an escape other than `~0` and `~1`, or `-` before the end. Also for
+    /// more than 32 tokens, 4 `**` or 2048 bytes.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let refuse = |why: String| Err(PatternError(why));
         if text.len() > BYTES_MAX {
@@ -147,7 +147,7 @@ impl Pattern {
             return Ok(Self { tokens: Vec::new() });
         }
         let Some(rest) = text.strip_prefix('/') else {
-            // As an expression has it.
+            // Suggests a path for one written as in an expression.
             let below = text.strip_prefix("state.").map(|path| path.replace('.', "/"));
             let path = below.as_deref().unwrap_or(text);
             return refuse(format!("a path pattern begins with `/`: write `/{path}`"));
@@ -168,18 +168,19 @@ impl Pattern {
         Ok(Self { tokens })
     }
 
-    /// The pattern of one place and nothing else, whatever the names on its way are; none of one that is too deep.
+    /// Returns a pattern that matches exactly one place, with all names taken literally; `None` if the place is too
+    /// deep.
     pub(crate) fn of_place(place: &Pointer) -> Option<Self> {
         let tokens: Vec<_> = place.tokens().map(|token| PatternToken::Literal(token.decoded().into_owned())).collect();
         (tokens.len() <= TOKENS_MAX).then_some(Self { tokens })
     }
 
-    /// Whether it names one place.
+    /// Returns true if it has only literal tokens.
     pub(crate) fn is_place(&self) -> bool {
         self.tokens.iter().all(|token| matches!(token, PatternToken::Literal(_)))
     }
 
-    /// The names that it has to be bound with, in order.
+    /// Returns the names that must be bound, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tokens.iter().filter_map(|token| match token {
             PatternToken::Bound(name) => Some(name.as_str()),
@@ -187,7 +188,7 @@ impl Pattern {
         })
     }
 
-    /// Puts what names are bound to in their places; `to` returns none for a name that is not bound.
+    /// Replaces names by their bindings; `to` returns `None` for an unbound name.
     #[must_use]
     pub(crate) fn bind<'b>(&self, to: impl Fn(&str) -> Option<&'b str>) -> Self {
         let bind = |token: &PatternToken| match token {
@@ -197,7 +198,7 @@ impl Pattern {
         Self { tokens: self.tokens.iter().map(bind).collect() }
     }
 
-    /// Matches what it matches under any binding.
+    /// Returns the pattern that matches all places matched under any binding.
     #[must_use]
     pub(crate) fn under_any_binding(&self) -> Self {
         let widen = |token: &PatternToken| match token {
@@ -207,7 +208,7 @@ impl Pattern {
         Self { tokens: self.tokens.iter().map(widen).collect() }
     }
 
-    /// Puts each name in the place of itself, as a literal token in braces.
+    /// Turns each name into a literal token in braces.
     #[must_use]
     pub(crate) fn with_literal_names(&self) -> Self {
         let literal = |token: &PatternToken| match token {
@@ -217,22 +218,22 @@ impl Pattern {
         Self { tokens: self.tokens.iter().map(literal).collect() }
     }
 
-    /// Its tokens.
+    /// Returns the tokens.
     pub fn tokens(&self) -> &[PatternToken] {
         &self.tokens
     }
 
-    /// The pattern of its first `tokens` tokens.
+    /// Returns the pattern of the first `tokens` tokens.
     pub(crate) fn prefix(&self, tokens: usize) -> Self {
         Self { tokens: self.tokens[..tokens].to_vec() }
     }
 
-    /// Whether it matches these decoded tokens exactly; `*` and `**` captures in order (a `**` captures a pointer,
-    /// empty where it stands for nothing). The token `-` of a path is matched by `-`, `*` and `**`.
+    /// Matches decoded tokens exactly and returns the captures of `*` and `**` in order. A `**` captures a pointer,
+    /// empty for no token. The token `-` of a path is matched by `-`, `*` and `**`.
     ///
-    /// Where several `**` can share the tokens in more than one way, an earlier one takes as few as it can.
+    /// If several `**` can share the tokens in different ways, the earlier one takes as few as possible.
     pub fn captures(&self, path: &[&str]) -> Option<Vec<String>> {
-        // For every place in the path, the positions from which the rest of the path can be matched.
+        // For every index in the path, the positions from which the rest of the path can be matched.
         let mut can_end = vec![0; path.len() + 1];
         can_end[path.len()] = self.before_end();
         for (at, token) in path.iter().enumerate().rev() {
@@ -263,12 +264,12 @@ impl Pattern {
         Some(captures)
     }
 
-    /// Whether it matches the pointer exactly.
+    /// Returns true if it matches the pointer exactly.
     pub fn matches(&self, path: &Pointer) -> bool {
         self.is_end(self.after(path))
     }
 
-    /// Whether it matches the pointer or an ancestor of it (how read grants cover).
+    /// Returns true if it matches the pointer or an ancestor of it (read grants cover this way).
     pub fn covers(&self, path: &Pointer) -> bool {
         let mut positions = self.start();
         for token in path.tokens() {
@@ -280,39 +281,39 @@ impl Pattern {
         self.is_end(positions)
     }
 
-    /// Whether it may match the pointer or something below it (whether a reader must descend there).
+    /// Returns true if it may match the pointer or a place below it, so that a reader must descend.
     pub fn reaches_below(&self, path: &Pointer) -> bool {
-        // From every position the rest of a pattern can be matched by some path.
+        // Every position has some path that completes the match.
         self.after(path) != 0
     }
 
-    /// Whether one location can be matched by both.
+    /// Returns true if one location can be matched by both.
     ///
     /// A location is either the append position or an index: `-` and `/a/3` have none in common, `-` and `*` have. See
-    /// [`Self::collides`] for what holds of the writes that two patterns grant.
+    /// [`Self::collides`] for the writes that two patterns grant.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.any_pair(other, false, |ours, theirs| ours == self.tokens.len() && theirs == other.tokens.len())
     }
 
-    /// Whether a write to a location matched by one can be, or become, the place of a location matched by the other.
+    /// Returns true if a write to a location matched by one can affect the place of a location matched by the other.
     ///
-    /// [`Self::overlaps`], and `-` also meets every index: what is appended to an array of three is at `/3` afterwards,
-    /// and `/3` is another way to write that append.
+    /// Like [`Self::overlaps`], but `-` also matches every index. An element appended to an array of three is then at
+    /// `/3`, and `/3` is another path for that append.
     pub fn collides(&self, other: &Self) -> bool {
         self.any_pair(other, true, |ours, theirs| ours == self.tokens.len() && theirs == other.tokens.len())
     }
 
-    /// Whether some location matched by `other` lies strictly below one matched by this.
+    /// Returns true if some location matched by `other` lies strictly below one matched by this.
     ///
-    /// What is appended gets an index: `/claims/-` lies above `/claims/*/status` and above `/claims/3/status`.
+    /// An appended element gets an index: `/claims/-` lies above `/claims/*/status` and above `/claims/3/status`.
     pub fn lies_above(&self, other: &Self) -> bool {
         self.any_pair(other, true, |ours, theirs| ours == self.tokens.len() && theirs < other.tokens.len())
     }
 
-    /// What [`Self::instances`] finds, for a document that is not a tree.
+    /// Like [`Self::instances`], for a document that is not a tree.
     pub fn instances_of_value(&self, document: &Value, max: usize) -> Vec<PointerBuf> {
         let mut found = Vec::new();
-        // A stack of our own, because a document may be nested deeper than the program's stack can follow.
+        // An explicit stack, because a document may be nested too deeply for recursion.
         let mut pending = vec![(PointerBuf::root(), document, self.start())];
         while let Some((place, value, positions)) = pending.pop() {
             if found.len() == max {
@@ -340,17 +341,17 @@ impl Pattern {
         found
     }
 
-    /// The whole of it, below the root.
+    /// Starts a walk at the root.
     pub(crate) fn walk(&self) -> Walk<'_> {
         Walk { pattern: self, positions: self.start() }
     }
 
-    /// The positions before anything is matched.
+    /// Returns the positions before any token is matched.
     fn start(&self) -> Positions {
         self.past_deep(1)
     }
 
-    /// The positions after a whole path.
+    /// Returns the positions after a whole path.
     fn after(&self, path: &Pointer) -> Positions {
         let mut positions = self.start();
         for token in path.tokens() {
@@ -362,8 +363,8 @@ impl Pattern {
         positions
     }
 
-    /// The positions after one more token. `append`: whether the token `-` may be the append position; in an existing
-    /// document it is an ordinary member.
+    /// Returns the positions after one more token. `append` allows the token `-` to be the append position; in an
+    /// existing document it is an ordinary member.
     fn step(&self, positions: Positions, token: &str, append: bool) -> Positions {
         let mut next = 0;
         for (at, wanted) in self.tokens.iter().enumerate().filter(|(at, _)| positions >> at & 1 == 1) {
@@ -376,12 +377,12 @@ impl Pattern {
         self.past_deep(next)
     }
 
-    /// The positions from which this token leads into one of `next`.
+    /// Returns the positions from which this token leads into one of `next`.
     fn step_back(&self, next: Positions, token: &str) -> Positions {
         let mut positions: Positions = 0;
         for (at, wanted) in self.tokens.iter().enumerate().rev() {
             let leads = match wanted {
-                // Either it takes the token and stays, or it is over and what follows takes it.
+                // Either it takes the token and stays, or it ends and the following token takes it.
                 PatternToken::Deep => next >> at & 1 == 1 || positions >> (at + 1) & 1 == 1,
                 one => next >> (at + 1) & 1 == 1 && admits(one, token, true),
             };
@@ -390,7 +391,7 @@ impl Pattern {
         positions
     }
 
-    /// Adds the positions behind every `**`, which may stand for nothing.
+    /// Adds the positions after every `**`, which may match no token.
     fn past_deep(&self, mut positions: Positions) -> Positions {
         for (at, token) in self.tokens.iter().enumerate() {
             if *token == PatternToken::Deep && positions >> at & 1 == 1 {
@@ -400,7 +401,7 @@ impl Pattern {
         positions
     }
 
-    /// The positions from which nothing more is needed.
+    /// Returns the positions from which the pattern can end.
     fn before_end(&self) -> Positions {
         let deep = self.tokens.iter().rev().take_while(|token| **token == PatternToken::Deep).count();
         (self.tokens.len() - deep..=self.tokens.len()).fold(0, |positions, at| positions | 1 << at)
@@ -410,14 +411,14 @@ impl Pattern {
         positions >> self.tokens.len() & 1 == 1
     }
 
-    /// About how many steps of a check it takes to compare it with another: with `**`, all of both is looked at.
+    /// Estimates the steps of comparing it with another pattern; with `**`, all of both is compared.
     pub(crate) fn steps(&self) -> u64 {
         let tokens = self.tokens.len() as u64 + 1;
         if self.tokens.contains(&PatternToken::Deep) { 10 * tokens } else { 1 }
     }
 
-    /// Whether some path leads both patterns into a pair of positions that `wanted` accepts: a walk over the product of
-    /// the two automata, at most 33 × 33 pairs. No step leads back, so one pass in order reaches every pair there is.
+    /// Returns true if some path leads both patterns into a pair of positions that `wanted` accepts. Walks the product
+    /// of the two automata, at most 33 × 33 pairs. No step leads back, so one pass in order reaches every pair.
     fn any_pair(&self, other: &Self, appended: bool, wanted: impl Fn(usize, usize) -> bool) -> bool {
         let mut reached: [Positions; TOKENS_MAX + 2] = [0; TOKENS_MAX + 2];
         reached[0] = 1;
@@ -435,14 +436,14 @@ impl Pattern {
                 let (our_token, their_token) = (self.tokens.get(ours), other.tokens.get(theirs));
                 let (our_deep, their_deep) =
                     (our_token == Some(&PatternToken::Deep), their_token == Some(&PatternToken::Deep));
-                // A `**` may be over.
+                // A `**` may end.
                 if our_deep {
                     reached[ours + 1] |= 1 << theirs;
                 }
                 if their_deep {
                     reached[ours] |= 1 << (theirs + 1);
                 }
-                // Both take one token; if both are `**`, nothing has changed.
+                // Both take one token; two `**` stay at their positions.
                 if let (Some(one), Some(another)) = (our_token, their_token)
                     && share_a_token(one, another, appended)
                 {
@@ -469,7 +470,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Whether a token of a path is an array index as RFC 6901 writes it: digits without leading zeros.
+/// Returns true if a token is an array index as defined by RFC 6901: digits without leading zeros.
 pub(crate) fn is_index(token: &str) -> bool {
     token == "0" || (!token.starts_with('0') && !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_digit()))
 }
@@ -487,7 +488,7 @@ fn token(text: &str) -> Result<PatternToken, PatternError> {
     })
 }
 
-/// Whether a token of a pattern, other than `**`, matches a token of a path.
+/// Returns true if a token of a pattern, other than `**`, matches a token of a path.
 fn admits(wanted: &PatternToken, token: &str, append: bool) -> bool {
     match wanted {
         PatternToken::Literal(name) => name == token,
@@ -497,14 +498,14 @@ fn admits(wanted: &PatternToken, token: &str, append: bool) -> bool {
     }
 }
 
-/// Whether one token of a path can be matched by both. `appended`: whether `-` meets every index.
+/// Returns true if one token of a path can be matched by both. `appended` lets `-` match every index.
 fn share_a_token(one: &PatternToken, another: &PatternToken, appended: bool) -> bool {
     use PatternToken::{Any, Append, Bound, Deep, Literal};
     match (one, another) {
         (Any | Deep, _) | (_, Any | Deep) | (Append, Append) => true,
         (Literal(one), Literal(another)) => one == another,
         (Literal(name), Append) | (Append, Literal(name)) => appended && is_index(name),
-        // No name is bound to the append position; what is appended gets an index.
+        // Names are never bound to the append position; an appended element gets an index.
         (Bound(_), Append) | (Append, Bound(_)) => appended,
         (Bound(_), _) | (_, Bound(_)) => true,
     }

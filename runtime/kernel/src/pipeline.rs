@@ -1,10 +1,10 @@
 //! The validation pipeline: syntax, authorization, freshness, application, schema, invariants (DESIGN section 4).
 //!
-//! A proposal passes all stages or stops at the first that fails, with every violation of that stage. Nothing here
-//! changes anything: what is accepted comes back as the state it would make. Reading a worker's reply is in
-//! `reply`; `interface` makes patches of replies that are none, in the modes without patches, by `difference`; `conceal`
-//! takes out of a refusal what its worker may not see.
-//! What a mode leaves out ([`crate::mode`]) is left out here.
+//! A proposal passes all stages or stops at the first that fails, with every violation of that stage. The pipeline has
+//! no side effects: an accepted proposal is returned with its resulting state. `reply` parses a worker's reply;
+//! `interface` derives patches from replies in the modes without patches, by `difference`; `conceal` removes from a
+//! rejection the values that its worker may not see. Components that a mode ([`crate::mode`]) leaves out are skipped
+//! here.
 
 mod conceal;
 mod difference;
@@ -43,56 +43,56 @@ pub use reply::{Clarify, Reply, ReplyBody};
 use reply::{May, Unwrapped};
 pub(crate) use reply::{fingerprint, passed};
 
-/// What the pipeline says of a proposal.
+/// Result of judging a proposal.
 #[derive(Clone)]
 pub enum Verdict {
-    /// It may be committed.
+    /// Proposal that may be committed.
     Accepted(Accepted),
-    /// It would change nothing.
+    /// Proposal that would change nothing.
     NoOp(Reply),
-    /// It may not.
+    /// Proposal that may not be committed.
     Rejected {
-        /// Why.
+        /// Reason of the rejection.
         rejection: Rejection,
-        /// Where others had been faster: what should stay as it is until the next try.
+        /// On a conflict with concurrent commits: places to reserve until the next attempt.
         contested: Vec<PointerBuf>,
     },
 }
 
-/// An accepted proposal.
+/// Accepted proposal.
 #[derive(Clone)]
 pub struct Accepted {
-    /// What was proposed.
+    /// Proposal as read from the reply.
     pub reply: Reply,
-    /// The state it makes, and how.
+    /// Resulting state and its changes.
     pub made: Made,
-    /// The person who must agree first.
+    /// Approval that is required before the commit.
     pub approval: Option<Approval>,
-    /// An operation of the kernel's own behind those of the reply, which the state has already: it tells the workers of a
-    /// plain blackboard what was written.
+    /// Operation appended by the kernel, which the state includes already: the message about the writes for the workers
+    /// of a plain blackboard.
     pub posted: Option<Value>,
 }
 
-/// A state made by a patch.
+/// State produced by a patch.
 #[derive(Clone)]
 pub struct Made {
     /// The state.
     pub state: State,
-    /// What each operation did.
+    /// Effects of the operations.
     pub changes: Vec<Change>,
 }
 
 /// Author of a reply.
 #[derive(Clone, Copy)]
 pub struct Proposer<'a> {
-    /// Its name.
+    /// Name of the worker.
     pub worker: &'a WorkerName,
-    /// Its seat, in the invocation that the reply answers; none if there is no such worker.
+    /// Seat in the invocation that the reply answers; `None` if there is no such worker.
     pub seat: Option<&'a Seat>,
 }
 
-/// Judges a worker's reply against the committed state. `interface`: how the worker was asked; who was not asked at all
-/// proposes a patch.
+/// Judges a worker's reply against the committed state. `interface` is the reply format of the invocation; an
+/// unsolicited proposal is a patch.
 pub fn judge(
     plan: &Plan,
     state: &State,
@@ -116,8 +116,8 @@ pub fn judge(
     verdict
 }
 
-/// Judges again what a person has agreed to: the patch that was put to that person, whatever it was made of. Nothing that
-/// it rests on may have changed since (SPEC section 3), however little freshness its author is asked for.
+/// Judges an approved proposal again: the patch that was put to the person, however it was derived. Its read set must
+/// be unchanged (SPEC section 3), even if the worker's own freshness mode is weaker.
 pub fn judge_agreed(plan: &Plan, state: &State, by: Proposer<'_>, reply: Reply, context: &Context<'_>) -> Verdict {
     let unwrapped = Unwrapped { reply, lifted: Vec::new() };
     let mut allowance = Allowance::new();
@@ -125,7 +125,7 @@ pub fn judge_agreed(plan: &Plan, state: &State, by: Proposer<'_>, reply: Reply, 
     told(plan, state, by.seat, context, judged, &mut allowance)
 }
 
-/// A verdict with what its author may know.
+/// Turns a rejected proposal into a verdict: conceals values hidden from its author and adds the allowed operations.
 fn told(
     plan: &Plan,
     state: &State,
@@ -157,20 +157,21 @@ fn told(
     }
 }
 
-/// How many times larger than allowed a document may be that holds marks where values were erased.
+/// Factor by which a document with redaction placeholders may exceed its size limit.
 const OPAQUE_GROWTH: u64 = 128;
 
-/// Applies a committed patch again, for recovery. `is_opaque`: values of it or of the document may be erased.
+/// Applies a committed patch again, for recovery. `is_opaque` means that values of the patch or of the document may be
+/// redacted.
 ///
 /// # Errors
-/// The violation of the first operation that does not apply.
+/// Returns the violation of the first operation that does not apply.
 pub fn reapply(plan: &Plan, state: &State, patch: &Value, is_opaque: bool) -> Result<Made, Violation> {
     let mut limits = limits(plan);
     if is_opaque {
         limits.bytes = limits.bytes.saturating_mul(OPAQUE_GROWTH);
     }
     let unlimited = crate::blueprint::PatchLimits { max_ops: u32::MAX, ..Default::default() };
-    // Stored ones have it; others may be given.
+    // Stored patches are normalised; other callers' patches may not be.
     let mut patch = Cow::Borrowed(patch);
     if !json::is_normal(&patch) {
         json::normalise(patch.to_mut());
@@ -185,10 +186,10 @@ pub fn reapply(plan: &Plan, state: &State, patch: &Value, is_opaque: bool) -> Re
     Ok(Made { state: candidate.into_state(), changes })
 }
 
-/// Judges a patch that needs nobody's grant: its form, whether it applies and changes something, schema and invariants.
+/// Judges a patch that needs no grant: syntax, application, a change of the state, schema and invariants.
 ///
 /// # Errors
-/// Why it may not be committed.
+/// Returns the rejection.
 pub fn amend(plan: &Plan, state: &State, patch: Value) -> Result<Accepted, Rejection> {
     let mut patch = patch;
     json::normalise(&mut patch);
@@ -226,7 +227,7 @@ pub fn amend(plan: &Plan, state: &State, patch: Value) -> Result<Accepted, Rejec
     Ok(Accepted { reply, made: Made { state: made, changes }, approval: None, posted: None })
 }
 
-/// Checks size, schema and invariants of a state that no patch made: the initial one.
+/// Checks size, schema and invariants of the initial state, which has no patch.
 pub fn check_initial(plan: &Plan, state: &State) -> Vec<Violation> {
     let (bytes, limits) = (state.root().bytes(), limits(plan));
     if bytes > limits.bytes {
@@ -237,12 +238,12 @@ pub fn check_initial(plan: &Plan, state: &State) -> Vec<Violation> {
     if violations.is_empty() { invariant::check_whole(&plan.invariants, state.root()) } else { violations }
 }
 
-/// A refused proposal.
+/// Rejected proposal.
 struct Refused {
     rejection: Rejection,
-    /// The places the patch wrote, which its author may be shown.
+    /// Places written by the patch, which its author may see.
     written: Vec<PointerBuf>,
-    /// The candidate that the places in it are of, if they are not of the state.
+    /// Candidate to which the places of the violations belong, if not to the state.
     made: Option<State>,
     /// See [`Verdict::Rejected`].
     contested: Vec<PointerBuf>,
@@ -254,8 +255,8 @@ impl From<Rejection> for Refused {
     }
 }
 
-/// The places where a candidate holds what the patch itself wrote. A place that came about by moving or copying, or
-/// that a later operation shifted, holds something else.
+/// Returns the places that hold values written by the patch itself. Places filled by a move or copy, or shifted by a
+/// later operation, hold other values.
 fn own_places(ops: &[Op<'_>], changes: &[Change], made: &State) -> Vec<PointerBuf> {
     let written = ops.iter().filter_map(|op| match op {
         Op::Add { value, .. } | Op::Replace { value, .. } => Some(*value),
@@ -269,7 +270,7 @@ fn own_places(ops: &[Op<'_>], changes: &[Change], made: &State) -> Vec<PointerBu
         .collect()
 }
 
-/// Returns how many bytes of a reply are read.
+/// Returns the size limit of a reply, in bytes.
 pub(crate) fn bytes_max(seat: Option<&Seat>, interface: Interface, context: &Context<'_>) -> usize {
     match (interface, seat, context.basis) {
         (Interface::Whole, Some(_), Some(_)) => interface::WHOLE_BYTES_MAX,
@@ -278,7 +279,7 @@ pub(crate) fn bytes_max(seat: Option<&Seat>, interface: Interface, context: &Con
     }
 }
 
-/// A reply as a patch and what is around it.
+/// Reads a reply into a patch and its other members.
 fn read(
     state: &State,
     seat: Option<&Seat>,
@@ -319,12 +320,12 @@ fn read(
     }
 }
 
-/// Returns true for a seat whose patches may have names in the places of what they stand for.
+/// Returns true for a seat with patches that may contain names in place of the bound tokens.
 fn takes_names(seat: &Seat) -> bool {
     seat.interface == Interface::Patch && seat.worker.format.is_none() && !seat.bound().is_empty()
 }
 
-/// What is wrong with a reply, in words of the form that its author is told of: what could be read was made a patch before.
+/// Words the violations for a reply format that is not a patch; readable replies were turned into a patch before.
 fn in_form(read: Result<Unwrapped, Vec<Violation>>, format: Format) -> Result<Unwrapped, Vec<Violation>> {
     let unread = || {
         let message = format!("the reply cannot be read; answer with {}", format.form());
@@ -341,7 +342,7 @@ fn in_form(read: Result<Unwrapped, Vec<Violation>>, format: Format) -> Result<Un
     }
 }
 
-/// `is_agreed`: whether a person has agreed to it.
+/// Judges a reply and numbers the violations as in the reply. `is_agreed` means that a person has approved it.
 fn judge_stages(
     plan: &Plan,
     state: &State,
@@ -352,7 +353,7 @@ fn judge_stages(
     allowance: &mut Allowance,
 ) -> Result<Verdict, Refused> {
     let judged = judge_reply(plan, state, by, &unwrapped.reply, is_agreed, context, allowance);
-    // Operations are named as the reply has them.
+    // Violations number operations as the reply does.
     let renumber = |violation: &mut Violation| violation.op = violation.op.map(|op| unwrapped.written_at(op));
     let judged = judged.map_err(|mut refused| {
         refused.rejection.violations.iter_mut().for_each(renumber);
@@ -365,16 +366,16 @@ fn judge_stages(
     })
 }
 
-/// What a reply would make.
+/// Result of an effective reply.
 struct Judged {
     made: Made,
-    /// Who must agree.
+    /// Approval that is required.
     approval: Option<Approval>,
     /// See [`Accepted::posted`].
     posted: Option<Value>,
 }
 
-/// What a reply would make; none if nothing new.
+/// Judges a parsed reply; `None` if it changes nothing.
 fn judge_reply(
     plan: &Plan,
     state: &State,
@@ -388,7 +389,7 @@ fn judge_reply(
     let mut patch_limits = seat.map_or_else(Default::default, |seat| seat.worker.patch.clone());
     let is_derived = reply.written.is_some() && !seat.is_some_and(takes_names);
     if is_derived {
-        // Its author wrote no operations that could be counted.
+        // A derived patch has no operations of the author to count.
         patch_limits.max_ops = u32::MAX;
     }
     let refuse = |stage, violations| Refused::from(Rejection::new(stage, violations));
@@ -399,8 +400,8 @@ fn judge_reply(
         return Err(refuse(Stage::Authorization, vec![Violation::new(Code::WrongWorker, "", message)]));
     };
 
-    // Operations are judged by what they do to the candidate they meet, so authorization walks the patch along with
-    // its application; a trouble of application waits until nothing is left to say about authorization.
+    // Operations are judged by their effect on the candidate, so authorization runs along with application. Application
+    // errors are reported only if authorization has no violations.
     let authority = seat.open.as_deref().unwrap_or(&seat.contract);
     let mut reading = Reading::new(authority, state.root(), allowance);
     let is_unchecked = plan.mode.is_baseline() && seat.open.is_some();
@@ -452,13 +453,14 @@ fn judge_reply(
         let refused = if is_tried { refuse_wildcard(&reading.before) } else { None };
         let apply = || apply(&mut candidate, op, effect, plan, limits(plan), &mut changes);
         if is_tried && let Err(mut violation) = refused.map_or_else(apply, Err) {
-            // What is at a place of this candidate may be elsewhere in others.
+            // A place of this candidate may hold another value in other candidates.
             if authority.hides_something() {
                 let readable = reading.before.clone().within(reading.now(candidate.root(), allowance).places());
                 let sight = Sight { readable: &readable, was: None, written: &[] };
                 conceal::conceal_one(&mut violation, &sight);
             }
-            // After a failed test the rest can still be tried; after anything else it would fail by consequence.
+            // After a failed test the remaining operations can still be tried; after any other failure they would only
+            // fail as a consequence.
             broken = !matches!(op, Op::Test { .. });
             inapplicable.push(violation.at_op(index));
         }
@@ -514,7 +516,7 @@ fn judge_reply(
         return Ok(Some(Judged { made: Made { state: made, changes }, approval, posted }));
     }
     let written = || own_places(&ops, &changes, &made);
-    // The whole document is never granted, so nobody has put another in its place.
+    // The whole document is never granted, so no patch can have replaced it.
     let violations = plan.schema.violations_since(made.root(), state.at(), VIOLATIONS_MAX);
     if !violations.is_empty() {
         let (written, made) = (written(), Some(made.clone()));
@@ -535,7 +537,7 @@ fn judge_reply(
     Ok(Some(Judged { made: Made { state: made, changes }, approval, posted }))
 }
 
-/// Whether an operation names something of the kernel's own.
+/// Returns true if an operation names a member reserved for the kernel.
 fn names_kernel(op: &Op<'_>) -> bool {
     let is_own = |path: &jsonptr::Pointer| path.first().is_some_and(|name| name.decoded().starts_with('$'));
     let from = match op {
@@ -549,8 +551,8 @@ fn kernels_own(op: &Op<'_>) -> Violation {
     Violation::new(Code::UnknownLocation, op.path().as_str(), "names that begin with $ are the kernel's own")
 }
 
-/// Adds a person whom an operation needs to those whom the ones before it need: there may be one, who is asked for the
-/// shortest of the times.
+/// Adds the approval that an operation needs. A patch has at most one approver; the shortest of the expiry times
+/// applies.
 fn demand(approval: &mut Option<Approval>, demanded: &Approval, op: &Op<'_>) -> Result<(), Violation> {
     match approval {
         None => *approval = Some(demanded.clone()),
@@ -564,7 +566,7 @@ fn demand(approval: &mut Option<Approval>, demanded: &Approval, op: &Op<'_>) -> 
     Ok(())
 }
 
-/// Reads a reply and its operations, as far as that needs no board; the first violation if it is refused.
+/// Parses a reply and its operations as far as possible without a board; returns the first violation on rejection.
 pub(crate) fn read_reply(body: &ReplyBody, worker: &Worker) -> Result<Reply, Violation> {
     let may = May { pass: worker.pass, ask_for_parts: true };
     let read = || {
@@ -575,7 +577,7 @@ pub(crate) fn read_reply(body: &ReplyBody, worker: &Worker) -> Result<Reply, Vio
     read().map_err(|mut violations: Vec<Violation>| violations.remove(0))
 }
 
-/// Judges a request to be shown something: its author must be able to read the place, or something in it.
+/// Judges requests to be shown values: the author must be able to read the place, or a part of it.
 fn judge_expansion(seat: &Seat, readable: &Readable<'_>, expand: &[Asked], context: &Context<'_>) -> Vec<Violation> {
     if !expand.is_empty() && context.expansions_left == 0 {
         let message = match context.invocation {
@@ -592,7 +594,8 @@ fn judge_expansion(seat: &Seat, readable: &Readable<'_>, expand: &[Asked], conte
     expand.iter().filter(|asked| !is_readable(asked)).map(refuse).collect()
 }
 
-/// Refuses to show what is not there; `format` is the board's journal format. Where only parts may be read, it does not say how many there are.
+/// Rejects a request for a missing value. `format` is the board's journal format. Where only parts are readable, the
+/// violation does not reveal their number.
 pub fn nothing_to_show(state: &State, readable: &Readable<'_>, asked: &Asked, format: u32) -> Option<Violation> {
     let place = asked.place()?;
     let Some(value) = state.get(&place) else {
@@ -626,7 +629,7 @@ pub fn nothing_to_show(state: &State, readable: &Readable<'_>, asked: &Asked, fo
     refuse(is_beyond, message)
 }
 
-/// Judges a question to a person: there must be one whom its author may ask.
+/// Judges a question to a person: the worker must have a person to ask, and rounds left.
 fn judge_question(seat: &Seat, context: &Context<'_>) -> Option<Violation> {
     let refuse = |code, message: &str| Some(Violation::new(code, "/clarify", message));
     match &seat.worker.clarify {
@@ -646,7 +649,7 @@ fn limits(plan: &Plan) -> ResultLimits {
     ResultLimits { bytes: limits.state_bytes, depth: limits.depth }
 }
 
-/// Applies one operation and notes what it did.
+/// Applies one operation and records its changes.
 fn apply(
     candidate: &mut Candidate,
     op: &Op<'_>,
@@ -656,7 +659,7 @@ fn apply(
     changes: &mut Vec<Change>,
 ) -> Result<(), Violation> {
     let Applied { taken, over, made } = candidate.apply(op, limits)?;
-    // Rules and breakers see what messages do, not that there are some.
+    // Messages do not count as changes for rules and breakers; their effects do.
     if matches!(plan.mode, Mode::Plain {}) && interface::is_of_messages(op.path().as_str()) {
         return Ok(());
     }

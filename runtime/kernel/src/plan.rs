@@ -1,4 +1,4 @@
-//! A blueprint made ready to run: every schema, pattern, contract and expression compiled once.
+//! Compiled blueprint: every schema, pattern, contract and expression is compiled once.
 
 mod expressions;
 mod rest;
@@ -31,26 +31,26 @@ pub(crate) use expressions::{place, pushed, request_part};
 pub use rest::{Rest, RestKind};
 pub use seat::Seat;
 
-/// The variable that holds what names of path templates are bound to.
+/// Variable that holds the bindings of path templates.
 pub(crate) const BOUND: &str = "bound";
 
 /// A compiled blueprint.
 pub struct Plan {
-    /// What it was compiled from.
+    /// Source of the plan.
     pub blueprint: Arc<Blueprint>,
-    /// How much of it is enforced.
+    /// Enforced components (ablation mode).
     pub mode: Mode,
     /// The state schema.
     pub schema: StateSchema,
     /// The request's schema.
     pub request: Schema,
-    /// The schemas of what signals carry, by name.
+    /// Payload schemas of signals, by name.
     pub signals: BTreeMap<String, Schema>,
-    /// Where what signals bring waits, and how much of it may.
+    /// Backlog of each signal: its place and its maximum size.
     pub backlog: BTreeMap<String, (PointerBuf, usize)>,
     /// The workers and their contracts.
     pub seats: BTreeMap<WorkerName, Arc<Seat>>,
-    /// Those of them who take none of the board's places.
+    /// Workers that occupy no concurrency slot of the board.
     pub exempt: BTreeSet<WorkerName>,
     /// The rules, in the blueprint's order.
     pub rules: Vec<Rule>,
@@ -58,111 +58,111 @@ pub struct Plan {
     pub invariants: Vec<Invariant>,
     /// The condition under which the board is done.
     pub done: Option<Expr>,
-    /// The request as it was given, where workers may change what stands at `/request` (since format 20). None: what stands there
-    /// is the same.
+    /// Original request, where workers may change `/request` (since format 20); otherwise `None`, and `/request` is the
+    /// original.
     pub given: Option<Node>,
-    /// The format of the journal that the board began with: its rules decide, also after a later version took the board over.
+    /// Format of the journal at the board's creation. Its rules decide, even after a later version has taken over the
+    /// board.
     pub journal_format: u32,
 }
 
 /// A compiled rule.
 pub struct Rule {
-    /// Its name.
+    /// Name of the rule.
     pub name: RuleName,
-    /// All whom it may wake, in the order in which it would.
+    /// All workers that it may trigger, in order.
     pub workers: Vec<WorkerName>,
-    /// Which of them it wakes: the one whose name stands there; none: all.
+    /// Source of the one worker to trigger; `None` for all workers.
     pub chosen: Option<Chosen>,
-    /// What it waits for.
+    /// Trigger of the rule.
     pub wakes_on: WakesOn,
-    /// Names that it binds for whom it wakes.
+    /// Names that it binds for the triggered workers.
     pub binds: Binds,
-    /// Its condition.
+    /// Condition of the rule.
     pub when: Option<Expr>,
-    /// Whether whom it wakes comes before all who wait that are not urgent.
+    /// True if its invocations are queued ahead of all that are not urgent.
     pub urgent: bool,
-    /// What it lets pass before it fires; none: nothing.
+    /// Delay before the invocation is queued, if any.
     pub delay: Option<Delay>,
 }
 
-/// How long a compiled rule lets pass.
+/// Delay of a compiled rule.
 pub struct Delay {
     /// Length of the delay.
     pub lasts: Lasts,
-    /// Workers whose waits for a model's provider do not count.
+    /// Workers with waits for a model's provider that do not count.
     pub except_waits_of: BTreeSet<WorkerName>,
 }
 
-/// Time that a compiled rule lets pass.
+/// Length of a delay.
 pub enum Lasts {
-    /// So many milliseconds.
+    /// Fixed number of milliseconds.
     For(u64),
-    /// As many as stand there in the value of the event or the signal.
+    /// Pointer to the milliseconds in the value of the event or signal.
     At(PointerBuf),
 }
 
-/// Where a compiled rule finds whom it wakes.
+/// Source of the worker that a compiled rule triggers.
 pub struct Chosen {
-    /// The group that the name must be of.
+    /// Group to which the named worker must belong.
     pub group: GroupName,
-    /// Where the name stands in the value of the event or the signal.
+    /// Pointer to the name in the value of the event or signal.
     pub at: PointerBuf,
 }
 
-/// What a compiled rule waits for.
+/// Trigger of a compiled rule.
 pub enum WakesOn {
     /// The board's creation.
     Start,
     /// The board's creation, once for each place of the initial document.
     Each(Pattern),
-    /// A signal of this name; a manual rule waits for its own name.
+    /// A signal of this name; a manual rule is triggered by its own name.
     Signal(String),
     /// A committed change.
     Event {
-        /// The kind of change; none: any.
+        /// Kind of change; `None` for any.
         op: Option<EventOp>,
-        /// Where.
+        /// Changed places.
         path: Pattern,
     },
     /// All of these rules have completed an invocation.
     After(Vec<RuleName>),
-    /// Rules that rest.
+    /// Other rules at rest.
     Rest(Rest),
-    /// These times.
+    /// Times of this schedule.
     Every(Box<Cron>),
 }
 
 /// A compiled invariant.
 pub struct Invariant {
-    /// Its name.
+    /// Name of the invariant.
     pub name: String,
-    /// The instances it is evaluated for, as `self`; none: once.
+    /// Instances for which it is evaluated, as `self`; `None` to evaluate it once.
     pub each: Option<Pattern>,
-    /// What must hold.
+    /// Condition that must hold.
     pub expr: Expr,
-    /// Advice to a worker whose patch breaks it.
+    /// Advice to a worker with a patch that violates it.
     pub message: Option<String>,
 }
 
-/// Where boards get their plans from. A plan never changes, so boards of one blueprint can share one: compiled schemas
-/// are large.
+/// Source of plans. A plan is immutable, so boards with one blueprint can share it; compiled schemas are large.
 pub trait Plans {
-    /// The plan of a blueprint in a mode, for a board of this journal format.
+    /// Returns the plan of a blueprint in a mode, for a board of this journal format.
     ///
     /// # Errors
-    /// As [`Plan::compile`].
+    /// Like [`Plan::compile`].
     fn of_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String>;
 
-    /// The same for a board of the newest format.
+    /// Like [`Plans::of_format`], for the newest format.
     ///
     /// # Errors
-    /// As [`Plan::compile`].
+    /// Like [`Plan::compile`].
     fn of(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String> {
         self.of_format(blueprint, mode, record::FORMAT)
     }
 }
 
-/// A plan of its own for every board.
+/// Compiles a separate plan for every board.
 pub struct Own;
 
 impl Plans for Own {
@@ -172,7 +172,8 @@ impl Plans for Own {
 }
 
 impl Plan {
-    /// Returns the plan of a board that was given this request: one of its own, where workers may write there.
+    /// Returns the plan for a board with this request. Boards with workers that may write to the request get a separate
+    /// plan.
     pub(crate) fn of_request(self: Arc<Self>, request: &Node) -> Result<Arc<Self>, String> {
         let may_change = |seat: &Arc<Seat>| seat.open.is_some() || seat.contract.may_change("request");
         if self.journal_format < record::GIVEN || !self.seats.values().any(may_change) {
@@ -191,31 +192,31 @@ impl Plan {
         self.given.as_ref().or_else(|| document.child("request")).unwrap_or(&Node::Null)
     }
 
-    /// Returns true in journals since format 13: views, expansions and short budgets are what they are since then.
+    /// Returns true in journals since format 13, in which views, expansions and exceeded budgets changed.
     pub(crate) const fn has_ranges(&self) -> bool {
         self.journal_format >= record::RANGES
     }
 
-    /// Whether a worker's replies are made patches before they come here, and its words are kept beside them. On a plain
-    /// blackboard they are not kept: there a reply as it came is a patch without what the kernel has added. `is_asked`: who
-    /// proposes unasked proposes patches.
+    /// Returns true if a worker's replies are converted to patches before judging, and their original text is recorded.
+    /// A plain blackboard does not record it: there the reply itself is a patch without the kernel's additions.
+    /// `is_asked` is false for unsolicited proposals, which are patches.
     pub(crate) fn takes_words(&self, worker: &WorkerName, is_asked: bool) -> bool {
         let seat = self.seats.get(worker).filter(|_| is_asked && self.mode != Mode::Plain {});
         seat.is_some_and(|seat| seat.interface == Interface::Patch && seat.worker.format.is_some())
     }
 
-    /// Compiles a blueprint for boards of a mode. [`crate::lint`] reports the same troubles, all of them and with positions.
+    /// Compiles a blueprint for boards of a mode. [`crate::lint`] reports all errors, with positions.
     ///
     /// # Errors
-    /// The first thing that cannot be compiled, for people.
+    /// Returns the first error, as a human-readable message.
     pub fn compile(blueprint: Arc<Blueprint>, mode: Mode) -> Result<Self, String> {
         Self::compile_for(blueprint, mode, record::FORMAT)
     }
 
-    /// The same for boards of a journal format.
+    /// Like [`Plan::compile`], for boards of a journal format.
     ///
     /// # Errors
-    /// As [`Plan::compile`].
+    /// Like [`Plan::compile`].
     pub fn compile_for(blueprint: Arc<Blueprint>, mode: Mode, journal: u32) -> Result<Self, String> {
         let paths = Paths::of(blueprint.blueprint, journal);
         let is_join = !blueprint.joins_on_first() && journal >= record::BINDINGS;
@@ -251,7 +252,7 @@ impl Plan {
         };
         let mut seats = BTreeMap::new();
         for (name, worker) in &blueprint.workers {
-            // A grant that demands a person must never be committed without one.
+            // A grant that requires approval must never be committed without a person.
             for asked in worker.writes.iter().filter_map(|grant| grant.approval.as_ref()).chain(&worker.clarify) {
                 if blueprint.workers.get(&asked.by).is_none_or(|by| by.agent != AgentKind::Human) {
                     return Err(format!("workers.{name}: {} is no human worker and can be asked nothing", asked.by));
@@ -262,7 +263,7 @@ impl Plan {
             {
                 return Err(format!("workers.{name}.board: there is no board {}", inner.of));
             }
-            // What is shown and judged are the operations that can be used.
+            // Views and judgement use only the effective operations.
             let worker = mode.seat(worker.with_effective_ops());
             let compile = |worker: &Worker| {
                 let contract = Contract::compile_with(worker, &values, &expressions);
@@ -440,32 +441,32 @@ fn binds(rule: &blueprint::Rule, paths: Paths) -> Result<Binds, String> {
     Ok(Binds::Values(rule.bind.iter().map(parse).collect::<Result<_, String>>()?))
 }
 
-/// The name that a template has twice.
+/// Returns a name that occurs twice in a template.
 pub(crate) fn twice(template: &Pattern) -> Option<&str> {
     let mut known = BTreeSet::new();
     template.names().find(|name| !known.insert(*name))
 }
 
-/// The tokens of a pointer, without escapes.
+/// Returns the tokens of a pointer, without escapes.
 pub(crate) fn decoded(pointer: &Pointer) -> Vec<String> {
     pointer.tokens().map(|token| token.decoded().into_owned()).collect()
 }
 
-/// Said behind the path of a grant that reaches what is known of the files of a workspace.
+/// Message suffix for a grant that reaches the workspace's file records.
 pub(crate) const FILES_ARE_THE_KERNELS: &str =
     "lets it write to /files, which says what the files of the workspace are and is kept by the kernel";
 
-/// Whether a contract leaves alone what is known of files.
+/// Checks that a contract cannot write to the file records.
 ///
 /// # Errors
-/// The path of a grant that does not.
+/// Returns the path of a grant that can.
 fn keeps_files(contract: &Contract) -> Result<(), String> {
     let files = Pattern::parse(&format!("/{FILES}")).map_err(|error| error.to_string())?;
     let reaches = |path: &&Pattern| path.collides(&files) || path.lies_above(&files) || files.lies_above(path);
     contract.write_patterns().find(reaches).map_or(Ok(()), |path| Err(path.to_string()))
 }
 
-/// The worker with a grant of everything: every operation everywhere.
+/// Returns the worker with a grant of every operation everywhere.
 fn open(worker: &Worker) -> Worker {
     let everything =
         WriteGrant { path: "/**".to_owned(), ops: GrantOp::ALL.to_vec(), value: None, approval: None, condition: None };

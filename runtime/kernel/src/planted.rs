@@ -1,91 +1,91 @@
-//! Bugs that were put in on purpose: a simulator that does not find them proves nothing by finding no others.
+//! Planted bugs: a simulator that does not find them proves nothing by finding no others.
 //!
-//! Only with the feature `planted`, which tests alone ask for, and only where a test has switched one on. Without it
-//! `is` is `false` at compile time, and nothing of this is in the program.
+//! Compiled in only with the feature `planted`, which only tests enable, and active only where a test switches one on.
+//! Without the feature, `is` is `false` at compile time, and no code of this module remains.
 
-/// A bug.
+/// Planted bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
-    /// The scheduler passes over the last of several invocations that a commit gives rise to.
+    /// The scheduler skips the last of several invocations triggered by one event.
     LostInvocation,
-    /// The scheduler passes over an invocation that alone comes of something.
+    /// The scheduler skips an invocation that is the only one triggered.
     LoneInvocation,
-    /// The scheduler makes one call more at once than it may.
+    /// The scheduler runs one call more at once than allowed.
     OneCallMore,
-    /// The scheduler makes one call less at once than it may.
+    /// The scheduler runs one call less at once than allowed.
     OneCallLess,
-    /// The scheduler takes the newest of what waits instead of the oldest.
+    /// The scheduler dispatches the newest queued invocation instead of the oldest.
     LastComeFirst,
-    /// An invocation has one attempt more than it may.
+    /// An invocation has one attempt more than allowed.
     OneAttemptMore,
-    /// An attempt does not wait for what is kept for others.
+    /// An attempt does not wait for places reserved for other workers.
     Haste,
-    /// A board stands still while a person is asked.
+    /// A board stalls while a person is asked.
     Impatience,
-    /// A board goes on standing still when what it waited for may go on.
+    /// A board remains stalled when a breaker lets a queued invocation run again.
     DeepSleep,
-    /// A breaker does not forget refusals when its branch commits.
+    /// A breaker does not reset its rejections when its branch commits.
     LongMemory,
-    /// A breaker stops a branch of which only the views should be reduced.
+    /// A breaker stops a branch with views that should only be reduced.
     HarshBreaker,
-    /// A breaker moves one refusal too late.
+    /// A breaker trips one rejection too late.
     SlowBreaker,
-    /// Freshness looks at what is written, and not at what was read.
+    /// Freshness checks written places, but not the read set.
     ReadsForgotten,
-    /// Freshness takes what came after the view for what was there.
+    /// Freshness does not detect changes of written places since the view.
     TargetsForgotten,
     /// The journal's record of a commit lacks the last of several operations.
     ShortRecord,
-    /// The journal tells of no conditions without a truth value.
+    /// The journal does not record conditions that could not be evaluated.
     SilentRecord,
-    /// Calls are made before the record of them is durable.
+    /// Calls are made before their records are durable.
     EarlyEffects,
-    /// Whoever proposed is told what came of it before that is durable.
+    /// The proposer receives the verdict before it is durable.
     EarlyWord,
-    /// An append that was refused is taken for one that was done.
+    /// A rejected append is treated as a successful one.
     RefusalOverheard,
-    /// Recovery takes up one record less than there are.
+    /// Recovery skips the last record.
     OneRecordLess,
-    /// Who takes a board over does not see that the last of several calls is lost.
+    /// A takeover of a board does not mark the last of several calls as lost.
     LossOverlooked,
-    /// A budget does not count what calls under way may take.
+    /// A budget does not count the reservations of calls in progress.
     Overdraft,
-    /// A call that is never answered costs nothing.
+    /// A call without an answer costs nothing.
     FreeOfCharge,
-    /// What is kept for the next try does not include what that will write.
+    /// The reservation for the next attempt excludes the places that it will write.
     NarrowReservation,
-    /// What is kept for the next try is kept for somebody else as well.
+    /// A reservation for the next attempt ignores the reservations of other workers.
     SharedReservation,
-    /// An attempt that a provider did not take counts.
+    /// An attempt deferred by a provider counts.
     DeferralCharged,
-    /// A board waits for its provider for ever.
+    /// A board waits for its provider without limit.
     EndlessPatience,
     /// A retry leaves stopped branches stopped.
     RetryStaysStopped,
-    /// Lines that come into a file do not shift those behind them.
+    /// Inserted lines do not shift the lines after them.
     InsertionsOverlooked,
-    /// What was read right behind or right before what comes into a file has changed with it.
+    /// Lines next to an insertion count as changed.
     EdgesTouched,
-    /// Of a file that is gone nothing has changed.
+    /// A removed file counts as unchanged.
     DeletionOverlooked,
-    /// An edit of which it is not known what it did has done nothing.
+    /// An edit with unknown effect counts as no change.
     UnknownOverlooked,
-    /// A board remembers an edit of a file less than it says.
+    /// A board remembers one edit of a file less than documented.
     OneEditLess,
-    /// Lines are written over that their author has not seen.
+    /// Lines can be overwritten that the author has not read.
     LinesUnseen,
-    /// An edit is checked against what its author has read of the files that it changes, and of no others.
+    /// An edit is checked against its author's reads of the edited files only.
     OwnFilesOnly,
-    /// A file that is kept for somebody may be edited by others.
+    /// A file reserved for one worker may be edited by others.
     FileNotKept,
-    /// A file that is made again begins with another first version.
+    /// A re-created file starts over with its first version.
     VersionsAnew,
-    /// A file that was forgotten begins with the first version when it is made again.
+    /// A re-created file starts with version 1, even if its earlier versions were forgotten.
     FloorOverlooked,
 }
 
 impl Bug {
-    /// Those of files, which the interleavings find.
+    /// Bugs in the handling of files, found by the interleaving tests.
     pub const OF_FILES: [Self; 11] = [
         Self::SharedReservation,
         Self::InsertionsOverlooked,
@@ -100,7 +100,7 @@ impl Bug {
         Self::FloorOverlooked,
     ];
 
-    /// Those that the simulator finds.
+    /// Bugs found by the simulator.
     pub const ALL: [Self; 28] = [
         Self::LostInvocation,
         Self::LoneInvocation,
@@ -138,19 +138,19 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Switches a bug on for what this thread does from now on, or all of them off.
+/// Switches a bug on for this thread, or all of them off.
 #[cfg(feature = "planted")]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
-/// Whether a bug is switched on.
+/// Returns true if a bug is switched on.
 #[cfg(feature = "planted")]
 pub(crate) fn is(bug: Bug) -> bool {
     PLANTED.get() == Some(bug)
 }
 
-/// No bug is.
+/// Returns false, because bugs are compiled out.
 #[cfg(not(feature = "planted"))]
 pub(crate) const fn is(_: Bug) -> bool {
     false

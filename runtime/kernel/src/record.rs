@@ -1,10 +1,11 @@
-//! The journal's entries: their contents, their canonical form and their hash chain (SPEC section 10).
+//! Journal records: contents, canonical form and hash chain (SPEC section 10).
 //!
-//! A record has a *header*, canonical JSON of what the chain needs, and a *payload* of values that may hold people's
+//! A record has a *header*, canonical JSON with the data for the chain, and a *payload* of values that may be personal
 //! data. The header holds a salted commitment to every value, so that a value can be erased later and the chain still
-//! verifies: `hash = SHA-256(hash of the record before ‖ exact header bytes)`, with 32 zero bytes before the first.
+//! verifies. The hash is `SHA-256(hash of the previous record ‖ exact header bytes)`, with 32 zero bytes before the
+//! first.
 //!
-//! Storage belongs to the runtime; what records do to a board is in [`crate::board`].
+//! The runtime stores records; [`crate::board`] applies them to a board.
 
 mod body;
 mod principal;
@@ -23,104 +24,104 @@ use crate::id::{Seq, Timestamp};
 pub use body::*;
 pub use principal::Principal;
 
-/// The journal format this version writes, and the newest it reads.
+/// Journal format that this version writes, and the newest it reads.
 pub const FORMAT: u32 = 21;
 
-/// The first format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
+/// First format in which calls of language models are admitted, deferred and retried ([`crate::admission`]).
 pub(crate) const ADMISSION: u32 = 10;
 
-/// The first format in which a retry finds all that a stopped board had still to do, and may raise limits of workers.
+/// First format in which a retry covers all unfinished work of a stopped board and may raise workers' limits.
 pub(crate) const FULL_RETRY: u32 = 11;
 
-/// The first format in which triggers bind names in paths of blueprints of format 2.
+/// First format in which triggers bind names in paths of blueprints of format 2.
 pub(crate) const BINDINGS: u32 = 12;
 
-/// The first format in which calls name what their views have no room for, a worker may ask for a part of a place, and a smaller
-/// view is half of what there is to show.
+/// First format in which calls name the values omitted from their views and a worker may request a part of a value. A
+/// reduced view is half of the available content.
 pub(crate) const RANGES: u32 = 13;
 
-/// The first format in which expressions take all numbers together and loop over objects ([`crate::expr::Dialect`]).
+/// First format in which expressions mix all number types and loop over objects ([`crate::expr::Dialect`]).
 pub(crate) const NUMBERS: u32 = 14;
 
-/// The first format in which a wildcard in a patch is refused as such also where the schema has no such place.
+/// First format in which a wildcard in a patch is rejected as such even if the schema has no such place.
 pub(crate) const WILDCARDS: u32 = 15;
 
-/// The first format in which a join does not fire after a rule that it waits for failed to be decided ([`Skipped`]).
+/// First format in which a join does not fire after an awaited rule could not be decided ([`Skipped`]).
 pub(crate) const UNDECIDED: u32 = 16;
 
-/// The first format in which a step makes a bounded number of records, whatever a commit gives rules to do, and views name the
-/// places of which nothing is shown.
+/// First format in which a step makes a bounded number of records, however many invocations a commit triggers. Views
+/// name the places that are omitted completely.
 pub(crate) const BOUNDED: u32 = 17;
 
-/// The first format in which a request for parts must begin at one that is there, views cut long names where they begin to
-/// differ, and the answer to a wildcard says what may be written for a new member.
+/// First format in which a request for parts must begin at an existing part. Views truncate long names where they begin
+/// to differ, and the rejection of a wildcard says how to write a new member.
 pub(crate) const STARTS: u32 = 18;
 
-/// The first format in which circles of bound invocations are those of one element.
+/// First format in which cycles of bound invocations are counted for each element.
 pub(crate) const ELEMENTS: u32 = 19;
 
-/// The first format in which records say who caused them from outside ([`Principal`]).
+/// First format in which records name their external caller ([`Principal`]).
 pub(crate) const PRINCIPALS: u32 = 20;
 
-/// The first format in which a caller is named with the maker of its token, and four eyes are neither those of the worker who
-/// has proposed nor, beside any other caller, those of one without a token.
+/// First format in which a caller is recorded with the creator of its token. Four-eyes approval excludes the worker
+/// that has proposed, and callers without a token, which may be any other caller.
 pub(crate) const MAKERS: u32 = 21;
 
-/// The first format in which hashes of texts are salted: those of views, prompts and replies that are no patch.
+/// First format with salted hashes of texts: views, prompts and replies that are no patch.
 pub const SALTED: u32 = 20;
 
-/// The first format in which a reply whose verdict needs its length alone is kept as an excerpt ([`Elided`]), messages are
-/// bounded, signals that no rule waits for are refused, and the journal has a limit.
+/// First format in which a reply judged by its length alone is stored as an excerpt ([`Elided`]). Messages are bounded,
+/// signals without a waiting rule are rejected, and the journal has a size limit.
 pub(crate) const JOURNAL_LIMIT: u32 = 20;
 
-/// The first format in which jumps of the clock are recorded ([`Jumped`]).
+/// First format in which clock jumps are recorded ([`Jumped`]).
 pub(crate) const JUMPS: u32 = 20;
 
-/// The first format in which `request` in expressions is what was given, whatever workers write there.
+/// First format in which `request` in expressions is the original one, even if workers write there.
 pub(crate) const GIVEN: u32 = 20;
 
-/// The value of a record that names its [`Principal`]. No body has a field of this name.
+/// Payload field that holds the [`Principal`]. No body has a field of this name.
 pub const PRINCIPAL: &str = "principal";
 
-/// The member that a payload has beside its values once something of them is erased ([`Erasure`]). No value has this name.
+/// Payload member that marks erased values ([`Erasure`]). No value has this name.
 pub const ERASED: &str = "$redacted";
 
-/// What the first record's hash is chained to.
+/// Hash to which the first record is chained.
 pub const GENESIS: Digest = Digest([0; 32]);
 
-/// One entry of a board's journal, as it is stored.
+/// Entry of a board's journal, as stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Its gapless number.
+    /// Gapless sequence number.
     pub seq: Seq,
-    /// Its kind; also in the header.
+    /// Kind of record; also in the header.
     pub kind: Kind,
-    /// When; also in the header.
+    /// Time of the record; also in the header.
     pub at: Timestamp,
-    /// Canonical JSON (RFC 8785) of what the chain needs.
+    /// Canonical JSON (RFC 8785) of the data for the chain.
     pub header: String,
-    /// A JSON object of the values the header commits to.
+    /// JSON object of the values to which the header commits.
     pub payload: String,
-    /// Chains the header to everything before it.
+    /// Hash that chains the header to all records before it.
     pub hash: Digest,
 }
 
-/// Why a stored record cannot be trusted or read.
+/// Reason why a stored record cannot be trusted or read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The header is not what the chain says it was.
+    /// The header differs from the hashed one.
     #[error("the hash does not follow from the record before and the header")]
     Hash,
-    /// The number, kind or time beside the header is not the header's.
+    /// The number, kind or time beside the header differs from the header's.
     #[error("{0} is not what the header says")]
     Column(&'static str),
-    /// A value is not the one the header commits to.
+    /// A value differs from the header's commitment.
     #[error("the value of {0} is not the one the header commits to")]
     Value(String),
-    /// A value that the header does not commit to, or one that is missing.
+    /// A value without a commitment, or a missing value.
     #[error("the payload does not hold exactly the values the header commits to: {0}")]
     Values(String),
-    /// Header or payload are not what this version can read.
+    /// Header or payload cannot be read by this version.
     #[error("not readable: {0}")]
     Unreadable(String),
     /// The journal was written by a newer version.
@@ -128,17 +129,17 @@ pub enum RecordError {
     NewerFormat(u64),
 }
 
-/// What a payload says of values that were erased ([`crate::redaction`]). What stands in it then is committed to by the
-/// `redacted` record; the header still commits to what stood there before.
+/// Payload member that marks erased values ([`crate::redaction`]). The `redacted` record commits to the current
+/// payload; the header still commits to the original values.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Erasure {
-    /// The `redacted` record.
+    /// Seq of the `redacted` record.
     pub by: Seq,
-    /// What a repetition of the proposal or request is known by; it cannot be worked out any more.
+    /// Fingerprint for deduplicating the proposal or request; it can no longer be computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Digest>,
-    /// Of a commit: the fingerprint of the region it wrote, by which a branch that goes in circles is known.
+    /// For a commit: fingerprint of the written region, for the detection of cycles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<Digest>,
 }
@@ -149,7 +150,7 @@ impl Record {
         Self::seal_by(None, previous, seq, at, body, hasher)
     }
 
-    /// Seals a body that a principal caused from outside, if one did.
+    /// Like [`Record::seal`], with the external caller, if there is one.
     pub fn seal_by(
         principal: Option<&Principal>,
         previous: Digest,
@@ -185,7 +186,7 @@ impl Record {
     /// Checks the chain and the columns beside the header; needs no salt.
     ///
     /// # Errors
-    /// [`RecordError::Hash`], [`RecordError::Column`], [`RecordError::Unreadable`].
+    /// Returns [`RecordError::Hash`], [`RecordError::Column`] or [`RecordError::Unreadable`].
     pub fn check_chain(&self, previous: Digest) -> Result<(), RecordError> {
         if chain(previous, &self.header) != self.hash {
             return Err(RecordError::Hash);
@@ -204,11 +205,11 @@ impl Record {
         Ok(())
     }
 
-    /// Checks that the payload holds exactly the values the header commits to. Where something of them is erased, it checks
-    /// their names alone: what stands there is for [`Record::replacement`].
+    /// Checks that the payload holds exactly the values to which the header commits. If some are erased, only their
+    /// names are checked; see [`Record::replacement`] for the current values.
     ///
     /// # Errors
-    /// [`RecordError::Value`], [`RecordError::Values`], [`RecordError::Unreadable`].
+    /// Returns [`RecordError::Value`], [`RecordError::Values`] or [`RecordError::Unreadable`].
     pub fn check_values(&self, hasher: &Hasher) -> Result<(), RecordError> {
         let header = object(&self.header)?;
         let none = Map::new();
@@ -228,20 +229,20 @@ impl Record {
                 return Err(RecordError::Value(field.clone()));
             }
         }
-        // Another spelling of the same values is an alteration, too: there is one way to write them.
+        // Another serialisation of equal values is an alteration, too; there is only one canonical form.
         if compact(&payload) != self.payload {
             return Err(RecordError::Values("the same values are written otherwise".to_owned()));
         }
         Ok(())
     }
 
-    /// Whether something of its values is erased.
+    /// Returns true if some of its values are erased.
     pub fn is_erased(&self) -> bool {
-        // The names of a payload are in order, and this one comes before all others.
+        // Payload names are sorted, and this one is the first.
         self.payload.strip_prefix("{\"").is_some_and(|rest| rest.starts_with(ERASED))
     }
 
-    /// What it says of values that were erased, if any were.
+    /// Returns the marker of erased values, if there are any.
     ///
     /// # Errors
     /// [`RecordError::Unreadable`].
@@ -253,8 +254,8 @@ impl Record {
         serde_json::from_value(erasure).map(Some).map_err(|error| RecordError::Unreadable(error.to_string()))
     }
 
-    /// Where something of its values is erased: the record that did it, and the commitment to what stands there, which
-    /// that one must hold.
+    /// Returns, for a record with erased values, the `redacted` record and the commitment to the current payload that
+    /// it must hold.
     ///
     /// # Errors
     /// [`RecordError::Unreadable`].
@@ -264,13 +265,13 @@ impl Record {
         Ok(Some((erasure.by, hasher.commitment(self.seq.0, ERASED, &payload))))
     }
 
-    /// The same record with other values, of which some are erased.
+    /// Returns the record with new values, some of them erased.
     pub(crate) fn with_erased(&self, mut values: Map<String, Value>, erasure: &Erasure) -> Self {
         values.insert(ERASED.to_owned(), serde_json::to_value(erasure).expect("an erasure is JSON"));
         Self { payload: compact(values), ..self.clone() }
     }
 
-    /// Its values, by the names of their fields.
+    /// Returns its values, by the names of their fields.
     ///
     /// # Errors
     /// [`RecordError::Unreadable`].
@@ -280,10 +281,10 @@ impl Record {
         Ok(values)
     }
 
-    /// What the record says.
+    /// Parses the contents of the record.
     ///
     /// # Errors
-    /// [`RecordError::NewerFormat`], [`RecordError::Unreadable`].
+    /// Returns [`RecordError::NewerFormat`] or [`RecordError::Unreadable`].
     pub fn body(&self) -> Result<Body, RecordError> {
         let mut fields = object(&self.header)?;
         for beside in ["seq", "at", "values"] {
@@ -299,7 +300,7 @@ impl Record {
         serde_json::from_value(Value::Object(fields)).map_err(|error| RecordError::Unreadable(error.to_string()))
     }
 
-    /// Returns who caused the record from outside, if it says so.
+    /// Returns the external caller that caused the record, if it names one.
     ///
     /// # Errors
     /// [`RecordError::Unreadable`].
@@ -309,14 +310,14 @@ impl Record {
         read.map_err(|error| RecordError::Unreadable(error.to_string()))
     }
 
-    /// The record as one JSON object, for export: the exact header and hash, and the payload.
+    /// Returns the record as one JSON object, for export: the exact header and hash, and the payload.
     pub fn to_json(&self) -> Value {
         let payload = serde_json::from_str(&self.payload).unwrap_or_else(|_| Value::String(self.payload.clone()));
         serde_json::json!({"header": self.header, "payload": payload, "hash": self.hash})
     }
 }
 
-/// The members of a header that are also beside it; the others are passed over without being kept.
+/// Header members that are also stored beside it; all others are skipped.
 #[derive(Deserialize)]
 struct Columns {
     kind: Option<Value>,
@@ -324,7 +325,7 @@ struct Columns {
     at: Option<Value>,
 }
 
-/// Header and payload of a record, merged for reading by people and scripts.
+/// Merges header and payload of a record for people and scripts.
 ///
 /// # Errors
 /// [`RecordError::Unreadable`].
@@ -342,7 +343,7 @@ fn chain(previous: Digest, header: &str) -> Digest {
     sha256(&bytes)
 }
 
-/// The one text of a payload, whose fields come in the order of their names.
+/// Serialises a payload in canonical form, with fields sorted by name.
 fn compact(fields: impl IntoIterator<Item = (impl Serialize, impl Serialize)>) -> String {
     let mut text = Vec::with_capacity(256);
     let written = serde_json::Serializer::new(&mut text).collect_map(fields);

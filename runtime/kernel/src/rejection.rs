@@ -1,8 +1,8 @@
-//! Why a proposal was refused, written for the model that must do better.
+//! Rejections of proposals, worded for the model that must correct them.
 //!
 //! `stage` and `code` are stable and part of the journal format; messages may change. All violations of the failing
-//! stage are collected, so that one more call can mend them all, and every rejection says what its worker may do
-//! instead.
+//! stage are collected, so that one more call can fix them all, and every rejection lists the operations allowed to its
+//! worker.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::blueprint::{GrantOp, WriteCondition};
 use crate::id::{Seq, Version, WorkerName};
 
-/// The most violations a rejection lists.
+/// Maximum violations listed in a rejection.
 pub const VIOLATIONS_MAX: usize = 20;
 
-/// An enum of stable names: each member with the code that users, models and programs see.
+/// Defines an enum of stable names: each member with the code that users, models and programs see.
 #[macro_export]
 macro_rules! coded {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal,)* }) => {
@@ -26,10 +26,10 @@ macro_rules! coded {
         }
 
         impl $name {
-            /// Every member, in the order of declaration.
+            /// All members, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The stable name.
+            /// Returns the stable name.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $code,)* }
             }
@@ -45,27 +45,27 @@ macro_rules! coded {
 pub use coded;
 
 coded! {
-    /// The stages of the pipeline, in their order.
+    /// Stage of the pipeline, in order.
     Stage {
         /// Bytes to strict JSON to an RFC 6902 document.
         Syntax = "syntax",
         /// The worker's write contract and the legal locations of the schema.
         Authorization = "authorization",
-        /// What the worker read has not changed since.
+        /// The values that the worker read have not changed since.
         Freshness = "freshness",
-        /// The patch applies to a candidate, wholly or not at all.
+        /// The patch applies to a candidate, completely or not at all.
         Application = "application",
         /// The candidate satisfies the state schema.
         Schema = "schema",
         /// The registered invariants hold over state, patch and candidate.
         Invariant = "invariant",
-        /// A person agrees, where a grant demands it.
+        /// A person approves, where a grant demands it.
         Approval = "approval",
     }
 }
 
 coded! {
-    /// What was wrong.
+    /// Reason of a rejection.
     Code {
         /// The text is not JSON (RFC 8259).
         InvalidJson = "invalid_json",
@@ -88,141 +88,141 @@ coded! {
         /// Not a JSON Pointer (RFC 6901).
         BadPointer = "bad_pointer",
 
-        /// No write grant of the worker covers the path, or no read grant what is read.
+        /// No write grant of the worker covers the path, or no read grant covers a place that is read.
         PathNotGranted = "path_not_granted",
         /// A grant covers the path, but not for this operation.
         OpNotGranted = "op_not_granted",
         /// A grant covers the path and the operation, but its condition does not hold there.
         ConditionNotMet = "condition_not_met",
-        /// The grant's value schema refuses the value.
+        /// The grant's value schema rejects the value.
         ValueNotGranted = "value_not_granted",
         /// The state schema has no such place.
         UnknownLocation = "unknown_location",
-        /// The reply asks to be shown or told something, and may not any more, or not at all.
+        /// The reply requests more values or an answer, but its rounds are used up, or it answers no invocation.
         ExpansionLimit = "expansion_limit",
-        /// The reply asks a person, and its worker has nobody to ask.
+        /// The reply asks a person, but its worker has no person to ask.
         ClarifyNotGranted = "clarify_not_granted",
         /// The token belongs to another worker, or the worker does not exist.
         WrongWorker = "wrong_worker",
-        /// The invocation is over; the proposal came late.
+        /// The invocation is closed; the proposal arrived too late.
         InvocationClosed = "invocation_closed",
-        /// The budgets do not suffice for another call of the attempt, which is over with that.
+        /// The budgets do not suffice for another call of the attempt; the attempt has ended.
         BudgetExhausted = "budget_exhausted",
-        /// The token was used before, with another patch.
+        /// The idempotency key was used before, with another patch.
         TokenConflict = "token_conflict",
         /// The board has ended.
         BoardNotRunning = "board_not_running",
 
-        /// What the patch writes has changed since its author's view was taken.
+        /// A place that the patch writes has changed since its author's view was taken.
         StaleTarget = "stale_target",
-        /// Something that its author has read has changed since.
+        /// A value in its author's read set has changed since.
         StaleRead = "stale_read",
-        /// The patch would write over something of which its author was shown only a summary.
+        /// The patch would overwrite a value that its author saw only as a summary.
         UnseenTarget = "unseen_target",
-        /// The file that the edit would make is there, and its author had not looked, or knows it.
+        /// The file to be created exists already, and its author has not read it, or knows that it exists.
         FileExists = "file_exists",
-        /// The place is kept for a moment for a worker that was refused because others had been faster.
+        /// The place is briefly reserved for a worker that lost a conflict with a concurrent commit.
         Reserved = "reserved",
 
         /// The path, or the parent of the place, does not exist.
         PathNotFound = "path_not_found",
-        /// A `test` operation found something else.
+        /// A `test` operation found another value.
         TestFailed = "test_failed",
         /// An array index beyond the end.
         IndexOutOfRange = "index_out_of_range",
         /// The candidate is larger or deeper than the board allows.
         ResultTooLarge = "result_too_large",
-        /// There is no such invocation to take up again, and no limit is raised.
+        /// There is no such invocation to retry, and no limit is raised.
         NothingGivenUp = "nothing_given_up",
         /// The board would stop again at once: a limit is reached.
         LimitReached = "limit_reached",
-        /// A limit that an operator names is not above the one in force, is above what a limit may be, or is of something
-        /// that the board does not limit.
+        /// An operator's new limit is not above the current one, exceeds the maximum, or is for a resource that the
+        /// board does not limit.
         BadLimit = "bad_limit",
-        /// As much as may wait of what such signals bring waits already, or invocations wait with as much memory as they may.
+        /// The backlog of such signals is full, or waiting invocations use all the memory allowed to them.
         BacklogFull = "backlog_full",
         /// No rule waits for a signal of this name.
         UnknownSignal = "unknown_signal",
-        /// The journal of the board has no room for what comes from outside.
+        /// The journal of the board has no room for more external input.
         JournalFull = "journal_full",
 
-        /// The candidate breaks the state schema.
+        /// The candidate violates the state schema.
         SchemaViolation = "schema_violation",
         /// A registered invariant does not hold.
         InvariantViolated = "invariant_violated",
 
-        /// The patch uses grants that demand different persons; one patch is put to one.
+        /// The patch uses grants that demand approval by different persons; a patch can have only one approver.
         SeveralApprovers = "several_approvers",
-        /// Too many proposals wait for persons already.
+        /// Too many proposals are waiting for approval already.
         ApprovalLimit = "approval_limit",
-        /// The person who was asked did not agree.
+        /// The approver denied the proposal.
         Denied = "denied",
-        /// Nobody answered in time.
+        /// The approval was not given in time.
         ApprovalExpired = "approval_expired",
-        /// The answer is none of those that the question asks for.
+        /// The answer is not one of the choices offered.
         AnswerNotOffered = "answer_not_offered",
-        /// The answer is to a question that does not stand: there never was one, or it is answered, or over.
+        /// The question of this answer is not pending: it never existed, was answered, or has expired.
         NotPending = "not_pending",
-        /// The answer comes from somebody else than who was asked.
+        /// The answer comes from a worker other than the one asked.
         WrongApprover = "wrong_approver",
-        /// The answer comes from the caller who has started the board or made the proposal, or who may be that one, or the
-        /// person has proposed it.
+        /// The answer comes from a caller that started the board or made the proposal, or may be that caller; or the
+        /// approver proposed it.
         FourEyes = "four_eyes",
-        /// The answer is about another patch than the one that was asked about.
+        /// The answer refers to another patch than the question.
         ApprovalMismatch = "approval_mismatch",
     }
 }
 
-/// One thing that is wrong with a proposal.
+/// One error of a proposal.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Violation {
-    /// What is wrong.
+    /// Reason of the violation.
     pub code: Code,
-    /// Index of the operation in the patch, where one is to blame.
+    /// Index of the operation in the patch, if the violation concerns one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<usize>,
     /// JSON Pointer into the document (for `syntax`, into the reply); empty for the whole.
     pub pointer: String,
-    /// For people and models; may change between versions.
+    /// Message for people and models; may change between versions.
     pub message: String,
-    /// The schema keyword, or the invariant's name.
+    /// Violated schema keyword, or the invariant's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// What would have been right.
+    /// Value or form that would have been accepted.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub expected: Option<Value>,
-    /// What was there; only what the worker may read or has itself written.
+    /// Value found; only if the worker may read it or has written it.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub found: Option<Value>,
-    /// At stage `freshness`: how what the worker read differs from what is there now. `{"was": …}`, or of a text
-    /// `{"at", "removed", "added"}`, counted in characters. Only of what the worker may read.
+    /// At stage `freshness`: difference between the value read and the current one. `{"was": …}`, or for a text `{"at",
+    /// "removed", "added"}`, counted in characters. Only for values that the worker may read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<Value>,
-    /// At stage `freshness`: when it changed, and by whom. Only of what the worker may read.
+    /// At stage `freshness`: time and author of the change. Only for values that the worker may read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale: Option<Stale>,
-    /// Whether it is about what the worker wrote itself, where a condition lets it read nothing.
+    /// True if it concerns a value that the worker wrote itself, and a condition hides the place from it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own: bool,
 }
 
-/// When something changed that a worker depended on.
+/// Version and author of a change to a value that a worker depended on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stale {
-    /// The version it was read at.
+    /// Version at which the value was read.
     pub read_at: Version,
-    /// The version that last changed it.
+    /// Version that last changed it.
     pub now: Version,
-    /// Whose commit that was.
+    /// Author of that version.
     pub changed_by: WorkerName,
-    /// The record of that commit.
+    /// Seq of the commit record.
     pub seq: Seq,
 }
 
 impl Violation {
-    /// The message, and who had changed the place, where that is told.
+    /// Returns the message, with the author of a conflicting change, if known.
     pub fn told(&self) -> Cow<'_, str> {
         match &self.stale {
             Some(stale) => format!("{} (by {})", self.message, stale.changed_by).into(),
@@ -230,7 +230,7 @@ impl Violation {
         }
     }
 
-    /// A violation with the three parts that every one has.
+    /// Creates a violation with the three mandatory members.
     pub fn new(code: Code, pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -246,28 +246,28 @@ impl Violation {
         }
     }
 
-    /// Names the operation to blame.
+    /// Sets the operation that it concerns.
     #[must_use]
     pub fn at_op(mut self, op: usize) -> Self {
         self.op = Some(op);
         self
     }
 
-    /// Names the schema keyword or the invariant.
+    /// Sets the schema keyword or the invariant.
     #[must_use]
     pub fn by_rule(mut self, rule: impl Into<String>) -> Self {
         self.rule = Some(rule.into());
         self
     }
 
-    /// Says what would have been right.
+    /// Sets the expected value or form.
     #[must_use]
     pub fn expecting(mut self, expected: Value) -> Self {
         self.expected = Some(expected);
         self
     }
 
-    /// Says what was there.
+    /// Sets the value found.
     #[must_use]
     pub fn finding(mut self, found: Value) -> Self {
         self.found = Some(found);
@@ -275,44 +275,44 @@ impl Violation {
     }
 }
 
-/// A write that the worker may make, shown when it tried another.
+/// Write that is granted to the worker, listed in the rejection of another.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Allowed {
-    /// The path pattern of the grant.
+    /// Path pattern of the grant.
     pub path: String,
-    /// The operations it grants.
+    /// Granted operations.
     pub ops: Vec<GrantOp>,
-    /// The grant's value schema, if it has one.
+    /// Value schema of the grant, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// The state schema at that place.
+    /// State schema at that place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// Only where this is true.
+    /// Condition of the grant, if it has one.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub condition: Option<WriteCondition>,
 }
 
-/// A refused proposal.
+/// Rejected proposal.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rejection {
-    /// The stage that failed.
+    /// Stage that failed.
     pub stage: Stage,
-    /// The code of the first violation.
+    /// Code of the first violation.
     pub code: Code,
-    /// Everything wrong at that stage, at most [`VIOLATIONS_MAX`].
+    /// All violations of that stage, at most [`VIOLATIONS_MAX`].
     pub violations: Vec<Violation>,
-    /// What the worker may do instead, nearest to what it tried first.
+    /// Grants of the worker, nearest to the attempted places first.
     pub allowed: Vec<Allowed>,
 }
 
 impl Rejection {
-    /// A rejection at `stage`; keeps the first [`VIOLATIONS_MAX`] of `violations`.
+    /// Creates a rejection at `stage`; keeps the first [`VIOLATIONS_MAX`] of `violations`.
     ///
     /// # Panics
-    /// If there are no violations: a refusal without a reason is a bug.
+    /// Panics if there are no violations: a rejection without a reason is a bug.
     pub fn new(stage: Stage, mut violations: Vec<Violation>) -> Self {
         violations.truncate(VIOLATIONS_MAX);
         let code = violations.first().expect("a rejection has a reason").code;
@@ -320,7 +320,7 @@ impl Rejection {
     }
 }
 
-/// A value that is there, also if it is `null`: a board that was recovered must tell of it as the one that decided did.
+/// Keeps an explicit `null`, so that a recovered board reports it like the board that decided.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }

@@ -1,8 +1,8 @@
-//! Derives a run again from its records, and names the first that differs.
+//! Derives the records of a run again and reports the first that differs.
 //!
-//! Where recovery ([`Board::recover`]) applies what was recorded, a replay decides it again: it takes the inputs out of
-//! the records (proposals, failures, ticks, signals), steps a fresh board with them, and compares every byte of what
-//! comes out: state digests, view hashes, schedules, breaker moves, rejections, digests of snapshots.
+//! Recovery ([`Board::recover`]) applies recorded decisions; a replay makes them again. It extracts the inputs from the
+//! records (proposals, failures, ticks, signals) and steps a fresh board with them. It compares every byte of the
+//! output: state digests, view hashes, schedules, breaker transitions, rejections and snapshot digests.
 
 use crate::blueprint::Blueprint;
 use std::collections::BTreeMap;
@@ -19,13 +19,12 @@ use crate::snapshot::LAYOUT;
 use crate::state::State;
 use crate::view;
 
-/// The oldest journal format whose decisions this version derives. Formats 1 and 2 are of decisions without freshness or
-/// without a way to ask for more; blueprints of format 3 have no `circuit.crashes`, so their branches never stopped because
-/// agents crashed.
+/// Oldest journal format with decisions that this version derives. Formats 1 and 2 have no freshness checks or no
+/// expansions. Blueprints of format 3 have no `circuit.crashes`, so crashes never stopped their branches.
 const OLDEST_RULES: u32 = 4;
 
-/// Why the decisions of a board cannot be derived by this version, if they cannot: not because anything is wrong, but
-/// because they were made by other rules.
+/// Returns the reason why this version cannot derive a board's decisions, if it cannot. This is no error: an earlier
+/// version made them by other rules.
 pub fn underivable(first: &Record) -> Option<String> {
     match first.body() {
         Ok(Body::Created(created)) if created.format < OLDEST_RULES => Some(other_rules(created.format)),
@@ -37,37 +36,37 @@ fn other_rules(format: u32) -> String {
     format!("the journal has format {format}: its decisions were made by rules that this version does not have")
 }
 
-/// The first record that does not follow from those before it.
+/// First record that differs from the derived one.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("record {seq}: {what}")]
 pub struct Difference {
-    /// Which.
+    /// Number of the record.
     pub seq: Seq,
-    /// How it differs.
+    /// Description of the difference.
     pub what: String,
 }
 
-/// What a replay found where nothing differed.
+/// Result of a replay without differences.
 pub struct Replayed {
-    /// The board as it stood after the last record.
+    /// Board after the last record.
     pub board: Board,
     /// Records read.
     pub records: u64,
-    /// Of them commits.
+    /// Commits among the records.
     pub commits: u64,
-    /// Views derived again.
+    /// Views that were derived again.
     pub views: u64,
-    /// Views that another compiler made, which this version cannot derive; they were taken as recorded.
+    /// Views of another compiler version, which cannot be derived; accepted as recorded.
     pub views_skipped: u64,
-    /// Records that cannot be derived because values they say or follow from are erased, the first and the last of them;
-    /// they were taken as recorded.
+    /// First and last record that cannot be derived because they contain or depend on redacted values; accepted as
+    /// recorded.
     pub erased: Option<(Seq, Seq)>,
 }
 
 /// Derives every record again, up to and including `to`.
 ///
 /// # Errors
-/// The first record that cannot be read or that differs.
+/// Returns the first record that cannot be read or that differs.
 pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Difference> {
     let records = match to {
         Some(to) => &records[..records.len().min(usize::try_from(to.0).unwrap_or(usize::MAX).saturating_add(1))],
@@ -122,7 +121,7 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
         }
     }
     if to.is_some() && board.head().0 != records[records.len() - 1].seq {
-        // The cut fell into the middle of a step: rebuild exactly what was asked for.
+        // The cut is in the middle of a step: recover exactly up to `to`.
         board = Board::recover(records).map_err(|error| differs(Seq(0), error.to_string()))?;
     }
     let count = |kind| records.iter().filter(|record| record.kind == kind).count() as u64;
@@ -136,17 +135,17 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<Replayed, Differenc
     })
 }
 
-/// Returns where the last step that certainly begins among these records begins; they are the last ones of a journal.
+/// Returns the index of the last step that certainly begins among these records, which are the tail of a journal.
 pub fn last_step(tail: &[Record]) -> Option<usize> {
-    // What begins depends on up to two records before.
+    // Up to two preceding records decide if a step begins.
     let known = if tail.first().is_some_and(|first| first.seq == Seq(0)) { 0 } else { 2 };
     (known..tail.len()).rev().find(|index| begins(tail, *index))
 }
 
-/// Returns the record that is missing at the end of a journal that ends inside a step: a step is appended as a whole.
-/// `before` is the board before `records`, the last ones from where a step begins; none: from the first.
+/// Returns the first record missing from an incomplete last step; steps are appended as a whole. `before` is the board
+/// before `records`, which begin with a step; `None` if they are the whole journal.
 ///
-/// Without what is missing where these are whole, and where this version does not derive them.
+/// Returns `None` if the journal is complete, or if this version does not derive it.
 pub fn missing_at_end(before: Option<Board>, records: &[Record]) -> Option<(Seq, Kind)> {
     let (mut board, mut derived) = match before {
         Some(board) => (board, Vec::new()),
@@ -166,7 +165,7 @@ pub fn missing_at_end(before: Option<Board>, records: &[Record]) -> Option<(Seq,
             return Some((missing.seq, missing.kind));
         }
         rest = after;
-        // What is erased cannot be told from what is missing.
+        // A redacted record and a missing one look the same.
         let next = rest.first().filter(|next| next.kind != Kind::Redacted)?;
         derived = board.step(next.at, input(next, &snapshots, &board).ok()?).records;
         if derived.is_empty() {
@@ -175,8 +174,8 @@ pub fn missing_at_end(before: Option<Board>, records: &[Record]) -> Option<(Seq,
     }
 }
 
-/// The records that cannot be derived because of what is erased: from the step of the first of which values are, to the
-/// record that says so. What comes after was decided by a board that did not hold them either.
+/// Returns the range of records that cannot be derived because of redacted values. It extends from the step of the
+/// first such record to the redaction record. Later decisions did not use the values either.
 fn opaque(records: &[Record]) -> Result<Option<(Seq, Seq)>, Difference> {
     let mut found: Option<(usize, Seq)> = None;
     for (index, record) in records.iter().enumerate() {
@@ -192,18 +191,18 @@ fn opaque(records: &[Record]) -> Result<Option<(Seq, Seq)>, Difference> {
     Ok(Some((records[first].seq, to)))
 }
 
-/// The state at a version.
+/// Returns the state at a version.
 ///
 /// # Errors
-/// [`BoardError::BadRecord`], also if there is no such version.
+/// Returns [`BoardError::BadRecord`] if a record cannot be applied or if there is no such version.
 pub fn state_at(records: &[Record], version: Version) -> Result<State, BoardError> {
     board_at(records, version).map(|board| board.state().clone())
 }
 
-/// The board as it stood right after the commit that made a version.
+/// Returns the board right after the commit of a version.
 ///
 /// # Errors
-/// [`BoardError::BadRecord`], also if there is no such version.
+/// Returns [`BoardError::BadRecord`] if a record cannot be applied or if there is no such version.
 pub fn board_at(records: &[Record], version: Version) -> Result<Board, BoardError> {
     let (first, rest) = match records.split_first() {
         Some(split) => split,
@@ -244,7 +243,7 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Difference> {
         at: first.at,
         principal: first.principal().map_err(|error| bad(error.to_string()))?,
     };
-    // What later formats have more, this journal has nothing of.
+    // The journal's own format applies, without the additions of later formats.
     Board::create_in_format(created.format, genesis, &Own).map_err(|error| bad(error.to_string()))
 }
 
@@ -267,7 +266,7 @@ fn compare(recorded: &Record, derived: &Record) -> Result<(), Difference> {
     Err(differs(derived.seq, how))
 }
 
-/// Both texts around the place where they part.
+/// Formats an excerpt of both texts around the first difference.
 fn first_difference(recorded: &str, derived: &str) -> String {
     const AROUND: usize = 40;
     let at = recorded.chars().zip(derived.chars()).take_while(|(recorded, derived)| recorded == derived).count();
@@ -275,7 +274,7 @@ fn first_difference(recorded: &str, derived: &str) -> String {
     format!("…{}… is recorded, …{}… follows", around(recorded), around(derived))
 }
 
-/// The digests of the snapshots that the records name, worked out as the board passes them.
+/// Digests of the snapshots named in the records, computed as the board reaches them.
 struct Snapshots(BTreeMap<Seq, Option<Digest>>);
 
 impl Snapshots {
@@ -296,16 +295,17 @@ impl Snapshots {
         }
     }
 
-    /// The digest of the snapshot that includes all records up to this one; none if there can be no such snapshot.
+    /// Returns the digest of the snapshot that includes all records up to this one; `None` if there can be no such
+    /// snapshot.
     fn of(&self, seq: Seq) -> Option<Digest> {
         self.0.get(&seq).copied().flatten()
     }
 }
 
-/// The records of the next step, if another version made one of its views or the snapshot it names; empty if this
-/// version can derive it.
+/// Returns the records of the next step that cannot be derived: another version made one of its views or the snapshot
+/// it names. Empty if this version derives the step.
 ///
-/// Where the step ends is not recorded, and need not be: records that are folded together are then simply not derived.
+/// The end of a step is not recorded and not needed: records that are folded together are just not derived.
 fn foreign_batch(records: &[Record], compiler: u32) -> Result<&[Record], Difference> {
     let mut foreign = 0;
     for (index, record) in records.iter().enumerate() {
@@ -328,8 +328,8 @@ fn foreign_batch(records: &[Record], compiler: u32) -> Result<&[Record], Differe
     Ok(&records[..foreign])
 }
 
-/// Whether a record is the first of its step. What becomes of a question comes after the answer to it, or after the tick
-/// with which its time is over.
+/// Returns true if a record is the first of its step. The outcome of a question follows its answer, or the tick at
+/// which it expires.
 fn begins(records: &[Record], index: usize) -> bool {
     let is_expired = |record: &Record| match record.body() {
         Ok(Body::Rejected(rejected)) => rejected.code == Code::ApprovalExpired,
@@ -337,7 +337,7 @@ fn begins(records: &[Record], index: usize) -> bool {
     };
     let record = &records[index];
     if record.kind == Kind::Invoked {
-        // A smaller view is tried in the step that found the budget short.
+        // A smaller view is tried in the step in which the budget was exceeded.
         let is_smaller = index.checked_sub(2).is_some_and(|short| {
             let is_again = matches!(records[short].body(), Ok(Body::Budget(Budget { is_tried_again: true, .. })));
             is_again && records[index - 1].kind == Kind::Breaker
@@ -345,7 +345,7 @@ fn begins(records: &[Record], index: usize) -> bool {
         return !is_smaller && matches!(record.body(), Ok(Body::Invoked(Invoked { admitted: Some(_), .. })));
     }
     let Some(before) = index.checked_sub(1) else { return true };
-    // Patience ends with a deferral, or with time.
+    // Patience ends with a deferral or with a tick.
     let is_held = matches!(record.body(), Ok(Body::Paused(Steered { cause: Some(_), .. })))
         && matches!(records[before].kind, Kind::Deferred | Kind::Tick);
     let follows =
@@ -353,7 +353,7 @@ fn begins(records: &[Record], index: usize) -> bool {
     !follows && begins_step(record.kind)
 }
 
-/// Whether records of this kind only ever come first in their step.
+/// Returns true for kinds that can only be the first record of a step.
 const fn begins_step(kind: Kind) -> bool {
     match kind {
         Kind::Created
@@ -386,7 +386,7 @@ const fn begins_step(kind: Kind) -> bool {
     }
 }
 
-/// The input that a record answers.
+/// Returns the input that produced a record.
 fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input, Difference> {
     let plan: &Plan = board.plan();
     let body = record.body().map_err(|error| differs(record.seq, error.to_string()))?;
@@ -436,7 +436,7 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
         Body::Invoked(Invoked { invocation, attempt, admitted: Some(admission), .. }) => {
             Input::Admit { invocation, attempt, admission }
         }
-        // A call that was admitted and could not be afforded.
+        // An admitted call that exceeded a budget.
         Body::Budget(Budget { invocation: Some(invocation), admitted, .. }) => {
             let waiting = board.awaiting_admission();
             let attempt = waiting.iter().find(|waiting| waiting.invocation == invocation);
@@ -509,7 +509,7 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
     })
 }
 
-/// What an attempt asked for that was to make another call.
+/// Returns the request of an attempt for another call.
 fn go_on(record: &Record, by: Author, reserve: u64) -> Result<Input, Difference> {
     let attempt = attempt_of(record, by.attempt)?;
     let (invocation, attempt) = (attempt.invocation, attempt.number);
@@ -520,7 +520,7 @@ fn attempt_of(record: &Record, attempt: Option<Attempt>) -> Result<Attempt, Diff
     attempt.ok_or_else(|| differs(record.seq, "it names no attempt"))
 }
 
-/// An edit of files, as its record has it.
+/// Reads a file edit from its record.
 fn edit(record: &Record, written: &str) -> Result<Input, Difference> {
     let edit = serde_json::from_str(written).map_err(|error| differs(record.seq, format!("its edit: {error}")))?;
     Ok(Input::Edit(edit))

@@ -1,7 +1,7 @@
-//! Negotiation rooms: what critics say of an artefact, and what follows from it.
+//! Negotiation rooms: votes of critics on an artefact, and the resulting decision.
 //!
-//! Everything here is a function of plain data; who asks the critics, and when, is a board's business. Sources: SW4RM
-//! sections 3.11.1 and 17.5 (requirement rows W34 to W49), and for quorum and late votes SW4-001.
+//! All functions here are pure; a board decides about the critics' calls and their times. Sources: SW4RM sections
+//! 3.11.1 and 17.5 (requirement rows W34 to W49), and for quorum and late votes SW4-001.
 
 mod decision;
 mod policy;

@@ -1,7 +1,8 @@
-//! Which invocations are queued and under way (SPEC section 6).
+//! Queued and open invocations of a board (SPEC section 6).
 //!
-//! [`Scheduler`] keeps the queue (first in, first out; what urgent rules wake before the rest) and the open invocations.
-//! It moves only with records: the board records a wish ([`crate::wish`]) as `scheduled`, then applies it here.
+//! [`Scheduler`] keeps the queue (first in, first out, invocations of urgent rules ahead of the rest) and the open
+//! invocations. It changes only with records: the board records an activation ([`crate::wish`]) as `scheduled`, then
+//! applies it here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -22,64 +23,64 @@ use crate::plan::{Plan, RestKind, Rule, WakesOn};
 use crate::planted::{self, Bug};
 use crate::record::{Attempt, FULL_RETRY, Invoked, Trigger};
 
-/// Memory of an invocation that waits, without its signal, in bytes, roughly.
+/// Approximate memory of a queued invocation without its signal, in bytes.
 const QUEUED_BYTES: u64 = 1 << 10;
 
-/// An invocation that waits for its turn.
+/// Queued invocation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Queued {
-    /// Its number.
+    /// Invocation number.
     pub invocation: InvocationId,
     /// The rule and the worker.
     pub branch: Branch,
     /// Seq of its `scheduled` record.
     pub cause: Seq,
-    /// Why it is wanted.
+    /// Trigger of the invocation.
     pub trigger: Trigger,
-    /// What the signal carried, if one woke it.
+    /// Payload of the signal that triggered it, if any.
     #[serde(with = "crate::snapshot::optional")]
     pub value: Option<Carried>,
-    /// What earlier invocations with the same trigger asked to be shown; none for the first of them.
+    /// Values that earlier invocations with the same trigger requested; empty for the first of them.
     #[serde(default, skip_serializing_if = "Expansion::is_none")]
     pub expansion: Expansion,
-    /// It was given up because its worker had no invocations left.
+    /// True if it was given up because its worker had no invocations left.
     #[serde(rename = "beyond", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_beyond_limit: bool,
-    /// It was given up because its reply changed nothing, like those before it.
+    /// True if it was given up because its reply, like the replies before it, changed nothing.
     #[serde(rename = "in_vain", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_in_vain: bool,
 }
 
-/// Invocations of a branch whose replies changed nothing, since its last commit or the last move of its breaker.
+/// Invocations of a branch with replies that changed nothing, since its last commit or last circuit breaker transition.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct InVain {
-    /// Of no-ops.
+    /// Invocations that ended in a no-op.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) no_ops: VecDeque<Queued>,
-    /// Of passes.
+    /// Invocations that passed.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) passes: VecDeque<Queued>,
 }
 
 impl InVain {
-    /// The invocations.
+    /// Returns the no-ops, then the passes.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Queued> {
         self.no_ops.iter().chain(&self.passes)
     }
 }
 
-/// An invocation that goes into the queue at a time, if its rule still wants it then.
+/// Invocation that is queued at `due`, if its rule still triggers it then.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delayed {
-    /// When.
+    /// Time at which it is queued.
     pub due: Timestamp,
-    /// Whole delay in milliseconds, if the rule does not count waits for providers.
+    /// Whole delay in milliseconds, if the rule excludes waits for providers from its delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole_ms: Option<u64>,
-    /// What.
+    /// Invocation to queue.
     pub queued: Queued,
 }
 
@@ -89,64 +90,65 @@ impl Delayed {
     }
 }
 
-/// What was asked for with one trigger.
+/// Values requested by the invocations of one trigger.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expansion {
-    /// How often.
+    /// Number of rounds in which values were requested.
     pub rounds: u32,
-    /// Places, each once, those of the last time first.
+    /// Requested places without duplicates; the last round's places first.
     pub places: Vec<Asked>,
-    /// Number of those that were asked for the last time.
+    /// Number of `places` that the last round requested.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub newest: usize,
-    /// Earlier times whose views showed nothing of what was asked for.
+    /// Earlier rounds with views that showed none of the requested values.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unspent: usize,
-    /// True if the last time is one of them.
+    /// True if the last round's view showed none of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unspent: bool,
-    /// What persons were asked, and said.
+    /// Questions to persons, with their answers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Answered>,
 }
 
-/// A question that a person has answered.
+/// Question answered by a person.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answered {
     /// The question.
     pub question: String,
-    /// The `human` worker who answered.
+    /// `human` worker that answered.
     pub by: WorkerName,
     /// The answer.
     pub answer: String,
 }
 
 impl Expansion {
-    /// How often more can be asked for with one trigger (SPEC section 4).
+    /// Limit of rounds for one trigger (SPEC section 4).
     pub const ROUNDS_MAX: u32 = 3;
 
-    /// Whether nothing was asked for.
+    /// Returns true if nothing was requested.
     pub const fn is_none(&self) -> bool {
         self.rounds == 0
     }
 
-    /// Returns how often more can be asked for. Times whose views showed nothing of it are not counted, up to a limit.
+    /// Returns the number of rounds left. Rounds with views that showed none of the requested values are free, up to a
+    /// limit.
     pub fn left(&self) -> u32 {
         let unspent = self.unspent + usize::from(self.is_unspent);
         let unspent = u32::try_from(unspent).unwrap_or(Self::ROUNDS_MAX).min(Self::ROUNDS_MAX);
         (Self::ROUNDS_MAX + unspent).saturating_sub(self.rounds)
     }
 
-    /// Returns all that was asked for once this is, too.
+    /// Returns `places` followed by the earlier places that are not among them.
     #[must_use]
     pub fn and(&self, places: &[Asked]) -> Vec<Asked> {
         let old = self.places.iter().filter(|place| !places.contains(place));
         places.iter().chain(old).cloned().collect()
     }
 
-    /// Returns that of the invocation that goes on with all this.
+    /// Returns the expansion of the follow-up invocation, with the merged `places`.
     pub(crate) fn followed_by(self, places: Vec<Asked>, has_ranges: bool) -> Self {
         let is_old = |newest: &usize| {
             let (new, old) = places.split_at(*newest);
@@ -163,48 +165,48 @@ const fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// An invocation under way.
+/// Invocation in progress.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Open {
-    /// What was queued.
+    /// Invocation as it was queued.
     pub queued: Queued,
-    /// The current attempt, from 1.
+    /// Current attempt, from 1.
     pub attempt: u32,
-    /// How many attempts were lost with a process; they are not the agent's fault and have a limit of their own.
+    /// Attempts lost in a crash of the process. They are not charged to the agent and have a limit of their own.
     pub lost: u32,
-    /// How many attempts were refused because others had been faster; they have a limit of their own, too.
+    /// Attempts rejected because of concurrent commits; they have a limit of their own, too.
     pub conflicts: u32,
-    /// Places kept for others, for which the next attempt waits.
+    /// Reserved places that the next attempt waits for.
     pub awaits: Vec<PointerBuf>,
-    /// What the current attempt was shown. A snapshot keeps it apart, because it shares its document with others.
+    /// State shown to the current attempt. A snapshot stores it separately, because invocations share documents.
     #[serde(skip, default = "Basis::nothing")]
     pub basis: Arc<Basis>,
-    /// Whether the attempt's call is under way; if not, the next attempt is due, or a person is asked.
+    /// True while the attempt's call is in progress; otherwise the next attempt is due, or a person is asked.
     pub calling: bool,
-    /// Seq of the record that put the current attempt's proposal to a person, while there is no answer.
+    /// Seq of the record that put the current attempt's proposal to a person, until that person answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Seq>,
-    /// The version its view was taken at.
+    /// Version at which its view was taken.
     pub base: Version,
-    /// Its view.
+    /// Digest of its view.
     pub view: Digest,
-    /// Tokens set aside for it.
+    /// Tokens reserved for it.
     pub reserved: u64,
-    /// Model that its call was admitted to (since format 11).
+    /// Model to which its call was admitted (since format 11).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Price of the model that its call was admitted to.
+    /// Price of the model to which its call was admitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// Tokens of its reply, where it was admitted with more than its seat has.
+    /// Reply tokens, if the call was admitted with more than the seat's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_tokens: Option<u64>,
-    /// When the call was recorded.
+    /// Time at which the call was recorded.
     pub since: Timestamp,
-    /// When it times out.
+    /// Time at which the call times out.
     pub deadline: Timestamp,
-    /// What its provider did not take.
+    /// Requests that its provider deferred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deferrals: Option<Deferrals>,
     /// Attempts before the current one.
@@ -212,42 +214,42 @@ pub struct Open {
     pub past: Past,
 }
 
-/// Attempts of an invocation, as far as the next request must differ from theirs.
+/// Outcomes of earlier attempts from which the next request must differ.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Past {
     /// Failures since the last reply that was judged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<FailureCode>,
-    /// Views whose replies were refused.
+    /// Views with rejected replies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Digest>,
 }
 
 impl Past {
-    /// Tells whether there is nothing to differ from.
+    /// Returns true if there are no failures and no rejections.
     pub const fn is_none(&self) -> bool {
         self.failures.is_empty() && self.refused.is_empty()
     }
 
-    /// How many replies to this view were refused.
+    /// Counts the rejected replies to this view.
     pub fn repeats(&self, view: Digest) -> usize {
         self.refused.iter().filter(|refused| **refused == view).count()
     }
 }
 
 impl Open {
-    /// Whether it waits for its provider.
+    /// Returns true while it waits for its provider.
     pub fn waits_for_provider(&self) -> bool {
         self.deferrals.as_ref().is_some_and(|deferrals| deferrals.waiting.is_some())
     }
 
-    /// Whether it holds a place of its board: a person or a provider may take long.
+    /// Returns true if it occupies a concurrency slot. Waits for a person or a provider may be long and occupy none.
     fn holds_place(&self) -> bool {
         self.asked.is_none() && !self.waits_for_provider()
     }
 
-    /// Attempts so far that count against the limit of its worker.
+    /// Returns the attempts that count against the limit of its worker.
     pub fn counted_attempts(&self) -> u32 {
         let deferrals = self.deferrals.as_ref().filter(|_| !planted::is(Bug::DeferralCharged));
         let deferred = deferrals.map_or(0, |deferrals| deferrals.count);
@@ -255,27 +257,27 @@ impl Open {
     }
 }
 
-/// Requests of an invocation that its provider did not take.
+/// Requests of an invocation that its provider deferred.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deferrals {
-    /// How many.
+    /// Number of deferrals.
     pub count: u32,
-    /// When the first of an unbroken series was; none once the provider has answered.
+    /// Time of the first deferral of an unbroken series; `None` once the provider has answered.
     pub since: Option<Timestamp>,
     /// Set while the invocation waits.
     pub waiting: Option<ProviderWait>,
 }
 
-/// An invocation's wait for its provider.
+/// Wait of an invocation for its provider.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderWait {
-    /// Why the provider did not take the request.
+    /// Reason of the deferral.
     pub reason: DeferralReason,
-    /// When it may be asked again, at the earliest.
+    /// Earliest time of the next request.
     pub not_before: Timestamp,
-    /// When the board is paused if the provider takes no request until then.
+    /// Time at which the board is paused if the provider has accepted no request.
     pub patience: Timestamp,
 }
 
@@ -288,51 +290,51 @@ pub struct Scheduler {
     last: InvocationId,
     /// Invocations ever scheduled, by worker.
     scheduled: BTreeMap<WorkerName, u32>,
-    /// Attempts ever made, by worker, without those lost with a process or that reached nobody.
+    /// Attempts ever made, by worker, except those lost in a crash or never delivered to the agent.
     attempts: BTreeMap<WorkerName, u32>,
     /// Rules that have completed an invocation.
     completed: BTreeSet<RuleName>,
     /// `after`, `settled` and `after_first` rules that have fired; they fire once.
     fired: BTreeSet<RuleName>,
-    /// The invocation that was closed because it goes on in another, until that is queued.
+    /// Invocation that was closed because another continues it, until that one is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     continued: Option<Box<Queued>>,
-    /// When each rule with a schedule is due next.
+    /// Next due time of each rule with a schedule.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     due: BTreeMap<RuleName, Timestamp>,
-    /// What rules with a delay want, in the order in which it goes into the queue.
+    /// Invocations of rules with a delay, in due order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     delayed: Vec<Delayed>,
 }
 
-/// What the board must dispatch next.
+/// Dispatch that is next.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Next {
-    /// The invocation.
+    /// Invocation to dispatch.
     pub queued: Queued,
-    /// The attempt to make, from 1.
+    /// Attempt to make, from 1.
     pub attempt: u32,
 }
 
 impl Scheduler {
-    /// The number the next invocation gets.
+    /// Returns the number of the next invocation.
     pub const fn next_id(&self) -> InvocationId {
         self.last.next()
     }
 
-    /// Invocations that wait for their turn, in order.
+    /// Returns the queued invocations, in order.
     pub const fn queue(&self) -> &VecDeque<Queued> {
         &self.queue
     }
 
-    /// Returns the memory of invocations and of the signals that they hold, in bytes, roughly. `others` are those that the
-    /// board keeps outside of the scheduler.
+    /// Returns the approximate memory of invocations and of the signals that they hold, in bytes. `others` are those
+    /// that the board keeps outside of the scheduler.
     pub(crate) fn memory<'a>(&'a self, others: impl Iterator<Item = &'a Queued>) -> u64 {
         let delayed = self.delayed.iter().map(|delayed| &delayed.queued);
         let open = self.open.values().map(|open| &open.queued);
         let waiting = self.queue.iter().chain(delayed);
         let (mut bytes, mut before) = (0, None::<&Carried>);
-        // Those of one signal follow one another.
+        // Invocations of one signal are adjacent.
         for queued in waiting.chain(open).chain(others) {
             bytes += QUEUED_BYTES;
             if let Some(carried) = &queued.value
@@ -345,13 +347,13 @@ impl Scheduler {
         bytes
     }
 
-    /// Invocations under way.
+    /// Returns the open invocations.
     pub const fn open(&self) -> &BTreeMap<InvocationId, Open> {
         &self.open
     }
 
-    /// When each rule with a schedule is due next, of those that could be queued: not one that has used up all
-    /// invocations of its workers, or that waits in the queue already.
+    /// Returns the due time of each rule with a schedule that could be queued. Omits rules without invocations left for
+    /// any worker, and rules that are queued already.
     pub fn due<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = (&'a Rule, Timestamp)> {
         plan.rules.iter().filter_map(|rule| {
             let due = *self.due.get(&rule.name)?;
@@ -364,7 +366,7 @@ impl Scheduler {
         })
     }
 
-    /// Sets the schedules of a board that begins.
+    /// Arms the schedules of a new board.
     pub(crate) fn wind(&mut self, plan: &Plan, at: Timestamp) {
         for rule in &plan.rules {
             if let WakesOn::Every(cron) = &rule.wakes_on {
@@ -373,7 +375,7 @@ impl Scheduler {
         }
     }
 
-    /// Sets the schedules that are due to the next time after this one.
+    /// Advances due schedules to their next time after `at`.
     pub(crate) fn rewind(&mut self, plan: &Plan, at: Timestamp) {
         let past: Vec<(RuleName, Option<Timestamp>)> = self
             .due(plan)
@@ -391,7 +393,7 @@ impl Scheduler {
         }
     }
 
-    /// What waits for its time, the earliest first.
+    /// Returns the delayed invocations, the earliest first.
     pub fn delayed(&self) -> &[Delayed] {
         &self.delayed
     }
@@ -424,7 +426,7 @@ impl Scheduler {
         self.delayed.sort_by_key(|delayed| delayed.due);
     }
 
-    /// Moves what calls under way wait for, and when they began, as far as the clock jumped.
+    /// Moves the start times and deadlines of open calls by the length of a clock jump.
     pub(crate) fn jump(&mut self, ms: u64) {
         let jump = |time: &mut Timestamp| *time = time.plus_ms(ms);
         for open in self.open.values_mut() {
@@ -440,11 +442,11 @@ impl Scheduler {
         }
     }
 
-    /// Takes out of the queue what is not wanted any more, so that it does not count; false if it is not there.
+    /// Removes an obsolete invocation from the queue and from its worker's count; returns false if it is not queued.
     pub(crate) fn withdraw(&mut self, plan: &Plan, invocation: InvocationId) -> bool {
         let place = self.queue.iter().position(|queued| queued.invocation == invocation);
         let Some(queued) = place.and_then(|place| self.queue.remove(place)) else { return false };
-        // A join whose condition did not hold fires when it comes to rest again.
+        // A join with a false condition fires the next time its branches are at rest.
         let is_join =
             |rule: &&Rule| queued.branch.rule.as_ref() == Some(&rule.name) && matches!(rule.wakes_on, WakesOn::Rest(_));
         if let Some(rule) = plan.rules.iter().find(is_join) {
@@ -456,13 +458,13 @@ impl Scheduler {
         true
     }
 
-    /// Whether it has nothing to do but to wait for a time.
+    /// Returns true if only a scheduled or delayed time, or an answer from a person, can make progress.
     pub fn rests(&self) -> bool {
         let has_times = !self.due.is_empty() || !self.delayed.is_empty();
         has_times && self.queue.is_empty() && self.open.values().all(|open| open.asked.is_some())
     }
 
-    /// Whether this rule waits for others to complete an invocation each, they all have, and it has not fired yet.
+    /// Returns true for an `after` rule that has not fired yet, once each awaited rule has completed an invocation.
     pub fn is_after(&self, rule: &Rule) -> bool {
         let WakesOn::After(awaited) = &rule.wakes_on else { return false };
         awaited.iter().all(|name| self.completed.contains(name)) && !self.fired.contains(&rule.name)
@@ -473,18 +475,18 @@ impl Scheduler {
         self.fired.contains(rule)
     }
 
-    /// Invocations of a worker that were ever scheduled.
+    /// Returns the number of invocations of a worker ever scheduled.
     pub fn scheduled_for(&self, worker: &WorkerName) -> u32 {
         self.scheduled.get(worker).copied().unwrap_or(0)
     }
 
-    /// Attempts of a worker that were ever made, without those lost with a process or that reached nobody.
+    /// Returns the attempts of a worker ever made, except those lost in a crash or never delivered to the agent.
     pub fn attempts_of(&self, worker: &WorkerName) -> u32 {
         self.attempts.get(worker).copied().unwrap_or(0)
     }
 
-    /// The calls that may be made once a gate admits them: attempts that are due again, then the queue in its order; for
-    /// each model at most as many as the board may have under way.
+    /// Returns the calls to make once a gate admits them: due retries, then the queue in order. For each model it
+    /// returns at most as many as the board's concurrency.
     pub fn awaiting_admission(&self, limits: &Places<'_>, eligible: &Eligible<'_>) -> Vec<Next> {
         let mut by_model: BTreeMap<Option<&str>, usize> = BTreeMap::new();
         let mut has_room = |worker: &WorkerName| {
@@ -508,7 +510,7 @@ impl Scheduler {
             (eligible.is_gated)(worker) && is_free(worker, is_full) && (eligible.admits)(&queued.branch)
         });
         let first = first.map(|queued| Next { queued: queued.clone(), attempt: 1 });
-        // Other workers take no place at a model.
+        // Workers that are not gated take no place at a model.
         let may_ask = |next: &Next| {
             let worker = &next.queued.branch.worker;
             !(eligible.is_gated)(worker) || has_room(worker)
@@ -516,20 +518,21 @@ impl Scheduler {
         again.chain(first).filter(may_ask).collect()
     }
 
-    /// Whether as many calls are under way as may be. One that waited for a person has left its place, and others may be
-    /// in all of them.
+    /// Returns true if the number of calls in progress has reached the limit. An invocation that waited for a person
+    /// has released its slot, so other invocations may occupy all of them.
     fn is_calling_full(&self, limits: &Places<'_>) -> bool {
         self.open.values().filter(|open| open.calling && limits.counts(open)).count() >= limits.concurrency as usize
     }
 
-    /// Whether invocations under way hold all places.
+    /// Returns true if open invocations occupy all slots.
     fn is_full(&self, limits: &Places<'_>) -> bool {
         self.open.values().filter(|open| open.holds_place() && limits.counts(open)).count()
             >= limits.concurrency as usize
     }
 
-    /// What to dispatch next of what needs no admission: first attempts that are due again, then the queue's first whose branch is admitted,
-    /// while fewer than `concurrency` are under way of those that take a place; who is exempt is never kept waiting for one. What waits for a reservation of others to end is passed over.
+    /// Returns the next dispatch that needs no admission: due retries, then the first queued invocation with an
+    /// admitted branch. Counted calls stay within `concurrency`; exempt workers are not limited by it. Skips
+    /// invocations that wait for a reservation.
     pub fn next(&self, limits: &Places<'_>, eligible: &Eligible<'_>) -> Option<Next> {
         let is_calling_full = self.is_calling_full(limits);
         let may_call = |open: &&Open| !(is_calling_full && limits.counts(open));
@@ -553,29 +556,29 @@ impl Scheduler {
         Some(Next { queued: first.clone(), attempt: 1 })
     }
 
-    /// How many invocations of a worker hold a place: those that wait for a person or a provider have left theirs.
+    /// Counts the invocations of a worker that occupy a slot; waits for a person or a provider do not.
     pub fn under_way(&self, worker: &WorkerName) -> usize {
         self.open.values().filter(|open| open.queued.branch.worker == *worker && open.holds_place()).count()
     }
 
-    /// Whether any call is under way.
+    /// Returns true if any call is in progress.
     pub fn is_calling(&self) -> bool {
         self.open.values().any(|open| open.calling)
     }
 
-    /// Waits of invocations for their providers.
+    /// Returns the waits of invocations for their providers.
     pub fn provider_waits(&self) -> impl Iterator<Item = (&WorkerName, &ProviderWait)> {
         self.open
             .values()
             .filter_map(|open| Some((&open.queued.branch.worker, open.deferrals.as_ref()?.waiting.as_ref()?)))
     }
 
-    /// When the first wait for a provider has lasted too long.
+    /// Returns the earliest time at which a wait for a provider runs out of patience.
     pub fn patience(&self) -> Option<Timestamp> {
         self.provider_waits().map(|(_, wait)| wait.patience).min()
     }
 
-    /// The first wait for a provider that has lasted too long.
+    /// Returns the first invocation with a wait for a provider that is out of patience.
     pub fn impatient(&self, now: Timestamp) -> Option<&Open> {
         let is_over = |wait: &ProviderWait| wait.patience <= now;
         self.open
@@ -583,19 +586,19 @@ impl Scheduler {
             .find(|open| open.deferrals.as_ref().and_then(|deferrals| deferrals.waiting.as_ref()).is_some_and(is_over))
     }
 
-    /// Of every invocation that is under way, queued, or waits for a time.
+    /// Returns the branch of every open, queued or delayed invocation.
     pub fn unfinished(&self) -> impl Iterator<Item = &Branch> {
         let open = self.open.values().map(|open| &open.queued);
         open.chain(&self.queue).chain(self.delayed.iter().map(|delayed| &delayed.queued)).map(|queued| &queued.branch)
     }
 
-    /// How many calls of a worker are under way.
+    /// Counts the calls of a worker in progress.
     pub fn calling(&self, worker: &WorkerName) -> usize {
         self.open.values().filter(|open| open.queued.branch.worker == *worker && open.calling).count()
     }
 
-    /// Returns the rules that wait for rest while something that they wait for is under way: open, queued or, for joins,
-    /// delayed. For a join of what completes, an invocation that waits for a stopped branch is under way, too.
+    /// Returns the rules that wait for rest while one of their awaited branches is open, queued or, for joins, delayed.
+    /// For a join on completion, an invocation queued behind a stopped branch counts, too.
     pub fn awaited(&self, plan: &Plan, admits: impl Fn(&Branch) -> bool) -> BTreeSet<RuleName> {
         let waits = |rule: &&Rule| match &rule.wakes_on {
             WakesOn::Rest(rest) => rest.kind == RestKind::Each || !self.fired.contains(&rule.name),
@@ -618,19 +621,19 @@ impl Scheduler {
         waiting.filter(is_awaited).map(|rule| rule.name.clone()).collect()
     }
 
-    /// The earliest time at which an open call times out.
+    /// Returns the earliest time at which an open call times out.
     pub fn deadline(&self) -> Option<Timestamp> {
         self.open.values().filter(|open| open.calling).map(|open| open.deadline).min()
     }
 
-    /// Open calls whose time is over.
+    /// Returns the open calls that have timed out.
     pub fn overdue(&self, now: Timestamp) -> Vec<InvocationId> {
         let overdue = self.open.iter().filter(|(_, open)| open.calling && open.deadline <= now);
         overdue.map(|(invocation, _)| *invocation).collect()
     }
 
-    /// Applies a `scheduled` record: of what goes into the queue at once, or when it is due.
-    /// `is_counted`: whether it counts against the invocations of its worker.
+    /// Applies a `scheduled` record: queues the invocation at once, or delays it until `due`. If `is_counted`, it
+    /// counts against the invocations of its worker.
     pub(crate) fn enqueue(
         &mut self,
         plan: &Plan,
@@ -641,7 +644,7 @@ impl Scheduler {
         due: Option<Timestamp>,
     ) {
         self.last = queued.invocation;
-        // What goes on in another invocation was counted when it began.
+        // A follow-up invocation was counted when its first one began.
         if is_counted && queued.expansion.is_none() {
             let scheduled = self.scheduled.entry(queued.branch.worker.clone()).or_default();
             *scheduled = scheduled.saturating_add(1);
@@ -661,7 +664,7 @@ impl Scheduler {
         }
     }
 
-    /// Puts an invocation into the queue: at its end, or before all who are not urgent.
+    /// Queues an invocation: at the end, or ahead of those that are not urgent.
     fn queue_up(&mut self, plan: &Plan, queued: Queued) {
         let is_urgent = |queued: &Queued| {
             let rule = queued.branch.rule.as_ref();
@@ -674,7 +677,7 @@ impl Scheduler {
         self.queue.insert(before.unwrap_or(self.queue.len()), queued);
     }
 
-    /// Applies an `invoked` record; none if it names no invocation that could be invoked.
+    /// Applies an `invoked` record; returns `None` if it names no invocation that can start.
     pub(crate) fn begin(&mut self, invoked: &Invoked, format: u32, at: Timestamp, basis: Arc<Basis>) -> Option<&Open> {
         let (queued, lost, conflicts, deferrals, past) = match self.open.get(&invoked.invocation) {
             Some(open) => {
@@ -721,13 +724,13 @@ impl Scheduler {
         self.open.get(&invoked.invocation)
     }
 
-    /// Puts back what a snapshot kept apart; false if there is no such open invocation.
+    /// Restores the basis that a snapshot stores separately; returns false if there is no such open invocation.
     pub(crate) fn restore_basis(&mut self, invocation: InvocationId, basis: Basis) -> bool {
         self.open.get_mut(&invocation).map(|open| open.basis = Arc::new(basis)).is_some()
     }
 
-    /// The current attempt makes another call, which holds `reserved`; returns the branch, none if it is not under way.
-    /// `is_answered`: the provider has answered the call before.
+    /// Records another call of the current attempt, with `reserved` tokens. Returns the branch, or `None` if the
+    /// attempt is not in progress. `is_answered` means that the provider has answered the previous call.
     pub(crate) fn go_on(
         &mut self,
         attempt: &Attempt,
@@ -765,21 +768,21 @@ impl Scheduler {
         }
     }
 
-    /// Lets every invocation that waits for its provider ask it again at once, with patience anew.
+    /// Ends all waits for providers, so that the next requests are due at once and patience starts over.
     pub(crate) fn stop_waiting(&mut self) {
         for deferrals in self.open.values_mut().filter_map(|open| open.deferrals.as_mut()) {
             (deferrals.since, deferrals.waiting) = (None, None);
         }
     }
 
-    /// Ends the current attempt's call: what it proposed is put to a person.
+    /// Ends the current attempt's call and marks its proposal as put to a person.
     pub(crate) fn ask(&mut self, invocation: InvocationId, question: Seq) {
         if let Some(open) = self.open.get_mut(&invocation) {
             (open.calling, open.asked) = (false, Some(question));
         }
     }
 
-    /// Counts the current attempt as refused because others had been faster; the next one waits for `awaits`.
+    /// Counts the current attempt as rejected because of concurrent commits; the next one waits for `awaits`.
     pub(crate) fn conflict(&mut self, invocation: InvocationId, awaits: Vec<PointerBuf>) {
         if let Some(open) = self.open.get_mut(&invocation) {
             open.conflicts = open.conflicts.saturating_add(1);
@@ -787,14 +790,14 @@ impl Scheduler {
         }
     }
 
-    /// Notes the failure of an attempt, for the next one.
+    /// Records the failure of an attempt, for the next one.
     pub(crate) fn fail_attempt(&mut self, invocation: InvocationId, code: FailureCode) {
         if let Some(open) = self.open.get_mut(&invocation) {
             open.past.failures.push(code);
         }
     }
 
-    /// Notes that the reply of an attempt was refused, for the next one.
+    /// Records the rejection of an attempt's reply, for the next one.
     pub(crate) fn refuse_attempt(&mut self, invocation: InvocationId) {
         if let Some(open) = self.open.get_mut(&invocation) {
             open.past.failures.clear();
@@ -802,7 +805,7 @@ impl Scheduler {
         }
     }
 
-    /// Counts the current attempt as lost: as far as its worker's agent is concerned, it was never made.
+    /// Counts the current attempt as lost in a crash, so that it is not charged to its worker.
     pub(crate) fn lose_attempt(&mut self, invocation: InvocationId) {
         self.unmake_attempt(invocation);
         if let Some(open) = self.open.get_mut(&invocation) {
@@ -810,7 +813,7 @@ impl Scheduler {
         }
     }
 
-    /// The current attempt reached nobody: to its worker's agent it was never made.
+    /// Uncounts the current attempt, which was never delivered to its worker's agent.
     pub(crate) fn unmake_attempt(&mut self, invocation: InvocationId) {
         let Some(open) = self.open.get(&invocation) else { return };
         if let Some(attempts) = self.attempts.get_mut(&open.queued.branch.worker) {
@@ -818,7 +821,7 @@ impl Scheduler {
         }
     }
 
-    /// Closes an open invocation that goes on in another, with what a person has answered it, if that is why.
+    /// Closes an open invocation that another continues, and adds the answer of a person, if there is one.
     pub(crate) fn interrupt(&mut self, invocation: InvocationId, answered: Option<Answered>) {
         self.continued = self.close(invocation, false).map(|mut open| {
             open.queued.expansion.answers.extend(answered);
@@ -826,12 +829,12 @@ impl Scheduler {
         });
     }
 
-    /// What goes on in the invocation that is queued next, if that follows this one.
+    /// Takes the interrupted invocation, if `follows` names it.
     pub(crate) fn take_continued(&mut self, follows: InvocationId) -> Option<Queued> {
         self.continued.take().map(|queued| *queued).filter(|queued| queued.invocation == follows)
     }
 
-    /// Closes an invocation, open or queued; `completed` if it did what it was for.
+    /// Closes an invocation, open or queued; `completed` if it achieved its purpose.
     pub(crate) fn close(&mut self, invocation: InvocationId, completed: bool) -> Option<Open> {
         self.queue.retain(|queued| queued.invocation != invocation);
         self.delayed.retain(|delayed| delayed.queued.invocation != invocation);
@@ -842,7 +845,7 @@ impl Scheduler {
         Some(open)
     }
 
-    /// Empties queue and open invocations; returns both.
+    /// Empties the queue and the open invocations; returns both.
     pub(crate) fn clear(&mut self) -> (Vec<Open>, Vec<Queued>) {
         let queued = self.queue.drain(..).chain(self.delayed.drain(..).map(|delayed| delayed.queued)).collect();
         (std::mem::take(&mut self.open).into_values().collect(), queued)
@@ -854,14 +857,14 @@ fn needs_admission(open: &Open, eligible: &Eligible<'_>) -> bool {
     (eligible.is_gated)(&open.queued.branch.worker) || open.waits_for_provider()
 }
 
-/// How many places a board has, and which workers take none.
+/// Concurrency slots of a board, and the workers exempt from them.
 pub struct Places<'a> {
     concurrency: u32,
     exempt: &'a BTreeSet<WorkerName>,
 }
 
 impl<'a> Places<'a> {
-    /// Places for so many calls; the calls of `exempt` workers take none.
+    /// Limits the board to `concurrency` calls; calls of `exempt` workers are not counted.
     pub fn new(concurrency: u32, exempt: &'a BTreeSet<WorkerName>) -> Self {
         let planted = u32::from(planted::is(Bug::OneCallMore));
         Self { concurrency: concurrency + planted - u32::from(planted::is(Bug::OneCallLess)), exempt }
@@ -872,14 +875,14 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Which invocations may be dispatched, beside the places.
+/// Conditions on dispatch beside the concurrency slots.
 pub struct Eligible<'a> {
-    /// Whether the next attempt of an open invocation has to wait.
+    /// Returns true if the next attempt of an open invocation has to wait.
     pub waits: &'a dyn Fn(&Open) -> bool,
-    /// Whether a queued invocation of the branch may begin.
+    /// Returns true if a queued invocation of the branch may begin.
     pub admits: &'a dyn Fn(&Branch) -> bool,
-    /// Returns true for workers whose every call needs admission.
+    /// Returns true for workers that need admission for every call.
     pub is_gated: &'a dyn Fn(&WorkerName) -> bool,
-    /// The operator's name of a worker's model; none: the default.
+    /// Returns the operator's name of a worker's model; `None` for the default.
     pub model: &'a dyn Fn(&WorkerName) -> Option<&'a str>,
 }

@@ -1,7 +1,7 @@
-//! What an attempt's agent may look at beside the text of its view: the values that the view showed wholly.
+//! Structured access to the values that an attempt's view shows in full.
 //!
-//! A program, a response schema or a remote process wants values, not a text about them. Nothing here goes beyond the
-//! view: the places are those of its read set. Holding on to it costs a pointer, as the document is shared.
+//! Programs, response schemas and remote processes need values instead of the view's text. Access is limited to the
+//! view: the places are those of its read set. Holding it costs a pointer, as the document is shared.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,30 +17,30 @@ use crate::plan::{Plan, Seat};
 use crate::scheduler::Answered;
 use crate::tree::Node;
 
-/// A seat, and what its agent was shown for one attempt.
+/// Seat of an attempt, and the data shown to its agent.
 #[derive(Clone)]
 pub struct Shown {
     plan: Arc<Plan>,
-    /// Of this invocation.
+    /// Seat with the bindings of this invocation.
     seat: Arc<Seat>,
     basis: Arc<Basis>,
     may_expand: bool,
     may_clarify: bool,
     woken_by: Option<RuleName>,
     woken_at: Option<String>,
-    /// The trigger, without what the view shows of its place.
+    /// Trigger, without the value at its place.
     trigger: Value,
     signal: Option<Carried>,
     answers: Vec<Answered>,
 }
 
-/// A value that is there was not shown whole.
+/// Error: the value exists but the view shows it only in part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotWhole;
 
 impl Shown {
-    /// What `basis` holds, for a worker of the plan; none if there is no such worker. `may_expand`: whether its view says
-    /// that it may ask for more.
+    /// Creates the context of a view for a worker of the plan; `None` if there is no such worker. `may_expand` is true
+    /// if the view offers to show more.
     pub fn new(plan: Arc<Plan>, worker: WorkerName, basis: Arc<Basis>, may_expand: bool) -> Option<Self> {
         let seat = Arc::clone(plan.seats.get(&worker)?);
         Some(Self {
@@ -57,49 +57,49 @@ impl Shown {
         })
     }
 
-    /// The same for the seat of one invocation.
+    /// Sets the seat of the invocation.
     #[must_use]
     pub(crate) fn with_seat(self, seat: Arc<Seat>) -> Self {
         Self { seat, ..self }
     }
 
-    /// The same for a worker that may ask a person something.
+    /// Sets if the worker may ask a person a question.
     #[must_use]
     pub(crate) fn with_question(self, may_clarify: bool) -> Self {
         Self { may_clarify, ..self }
     }
 
-    /// The same for a worker that this rule has woken.
+    /// Sets the rule that triggered the call.
     #[must_use]
     pub fn with_rule(self, woken_by: Option<RuleName>) -> Self {
         Self { woken_by, ..self }
     }
 
-    /// The rule that woke it, if one did.
+    /// Returns the rule that triggered the call, if any.
     pub const fn woken_by(&self) -> Option<&RuleName> {
         self.woken_by.as_ref()
     }
 
-    /// The same for a worker that something at this place has woken, which it may read.
+    /// Sets the place of the triggering event, if the worker may read it.
     #[must_use]
     pub fn with_place(self, woken_at: Option<&str>) -> Self {
         Self { woken_at: woken_at.map(str::to_owned), ..self }
     }
 
-    /// The place of the event that woke it, if one did and the seat may read it.
+    /// Returns the place of the triggering event, if there is one that the seat may read.
     pub fn woken_at(&self) -> Option<&str> {
         self.woken_at.as_deref()
     }
 
-    /// Sets the trigger: an object as [`Shown::trigger`] returns it, without what the view shows of its place.
+    /// Sets the trigger: an object like that of [`Shown::trigger`], without the value at its place.
     #[must_use]
     pub(crate) fn with_trigger(self, trigger: Value) -> Self {
         Self { trigger, ..self }
     }
 
-    /// Returns the trigger of the invocation: an object with `kind` and, as far as there are, `rule`, `op`, `path`, `bound`,
-    /// `version`, `name` and `value`. For an event `value` has what the view shows wholly of the place; `partial` is true where
-    /// that is not all of it.
+    /// Returns the trigger of the invocation: an object with `kind` and, where present, `rule`, `op`, `path`, `bound`,
+    /// `version`, `name` and `value`. For an event, `value` holds the fully shown values at the place; `partial` is
+    /// true if it is incomplete.
     pub fn trigger(&self) -> Value {
         let mut trigger = self.trigger.clone();
         let place = self.trigger.get("path").and_then(Value::as_str).and_then(|place| Pointer::parse(place).ok());
@@ -118,58 +118,58 @@ impl Shown {
         trigger
     }
 
-    /// The same for a worker that a signal with this value has woken.
+    /// Sets the payload of the triggering signal.
     #[must_use]
     pub fn with_signal(self, signal: Option<Carried>) -> Self {
         Self { signal, ..self }
     }
 
-    /// What the signal carried that woke it, if one did.
+    /// Returns the payload of the triggering signal, if there is one.
     pub fn signal(&self) -> Option<&Value> {
         self.signal.as_deref()
     }
 
-    /// The same for a worker whom persons have answered what it asked them.
+    /// Sets the answers of persons to the worker's questions.
     #[must_use]
     pub fn with_answers(self, answers: Vec<Answered>) -> Self {
         Self { answers, ..self }
     }
 
-    /// What persons have answered to what this worker asked them with the same trigger, the first question first.
+    /// Returns the answers of persons to this worker's questions with this trigger, the first question first.
     pub fn answers(&self) -> &[Answered] {
         &self.answers
     }
 
-    /// Whether it may ask a person something.
+    /// Returns true if it may ask a person a question.
     pub const fn may_clarify(&self) -> bool {
         self.may_clarify
     }
 
-    /// The compiled blueprint.
+    /// Returns the compiled blueprint.
     pub const fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// The seat, with what the trigger binds.
+    /// Returns the seat, with the bindings of the trigger.
     pub fn seat(&self) -> &Seat {
         &self.seat
     }
 
-    /// The state the view was taken of, and what of it was shown. The state holds more than its agent may see.
+    /// Returns the state of the view and its read set. The state contains more than the agent may see.
     pub const fn basis(&self) -> &Arc<Basis> {
         &self.basis
     }
 
-    /// Whether its view says that it may ask for more.
+    /// Returns true if the view offers to show more.
     pub const fn may_expand(&self) -> bool {
         self.may_expand
     }
 
-    /// The value at a place; none if none is there, as a place that is not there is nobody's to see, or if a condition hides
-    /// it as things are.
+    /// Returns the value at a place. `None` if it does not exist, or if a condition currently hides it, so that the two
+    /// cases look the same.
     ///
     /// # Errors
-    /// It is there, but was not shown, or not wholly.
+    /// Returns an error if the value exists but is not shown, or not in full.
     pub fn value_at(&self, place: &Pointer) -> Result<Option<&Node>, NotWhole> {
         let Some(value) = self.basis.state.get(place) else { return Ok(None) };
         let is_whole = self.values().any(|(whole, _)| place.starts_with(whole));
@@ -180,7 +180,7 @@ impl Shown {
         }
     }
 
-    /// The places whose whole values were shown, with these; none lies below another.
+    /// Returns the places shown in full, with their values; none lies below another.
     pub fn values(&self) -> impl Iterator<Item = (&Pointer, &Node)> {
         let reads = self.basis.reads.iter();
         reads.filter_map(|place| Some((place.as_ref(), self.basis.state.get(place)?)))

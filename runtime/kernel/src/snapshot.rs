@@ -1,25 +1,26 @@
-//! A whole board as stored parts, from which the same board is made again without its records (SPEC section 10).
+//! Stored form of a whole board, from which it is restored without its records (SPEC section 10).
 //!
-//! Owns the format below and the words for it. What a board consists of is in [`crate::board`], how trees are cut in
-//! `tree/store.rs`, and where parts are kept is the runtime's.
+//! Defines the format below. [`crate::board`] defines the contents of a board, `tree/store.rs` splits trees into parts,
+//! and the runtime stores the parts.
 //!
 //! # The format
 //!
-//! A snapshot is a *manifest* and the *parts* it names, each a text of compact JSON that is stored under the SHA-256 of
-//! its bytes. Equal parts are stored once, so consecutive snapshots share what did not change, and so do the trees of
-//! one snapshot. The snapshot's digest is the SHA-256 of its manifest.
+//! A snapshot is a *manifest* and the *parts* it names, each a text of compact JSON, stored under the SHA-256 of its
+//! bytes. Equal parts are stored once, so consecutive snapshots share unchanged parts, and so do the trees of one
+//! snapshot. The snapshot's digest is the SHA-256 of its manifest.
 //!
-//! **Manifest**: one object with the members, in this order, `layout` ([`LAYOUT`]), `board`, `seal` (H(`50`) of the
-//! board's hasher: without the salt nobody can guess what a digest stands for), `head` (number and hash of the last
-//! record it includes), `trees` (for each: its version, its state digest, its value; the first is the state) and `rest`
-//! (the value of an object that holds all else).
+//! **Manifest**: one object with these members, in order: `layout` ([`LAYOUT`]), `board`, `seal` (H(`50`) of the
+//! board's hasher: without the salt, digests cannot be guessed), `head` (number and hash of the last record it
+//! includes), `trees` (for each its version, state digest and value; the first is the state) and `rest` (the value of
+//! an object with all other data).
 //!
-//! **Values**: null, booleans, numbers and texts as themselves; a text whose JSON has at least [`PART_BYTES_MIN`] bytes
-//! is a part of its own, `["t",HASH]`. An array is `["a",MEMBERS,LOSSES,NODE]`, an object `["o",MEMBERS,LOSSES,NODE]`.
-//! MEMBERS is the version by which an element or member last came or went. LOSSES is what the container has lost, the
-//! oldest first: for each loss the first index concerned (0 for a member), the 32-bit FNV-1a of the member's name (1 in
-//! place of 0; 0 for elements, and where several losses were taken together), when the oldest place concerned had come to
-//! be, and when it happened, all in one flat array; 0 if there are none.
+//! **Values**: null, booleans, numbers and texts are written as they are; texts with at least [`PART_BYTES_MIN`] bytes
+//! of JSON are separate parts, `["t",HASH]`. An array is `["a",MEMBERS,LOSSES,NODE]`, an object
+//! `["o",MEMBERS,LOSSES,NODE]`. MEMBERS is the version that last added or removed an element or member. LOSSES lists
+//! the removals from the container, the oldest first, in one flat array; 0 if there are none. Each removal has four
+//! numbers: the first index concerned (0 for a member), the 32-bit FNV-1a of the member's name (1 in place of 0; 0 for
+//! elements, and for several removals merged), the version at which the oldest place concerned was added, and the
+//! version of the removal.
 //!
 //! **Nodes** are those of the state digest ([`crate::digest`]):
 //!
@@ -31,71 +32,72 @@
 //! | split of an object | `["s",TOUCHED,[node or null,…]]`, sixteen of them |
 //! | a node that is a part | its HASH as a text |
 //!
-//! TOUCHED is the version of the latest change below. STAMPS says of each element or member when its place came to be
-//! (`born`) and when another value was last put there (`changed`): one number if all these are the same, else the flat
-//! array `[born,changed,born,changed,…]`; 0 for none. An empty container has one empty chunk or bucket.
+//! TOUCHED is the version of the latest change below. STAMPS holds, for each element or member, the version at which
+//! its place was added (`born`) and the version at which its value last changed (`changed`). It is one number if all
+//! these are equal, else the flat array `[born,changed,born,changed,…]`; 0 if there are none. An empty container has
+//! one empty chunk or bucket.
 //!
-//! **Which nodes are parts**: those whose form, with parts below them replaced by their hashes, has at least
-//! [`PART_BYTES_MIN`] bytes or [`PART_LEVELS_MIN`] nodes one inside the other. That depends on the content alone, so
-//! equal boards have equal digests.
+//! **Parts**: a node is a separate part if its form, with parts below it replaced by their hashes, has at least
+//! [`PART_BYTES_MIN`] bytes or [`PART_LEVELS_MIN`] nested nodes. This depends on the content alone, so equal boards
+//! have equal digests.
 
 use std::sync::Arc;
 
 use crate::digest::Digest;
 
-/// The number of the format.
+/// Number of the format.
 pub const LAYOUT: u32 = 3;
 
-/// From this length on, in bytes of JSON, a node or a text is a part of its own.
+/// Minimum size of a separate part, in bytes of JSON, for nodes and texts.
 ///
 /// Sixteen hashes are a little longer, so that a level above parts is itself a part and a change rewrites little.
 pub const PART_BYTES_MIN: usize = 1024;
 
-/// From this nesting on a node is a part of its own, so that no part is nested deeper than JSON is read.
+/// Minimum nesting of a separate part, so that no part is nested deeper than the JSON reader allows.
 pub const PART_LEVELS_MIN: u16 = 32;
 
-/// A text to store under its hash.
+/// Text to store under its hash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
     /// SHA-256 of the text.
     pub hash: Digest,
     /// The text.
     pub text: Arc<str>,
-    /// The parts it names, in order; each was handed out before.
+    /// Hashes of the parts it names, in order; each was emitted before.
     pub names: Vec<Digest>,
 }
 
-/// The parts that the text of a part or of a manifest names, in order, as in [`Part::names`]; `None` if it is not one of
-/// this layout. Whether the text is the one with its hash is not looked at.
+/// Returns the parts named by the text of a part or manifest, in order, as in [`Part::names`]; `None` if it does not
+/// have this layout. Does not check the text against its hash.
 pub fn names(text: &str) -> Option<Vec<Digest>> {
     crate::tree::names_of(text)
 }
 
-/// Why a stored snapshot cannot be used.
+/// Reason why a stored snapshot cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// Something it names is not stored.
+    /// A named part is not stored.
     #[error("its part {0} is missing")]
     Missing(Digest),
-    /// A stored text is not the one with its hash.
+    /// A stored text does not match its hash.
     #[error("its part {0} was altered")]
     Altered(Digest),
-    /// Another version of this program wrote it.
+    /// The snapshot has the layout of another version of this program.
     #[error("it has layout {0}, this version reads {LAYOUT}")]
     OtherLayout(u64),
-    /// An earlier version wrote it, which did not keep all that this one needs. The records have it.
+    /// An earlier version wrote it without data that this version needs. The records have the data.
     #[error("it is from before snapshots kept {0}")]
     TooOld(&'static str),
-    /// It has the right hash and is no snapshot of this board.
+    /// The hash is right, but the text is no snapshot of this board.
     #[error("it cannot be read: {0}")]
     Unreadable(String),
-    /// Storage.
+    /// The storage reported an error.
     #[error("{0}")]
     Storage(String),
 }
 
 impl SnapshotError {
-    /// Returns true if the snapshot is sound, as far as this version can say, and another version can use it.
+    /// Returns true if the snapshot is intact, as far as this version can judge, and usable by another version.
     pub const fn is_of_another_version(&self) -> bool {
         matches!(self, Self::OtherLayout(_) | Self::TooOld(_))
     }
@@ -105,7 +107,7 @@ impl SnapshotError {
     }
 }
 
-/// Maps whose keys are no texts, as lists of pairs.
+/// Serialises maps with keys that are no texts as lists of pairs.
 pub(crate) mod pairs {
     use std::collections::BTreeMap;
 
@@ -125,7 +127,7 @@ pub(crate) mod pairs {
     }
 }
 
-/// Values that may be absent, where `null` is a value: a list of none or one.
+/// Serialises optional values as a list of zero or one, because `null` is a value.
 pub(crate) mod optional {
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

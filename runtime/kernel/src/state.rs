@@ -1,8 +1,8 @@
-//! The document of a board, and the candidate a patch makes of it.
+//! Document of a board, and the candidate that a patch makes of it.
 //!
-//! All access to the document goes through [`State`] and [`Candidate`]; what is inside them may change. Owns what an
-//! operation does and whether it can be done (RFC 6902 section 4, SPEC section 3). Does not know who may do it
-//! ([`crate::contract`]) or whether the result is right ([`crate::schema`]).
+//! All access to the document goes through [`State`] and [`Candidate`]; their internals may change. Decides what an
+//! operation does and if it can be applied (RFC 6902 section 4, SPEC section 3). Permissions are decided in
+//! [`crate::contract`], validity of the result in [`crate::schema`].
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,10 +23,10 @@ mod place;
 
 use place::{Miss, Place, Slot, locate};
 
-/// The largest value that a violation shows, in bytes of compact JSON; of a larger one it names the kind.
+/// Largest value included in a violation, in bytes of compact JSON; a larger one is described by its kind.
 pub const SHOWN_BYTES_MAX: u64 = 4096;
 
-/// A committed document; cheap to clone, never changed.
+/// Committed document; cheap to clone, immutable.
 #[derive(Clone)]
 pub struct State {
     root: Node,
@@ -36,57 +36,58 @@ pub struct State {
 }
 
 impl State {
-    /// A document as version 0, and its digest. Numbers must be normalised ([`crate::json::normalise`]).
+    /// Creates the document of version 0 and computes its digest. Numbers must be normalised
+    /// ([`crate::json::normalise`]).
     pub fn new(value: &Value, hasher: &Hasher) -> Self {
         let edit = Edit { at: 0, hasher: Arc::new(hasher.clone()) };
         let root = Node::of(value, &edit);
         Self { digest: hasher.tree(&root), root, at: 0, hasher: edit.hasher }
     }
 
-    /// The document of a version as it was stored; none if it has another digest.
+    /// Restores the stored document of a version; `None` if the digest differs.
     pub(crate) fn restored(root: Node, at: At, digest: Digest, hasher: &Arc<Hasher>) -> Option<Self> {
         (hasher.tree(&root) == digest).then(|| Self { root, at, digest, hasher: Arc::clone(hasher) })
     }
 
-    /// The whole document.
+    /// Returns the whole document.
     pub const fn root(&self) -> &Node {
         &self.root
     }
 
-    /// What is at a place.
+    /// Returns the value at a place.
     pub fn get(&self, pointer: &Pointer) -> Option<&Node> {
         self.root.get(pointer)
     }
 
-    /// The digest of the whole document (SPEC section 2).
+    /// Returns the digest of the whole document (SPEC section 2).
     pub const fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// The digest that another document would have in the place of this one. Numbers must be normalised
+    /// Returns the digest that another document would have on this board. Numbers must be normalised
     /// ([`crate::json::normalise`]).
     pub fn digest_of(&self, other: &Value) -> Digest {
         self.hasher.document(other)
     }
 
-    /// How many commits made it.
+    /// Returns the number of commits.
     pub fn version(&self) -> Version {
         Version(self.at.into())
     }
 
-    /// The same, as the stamps of its places count.
+    /// Returns the version as a revision stamp of the tree.
     pub const fn at(&self) -> At {
         self.at
     }
 
-    /// Length of the document as compact JSON, in bytes.
+    /// Returns the length of the document as compact JSON, in bytes.
     pub fn bytes(&self) -> u64 {
         self.root.bytes()
     }
 
-    /// A copy to try a patch on. Costs a pointer; what the patch does not touch stays shared.
+    /// Creates a copy on which a patch is tried. Costs a pointer; untouched values stay shared.
     pub fn candidate(&self) -> Candidate {
-        // A board stops before that.
+        // A board stops before the stamps overflow.
         let edit = Edit { at: self.at.saturating_add(1), hasher: Arc::clone(&self.hasher) };
         Candidate { root: self.root.clone(), edit }
     }
@@ -99,47 +100,47 @@ impl PartialEq for State {
 }
 
 impl fmt::Debug for State {
-    /// The digest stands for the document, which may be large and is nobody's to print.
+    /// Prints the digest instead of the document, which may be large or confidential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State").field("version", &self.at).field("digest", &self.digest).finish()
     }
 }
 
-/// A document that a patch is being tried on; dropped if the patch is refused.
+/// Document to which a patch is applied tentatively; dropped if the patch is rejected.
 pub struct Candidate {
     root: Node,
     edit: Edit,
 }
 
-/// Bounds of what a patch may make of a document.
+/// Bounds of the resulting document.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultLimits {
-    /// Bytes of compact JSON.
+    /// Maximum bytes of compact JSON.
     pub bytes: u64,
-    /// Nesting.
+    /// Maximum nesting.
     pub depth: u32,
 }
 
-/// What an operation did: the values that went and came.
+/// Values removed and added by an operation.
 #[derive(Clone, Debug, Default)]
 pub struct Applied {
-    /// What was taken away at `path`, or at `from` of a `move`.
+    /// Value removed at `path`, or at `from` of a `move`.
     pub taken: Option<Node>,
-    /// What was written over; of a `move`, as it was without what it took.
+    /// Overwritten value; for a `move`, as it was after the removal.
     pub over: Option<Node>,
-    /// What is now where something was put.
+    /// Value now at the target place.
     pub made: Option<Node>,
 }
 
-/// What an operation would do to the document it meets (SPEC section 3).
+/// Effect of an operation on the document (SPEC section 3).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Effect<'a> {
-    /// The kind, judged by what is there; `None` for `test`. `move` and `copy` report what they do at `path`
-    /// (add, replace or insert); that they are a move or a copy is known from the operation.
+    /// Kind of the effect, judged by the current value; `None` for `test`. `move` and `copy` report their effect at
+    /// `path` (add, replace or insert); the operation itself shows that it is a move or a copy.
     pub kind: Option<GrantOp>,
-    /// The place with `-` in place of an index that appends: `/claims/-`, also for `/claims/3` of three.
+    /// Place with `-` instead of an index that appends: `/claims/-`, also for `/claims/3` of three.
     pub granted_at: Cow<'a, Pointer>,
-    /// The place after the operation: `/claims/3`, also for `/claims/-` of three.
+    /// Place after the operation: `/claims/3`, also for `/claims/-` of three.
     pub lands_at: Cow<'a, Pointer>,
 }
 
@@ -150,25 +151,25 @@ impl<'a> Effect<'a> {
 }
 
 impl Candidate {
-    /// The whole document as it stands.
+    /// Returns the current document.
     pub const fn root(&self) -> &Node {
         &self.root
     }
 
-    /// What is at a place.
+    /// Returns the value at a place.
     pub fn get(&self, pointer: &Pointer) -> Option<&Node> {
         self.root.get(pointer)
     }
 
-    /// Length of the document as it stands, as compact JSON, in bytes.
+    /// Returns the length of the current document as compact JSON, in bytes.
     pub fn bytes(&self) -> u64 {
         self.root.bytes()
     }
 
-    /// What the operation would do here, even where it would fail: what cannot be placed counts as an `add` at the
-    /// path as it was written.
+    /// Returns the effect of the operation, even if it would fail: an impossible placement counts as an `add` at the
+    /// path as written.
     ///
-    /// A `move` is judged at `path` as the document is after `from` is taken out (RFC 6902 section 4.4): moving the
+    /// A `move` is judged at `path` in the document after the removal of `from` (RFC 6902 section 4.4): moving the
     /// first of three elements to index 2 appends.
     pub fn effect<'a>(&self, op: &Op<'a>) -> Effect<'a> {
         match *op {
@@ -183,7 +184,7 @@ impl Candidate {
         }
     }
 
-    /// What a value does that is put at `path` once `without` is gone.
+    /// Returns the effect of putting a value at `path` after the removal of `without`.
     fn arrival<'a>(&self, path: &'a Pointer, without: Option<&Pointer>) -> Effect<'a> {
         let Ok(place) = locate(&self.root, path, without) else {
             return Effect::at(path, Some(GrantOp::Add));
@@ -201,16 +202,15 @@ impl Candidate {
         }
     }
 
-    /// Applies one operation, wholly or not at all. `test` compares as SPEC section 2 has it, which for values whose
-    /// numbers are in their one form, as [`crate::patch::parse`] and [`crate::json`] leave them, is equality.
+    /// Applies one operation, completely or not at all. `test` compares as defined in SPEC section 2. For values with
+    /// canonical numbers, as [`crate::patch::parse`] and [`crate::json`] return them, this is equality.
     ///
-    /// An operation that shrinks the document is let through even if the result is still larger than the limit.
-    /// Messages name kinds and lengths, never values or keys beyond those the operation itself names; values are only
-    /// in `found`.
+    /// An operation that shrinks the document is accepted even if the result is still larger than the limit. Messages
+    /// name kinds and lengths, but neither values nor keys beyond those in the operation; values are only in `found`.
     ///
     /// # Errors
-    /// `path_not_found`, `test_failed`, `index_out_of_range` or `result_too_large`, pointing at the place. The candidate
-    /// is then as it was. Never panics, whatever the operation.
+    /// Returns `path_not_found`, `test_failed`, `index_out_of_range` or `result_too_large` with the place, and leaves
+    /// the candidate unchanged. Never panics, whatever the operation.
     pub fn apply(&mut self, op: &Op<'_>, limits: ResultLimits) -> Result<Applied, Violation> {
         if let Op::Test { path, value } = op {
             return self.test(path, value, limits).map(|()| Applied::default());
@@ -226,20 +226,20 @@ impl Candidate {
         })
     }
 
-    /// Puts a value where there is room for it: in place of what is there, or into a new place.
+    /// Replaces the value at a place, or inserts a new one.
     fn put(&mut self, op: &Op<'_>, value: Node) -> Applied {
         let path = op.path();
         let there = match path.split_back() {
             None => Some(&self.root),
             Some((container, token)) => match self.get(container) {
-                // Elements make room.
+                // Adding to an array inserts an element.
                 Some(Node::Array(_)) if !matches!(op, Op::Replace { .. }) => None,
                 container => container.and_then(|container| container.child(&token.decoded())),
             },
         };
         let over = there.cloned();
         let made = match &over {
-            // Writing what is there already is no change (SPEC section 5).
+            // Writing an equal value is no change (SPEC section 5).
             Some(there) if *there == value => there.clone(),
             Some(_) => {
                 self.root.replace(path, value.clone(), &self.edit);
@@ -253,10 +253,10 @@ impl Candidate {
         Applied { taken: None, over, made: Some(made) }
     }
 
-    /// Whether an operation other than `test` can be applied within the limits, and what it then puts at its path.
+    /// Checks that an operation other than `test` can be applied within the limits; returns the value for its path.
     ///
-    /// Measures before it changes anything, so that a patch which multiplies what is there is refused before it has. A
-    /// value that was written is as small as the patch.
+    /// Measures before any change, so that a patch that multiplies existing values is rejected early. The size of a
+    /// written value is bounded by the patch.
     fn check(&self, op: &Op<'_>, limits: ResultLimits) -> Result<Option<Node>, Violation> {
         let before = self.bytes();
         let admitted = |path: &Pointer, node: Node, bytes: u64| {
@@ -300,7 +300,7 @@ impl Candidate {
                     return Err(Violation::new(Code::PathNotFound, path.as_str(), message));
                 }
                 let place = self.vacancy(path, Some(from))?;
-                // Put over a member that contains it, it goes with that member and is not to be counted twice.
+                // A source inside the overwritten member disappears with it and must not be subtracted twice.
                 let goes_with_target = matches!(place.slot, Slot::Member { .. }) && from.starts_with(path);
                 let leaving = if goes_with_target && place.value.is_some() { 0 } else { source.bytes_with(value) };
                 admitted(path, value.clone(), place.bytes_after(before - leaving, value.bytes()))
@@ -331,7 +331,7 @@ impl Candidate {
         Err(violation)
     }
 
-    /// A place where something is.
+    /// Returns an existing place and its value.
     fn existing(&self, path: &Pointer) -> Result<(Place<'_>, &Node), Violation> {
         let place = locate(&self.root, path, None).map_err(|miss| miss.at(path))?;
         match place.value {
@@ -340,20 +340,20 @@ impl Candidate {
         }
     }
 
-    /// A place where something can be put once `without` is gone.
+    /// Returns a place where a value can be put after the removal of `without`.
     fn vacancy(&self, path: &Pointer, without: Option<&Pointer>) -> Result<Place<'_>, Violation> {
         locate(&self.root, path, without).map_err(|miss| miss.at(path))
     }
 
-    /// Ends the trial and makes it the state.
+    /// Turns the candidate into a state.
     pub fn into_state(self) -> State {
         let Edit { at, hasher } = self.edit;
         State { digest: hasher.tree(&self.root), root: self.root, at, hasher }
     }
 }
 
-/// Whether a value nested `value_depth` deep may come to `path`; `bytes` and `before` are of the whole document with it
-/// and without it.
+/// Checks if a value with nesting `value_depth` may be put at `path`. `bytes` and `before` are the sizes of the whole
+/// document with and without it.
 fn admit(path: &Pointer, value_depth: usize, bytes: u64, before: u64, limits: ResultLimits) -> Result<(), Violation> {
     let too_large = |message| Err(Violation::new(Code::ResultTooLarge, path.as_str(), message));
     if bytes > limits.bytes && bytes > before {

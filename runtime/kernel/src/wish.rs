@@ -1,8 +1,8 @@
-//! What rules want when something has happened (SPEC section 6).
+//! Matches rules against an event and returns the invocations they trigger (SPEC section 6).
 //!
-//! [`wanted`] turns an occasion into wishes, `still_wants` asks again when the delay of one is over, and [`may_wake`]
-//! tells beforehand whom a rule would wake. Nothing here changes anything: a wish becomes a `scheduled` record, and with
-//! that an invocation in the queue ([`crate::scheduler`]).
+//! [`wanted`] returns the activations for an occasion, `still_wants` checks one again after its delay, and [`may_wake`]
+//! predicts if a rule would trigger a worker. All functions here are pure: an activation becomes a `scheduled` record,
+//! and thereby an invocation in the queue ([`crate::scheduler`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,76 +21,76 @@ use crate::record::{Trigger, UNDECIDED};
 use crate::scheduler::{Queued, Scheduler};
 use crate::tree::Node;
 
-/// Places that a rule fires for at the creation of a board.
+/// Limit of the places for which a rule fires at the creation of a board.
 pub(crate) const EACH_MAX: usize = 1024;
-/// Invocations that all such rules begin with together, and that one commit may give rise to.
+/// Limit of the invocations of all such rules together, and of those triggered by one commit.
 pub(crate) const WOKEN_MAX: usize = 4096;
 
-/// The variable of a condition that names whom its rule would wake.
+/// Variable of a condition: the worker that the rule would trigger.
 const WORKER: &str = "worker";
 
-/// Something that may wake rules.
+/// Event that may trigger rules.
 pub enum Occasion<'a> {
-    /// The board began.
+    /// Creation of the board.
     Start,
-    /// A commit.
+    /// Commit of a patch.
     Commit {
-        /// What it did.
+        /// Events of the commit.
         events: &'a [Event<'a>],
         /// The patch.
         patch: &'a Value,
         /// The state before it.
         before: &'a Node,
-        /// Whose it was.
+        /// Author of the patch.
         worker: &'a WorkerName,
-        /// The version it made.
+        /// Version created by the commit.
         version: Version,
     },
-    /// A signal.
+    /// Arrival of a signal.
     Signal {
-        /// Its name.
+        /// Name of the signal.
         name: &'a str,
-        /// What it carries.
+        /// Payload of the signal.
         value: &'a Value,
-        /// Its record.
+        /// Seq of its record.
         seq: Seq,
     },
-    /// A rule completed an invocation.
+    /// Completion of an invocation of some rule.
     Completed,
-    /// The waits of these rules are over.
+    /// Rules with awaited branches at rest.
     Rested(&'a BTreeSet<RuleName>),
-    /// These rules' schedules are due, since these times.
+    /// Rules with due schedules, and their due times.
     Due(&'a BTreeMap<RuleName, Timestamp>),
 }
 
-/// A rule that fires, or that would if its condition had a truth value.
+/// Rule that fires, or cannot be evaluated.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Wish {
-    /// Invoke the rule's worker.
+    /// Invokes the rule's worker.
     Invoke {
         /// The rule.
         rule: RuleName,
-        /// Its worker.
+        /// Worker to invoke.
         worker: WorkerName,
-        /// Why.
+        /// Trigger of the invocation.
         trigger: Trigger,
-        /// After how many milliseconds.
+        /// Delay in milliseconds.
         delay: u64,
     },
-    /// The condition could not be evaluated, or no worker stands where the rule looks for one, so it does not fire.
+    /// Does not fire: the condition could not be evaluated, or the rule found no valid worker name.
     Skip {
         /// The rule.
         rule: RuleName,
-        /// The worker that it would wake; none: any.
+        /// Worker that it would trigger; `None` for any.
         worker: Option<WorkerName>,
-        /// What woke it, if that can be asked about again (since journal format 16).
+        /// Trigger, if the rule can be evaluated again for it (since journal format 16).
         trigger: Option<Trigger>,
-        /// Why not.
+        /// Reason for not firing.
         message: String,
     },
 }
 
-/// The wishes an occasion gives rise to, in the order of events and, for one event, of the blueprint's rules.
+/// Returns the activations for an occasion, in the order of events and, for one event, of the blueprint's rules.
 pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occasion<'_>) -> Vec<Wish> {
     let mut allowance = Allowance::new();
     let mut wishes = Wishes { wishes: Vec::new(), plan, allowance: &mut allowance };
@@ -167,13 +167,14 @@ pub fn wanted(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &Occas
     wishes.wishes
 }
 
-/// Returns true if a rule that was not decided can be asked again about what woke it: an event or the start, since journal
+/// Returns true if an undecided rule can be evaluated again for its trigger: an event or the start, since journal
 /// format 16.
 pub(crate) fn can_be_asked_again(plan: &Plan, trigger: &Trigger) -> bool {
     plan.journal_format >= UNDECIDED && matches!(trigger, Trigger::Event { .. } | Trigger::Start)
 }
 
-/// Evaluates a rule again for what woke it before, with the present state. Returns nothing if that place is gone.
+/// Evaluates a rule again for an earlier trigger, with the current state. Returns nothing if the trigger's place is
+/// gone.
 pub(crate) fn wanted_again(
     plan: &Plan,
     state: &Node,
@@ -191,8 +192,8 @@ pub(crate) fn wanted_again(
     wishes.wishes
 }
 
-/// Whether a rule would wake this worker if its name came to this place now: one that wakes whoever is named there. True,
-/// too, if no rule does that, or if its condition cannot be told yet.
+/// Predicts if a rule would trigger this worker once its name is written to this place. Also true if no rule takes a
+/// name from there, or if its condition cannot be evaluated yet.
 pub fn may_wake(plan: &Plan, state: &Node, at: &Pointer, worker: &str) -> bool {
     let decoded = decoded(at);
     let path: Vec<_> = decoded.iter().map(String::as_str).collect();
@@ -217,11 +218,11 @@ pub fn may_wake(plan: &Plan, state: &Node, at: &Pointer, worker: &str) -> bool {
         })
 }
 
-/// The wishes of one occasion in the making.
+/// Activations of one occasion, being collected.
 struct Wishes<'a> {
     wishes: Vec<Wish>,
     plan: &'a Plan,
-    /// What all their conditions may take together.
+    /// Evaluation budget shared by all conditions.
     allowance: &'a mut Allowance,
 }
 
@@ -230,8 +231,7 @@ impl Wishes<'_> {
         self.wishes.push(Wish::Invoke { rule: rule.name.clone(), worker: worker.clone(), trigger, delay });
     }
 
-    /// Says why a rule does not fire: once for each rule, however many events there are, or for each event if a join waits for
-    /// the rule.
+    /// Records why a rule does not fire: once for each rule, or once for each event if a join waits for the rule.
     fn skip(&mut self, rule: &Rule, worker: Option<&WorkerName>, trigger: &Trigger, message: String) {
         let can_be_asked = can_be_asked_again(self.plan, trigger);
         let trigger = can_be_asked.then(|| trigger.clone());
@@ -249,9 +249,9 @@ impl Wishes<'_> {
     }
 }
 
-/// Wishes of a rule for each place that a document begins with.
+/// Adds the activations of a rule for each matching place of the initial document.
 fn wish_for_each(rule: &Rule, pattern: &Pattern, state: &Node, wishes: &mut Wishes) {
-    // A board with more is not made.
+    // Creation rejects documents with more instances.
     let instances = pattern.instances(state, EACH_MAX);
     for Instance { place, part } in instances {
         let decoded = decoded(&place);
@@ -265,18 +265,18 @@ fn wish_for_each(rule: &Rule, pattern: &Pattern, state: &Node, wishes: &mut Wish
     }
 }
 
-/// Occasion of one rule.
+/// Occasion as seen by one rule.
 struct Woken<'a> {
     trigger: Trigger,
-    /// As conditions see it.
+    /// Value of `event` in conditions.
     event: Value,
     value: Variable<'a>,
-    /// Bindings of the rule, or the reason why it has none.
+    /// Bindings of the rule, or the reason for their absence.
     bound: Result<Bindings, String>,
 }
 
 impl Woken<'_> {
-    /// Makes an occasion without a value.
+    /// Creates an occasion without a value.
     fn by(trigger: Trigger) -> Self {
         Self { trigger, event: Value::Null, value: Value::Null.into(), bound: Ok(Bindings::default()) }
     }
@@ -287,7 +287,7 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
     let nothing = Bindings::default();
     let (bound, is_unbound) = match bound {
         Ok(bound) => (bound, None),
-        // A condition that does not ask for names is asked first.
+        // A condition that does not use bindings is evaluated first.
         Err(message) if rule.when.as_ref().is_some_and(|when| !when.uses(BOUND)) => (&nothing, Some(message)),
         Err(message) => return wishes.skip(rule, None, trigger, message.clone()),
     };
@@ -296,7 +296,7 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
         Some(chosen) => {
             let name = value.text_at(&chosen.at);
             let found = rule.workers.iter().find(|worker| name == Some(worker.as_str()));
-            // What stands there is not said: messages are no place for values.
+            // The found value is omitted, because messages must not contain values.
             let unknown =
                 || format!("{} is no name of a worker of the group {}", place(&chosen.at, trigger), chosen.group);
             found.map(std::slice::from_ref).ok_or_else(unknown)
@@ -305,7 +305,7 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
     let plan = wishes.plan;
     let mut variables = variables(plan, state, event, value.clone(), commit);
     variables.insert(BOUND, bound.to_value().into());
-    // A condition comes first, unless it asks whom the rule would wake.
+    // The condition is evaluated first, unless it uses `worker`.
     let (for_all, for_each) = match &rule.when {
         Some(when) if when.uses(WORKER) => (None, Some(when)),
         when => (when.as_ref(), None),
@@ -348,7 +348,7 @@ fn wish(rule: &Rule, woken: &Woken<'_>, state: &Node, commit: Option<(&Node, &Va
     }
 }
 
-/// What conditions of rules may speak of.
+/// Returns the variables of rule conditions.
 fn variables<'a>(
     plan: &'a Plan,
     state: &'a Node,
@@ -367,11 +367,11 @@ fn variables<'a>(
     ])
 }
 
-/// Whether the rule of what was delayed wants it now that its time has come: `value` is what stands now where the event was.
-/// `by` is who made the commit.
+/// Returns true if the condition of a delayed invocation's rule holds when the delay ends, with the current value at
+/// the event's place. `by` is the author of the commit.
 ///
 /// # Errors
-/// Why its condition has no truth value.
+/// Returns the reason why the condition could not be evaluated.
 pub(crate) fn still_wants(
     plan: &Plan,
     state: &Node,
@@ -389,7 +389,7 @@ pub(crate) fn still_wants(
     when.evaluate_within(&variables, allowance).map_err(|error| error.to_string())
 }
 
-/// Returns the event and the present value that a condition sees of an earlier trigger. `carried` is a signal's value.
+/// Returns the event and the current value that a condition sees for an earlier trigger. `carried` is a signal's value.
 fn seen_now<'a>(
     rule: &Rule,
     state: &'a Node,
@@ -420,8 +420,8 @@ fn seen_now<'a>(
     }
 }
 
-/// Returns true if the object that had the place of a trigger has no such member now. Returns false for rules on removals alone,
-/// which are about the removed value, and for elements of lists, whose indices move.
+/// Returns true if the member at the place of a trigger no longer exists. Returns false for rules on removals alone,
+/// which concern the removed value, and for array elements, because indices shift.
 pub(crate) fn is_gone(state: &Node, rule: &Rule, trigger: &Trigger) -> bool {
     let Trigger::Event { path, .. } = trigger else { return false };
     if matches!(rule.wakes_on, WakesOn::Event { op: Some(EventOp::Remove), .. }) {
@@ -437,7 +437,7 @@ pub(crate) fn is_gone(state: &Node, rule: &Rule, trigger: &Trigger) -> bool {
     false
 }
 
-/// Where a rule looks for something in what has woken it, for people.
+/// Describes, in a message, the place in the trigger where a rule looks for a value.
 fn place(at: &PointerBuf, trigger: &Trigger) -> String {
     match trigger {
         Trigger::Event { op: EventOp::Remove, path, .. } => format!("what stood at {path}{at}"),

@@ -1,7 +1,7 @@
-//! Workflows: nodes that depend on each other, in an order that is the same each time.
+//! Workflows: dependent nodes in a deterministic order.
 //!
-//! A definition is checked before anything of it is kept (SW4RM section 3.11.3, requirement rows W58 to W70). One that a
-//! blueprint has becomes rules of an ordinary board (`expansion`); what it does next is decided by [`engine`].
+//! A definition is checked before any of it is stored (SW4RM section 3.11.3, requirement rows W58 to W70). A workflow
+//! in a blueprint becomes rules of an ordinary board (`expansion`); [`engine`] decides its next steps.
 
 mod dag;
 pub mod engine;
@@ -22,51 +22,51 @@ pub use expansion::{Expansion, Grants, Made, REQUESTED, RESUMPTION, With, expand
 pub use status::Status;
 pub use warning::{Warning, is_node_name};
 
-/// The coordination role of the seat that decides what a workflow does next.
+/// Coordination role of the seat that decides the next steps of a workflow.
 pub const ROLE: &str = "workflow";
-/// How many nodes a workflow may have.
+/// Maximum nodes of a workflow.
 pub const NODES_MAX: usize = 1_000_000;
-/// How many nodes the workflow of a blueprint may have: each takes up to three of its 256 rules, and a grant of a worker.
+/// Maximum nodes of a blueprint's workflow: each takes up to three of its 256 rules, and a grant of a worker.
 pub const RUNNING_NODES_MAX: usize = 64;
-/// Characters of the id of a node in the workflow of a blueprint: the names of its rules end with it.
+/// Maximum characters of a node id in a blueprint's workflow: the names of its rules end with it.
 pub const ID_CHARS_MAX: usize = 48;
-/// How many problems are told.
+/// Maximum problems reported.
 pub const PROBLEMS_MAX: usize = 20;
 
-/// In what order a workflow goes, and what it is warned of.
+/// Returns the order of a workflow, with warnings.
 ///
 /// # Errors
-/// What prevents it, the first twenty: everything that is wrong with single nodes, or else one cycle.
+/// Returns the first twenty problems: all problems of single nodes, or else one cycle.
 pub fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> {
     let mut order = dag::check(definition)?;
     order.warnings.extend(warning::taken_signals(definition));
     Ok(order)
 }
 
-/// What is to be done, and in what order (W58).
+/// Definition of a workflow (W58).
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// What it is called.
+    /// Name of the workflow.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub workflow_id: String,
-    /// The nodes, by their ids.
+    /// Nodes, by id.
     pub nodes: BTreeMap<String, Node>,
-    /// What the workflow's data are at first (`workflow_data`, W63).
+    /// Initial data of the workflow (`workflow_data`, W63).
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,
-    /// What else is said of it.
+    /// Other information about the workflow.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }
 
 impl Definition {
-    /// Reads a definition.
+    /// Parses a definition.
     ///
     /// # Errors
-    /// Why this is none.
+    /// Returns the reason why the value is no definition.
     pub fn read(value: Value) -> Result<Self, String> {
-        // serde takes a list of members for an object as well.
+        // serde would accept an array of members for an object as well.
         if !value.is_object() {
             return Err("it is no object".to_owned());
         }
@@ -78,71 +78,71 @@ impl Definition {
     }
 }
 
-/// One step (W59).
+/// Node of a workflow (W59).
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Node {
-    /// Its id once more; if it is there it is the one under which the node stands.
+    /// Repeated id; must equal the node's key if present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_id: Option<String>,
-    /// Who does it; where it is empty, whoever is called as the node.
+    /// Worker of the node; if empty, the worker named like the node.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub agent_id: String,
-    /// What has to be completed before.
+    /// Nodes that must be completed before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<String>,
-    /// What starts it, once that is so.
+    /// Trigger that starts it after its dependencies.
     #[serde(skip_serializing_if = "TriggerType::is_dependency")]
     pub trigger_type: TriggerType,
-    /// Of `EVENT`: the signal; the node's id where it is absent.
+    /// For `EVENT`: the signal; the node's id if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// Of `SCHEDULE`: when, in cron's notation; where it is absent the node never starts.
+    /// For `SCHEDULE`: the times in cron notation; without it the node never starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<String>,
-    /// A CEL condition over `data`, asked once the dependencies are completed; where it does not hold the node is skipped
+    /// CEL condition over `data`, evaluated once the dependencies are completed; if it is false the node is skipped
     /// (W60).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// What it is given: its own names for entries of the workflow's data.
+    /// Inputs: the node's own names for entries of the workflow's data.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub input_mapping: BTreeMap<String, String>,
-    /// What it gives: names of what it made, and the entries of the workflow's data that they become.
+    /// Outputs: names in the node's result, and the entries of the workflow's data that they become.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub output_mapping: BTreeMap<String, String>,
-    /// What else is said of it.
+    /// Other information about the node.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }
 
 impl Node {
-    /// Whether it waits for a moment that never comes.
+    /// Returns true for a schedule without times.
     const fn never_starts(&self) -> bool {
         matches!(self.trigger_type, TriggerType::Schedule) && self.every.is_none()
     }
 
-    /// The signal that starts it, if it waits for one.
+    /// Returns the signal that starts it, if it waits for one.
     pub fn awaited<'n>(&'n self, id: &'n str) -> Option<&'n str> {
         let is_event = matches!(self.trigger_type, TriggerType::Event);
         is_event.then(|| self.signal.as_deref().unwrap_or(id))
     }
 
-    /// Who does it.
+    /// Returns the worker of the node.
     pub fn worker<'n>(&'n self, id: &'n str) -> &'n str {
         if self.agent_id.is_empty() { id } else { &self.agent_id }
     }
 }
 
-/// What starts a node (W62).
+/// Trigger of a node (W62).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum TriggerType {
-    /// That its dependencies are completed.
+    /// Completion of its dependencies.
     #[default]
     Dependency,
     /// A signal.
     Event,
-    /// A moment.
+    /// A point in time.
     Schedule,
     /// A person.
     Manual,
@@ -155,67 +155,67 @@ impl TriggerType {
 }
 
 coded! {
-    /// Why a workflow has no order, or does not go on as it is asked to.
+    /// Reason why a workflow has no order or cannot make a requested transition.
     WorkflowCode {
-        /// It has no node.
+        /// The workflow has no node.
         Empty = "workflow_empty",
-        /// It has more nodes than there may be.
+        /// The workflow has more nodes than the limit.
         TooLarge = "workflow_too_large",
-        /// A node says that it is another than the one under whose id it stands.
+        /// The `node_id` of a node differs from its key.
         OtherId = "workflow_node_id",
-        /// A node waits for itself.
+        /// A node depends on itself.
         SelfDependency = "workflow_self_dependency",
-        /// A node waits for one that is not there.
+        /// A node depends on a node that does not exist.
         UnknownDependency = "workflow_unknown_dependency",
-        /// Nodes wait for each other; they are named.
+        /// Nodes depend on each other; the message names them.
         Cycle = "workflow_cycle_detected",
-        /// A node that runs, or waits for its trigger, would have to become something that it cannot become from there.
+        /// A node that runs or waits for its trigger cannot make the requested status transition.
         IllegalMove = "workflow_illegal_move",
         /// There is no such node.
         UnknownNode = "workflow_unknown_node",
-        /// The document does not say how far the workflow is.
+        /// The document does not hold the status of the workflow.
         NoState = "workflow_no_state",
-        /// The request brings more entries for the workflow's data than there may be.
+        /// The request has more entries for the workflow's data than the limit.
         TooMuchData = "workflow_too_much_data",
     }
 }
 
-/// What prevents a workflow.
+/// Problem that prevents a workflow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Problem {
-    /// It has no node, or too many.
+    /// The workflow has no node, or too many.
     Size {
-        /// How many.
+        /// Number of nodes.
         nodes: usize,
     },
-    /// A node says that it is another.
+    /// The `node_id` of a node differs from its key.
     OtherId {
-        /// Under what it stands.
+        /// Key of the node.
         node: String,
-        /// What it says.
+        /// Value of its `node_id`.
         says: String,
     },
     /// A node depends on itself.
     SelfDependency {
-        /// Which.
+        /// Id of the node.
         node: String,
     },
-    /// A node depends on one that is not there.
+    /// A node depends on a node that does not exist.
     UnknownDependency {
-        /// Which.
+        /// Id of the node.
         node: String,
-        /// On what.
+        /// Missing dependency.
         dependency: String,
     },
-    /// Nodes wait for each other for ever.
+    /// Nodes depend on each other in a cycle.
     Cycle {
-        /// Each depends on the one before it, and the first on the last. The smallest id is first.
+        /// Nodes of the cycle: each depends on the one before it, and the first on the last. The smallest id is first.
         nodes: Vec<String>,
     },
 }
 
 impl Problem {
-    /// Its stable code.
+    /// Returns its stable code.
     pub const fn code(&self) -> WorkflowCode {
         match self {
             Self::Size { nodes: 0 } => WorkflowCode::Empty,
@@ -227,7 +227,7 @@ impl Problem {
         }
     }
 
-    /// The nodes of a cycle; a node that depends on itself is one.
+    /// Returns the nodes of a cycle; a node that depends on itself is one.
     pub fn cycle(&self) -> Option<Vec<&str>> {
         match self {
             Self::SelfDependency { node } => Some(vec![node]),
@@ -237,7 +237,7 @@ impl Problem {
     }
 }
 
-/// How many nodes of a cycle a sentence names.
+/// Maximum nodes of a cycle named in a message.
 const NAMED_MAX: usize = 20;
 
 impl fmt::Display for Problem {
@@ -261,18 +261,18 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What is known of a sound workflow before it runs, by ids of its definition.
+/// Static properties of a valid workflow, by ids of its definition.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Order<'d> {
-    /// What depends on nothing.
+    /// Nodes without dependencies.
     pub roots: Vec<&'d str>,
-    /// What nothing depends on.
+    /// Nodes on which no other node depends.
     pub leaves: Vec<&'d str>,
-    /// What can be done at the same time, one stage after the other; each in the order of ids.
+    /// Stages, one after the other; the nodes of a stage can run in parallel. Each is in the order of ids.
     pub stages: Vec<Vec<&'d str>>,
-    /// All nodes, one after the other: of those that could be next always the one with the smallest id.
+    /// All nodes in a topological order; among candidates, the smallest id is next.
     pub order: Vec<&'d str>,
-    /// What will not come out as it is meant: it has an order all the same (W70). First nodes that nothing starts, in the order.
+    /// Warnings about defects that do not prevent an order (W70); nodes that never start are first, in order.
     #[serde(skip)]
     pub warnings: Vec<Warning<'d>>,
 }
