@@ -1,4 +1,4 @@
-//! Which calls of a board wait for admission ([`crate::admission`]).
+//! Admission of a board's calls ([`crate::admission`]).
 
 use std::collections::BTreeSet;
 
@@ -14,18 +14,19 @@ use crate::record::{ADMISSION, PauseCause, Resource};
 use crate::scheduler::{Eligible, Next, Open, Places, Queued};
 
 impl Board {
-    /// Whether calls of a worker need admission: those of language models, since the format that has it.
+    /// Returns true if the worker's calls need admission: those of language models, since the journal format with
+    /// admission.
     pub(super) fn is_gated(&self, worker: &WorkerName) -> bool {
         self.format >= ADMISSION && self.plan.seats.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Llm)
     }
 
-    /// Returns true if calls of the board may need admission: those of language models and of inner boards.
+    /// Returns true if calls of the board may need admission: those of language models and of nested boards.
     pub(super) fn has_gate(&self) -> bool {
         let may_wait = |seat: &Seat| matches!(seat.worker.agent, AgentKind::Llm | AgentKind::Board);
         self.format >= ADMISSION && self.plan.seats.values().any(|seat| may_wait(seat))
     }
 
-    /// The calls that may be made once a gate admits them, in the order in which to ask.
+    /// Returns the calls that may be made once a gate admits them, in the order in which to ask.
     pub fn awaiting_admission(&self) -> Vec<Waiting> {
         if self.paused || self.ended.is_some() {
             return Vec::new();
@@ -35,7 +36,7 @@ impl Board {
             let seat = &self.plan.seats[&branch.worker].worker;
             let before = self.scheduler.open().get(&next.queued.invocation);
             let reserved = before.map(|open| open.reserved).filter(|reserved| *reserved > 0);
-            // A view that shows everything is no larger than the document and what must be shown, as a rule.
+            // A complete view is usually no larger than the document plus the fixed parts.
             let fixed = u64::from(self.plan.seats[&branch.worker].fixed.minimum());
             let chars = u64::from(seat.view_chars()).min(self.state.root().bytes() + fixed);
             let estimated = (chars / 4).saturating_add(u64::from(seat.limits.reply_tokens));
@@ -57,7 +58,7 @@ impl Board {
         self.awaiting().into_iter().map(waiting).collect()
     }
 
-    /// Returns an error if an inner board, which reserves nothing, is to begin and no money is left.
+    /// Returns an error if no money is left for a nested board, which reserves nothing, to begin.
     pub(super) fn afford_inside(&self, next: &Next) -> Result<(), Shortfall> {
         let worker = &next.queued.branch.worker;
         let left = self.money_of(worker);
@@ -71,8 +72,8 @@ impl Board {
         self.plan.seats.get(worker).is_some_and(|seat| seat.worker.agent == AgentKind::Board)
     }
 
-    /// Returns true if no further inner board may begin now: others that wait for their providers take as many places as
-    /// there are, or all money is reserved.
+    /// Returns true if no further nested board may begin now. Either those that wait for their providers fill all
+    /// places, or all money is reserved.
     fn holds_back_inside(&self, worker: &WorkerName) -> bool {
         if !self.is_inside(worker) {
             return false;
@@ -95,12 +96,13 @@ impl Board {
         Waiting { money: self.money_left(waiting), ..waiting.clone() }
     }
 
-    /// Returns the money that is neither spent nor reserved for the call, in 10⁻⁹ of the currency; none if no limit holds.
+    /// Returns the money left for the call, neither spent nor reserved, in 10⁻⁹ of the currency; `None` without a
+    /// limit.
     pub fn unreserved_money(&self, waiting: &Waiting) -> Option<u64> {
         self.money_of(&waiting.worker).map(|(left, _)| left)
     }
 
-    /// Returns the money that is neither spent nor reserved for a worker, and that is not spent; none if no limit holds.
+    /// Returns a worker's money as (neither spent nor reserved, not spent); `None` without a limit.
     pub(super) fn money_of(&self, worker: &WorkerName) -> Option<(u64, u64)> {
         self.ledger.money_left(&self.limits_of_worker(worker), worker)
     }
@@ -115,9 +117,8 @@ impl Board {
         Some(MoneyLeft { left, unspent, prompt })
     }
 
-    /// Lets a gate answer for the calls that a step names, as far as it can at once, and adds to the step what comes of
-    /// that. The gate is asked once for each call. What it admits is an input like any other, and may not be wanted any
-    /// more when its turn comes: then the step has no [`Effect::Call`] for it.
+    /// Asks a gate once for each call that a step names, and adds the results to the step. An admission is an input
+    /// like any other. If its call is no longer wanted by then, the step has no [`Effect::Call`] for it.
     pub fn admit(&mut self, at: Timestamp, step: &mut Step, gate: &mut Gate<'_>) {
         let mut asked = BTreeSet::new();
         loop {
@@ -135,14 +136,14 @@ impl Board {
         }
     }
 
-    /// A step after which every call that may be made is made at once: for boards that no gate stands before.
+    /// Runs a step and makes every possible call at once, for boards without a gate.
     pub fn step_ungated(&mut self, at: Timestamp, input: Input) -> Step {
         let mut step = self.step(at, input);
         self.admit(at, &mut step, &mut admission::open);
         step
     }
 
-    /// See [`Board::awaiting_admission`].
+    /// Returns the queue entries behind [`Board::awaiting_admission`].
     pub(super) fn awaiting(&self) -> Vec<Next> {
         if !self.has_gate() {
             return Vec::new();
@@ -150,7 +151,7 @@ impl Board {
         self.with_eligible(|places, eligible| self.scheduler.awaiting_admission(places, eligible))
     }
 
-    /// What to dispatch next without admission.
+    /// Returns the next invocation to dispatch without admission.
     pub(super) fn next(&self) -> Option<Next> {
         self.with_eligible(|places, eligible| self.scheduler.next(places, eligible))
     }
@@ -181,8 +182,8 @@ impl Board {
         )
     }
 
-    /// Whether the board's running time passes: while a call is under way, since the format that has admission; before,
-    /// while there was anything to do.
+    /// Returns true while the board's running time passes. Since the format with admission, that is while a call is
+    /// under way; before, while any open invocation did not wait for an approver.
     pub(super) fn is_at_work(&self) -> bool {
         match self.format >= ADMISSION {
             true => !self.paused && self.scheduler.is_calling(),
@@ -190,7 +191,7 @@ impl Board {
         }
     }
 
-    /// Returns the rules whose delays are suspended, because an excepted worker waits for its model's provider.
+    /// Returns the rules with suspended delays, because an excepted worker waits for its model's provider.
     pub(super) fn standing_still(&self) -> BTreeSet<RuleName> {
         let excepting = self.excepting(|_| true);
         if excepting.is_empty() {
@@ -219,7 +220,7 @@ impl Board {
         self.plan.rules.iter().filter(excepts).map(|rule| rule.name.clone()).collect()
     }
 
-    /// When the board is paused because a provider takes no request.
+    /// Returns the time at which the board is paused because a provider accepts no request.
     pub(super) fn patience(&self) -> Option<Timestamp> {
         self.scheduler.patience().filter(|_| !self.paused)
     }

@@ -1,4 +1,4 @@
-//! What each record does to a board: the only code that changes one, live and in recovery.
+//! Applies records to a board: the only code that changes one, live and in recovery.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,33 +29,33 @@ use crate::rejection::{Code, Stage};
 use crate::scheduler::{Answered, Expansion, Open, ProviderWait, Queued};
 use crate::view::Shortage;
 
-/// Invocations that were given up that a board keeps; the oldest go first.
+/// Maximum number of given-up invocations that a board keeps; the oldest are evicted first.
 pub(super) const GIVEN_UP_MAX: usize = 1024;
 
-/// Invocations of a branch that changed nothing that a board keeps; the oldest go first.
+/// Maximum number of invocations kept per branch that changed nothing; the oldest are evicted first.
 const IN_VAIN_MAX: usize = 64;
 
-/// Bytes of a signal's value up to which a board keeps an invocation that its worker did not fail at.
+/// Maximum bytes of a signal's value with which a board keeps an invocation that did not fail.
 pub(super) const KEPT_VALUE_MAX: u64 = 16 << 10;
 
-/// What is known of a record beside what it says.
+/// Data available when a record is applied but not stored in it.
 #[derive(Default)]
 pub(super) struct Beside {
-    /// What a commit made, if it has just been worked out.
+    /// Result of a commit, if the pipeline has just computed it.
     pub(super) made: Option<Made>,
     /// See [`Erasure::reply`](crate::record::Erasure::reply).
     pub(super) reply: Option<Digest>,
     /// See [`Erasure::region`](crate::record::Erasure::region).
     pub(super) region: Option<Digest>,
-    /// The caller who caused it from outside.
+    /// External caller behind the record.
     pub(super) principal: Option<Principal>,
 }
 
 impl Board {
-    /// Applies the body of the record `seq`, with what is known of it beside what it says.
+    /// Applies the body of the record `seq`.
     ///
     /// # Errors
-    /// Why the record does not fit what came before; only stored records can have one.
+    /// The reason for which the record does not fit the ones before; only stored records can fail.
     pub(super) fn apply(&mut self, seq: Seq, at: Timestamp, body: &Body, beside: Beside) -> Result<(), String> {
         self.pass_time(at, body);
         match body {
@@ -88,7 +88,7 @@ impl Board {
                 self.decide_undecided(scheduled);
                 let is_after = trigger == Trigger::After;
                 let invocation = scheduled.invocation;
-                // What is beyond the limit is given up at once, and takes nothing of it.
+                // Invocations beyond the limit are given up at once and do not count against it.
                 let seat = self.plan.seats.get(&scheduled.worker);
                 let is_left = seat.is_none_or(|seat| {
                     self.scheduler.scheduled_for(&scheduled.worker) < seat.worker.limits.invocations
@@ -160,7 +160,7 @@ impl Board {
                 let branch = self.finish(&no_op.by, at, Finish::Completed)?;
                 let heard = match no_op.pass.is_some() {
                     true => Heard::Pass,
-                    // Each invocation of a bound worker is about another element: in a row they are no streak.
+                    // Each invocation of a bound worker concerns another element, so in a row they are no streak.
                     false if !bound.is_empty() => Heard::Unchanged,
                     false => Heard::NoOp,
                 };
@@ -227,7 +227,7 @@ impl Board {
                 let record::Approval { written, clarify, .. } = approval;
                 if let Some(token) = token_of(&by) {
                     let reply = || match &clarify {
-                        // The question is about what was asked, and nothing else.
+                        // The fingerprint of a question covers only the question.
                         Some(_) => digest,
                         None => self.fingerprint(&patch, intent.as_deref(), &expand, written.as_ref()),
                     };
@@ -270,24 +270,24 @@ impl Board {
                 let streak = match (moved.change, moved.reason) {
                     (breaker::Change::Opened, breaker::Reason::NoOps) => in_vain.no_ops,
                     (breaker::Change::Opened, breaker::Reason::Passes) => in_vain.passes,
-                    // That of the try alone.
+                    // Only the failed probe itself.
                     (breaker::Change::Opened, breaker::Reason::ProbeFailed) => in_vain.all().cloned().collect(),
                     _ => VecDeque::new(),
                 };
-                // The streak is a failure: a retry asks again, until the branch works again by itself.
+                // The streak counts as a failure: an operator can retry it until the branch succeeds again.
                 for queued in streak {
                     self.give_up(Queued { is_in_vain: true, ..queued });
                 }
                 if moved.change == breaker::Change::Closed {
                     self.given_up.retain(|queued| !queued.is_in_vain || queued.branch != branch);
                 }
-                // Calls that were paid for while there was a budget may still answer.
+                // Calls dispatched while there was a budget may still answer.
                 if moved.change == breaker::Change::Opened && moved.reason != breaker::Reason::Budget {
                     for invocation in self.open_of(&branch) {
                         self.abandon(invocation, at);
                     }
                 }
-                // What has waited for this on a board that stands still goes on.
+                // Restarts a quiescent board that waited for this breaker.
                 let may_go = |queued: &Queued| self.breaker.admits(&queued.branch);
                 let lets_go = matches!(moved.change, breaker::Change::HalfOpened | breaker::Change::Closed);
                 if lets_go && !planted::is(Bug::DeepSleep) && self.scheduler.queue().iter().any(may_go) {
@@ -344,10 +344,10 @@ impl Board {
                     return Err(format!("a snapshot cannot include record {}, which is not before it", snapshot.of));
                 }
             }
-            // What it erased is not in the records that were applied before it.
+            // Redacted values are absent from the records applied before this one.
             Body::Redacted(_) => {}
             Body::Ended(ended) => {
-                // What waits for a breaker when a board stands still goes on waiting.
+                // On a quiescent board, invocations that wait for a breaker keep waiting.
                 if ended.is_final() {
                     let (open, queued) = self.scheduler.clear();
                     for open in open {
@@ -371,7 +371,7 @@ impl Board {
         Ok(())
     }
 
-    /// A repetition of a request with a token is known by what it asks.
+    /// Remembers the idempotency key of a request, with the digest of its content, to detect a retry.
     fn remember_request(&mut self, seq: Seq, at: Timestamp, body: &Body, request: Option<Digest>) {
         if let Some(token) = request_token(body) {
             let request = request.unwrap_or_else(|| request_digest(&self.hasher, body));
@@ -379,14 +379,14 @@ impl Board {
         }
     }
 
-    /// The open invocations of a branch.
+    /// Returns the open invocations of a branch.
     pub(super) fn open_of(&self, branch: &Branch) -> Vec<InvocationId> {
         let open = self.scheduler.open().iter().filter(|(_, open)| open.queued.branch == *branch);
         open.map(|(invocation, _)| *invocation).collect()
     }
 
-    /// Recorded time runs while the board does: not while it is paused or ended, or waits for nothing but persons or a
-    /// schedule, and not while nobody owned it.
+    /// Advances recorded running time. It excludes pauses, the time after the end, waits for only persons or schedules,
+    /// and the time without an owner.
     fn pass_time(&mut self, at: Timestamp, body: &Body) {
         let is_spent = match self.format >= record::ADMISSION {
             true => self.ended.is_none() && self.is_at_work(),
@@ -411,9 +411,10 @@ impl Board {
         let attempt = deferred.by.attempt.as_ref().ok_or(not_under_way)?;
         let open = self.scheduler.open().get(&attempt.invocation);
         let open = open.filter(|open| open.calling && open.attempt == attempt.number).ok_or(not_under_way)?.clone();
-        // The last request was not taken: it cost nothing.
+        // The provider did not accept the last request, so it cost nothing.
         self.settle(&open, Some(deferred.by.usage.unwrap_or_default()), at);
-        // Nor has a model taken time that others count. What a board inside did before it had to wait, it did.
+        // No model time was used, so delays that except this worker are extended. A nested board's work before its wait
+        // still counts.
         let worker = &open.queued.branch.worker;
         if self.is_gated(worker) {
             let still = self.excepting(|other| other == worker);
@@ -428,7 +429,7 @@ impl Board {
         let not_under_way = "it goes on with an attempt that is not under way";
         let attempt = continued.by.attempt.as_ref().ok_or(not_under_way)?;
         let open = self.scheduler.open().get(&attempt.invocation).ok_or(not_under_way)?.clone();
-        // A conversation that is taken up again reserves its next call, and nobody has answered yet.
+        // A resumed conversation reserves its next call and has no answer yet.
         let is_answered = self.format < record::FULL_RETRY || continued.by.usage != Some(Usage::default());
         let branch = self.scheduler.go_on(attempt, at, continued.reserved, is_answered).ok_or(not_under_way)?;
         self.settle(&open, continued.by.usage, at);
@@ -451,14 +452,14 @@ impl Board {
             return Err("its patch does not make the state it names".to_owned());
         }
         self.wake();
-        // A direct proposal belongs to no branch that could go in circles.
+        // A direct proposal belongs to no branch, so it cannot form a cycle.
         let is_of_branch = committed.by.attempt.is_some();
         let bound = self.bound(&committed.by);
         let is_of_element = self.format >= ELEMENTS && !bound.is_empty();
         let element = is_of_element.then(|| self.element(&committed.by)).flatten();
         let region = || breaker::fingerprint(&self.hasher, &made.changes, &made.state, element.as_deref());
         let written = is_of_branch.then(|| beside.region.unwrap_or_else(region));
-        // A message of a plain blackboard that sets nothing.
+        // A plain blackboard message that sets nothing.
         let is_idle = made.changes.is_empty();
         let of_attempt = committed.by.attempt.as_ref().filter(|_| !is_idle);
         if let Some(open) = of_attempt.and_then(|attempt| self.scheduler.open().get(&attempt.invocation)) {
@@ -489,7 +490,7 @@ impl Board {
         Ok(())
     }
 
-    /// Returns the bindings of the invocation that a proposal answers.
+    /// Returns the bindings of the invocation behind a proposal.
     fn bound(&self, by: &Author) -> Bindings {
         let open = by.attempt.as_ref().and_then(|attempt| self.scheduler.open().get(&attempt.invocation));
         open.map(|open| self.plan.bound_of(&open.queued)).unwrap_or_default()
@@ -501,7 +502,7 @@ impl Board {
         self.plan.element(&open.queued.branch, &open.queued.trigger)
     }
 
-    /// What is kept for an author because it was refused is kept no longer.
+    /// Drops the feedback and reservations kept for an author, since its proposal succeeded.
     fn has_succeeded(&mut self, by: &Author, bound: &Bindings) {
         if let Some(edit) = &by.edit {
             edit.attempt.iter().for_each(|attempt| self.reservations.release(attempt.invocation));
@@ -540,14 +541,14 @@ impl Board {
         let bound = self.bound(&rejected.by);
         let branch = self.finish(&rejected.by, at, finish)?;
         let is_final = rejected.is_final;
-        // Of bound invocations only those that are given up count: each is about another element.
+        // Of bound invocations only those given up count, because each concerns another element.
         let is_tried_again = !bound.is_empty() && !is_final;
         let heard = match is_conflict || is_tried_again {
             true => Heard::Conflict { is_final },
             false => Heard::Rejection { is_final },
         };
         self.breaker.hear(&self.plan.blueprint.circuit, branch.as_ref(), heard);
-        // Who edits was told at once.
+        // The author of an edit already received the rejection as a response.
         if rejected.by.edit.is_none() && self.plan.seats.contains_key(&rejected.by.worker) {
             let recent: &mut VecDeque<_> = self.feedback.entry(rejected.by.worker.clone()).or_default();
             recent.push_back((seq, feedback::of(rejected, &bound)));
@@ -563,7 +564,7 @@ impl Board {
         Ok(())
     }
 
-    /// Ends the attempt an outcome is of, and with it perhaps the invocation; returns the branch.
+    /// Ends an attempt, and its invocation if the outcome says so; returns the branch.
     fn finish(&mut self, by: &Author, at: Timestamp, finish: Finish) -> Result<Option<Branch>, String> {
         if let Some(question) = by.approval
             && Arc::make_mut(&mut self.pending).remove(&question).is_none()
@@ -592,12 +593,12 @@ impl Board {
         Ok(Some(open.queued.branch))
     }
 
-    /// What a repetition of a proposal is known by: its patch, or the reply that the patch was made of.
+    /// Returns the fingerprint that identifies a retried proposal, from its patch or the reply behind the patch.
     fn fingerprint(&self, patch: &Value, intent: Option<&str>, expand: &[Asked], written: Option<&String>) -> Digest {
         fingerprint((&self.hasher, self.format), patch, intent, expand, written)
     }
 
-    /// Closes an invocation whose outcome nobody will know.
+    /// Closes an invocation without an outcome.
     fn abandon(&mut self, invocation: InvocationId, at: Timestamp) {
         if let Some(queued) = self.scheduler.queue().iter().find(|queued| queued.invocation == invocation) {
             self.give_up(queued.clone());
@@ -608,7 +609,7 @@ impl Board {
         }
     }
 
-    /// Keeps an invocation whose reply changed nothing, if its breaker may count it.
+    /// Keeps an invocation that changed nothing, if its breaker counts such invocations.
     fn note_in_vain(&mut self, queued: Queued, is_pass: bool) {
         let circuit = &self.plan.blueprint.circuit;
         let limit = match (is_pass, &circuit.passes) {
@@ -616,7 +617,7 @@ impl Board {
             (true, Some(passes)) => passes.limit,
             (true, None) => return,
         };
-        // What comes from outside takes no memory without a bound.
+        // Bounds the memory that external input can take.
         if queued.value.as_ref().is_some_and(|value| size(value) > KEPT_VALUE_MAX) {
             return;
         }
@@ -635,15 +636,15 @@ impl Board {
         }
     }
 
-    /// Notes a rule of which an invocation was given up that is not kept.
+    /// Records the rule of a given-up invocation that is not kept.
     fn forget(&mut self, rule: Option<RuleName>) {
         if self.format >= record::BINDINGS {
             self.forgotten.extend(rule);
         }
     }
 
-    /// Keeps an invocation that was given up, so that an operator can take it up again. The oldest makes room, and one beyond
-    /// its worker's limit before any other.
+    /// Keeps a given-up invocation for a retry by an operator. At the limit it evicts the oldest beyond its worker's
+    /// limit, else the oldest.
     fn give_up(&mut self, queued: Queued) {
         if self.given_up.len() >= GIVEN_UP_MAX {
             let oldest = self.given_up.iter().position(|queued| queued.is_beyond_limit).unwrap_or(0);
@@ -653,21 +654,21 @@ impl Board {
         self.given_up.push_back(queued);
     }
 
-    /// Gives the reservation of a call under way.
+    /// Builds the reservation of a call under way.
     pub(super) fn held<'a>(&self, open: &'a Open) -> Hold<'a> {
         let tokens = (open.reserved, open.reply_tokens);
         hold(&self.plan, &open.queued.branch.worker, tokens, open.price.as_ref())
     }
 
     fn settle(&mut self, open: &Open, usage: Option<Usage>, at: Timestamp) {
-        // An attempt that is over was settled when it ended.
+        // An attempt that has ended was settled then.
         if open.calling {
             let held = self.held(open);
             self.ledger.settle(&open.queued.branch, held, usage, at.ms_since(open.since));
         }
     }
 
-    /// A board with nothing to do takes up work again.
+    /// Reopens a board whose end is not final.
     fn wake(&mut self) {
         if self.ended.is_some_and(|ended| !ended.is_final()) {
             self.ended = None;
@@ -675,7 +676,7 @@ impl Board {
     }
 }
 
-/// Returns what a repetition of a refused proposal is known by.
+/// Returns the fingerprint that identifies a retry of a rejected proposal.
 fn digest_of_rejected(hasher: &Hasher, format: u32, rejected: &Rejected) -> Digest {
     match &rejected.elided {
         Some(elided) => elided.fingerprint,
@@ -686,7 +687,7 @@ fn digest_of_rejected(hasher: &Hasher, format: u32, rejected: &Rejected) -> Dige
     }
 }
 
-/// What a repetition of a proposal or a request is known by, as its record says it; none of other records.
+/// Returns the fingerprint that identifies a retried proposal or request, from its record; `None` for other records.
 pub(crate) fn reply_digest(hasher: &Hasher, format: u32, body: &Body) -> Option<Digest> {
     let proposed = |patch, intent: &Option<String>, expand: &[Asked], written: &Option<String>| {
         fingerprint((hasher, format), patch, intent.as_deref(), expand, written.as_ref())
@@ -724,13 +725,13 @@ fn fingerprint_of_no_op((hasher, format): (&Hasher, u32), no_op: &NoOp) -> Diges
     }
 }
 
-/// Places as records have them.
+/// Parses the JSON Pointers of a record.
 fn pointers(texts: &[String]) -> Result<Vec<PointerBuf>, String> {
     let parse = |text: &String| PointerBuf::parse(text.clone()).map_err(|error| error.to_string());
     texts.iter().map(parse).collect()
 }
 
-/// The token by which a proposal is known again.
+/// Returns the token that identifies a retry of a proposal.
 fn token_of(by: &Author) -> Option<Token> {
     match (&by.attempt, &by.token) {
         (None, Some(token)) if by.edit.is_some() => Some(edit_token(token)),
@@ -740,7 +741,8 @@ fn token_of(by: &Author) -> Option<Token> {
     }
 }
 
-/// The token of a request from outside that is no proposal, apart from those of workers: no worker's name is empty.
+/// Returns the token of an external request other than a proposal. No worker's name is empty, so it collides with no
+/// worker's token.
 pub(super) fn request_token(body: &Body) -> Option<Token> {
     let token = match body {
         Body::Signal(signal) => signal.token.as_ref(),
@@ -751,12 +753,12 @@ pub(super) fn request_token(body: &Body) -> Option<Token> {
     token.map(request_key)
 }
 
-/// Returns the token of a request as it is remembered, apart from those of workers.
+/// Returns the key under which a request's token is remembered, separate from those of workers.
 pub(super) fn request_key(token: &Token) -> Token {
     outside(&WorkerName::from(""), token)
 }
 
-/// What such a request asks.
+/// Returns the digest of a request's content.
 pub(super) fn request_digest(hasher: &Hasher, body: &Body) -> Digest {
     match body {
         Body::Signal(signal) => hasher.commitment(0, &signal.name, &signal.value),
@@ -765,38 +767,37 @@ pub(super) fn request_digest(hasher: &Hasher, body: &Body) -> Digest {
             let asked = serde_json::to_value(asked).expect("names and numbers are JSON");
             hasher.commitment(2, body.kind().as_str(), &asked)
         }
-        // A number of its own, so that no signal of that name is one.
+        // The separate number keeps a signal of that name from matching.
         other => hasher.commitment(1, other.kind().as_str(), &Value::Null),
     }
 }
 
-/// The token of an edit, apart from those of workers and of requests. It does not say whose edit it is: it is known again
-/// also when the attempt is over.
+/// Returns the key of an edit's token, separate from those of workers and requests. It omits the author, so that a
+/// retry is recognised after the attempt has ended.
 pub(super) fn edit_token(token: &Token) -> Token {
     outside(&WorkerName::from("$edit"), token)
 }
 
-/// A token from outside, kept apart from those of attempts and of other workers.
+/// Returns the key of an external token, separate from those of attempts and other workers.
 pub(super) fn outside(worker: &WorkerName, token: &Token) -> Token {
     Token::from(format!("{worker}/{token}"))
 }
 
-/// How an attempt ends.
+/// Outcome of an attempt for its invocation.
 enum Finish {
-    /// Another attempt is due.
+    /// Another attempt follows.
     AttemptOnly,
-    /// The invocation ends without having done what it was for.
+    /// The invocation ends without success.
     GivenUp,
-    /// The invocation has done what it was for.
+    /// The invocation ends with success.
     Completed,
-    /// The invocation goes on in another, with what a person has answered it, if that is why.
+    /// The invocation continues in another, with a person's answer if that is the reason.
     Continued(Option<Answered>),
-    /// Its proposal is put to a person, by this record.
+    /// The proposal waits for a person; the record holds the question.
     Asked(Seq),
 }
 
-/// Builds the reservation of a worker's call that may take so many tokens. `reply`: tokens of the reply, where the seat's do
-/// not hold.
+/// Builds the reservation of a worker's call with `tokens` in total. `reply` overrides the seat's reply tokens.
 pub(super) fn hold<'a>(
     plan: &Plan,
     worker: &WorkerName,

@@ -1,4 +1,4 @@
-//! The bound of what waits for workers.
+//! The memory bound of waiting invocations.
 
 use super::Board;
 use super::apply::request_key;
@@ -6,15 +6,15 @@ use crate::id::Token;
 use crate::record::Ended;
 use crate::rejection::{Code, Rejection, Stage, Violation};
 
-/// The most memory of the invocations that wait and the signals that they hold, in bytes.
+/// Maximum memory of waiting invocations and their signals, in bytes.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
 
 impl Board {
-    /// Judges a signal before it is an input. A repetition, by its token, is judged as an input, and so is one to a board that
-    /// has ended for good.
+    /// Checks the backlog before a signal becomes an input. A retry, recognised by its token, passes, and so does a
+    /// signal to a board with a final end: the step itself decides both.
     ///
     /// # Errors
-    /// [`Code::BacklogFull`] if invocations wait with as much memory as they may take.
+    /// [`Code::BacklogFull`] if waiting invocations use all the memory they may take.
     pub fn judge_signal(&self, token: Option<&Token>) -> Result<(), Rejection> {
         let is_over = self.ended.is_some_and(Ended::is_final);
         if is_over || token.is_some_and(|token| self.tokens.knows(&request_key(token))) {

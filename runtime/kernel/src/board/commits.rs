@@ -1,4 +1,4 @@
-//! Who made which version.
+//! Record number and author of each version.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -7,28 +7,28 @@ use smol_str::SmolStr;
 use crate::freshness;
 use crate::id::{Seq, Version, WorkerName};
 
-/// So many versions make a block.
+/// Versions per block.
 const BLOCK: usize = 1024;
 
 /// The commits of one board, in a few bytes each.
 ///
-/// A block of [`BLOCK`] of them is a text that never changes: copying a board copies a pointer for it, and a snapshot
-/// hashes it and finds that its part is stored. So a long history costs neither much.
+/// A block of [`BLOCK`] commits is an immutable text. A copy of the board shares it by pointer, and a snapshot finds by
+/// its hash that it is already stored. So a long history is cheap to copy and to store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Commits {
-    /// Version 1 first. For each version by how much the record's number is higher than the one before (in a block's
-    /// first: the number itself), and which of the authors: `2 0 5 1 …`.
+    /// Encoded blocks, version 1 first. A version is encoded as the increase of its record number and its author's
+    /// index: `2 0 5 1 …`. The first in a block has its full record number.
     blocks: Vec<SmolStr>,
-    /// Those after the blocks, fewer than make one.
+    /// The versions after the blocks, fewer than [`BLOCK`].
     latest: Vec<(Seq, u32)>,
-    /// In the order of their first commits.
+    /// Authors in the order of their first commits.
     authors: Vec<WorkerName>,
 }
 
 impl Commits {
-    /// Notes the next version.
+    /// Adds the next version.
     pub(super) fn push(&mut self, seq: Seq, author: &WorkerName) {
-        // A board has few workers, and fewer that commit.
+        // A linear search suffices: boards have few workers, and fewer that commit.
         let known = self.authors.iter().position(|known| known == author);
         let number = known.unwrap_or_else(|| {
             self.authors.push(author.clone());
@@ -41,7 +41,7 @@ impl Commits {
         }
     }
 
-    /// How many versions there are after the first.
+    /// Returns the number of versions after version 0.
     pub(super) const fn len(&self) -> usize {
         self.blocks.len() * BLOCK + self.latest.len()
     }
@@ -58,7 +58,7 @@ impl freshness::Commits for Commits {
     }
 }
 
-/// A block as text.
+/// Encodes a block as text.
 fn written(block: &[(Seq, u32)]) -> SmolStr {
     let mut text = String::with_capacity(4 * block.len());
     let mut previous = 0;
@@ -70,7 +70,7 @@ fn written(block: &[(Seq, u32)]) -> SmolStr {
     text.into()
 }
 
-/// A block of its text; `None` if it is not the text of one.
+/// Decodes a block; `None` if the text is not a valid block.
 fn read(text: &str) -> Option<Vec<(Seq, u32)>> {
     let mut block = Vec::with_capacity(BLOCK);
     let mut words = text.split(' ');
@@ -82,7 +82,7 @@ fn read(text: &str) -> Option<Vec<(Seq, u32)>> {
     (block.len() == BLOCK).then_some(block)
 }
 
-/// As it is stored.
+/// The stored form.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored<T> {
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Commits {
 }
 
 impl Commits {
-    /// Whether every version was made after the one before, by an author there is.
+    /// Returns true if record numbers increase and every author index exists.
     fn is_sound(&self) -> bool {
         let mut previous = None;
         let mut follow = |commits: &[(Seq, u32)]| {

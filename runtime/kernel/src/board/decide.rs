@@ -1,6 +1,6 @@
-//! From an input to records: the outcome, the breaker's move, the schedule, the end if there is one.
+//! Turns an input into records: the outcome, breaker moves, the schedule and the end, if any.
 //!
-//! Every record is applied before the next is decided, so each decision sees what the ones before it did.
+//! Every record is applied before the next is decided, so each decision sees the effects of the previous ones.
 
 mod approval;
 mod calls;
@@ -40,12 +40,14 @@ use crate::wish::{self, Occasion, WOKEN_MAX};
 pub use provider::NotTaken;
 
 impl Board {
-    /// The only way anything of a board changes. `at` is now; recorded time never goes back.
+    /// Decides an input and applies its records: the only way to change a board. `at` is the current time; recorded
+    /// time never goes back.
     pub fn step(&mut self, at: Timestamp, input: Input) -> Step {
         self.step_by(at, input, None)
     }
 
-    /// The same for an input that a caller caused from outside: the first record of the step names it.
+    /// Like [`Board::step`], for an input that an external caller caused: the first record of the step names the
+    /// caller.
     pub fn step_by(&mut self, at: Timestamp, input: Input, principal: Option<Principal>) -> Step {
         let mut step = Step::default();
         let awaited = self.awaited();
@@ -56,12 +58,12 @@ impl Board {
         step
     }
 
-    /// The rules that wait until nothing of others is under way, while something is.
+    /// Returns the rules that wait for other rules to settle, while some of those are under way.
     fn awaited(&self) -> BTreeSet<RuleName> {
         self.scheduler.awaited(&self.plan, |branch| self.breaker.admits(branch))
     }
 
-    /// What begins with the board.
+    /// Schedules the work that begins with the board.
     pub(super) fn start(&mut self, at: Timestamp, step: &mut Step) {
         let mut draft = Draft::new(at, self, step, self.plan.waiting_for_start());
         draft.consider_done(None);
@@ -70,23 +72,24 @@ impl Board {
     }
 }
 
-/// Bytes of a message that a record keeps.
+/// Maximum size in bytes of a message in a record.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// A step in the making.
+/// Builder of a step.
 struct Draft<'a> {
     at: Timestamp,
     board: &'a mut Board,
     step: &'a mut Step,
-    /// How the board ends with this step, if it does.
+    /// The end of the board within this step, if any.
     ending: Option<Ended>,
-    /// Rules that wait until nothing of others is under way, and of these something is or was within this step.
+    /// Rules that wait for others to settle, if some of those are or were under way during this step.
     awaited: BTreeSet<RuleName>,
-    /// Rules that had nobody left whom they might wake. Each is noted once in a step: it may be what waits that has nobody.
+    /// Rules with only exhausted target workers. Recorded once per step, because a waiting rule may itself be one of
+    /// them.
     in_vain: BTreeSet<RuleName>,
-    /// The proposal of this step as a model sent it, until the record that keeps it.
+    /// The raw proposal of this step as sent by a model, until a record takes it.
     raw: Option<String>,
-    /// The caller who caused the step, until the record that names it.
+    /// The external caller, until the first record names it.
     principal: Option<Principal>,
 }
 
@@ -199,7 +202,7 @@ impl Draft<'_> {
         self.conclude(by, branch, &reply, verdict);
     }
 
-    /// What the pipeline says of a proposal now.
+    /// Calls `judge` with the freshness context of a proposal.
     fn in_context<T>(&self, by: &Author, judge: impl FnOnce(&freshness::Context<'_>) -> T) -> T {
         let board = &*self.board;
         let reservations = board.reservations.at(self.at);
@@ -215,7 +218,7 @@ impl Draft<'_> {
         })
     }
 
-    /// Records what comes of a proposal, and what follows.
+    /// Records the verdict on a proposal and its consequences.
     fn conclude(&mut self, by: Author, branch: Option<Branch>, reply: &ReplyBody, verdict: pipeline::Verdict) {
         match verdict {
             pipeline::Verdict::Accepted(accepted) => match (self.wakes_too_many(&by, &accepted), &accepted.approval) {
@@ -227,7 +230,7 @@ impl Draft<'_> {
                 (None, _) => self.commit(by, branch.as_ref(), accepted, reply),
             },
             pipeline::Verdict::NoOp(reply) if reply.clarify.is_some() => {
-                // The pipeline lets nobody ask who has nobody to ask.
+                // The pipeline rejects questions of workers without an approver.
                 let asked = self.board.plan.seats.get(&by.worker).and_then(|seat| seat.worker.clarify.clone());
                 if let Some(asked) = asked {
                     self.ask(by, branch, reply, &asked);
@@ -263,7 +266,7 @@ impl Draft<'_> {
         self.go_on();
     }
 
-    /// Refuses a commit that gives rules more to do than one step may record.
+    /// Rejects a commit that triggers more invocations than one step may record.
     fn wakes_too_many(&self, by: &Author, accepted: &pipeline::Accepted) -> Option<Rejection> {
         let board = &*self.board;
         let waking = |rule: &&plan::Rule| matches!(rule.wakes_on, WakesOn::Event { .. });
@@ -302,11 +305,11 @@ impl Draft<'_> {
     ) {
         let invocation = by.attempt.as_ref().map(|attempt| attempt.invocation);
         let (stage, code) = (rejection.stage, rejection.code);
-        // Who edits tries again within the attempt.
+        // An editor retries within the attempt.
         let keeps = by.edit.as_ref().and_then(|edit| edit.attempt.as_ref()).map(|attempt| attempt.invocation);
         let is_final = invocation.is_some_and(|invocation| match (stage, code) {
             (Stage::Freshness, _) => self.is_last_conflict(invocation),
-            // Who did not answer once will hardly answer the next attempt.
+            // An approver who missed one deadline will hardly meet the next.
             (_, Code::ApprovalExpired) => true,
             _ => self.is_last(invocation),
         });
@@ -334,7 +337,7 @@ impl Draft<'_> {
         let wakes = self.board.plan.rules.iter().any(|rule| matches!(rule.wakes_on, WakesOn::Event { .. }));
         let (changes, patch) = match wakes {
             true => (made.changes.clone(), reply.patch.clone()),
-            // Nobody looks at them.
+            // No rule reads them.
             false => (Vec::new(), Value::Null),
         };
         let version = self.board.version().next();
@@ -375,7 +378,7 @@ impl Draft<'_> {
         usage: Option<Usage>,
     ) {
         let open = self.board.scheduler.open().get(&invocation);
-        // A failure of an attempt that is over changes nothing: it was settled when it ended.
+        // A failure of a finished attempt changes nothing: the attempt was settled when it ended.
         let Some(open) = open.filter(|open| open.calling && open.attempt == attempt) else { return };
         let branch = open.queued.branch.clone();
         let by = author(open, usage.map(Usage::bounded).or_else(|| cost_of(code)));
@@ -386,7 +389,7 @@ impl Draft<'_> {
         self.go_on();
     }
 
-    /// Cuts a message for people that is too long.
+    /// Truncates a message for people to the limit.
     fn bounded(&self, mut message: String) -> String {
         if self.board.format >= JOURNAL_LIMIT && message.len() > MESSAGE_BYTES_MAX {
             message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX - '…'.len_utf8()));
@@ -395,7 +398,7 @@ impl Draft<'_> {
         message
     }
 
-    /// Refuses what the board has not asked for, without a record, once the journal is half full: the other half is for its
+    /// Rejects unsolicited input, without a record, once the journal is half full: the other half is for the board's
     /// own work.
     fn is_journal_full(&mut self) -> bool {
         let (bytes, limit) = (self.board.journal_bytes, self.board.limits().journal);
@@ -411,7 +414,7 @@ impl Draft<'_> {
         is_full
     }
 
-    /// Records a proposal that nobody waits for.
+    /// Records a proposal for an attempt that is no longer open.
     fn refuse_late(
         &mut self,
         from: From,
@@ -440,7 +443,7 @@ impl Draft<'_> {
         self.step.outcome = Some(Outcome::Rejected { seq, rejection });
     }
 
-    /// Keeps what others were faster at for the next try.
+    /// Reserves the contested places for the invocation's next attempt.
     fn reserve(&mut self, invocation: InvocationId, worker: WorkerName, contested: Vec<jsonptr::PointerBuf>) {
         let places = self.board.reservations.at(self.at).vacant(contested, invocation);
         if !places.is_empty() {
@@ -451,7 +454,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Moves the breaker of the branch an outcome belongs to, and those whose cooldown is over with it.
+    /// Moves the breaker of an outcome's branch, and all breakers at the end of their cooldown.
     fn move_breakers(&mut self, branch: Option<&Branch>) {
         let plan = Arc::clone(&self.board.plan);
         if let Some(branch) = branch
@@ -494,7 +497,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether an invocation has no attempt after the current one. Those lost with a process do not count.
+    /// Returns true if an invocation has no attempt left. Attempts lost with a process do not count.
     fn is_last(&self, invocation: InvocationId) -> bool {
         let Some(open) = self.board.scheduler.open().get(&invocation) else { return false };
         let limits = &self.board.plan.seats[&open.queued.branch.worker].worker.limits;
@@ -502,22 +505,22 @@ impl Draft<'_> {
         open.counted_attempts() >= attempts
     }
 
-    /// Whether an invocation is given up with one more refusal because others had been faster.
+    /// Returns true if one more conflict makes an invocation be given up.
     fn is_last_conflict(&self, invocation: InvocationId) -> bool {
         let Some(open) = self.board.scheduler.open().get(&invocation) else { return false };
         open.conflicts.saturating_add(1) >= self.board.plan.seats[&open.queued.branch.worker].worker.limits.conflicts
     }
 
-    /// Whether the board has ended for good.
+    /// Returns true if the board has ended for good.
     fn is_over(&self) -> bool {
         self.board.ended.is_some_and(Ended::is_final)
     }
 
-    /// The cost of a language model's reply whose provider does not say.
+    /// Estimates the usage of a language model's reply if its provider reports none.
     fn estimate(&self, open: &Open, reply: &ReplyBody) -> Option<Usage> {
         let worker = &self.board.plan.seats[&open.queued.branch.worker].worker;
         let of_seat = u64::from(worker.limits.reply_tokens);
-        // A larger reply was reserved after one that was cut off, a smaller one for a model that writes no more.
+        // The reservation is larger after a truncated reply, and smaller for a model with a lower reply limit.
         let reserved = open.reply_tokens.map_or(of_seat, |tokens| tokens.min(of_seat));
         (worker.agent == AgentKind::Llm).then(|| Usage {
             prompt: open.reserved.saturating_sub(reserved),
@@ -561,7 +564,7 @@ fn author(open: &Open, usage: Option<Usage>) -> Author {
     }
 }
 
-/// What a failed call cost, where its kind says so. Nothing is known of others: they stay charged at what was reserved.
+/// Returns the usage of a failed call if its kind determines it. Others stay charged at their reservation.
 fn cost_of(code: FailureCode) -> Option<Usage> {
     use FailureCode as F;
     match code {

@@ -1,4 +1,4 @@
-//! What a rejection says in later views: all of it to its author, the places and what was broken to others.
+//! Rejections in later views: complete for the author, places and codes for other workers.
 
 use jsonptr::PointerBuf;
 use serde_json::{Map, Value, json};
@@ -10,10 +10,10 @@ use crate::plan::BOUND;
 use crate::record::Rejected;
 use crate::rejection::Stage;
 
-/// The most places that another worker is told of one rejection.
+/// Maximum places of one rejection shown to another worker.
 const PLACES_MAX: usize = 3;
 
-/// A rejection as its author's next view under the same bindings shows it.
+/// Builds a rejection for its author's next view under the same bindings.
 pub(super) fn of(rejected: &Rejected, bound: &Bindings) -> Value {
     let mut shown = json!({
         "stage": rejected.stage,
@@ -35,16 +35,16 @@ pub(super) fn is_under(shown: &Value, bound: &Bindings) -> bool {
     }
 }
 
-/// A rejection of `author`'s proposal as the view of another worker shows it; none if nothing in it lies where that one
-/// may write. Values and messages are left out: they were written for who may read what its author may. So are places
-/// that a condition hides.
+/// Builds a rejection of `author`'s proposal for the view of another worker; `None` if no place in it lies within that
+/// worker's grants. Values and messages are omitted: they may contain data that only the author may read. Places that a
+/// condition hides are omitted too.
 pub(super) fn for_other(
     contract: &Contract,
     readable: &Readable<'_>,
     author: &WorkerName,
     shown: &Value,
 ) -> Option<Value> {
-    // That somebody else was slower teaches nothing.
+    // A conflict teaches other workers nothing.
     if shown["stage"] == Stage::Freshness.as_str() {
         return None;
     }

@@ -19,7 +19,7 @@ pub struct LimitsInForce {
     pub wall_ms: u64,
     /// Bytes of the journal.
     pub journal: u64,
-    /// Money in 10⁻⁹ of the currency; none: it has no limit of its own.
+    /// Money in 10⁻⁹ of the currency; `None`: no separate limit.
     pub money: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl LimitsInForce {
 /// Limits in force of a call: those of the board, of its worker, and of the rule that runs the worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LimitsOfCall {
-    /// Of the board.
+    /// Limits of the board.
     pub board: LimitsInForce,
     /// Tokens of the worker.
     pub worker_tokens: Option<u64>,
@@ -100,12 +100,12 @@ impl Board {
         of_blueprint.raised_by(Raised::default(), raised)
     }
 
-    /// Returns the limits in force of a worker's calls, whatever rule runs it.
+    /// Returns the limits in force of a worker's calls, independent of the rule.
     pub fn limits_of_worker(&self, worker: &WorkerName) -> LimitsOfCall {
         self.limits_of(&Branch { rule: None, worker: worker.clone() })
     }
 
-    /// Returns the limits in force of a worker's calls by each rule that may run it, and by none.
+    /// Returns the limits in force of a worker's calls, without a rule and by each rule that may run the worker.
     pub(super) fn limits_by_rule<'a>(&'a self, worker: &'a WorkerName) -> impl Iterator<Item = LimitsOfCall> + 'a {
         let rules = self.plan.rules.iter().filter(|rule| rule.workers.contains(worker));
         let rules = rules.map(|rule| Some(rule.name.clone()));

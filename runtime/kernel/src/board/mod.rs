@@ -1,15 +1,15 @@
-//! A board: one task's blueprint, state and everything decided so far.
+//! A board: one task's blueprint, state and all decisions so far.
 //!
-//! [`Board::step`] is the only way anything of a board changes (SPEC section 1). A step decides one record after the
-//! other and applies each before it decides the next; recovery applies the same records without deciding. So the
-//! journal alone is enough to rebuild a board, by construction.
+//! [`Board::step`] is the only way to change a board (SPEC section 1). A step decides one record after the other and
+//! applies each before it decides the next; recovery applies the same records without deciding. So the journal alone is
+//! enough to rebuild a board, by construction.
 //!
-//! * `types.rs`: what can happen to a board, and what comes of it;
+//! * `types.rs`: inputs, and the results of a step;
 //! * `decide.rs`: from an input to records;
-//! * `feedback.rs`: what a rejection says in later views;
-//! * `rehearsal.rs`: what would be shown and would come of a reply, without a step;
-//! * `apply.rs`: what each record does to the board, live and in recovery;
-//! * `snapshot.rs`: a whole board as stored parts, and back.
+//! * `feedback.rs`: rejections in later views;
+//! * `rehearsal.rs`: dry run of a call and its reply, without a step;
+//! * `apply.rs`: the effect of each record on the board, live and in recovery;
+//! * `snapshot.rs`: encoding and restoring a whole board as stored parts.
 
 mod admission;
 mod apply;
@@ -72,20 +72,20 @@ use apply::Beside;
 use commits::Commits;
 use tokens::Tokens;
 
-/// How many rejections a worker's view shows.
+/// Maximum number of a worker's own rejections in its view.
 const FEEDBACK_MAX: usize = 3;
 /// Maximum number of rejections that a board keeps of one worker, under all bindings.
 const FEEDBACK_OF_ALL_MAX: usize = 64;
-/// How many of them may be rejections of other workers' proposals, beside those.
+/// Maximum number of other workers' rejections added to a view.
 const OTHERS_FEEDBACK_MAX: usize = 2;
 
-/// A board. A clone is a picture of it: the document is shared, the rest is small.
+/// A board. A clone is a cheap copy at one moment: the document is shared, the rest is small.
 #[derive(Clone)]
 pub struct Board {
     id: BoardId,
-    /// Whose work it does, if it is one inside another.
+    /// The invocation of another board that this nested board runs, if any.
     parent: Option<Parent>,
-    /// The caller who started it.
+    /// The caller that started the board.
     founder: Option<Principal>,
     plan: Arc<Plan>,
     hasher: Hasher,
@@ -93,10 +93,10 @@ pub struct Board {
     /// Seq and hash of the last record.
     head: (Seq, Digest),
     epoch: u64,
-    /// The journal format whose rules are in force.
+    /// The journal format in force.
     format: u32,
     paused: bool,
-    /// Why the kernel paused it, if it did.
+    /// The reason for which the kernel paused the board, if it did.
     pause_cause: Option<PauseCause>,
     ended: Option<Ended>,
     /// Limits that an operator has raised.
@@ -104,49 +104,49 @@ pub struct Board {
     raised_of_workers: BTreeMap<WorkerName, RaisedOfWorker>,
     /// Invocations that were given up, oldest first; bounded.
     given_up: VecDeque<Queued>,
-    /// Rules of which invocations were given up that are not kept any more.
+    /// Rules with given-up invocations that are no longer kept.
     forgotten: BTreeSet<RuleName>,
     undecided: Vec<Undecided>,
-    /// First view of each worker that had no room for all that the worker may read.
+    /// First view of each worker that lacked room for all that the worker may read.
     shortages: Arc<BTreeMap<WorkerName, Shortage>>,
     /// Invocations of each branch that changed nothing, since its last commit or the last move of its breaker; bounded.
     in_vain: BTreeMap<Branch, InVain>,
     scheduler: Scheduler,
     breaker: Breaker,
     ledger: Ledger,
-    /// Whether a budget has ever not sufficed.
+    /// Set once a budget did not suffice.
     short: bool,
-    /// Workers whose invocations are used up.
+    /// Workers without invocations left.
     exhausted: BTreeSet<WorkerName>,
-    /// Whether an invocation was ever given up.
+    /// Set once an invocation was given up.
     gave_up: bool,
     tokens: Tokens,
-    /// Who made which version.
+    /// Record and author of each version.
     commits: Commits,
-    /// Of its workspace, if it has one.
+    /// Counts of the workspace's files, if there is a workspace.
     files: Tally,
-    /// Places kept for workers that others had been faster than.
+    /// Places reserved for workers that lost a conflict.
     reservations: Reservations,
     /// The last rejections of each worker since its last commit, oldest first.
     feedback: BTreeMap<WorkerName, VecDeque<(Seq, Value)>>,
-    /// Proposals that wait for persons, by the record that put them.
+    /// Proposals that wait for persons, by the number of the record with the question.
     pending: Arc<BTreeMap<Seq, Pending>>,
-    /// What the last signal carried, for the invocations it wakes.
+    /// Value of the last signal, for the invocations it triggers.
     signal: Option<Carried>,
     /// The time of the last record; recorded time never goes back.
     last_at: Timestamp,
     /// Recorded running time, without pauses and downtime.
     running_ms: u64,
-    /// Bytes of the journal that its limit counts: those of records since the format that has one, and of the views they name.
+    /// Journal bytes that count against the limit: records since the format with the limit, and the views they name.
     journal_bytes: u64,
-    /// Values of records before this one are erased: documents may not have the digests that records name.
+    /// Values of records before this one are redacted, so documents may lack the digests that records name.
     opaque_until: Seq,
-    /// Whether the document is the one whose digest the last commit names; not if something of it is erased.
+    /// True if the document has the digest that the last commit names; false after a redaction of some of it.
     is_exact: bool,
 }
 
 impl Board {
-    /// Makes a new board; the step holds `created` and whatever starts at once.
+    /// Creates a board; the step holds `created` and everything that starts at once.
     ///
     /// # Errors
     /// [`BoardError::BadBlueprint`]; [`BoardError::BadRequest`] if the request does not fit its schema, or the initial
@@ -155,7 +155,7 @@ impl Board {
         Self::create_in_format(crate::record::FORMAT, genesis, plans)
     }
 
-    /// The same in a journal format whose records are those of this version.
+    /// Like [`Board::create`], in a given journal format.
     pub(crate) fn create_in_format(
         format: u32,
         genesis: Genesis,
@@ -203,10 +203,10 @@ impl Board {
         Ok((made, step))
     }
 
-    /// Rebuilds a board from all its records, in order. Decides nothing: what is recorded happens again.
+    /// Rebuilds a board from all its records, in order, without deciding anything.
     ///
     /// # Errors
-    /// [`BoardError::BadRecord`] naming the first record that cannot be read or does not fit what came before.
+    /// [`BoardError::BadRecord`] names the first record that cannot be read or does not fit the ones before.
     pub fn recover<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, BoardError> {
         let mut records = records.into_iter();
         let first = records.next().ok_or_else(|| BoardError::bad(Seq(0), "the journal of the board is empty"))?;
@@ -244,7 +244,7 @@ impl Board {
         Ok(())
     }
 
-    /// The board after its `created` record alone; those after it are to be folded next.
+    /// Builds the board of its `created` record alone; the caller folds the later records.
     ///
     /// # Errors
     /// [`BoardError::BadRecord`].
@@ -332,7 +332,7 @@ impl Board {
         self.last_at
     }
 
-    /// Counts a record that was applied, if the format has a limit of the journal.
+    /// Adds an applied record to the journal size, if the format has a journal limit.
     fn count(&mut self, record: &Record, body: &Body) {
         if self.format >= JOURNAL_LIMIT {
             let view = if let Body::Invoked(invoked) = body { invoked.view_bytes.unwrap_or(0) } else { 0 };
@@ -341,117 +341,117 @@ impl Board {
         }
     }
 
-    /// Returns the name under which a text is stored beside its records.
+    /// Returns the name under which a text is stored next to its records.
     pub fn name_of(&self, text: &str) -> Digest {
         if self.format >= SALTED { self.hasher.text(text) } else { sha256(text.as_bytes()) }
     }
 
-    /// Its id.
+    /// Returns the id of the board.
     pub const fn id(&self) -> &BoardId {
         &self.id
     }
 
-    /// The invocation of another board that it does, if it is one inside another.
+    /// Returns the invocation of another board that this nested board runs, if any.
     pub const fn parent(&self) -> Option<&Parent> {
         self.parent.as_ref()
     }
 
-    /// Returns the caller who started it, or the board around it.
+    /// Returns the caller that started the board, or the enclosing board.
     pub const fn founder(&self) -> Option<&Principal> {
         self.founder.as_ref()
     }
 
-    /// Its blueprint.
+    /// Returns the blueprint.
     pub fn blueprint(&self) -> &Arc<Blueprint> {
         &self.plan.blueprint
     }
 
-    /// Its compiled blueprint.
+    /// Returns the compiled blueprint.
     pub const fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// The committed document.
+    /// Returns the committed document.
     pub const fn state(&self) -> &State {
         &self.state
     }
 
-    /// Whether the document is the one whose digest the last commit names; not if something of it is erased.
+    /// Returns true if the document has the digest that the last commit names; false after a redaction of some of it.
     pub const fn is_exact(&self) -> bool {
         self.is_exact
     }
 
-    /// How many commits made it.
+    /// Returns the version: the number of commits.
     pub fn version(&self) -> Version {
         self.state.version()
     }
 
-    /// Seq and hash of the last record.
+    /// Returns number and hash of the last record.
     pub const fn head(&self) -> (Seq, Digest) {
         self.head
     }
 
-    /// Counts owners: 0 for the process that made it.
+    /// Returns the number of ownership changes: 0 for the process that created the board.
     pub const fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// How it ended, if it has.
+    /// Returns the end of the board, if it has ended.
     pub const fn ended(&self) -> Option<Ended> {
         self.ended
     }
 
-    /// Whether dispatching is suspended.
+    /// Returns true if dispatching is suspended.
     pub const fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Why the kernel paused it, if it did.
+    /// Returns the reason for which the kernel paused the board, if it did.
     pub const fn pause_cause(&self) -> Option<PauseCause> {
         self.pause_cause
     }
 
-    /// The journal format whose rules are in force.
+    /// Returns the journal format in force.
     pub const fn format(&self) -> u32 {
         self.format
     }
 
-    /// Invocations that were given up and can be taken up again, oldest first; at most 1,024.
+    /// Returns the given-up invocations that can be retried, oldest first; at most 1,024.
     pub const fn given_up(&self) -> &VecDeque<Queued> {
         &self.given_up
     }
 
-    /// Queue and open invocations.
+    /// Returns the queue and the open invocations.
     pub const fn scheduler(&self) -> &Scheduler {
         &self.scheduler
     }
 
-    /// The breakers.
+    /// Returns the circuit breakers.
     pub const fn breaker(&self) -> &Breaker {
         &self.breaker
     }
 
-    /// The accounts.
+    /// Returns the budget accounts.
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Who made a version: the record of the commit and its author. None for version 0, and for versions to come.
+    /// Returns record and author of a version; `None` for version 0 and for future versions.
     pub fn commit_of(&self, version: Version) -> Option<(Seq, WorkerName)> {
         freshness::Commits::by(&self.commits, version)
     }
 
-    /// Places that are kept for workers that others had been faster than.
+    /// Returns the places reserved for workers that lost a conflict.
     pub const fn reservations(&self) -> &Reservations {
         &self.reservations
     }
 
-    /// Recorded running time in milliseconds, without pauses and downtime.
+    /// Returns the recorded running time in milliseconds, without pauses and downtime.
     pub const fn running_ms(&self) -> u64 {
         self.running_ms
     }
 
-    /// When the next tick is due: a call's deadline, or the end of the board's running time.
+    /// Returns the time of the next tick, such as a call's deadline, a schedule, or the end of the running time.
     pub fn wake_at(&self) -> Option<Timestamp> {
         if self.ended.is_some() {
             return None;
@@ -474,41 +474,41 @@ impl Board {
             .min()
     }
 
-    /// Proposals that wait for persons, by the record that put them.
+    /// Returns the proposals that wait for persons, by the number of the record with the question.
     pub const fn pending(&self) -> &Arc<BTreeMap<Seq, Pending>> {
         &self.pending
     }
 
-    /// Returns, by worker, the first view that had no room for all that the worker may read.
+    /// Returns, by worker, the first view that lacked room for all that the worker may read.
     pub const fn shortages(&self) -> &Arc<BTreeMap<WorkerName, Shortage>> {
         &self.shortages
     }
 
-    /// Whether it waits for nothing but persons.
+    /// Returns true if the board waits only for persons.
     pub fn waits_for_persons(&self) -> bool {
         self.ended.is_none()
             && !self.pending.is_empty()
             && self.scheduler.open().values().all(|open| open.asked.is_some())
     }
 
-    /// The questions whose time is over.
+    /// Returns the questions with a passed deadline.
     fn expired(&self, now: Timestamp) -> Vec<Seq> {
         self.pending.iter().filter(|(_, question)| question.is_over(now)).map(|(seq, _)| *seq).collect()
     }
 
-    /// When the first reservation ends, by time, that an attempt waits for.
+    /// Returns the earliest expiry of a reservation that an attempt waits for.
     fn waits_until(&self) -> Option<Timestamp> {
         let waits = |open: &&Open| !open.calling && open.asked.is_none() && !open.waits_for_provider();
         let waiting = self.scheduler.open().values().filter(waits);
         waiting.filter_map(|open| self.reservations.until(&open.awaits, open.queued.invocation)).min()
     }
 
-    /// A worker's seat with names bound; none if there is no such worker. A name that is not bound covers no place.
+    /// Returns a worker's seat with names bound; `None` for an unknown worker. An unbound name covers no place.
     pub fn seat(&self, worker: &WorkerName, bindings: &Bindings) -> Option<Arc<Seat>> {
         self.plan.seats.get(worker).map(|seat| seat.bind(bindings))
     }
 
-    /// The seat of a proposal's author: with what the trigger of its invocation binds, if it answers one.
+    /// Returns the seat of a proposal's author, with the bindings of its invocation's trigger, if any.
     fn seat_of(&self, by: &Author) -> Option<Arc<Seat>> {
         let open = by.attempt.as_ref().and_then(|attempt| self.scheduler.open().get(&attempt.invocation));
         match open {
@@ -523,13 +523,13 @@ impl Board {
         open.any(|open| self.plan.bound_of(&open.queued) == *seat.bound())
     }
 
-    /// Compiles the view of a worker on the present document.
+    /// Compiles the view of a worker on the current document.
     pub fn preview(&self, seat: &Seat) -> View {
         self.preview_by(seat, &[], &self.readable_by(seat), view::compile)
     }
 
-    /// Returns, by worker, what a view has no room for: of its first call where that is so, else of what is queued, else of its
-    /// view without an invocation.
+    /// Returns, by worker, the places that a view has no room for. It takes the worker's first such call, else its
+    /// queued invocation, else a preview.
     pub fn present_shortages(&self) -> BTreeMap<WorkerName, Shortage> {
         let mut shortages = BTreeMap::clone(&self.shortages);
         let mut note = |worker: &WorkerName, view: &dyn Fn() -> View| {
@@ -552,8 +552,8 @@ impl Board {
         shortages
     }
 
-    /// The same of what is `readable`, if the worker had asked to be shown these places (JSON Pointers), with what is not
-    /// shown, and why: for people who want to know.
+    /// Like [`Board::preview`], of the `readable` places and with `expand` (JSON Pointers) requested. The view also
+    /// explains to people every part that it omits.
     pub fn explained_preview(&self, seat: &Seat, expand: &[Asked], readable: &Readable<'_>) -> View {
         self.preview_by(seat, expand, readable, view::explain)
     }
@@ -563,15 +563,15 @@ impl Board {
         seat.contract.readable(self.state.root())
     }
 
-    /// Takes out of what a worker was told of a refusal, an object with `stage` and `violations`, what it may not read of
-    /// the document now, whatever woke it.
+    /// Hides in a rejection that a worker received, an object with `stage` and `violations`, everything that the worker
+    /// may not read now under any bindings.
     pub fn retell(&self, worker: &WorkerName, rejection: &mut Value) {
         if let Some(seat) = self.plan.seats.get(worker) {
             retell(rejection, &self.readable_by(&seat.under_any_binding()));
         }
     }
 
-    /// What an agent would be handed with such a view; none if there is no such worker.
+    /// Returns the structured access that an agent gets with such a view; `None` for an unknown worker.
     pub fn previewed_values(&self, seat: &Arc<Seat>, view: &View) -> Option<Shown> {
         let places = |texts: &[String]| texts.iter().filter_map(|text| PointerBuf::parse(text.as_str()).ok()).collect();
         let basis = Basis { state: self.state.clone(), reads: places(&view.reads), members: places(&view.members) };
@@ -604,7 +604,8 @@ impl Board {
         })
     }
 
-    /// The last rejections of a worker under these bindings, and of others where it may write, in the order of the journal.
+    /// Returns the last rejections of a worker under these bindings, and of others where it may write, in journal
+    /// order.
     fn feedback_of(&self, seat: &Seat, readable: &Readable<'_>) -> Vec<(Seq, Value)> {
         let worker = &seat.name;
         if !seat.is_told {
@@ -626,7 +627,7 @@ impl Board {
     }
 }
 
-/// Refuses a document with more places than rules fire for when a board begins.
+/// Rejects a document with more places than rules may fire for when a board begins.
 fn too_many_to_begin_with(plan: &Plan, state: &State) -> Option<Violation> {
     let mut all = 0;
     for rule in &plan.rules {
@@ -650,11 +651,11 @@ fn given(plan: Arc<Plan>, begins: &State) -> Result<Arc<Plan>, String> {
     plan.of_request(begins.root().child("request").unwrap_or(&Node::Null))
 }
 
-/// The document a board starts from.
+/// Returns the initial document of a board.
 pub(crate) fn initial(blueprint: &Blueprint, request: &Value) -> Value {
     let mut document = match blueprint.state.initial.clone() {
         Value::Object(members) => members,
-        // A document that is no object has no place for a request; the linter says so.
+        // A document that is no object has no place for a request; the linter reports it.
         other => return other,
     };
     if !request.is_null() {
@@ -668,7 +669,7 @@ pub(crate) fn initial(blueprint: &Blueprint, request: &Value) -> Value {
     document
 }
 
-/// An object with these members.
+/// Builds an object with these members.
 fn object<const N: usize>(members: [(&str, Value); N]) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

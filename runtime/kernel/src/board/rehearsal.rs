@@ -1,6 +1,6 @@
-//! What a worker would be shown, and what would come of its reply, on a board as it is: nothing is decided or recorded.
+//! Dry runs on the current board: a worker's view and the verdict on its reply. Decides and records nothing.
 //!
-//! A step goes through the same compiler and the same pipeline; here they are asked without it.
+//! Uses the compiler and the pipeline of a real step.
 
 use std::sync::Arc;
 
@@ -21,21 +21,21 @@ use crate::scheduler::{Expansion, Past, Queued};
 use crate::shown::Shown;
 use crate::view::{self, Prompt, View};
 
-/// A call that is not made by a board.
+/// A dry-run call.
 pub struct Rehearsal {
     /// The worker.
     pub worker: WorkerName,
-    /// What it is shown.
+    /// The view.
     pub view: View,
-    /// Hash of that.
+    /// Hash of the view.
     pub hash: Digest,
-    /// The same as an agent is handed it.
+    /// The view as the agent receives it.
     pub prompt: Arc<Prompt>,
-    /// The same as values.
+    /// Structured access to the values of the view.
     pub shown: Arc<Shown>,
-    /// The time it has, in milliseconds.
+    /// Timeout in milliseconds.
     pub timeout_ms: u64,
-    /// How many attempts the worker had before, without those that reached nobody.
+    /// Earlier attempts of the worker, without those that reached no agent.
     pub occurrence: u32,
     /// Attempts of the invocation before this one.
     pub past: Past,
@@ -43,32 +43,32 @@ pub struct Rehearsal {
     expansions_left: u32,
 }
 
-/// A view as it is about to be shown.
+/// A compiled view with everything its call needs.
 pub(super) struct Compiled {
     pub(super) view: View,
     pub(super) prompt: Prompt,
     /// The view budget in force.
     pub(super) budget: u32,
-    /// The rejections it shows.
+    /// Records of the rejections in the view.
     pub(super) feedback: Vec<Seq>,
-    /// The place of the event that woke the worker, if it may read it.
+    /// The place of the triggering event, if the worker may read it.
     pub(super) woken_at: Option<String>,
-    /// The seat, with what the trigger binds.
+    /// The seat, with the trigger's bindings.
     pub(super) seat: Arc<Seat>,
-    /// The trigger, as the agent gets it beside the view.
+    /// The trigger that the agent gets in addition to the view.
     pub(super) trigger: Value,
-    /// Number of times that the worker may still ask to be shown more.
+    /// Number of further requests to see more that the worker may make.
     pub(super) expansions_left: u32,
 }
 
 impl Board {
-    /// What is queued, or under way, as an invocation.
+    /// Returns an invocation that is queued or under way.
     pub fn invocation(&self, invocation: InvocationId) -> Option<&Queued> {
         let queued = self.scheduler.queue().iter().find(|queued| queued.invocation == invocation);
         queued.or_else(|| self.scheduler.open().get(&invocation).map(|open| &open.queued))
     }
 
-    /// What the next attempt of an invocation would be shown now; the board need not have it any more, or yet.
+    /// Compiles the view of an invocation's next attempt now; the board need not hold the invocation.
     pub(super) fn compiled(&self, queued: &Queued) -> Compiled {
         let seat = self.plan.seat_of(queued).expect("a worker was invoked");
         let worker = &seat.worker;
@@ -81,7 +81,7 @@ impl Board {
         let Expansion { newest, places, .. } = &queued.expansion;
         let expansion = Expansion { is_unspent: false, ..queued.expansion.clone() };
         let (left, after) = (expansion.left(), Expansion { is_unspent: true, ..expansion });
-        // A worker whose replies are no patches sees no hint how to ask.
+        // A worker that replies without patches sees no hint how to ask.
         let may_ask = |left: u32| left > 0 && worker.format.is_none();
         let within = |budget, may_expand| {
             view::compile(&view::Inputs {
@@ -101,7 +101,7 @@ impl Board {
         };
         let mut budget = worker.view_budget();
         if self.breaker.is_reduced(&queued.branch) {
-            // Since budgets follow from contexts, half of one may be more than all there is to show.
+            // Budgets follow from context sizes, so half of one may exceed the complete view.
             let whole = if self.plan.has_ranges() {
                 within(budget, may_ask(left)).size(worker.view.unit).min(budget)
             } else {
@@ -110,7 +110,7 @@ impl Board {
             budget = (whole / 2).max(seat.fixed.minimum()).min(budget);
         }
         let mut view = within(budget, may_ask(left));
-        // A round without room is not counted: the worker may ask otherwise.
+        // A request that found no room is not counted: the worker may ask again.
         if !view.finds_room && left == 0 && after.left() > 0 {
             view = within(budget, may_ask(1));
         }
@@ -119,8 +119,8 @@ impl Board {
         Compiled { view, prompt, budget, feedback, woken_at, seat, trigger: told, expansions_left }
     }
 
-    /// A call of a worker: of an invocation as it was queued, or, without one, with the preview of a view under these
-    /// bindings. None if there is no such worker.
+    /// Builds a dry-run call of a worker. With an invocation, it is as it was queued; without one, it uses a preview
+    /// under these bindings. `None` for an unknown worker.
     pub fn rehearse(&self, worker: &WorkerName, queued: Option<&Queued>, bindings: &Bindings) -> Option<Rehearsal> {
         let queued = queued.filter(|queued| queued.branch.worker == *worker);
         let (view, prompt, woken_at, seat, trigger, expansions_left) = match queued {
@@ -166,7 +166,7 @@ impl Board {
         })
     }
 
-    /// What the pipeline says, on this board at this time, of the reply to a call that may have been made earlier.
+    /// Judges, on this board at this time, the reply to a call that may have been made earlier.
     pub fn judge(&self, at: Timestamp, rehearsal: &Rehearsal, reply: &ReplyBody) -> Verdict {
         let seat = rehearsal.shown.seat();
         let by = Proposer { worker: &rehearsal.worker, seat: Some(seat) };
@@ -182,20 +182,20 @@ impl Board {
         pipeline::judge(&self.plan, &self.state, by, reply, seat.interface, &context)
     }
 
-    /// Returns true where views name a place of which a worker may read a part.
+    /// Returns true if views name places that a worker may read only in part.
     fn names_parts(&self) -> bool {
         self.format >= BINDINGS && !self.plan.blueprint.joins_on_first()
     }
 
-    /// Returns the place of an event as a view names it: if the worker may read it or, in blueprints of format 2, something
-    /// in it.
+    /// Returns the place of an event as a view names it. The worker must be able to read it or, in blueprints of format
+    /// 2, a part of it.
     fn readable_place<'q>(&self, trigger: &'q Trigger, readable: &Readable<'_>) -> Option<&'q str> {
         let names_parts = self.names_parts();
         let may_name = |place: &PointerBuf| readable.may_read(place) || names_parts && readable.may_ask_for(place);
         trigger.place().filter(|place| PointerBuf::parse(*place).is_ok_and(|place| may_name(&place)))
     }
 
-    /// Returns false for names of an element that a condition hides from a worker that may not write there.
+    /// Returns false if a condition hides the bound element from a worker that may not write there.
     fn may_tell_bound(queued: &Queued, seat: &Seat, readable: &Readable<'_>) -> bool {
         let writes = || seat.worker.writes.iter().any(|grant| grant.path.contains('{'));
         let place = queued.trigger.place().and_then(|place| PointerBuf::parse(place).ok());
@@ -203,8 +203,8 @@ impl Board {
         !seat.bound().is_empty() && (!readable.has_conditions() || writes() || is_seen())
     }
 
-    /// Returns the trigger as an agent gets it beside its view: with the place of an event of which it may read a part, and
-    /// the version that the event made.
+    /// Returns the trigger that an agent gets in addition to its view. Adds the event's version, and its place if the
+    /// worker may read a part of it.
     fn told_trigger(queued: &Queued, shown: &Value, readable: &Readable<'_>) -> Value {
         let mut told = shown.clone();
         if let Trigger::Event { path, version, .. } = &queued.trigger {
@@ -216,7 +216,7 @@ impl Board {
         told
     }
 
-    /// The trigger of a view that nothing has woken a worker for.
+    /// Builds the trigger of a preview.
     pub(super) fn preview_trigger(seat: &Seat) -> Value {
         let mut trigger = object([("kind", json!("preview"))]);
         if !seat.bound().is_empty() {
@@ -225,13 +225,13 @@ impl Board {
         Value::Object(trigger)
     }
 
-    /// What woke a worker, as it may be shown: no place that it may not read.
+    /// Returns the trigger for a view, without places that the worker may not read.
     fn shown_trigger(&self, queued: &Queued, seat: &Seat, readable: &Readable<'_>) -> Value {
         let mut shown = match &queued.trigger {
             Trigger::Start => object([("kind", json!("start"))]),
             Trigger::After => object([("kind", json!("after"))]),
             Trigger::Idle => object([("kind", json!("idle"))]),
-            // What is shown depends on no time.
+            // Views contain no time.
             Trigger::Every { .. } => object([("kind", json!("every"))]),
             Trigger::Signal { name, .. } => {
                 let value = queued.value.as_deref().cloned().unwrap_or(Value::Null);
@@ -241,7 +241,7 @@ impl Board {
                 let mut shown = object([("kind", json!("event")), ("op", json!(op))]);
                 if let Some(path) = self.readable_place(&queued.trigger, readable) {
                     shown.insert("path".to_owned(), json!(path));
-                    // Said in blueprints of format 2, whose views name places in part.
+                    // Only in blueprints of format 2: their views name places that are readable in part.
                     let is_gone = PointerBuf::parse(path).is_ok_and(|place| self.state.get(&place).is_none());
                     if is_gone && *op != EventOp::Remove && self.names_parts() {
                         shown.insert("gone".to_owned(), json!(true));

@@ -1,4 +1,4 @@
-//! What an operator may take up again: judged before a retry is an input, and as one.
+//! Validation of a retry, before it becomes an input and as one.
 
 use std::collections::BTreeSet;
 
@@ -21,19 +21,19 @@ use crate::workflow::{self, engine};
 /// Work that a board leaves undone at its end.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Undone {
-    /// Number of invocations that a retry takes up.
+    /// Number of invocations that a retry queues again.
     pub given_up: usize,
-    /// Workers that were woken more often than their invocations allow: a retry that names one takes up what is beyond.
+    /// Workers triggered beyond their invocation limit; a retry that names the worker includes the excess.
     pub beyond_limit: BTreeSet<WorkerName>,
     /// Undecided rules that hold up a join.
     pub undecided: Vec<Undecided>,
-    /// Number of invocations that a board which is done has cut off, or that were given up before.
+    /// Number of given-up invocations of a board that is done, including those that its end cut off.
     pub cut_off: usize,
-    /// Joins that a board which is done has not let fire.
+    /// Joins that had not fired when the board was done.
     pub unfired: Vec<RuleName>,
-    /// Joins of a board with nothing left to do whose conditions do not hold, and whose workers nothing has woken.
+    /// Joins of a board with nothing left to do, with false conditions and workers that were never triggered.
     pub unmet: Vec<RuleName>,
-    /// Nodes of its workflow that failed.
+    /// Failed nodes of the board's workflow.
     pub failed_nodes: Vec<FailedNode>,
 }
 
@@ -56,7 +56,7 @@ impl Board {
         }
     }
 
-    /// Returns the joins whose conditions do not hold, and whose workers nothing has woken.
+    /// Returns the joins with false conditions and workers that were never triggered.
     fn unmet_joins(&self) -> Vec<RuleName> {
         let is_unmet = |rule: &&Rule| {
             let is_join = matches!(&rule.wakes_on, WakesOn::Rest(rest) if rest.kind != RestKind::Each);
@@ -70,13 +70,13 @@ impl Board {
         self.plan.rules.iter().filter(is_unmet).map(|rule| rule.name.clone()).collect()
     }
 
-    /// Judges a retry before it is an input. A limit that it names must be above the one in force, and no more than a limit
-    /// may be. A repetition is judged as an input.
+    /// Checks a retry before it becomes an input. A named limit must exceed the one in force and stay within the
+    /// maximum. A repeated request, by its token, is judged as an input.
     ///
     /// # Errors
-    /// [`Code::BoardNotRunning`] if the board is done or cancelled; [`Code::NothingGivenUp`] if what is named was not given
-    /// up; [`Code::BadLimit`], with a violation for each limit that is none; [`Code::LimitReached`] if a limit stops the
-    /// board all the same.
+    /// [`Code::BoardNotRunning`] if the board is done or cancelled; [`Code::NothingGivenUp`] if the named work was not
+    /// given up; [`Code::BadLimit`], with a violation for each invalid limit; [`Code::LimitReached`] if a limit still
+    /// stops the board.
     pub fn judge_retry(&self, retried: &Retried) -> Result<(), Rejection> {
         if request_token(&Body::Retried(retried.clone())).is_some_and(|token| self.tokens.knows(&token)) {
             return Ok(());
@@ -102,7 +102,7 @@ impl Board {
         self.given_up.iter().filter(|queued| retried.chooses(queued)).cloned().collect()
     }
 
-    /// Returns the branches to which a retry gives another try: stopped ones, and those whose try ended with the board.
+    /// Returns the branches that a retry half-opens: stopped ones, and those with a probe that ended with the board.
     pub(super) fn half_opened_by(&self, retried: &Retried) -> Vec<Branch> {
         let open = self.scheduler.open();
         let stopped = self.breaker.stopped(|invocation| open.contains_key(&invocation));
@@ -110,13 +110,13 @@ impl Board {
         stopped.cloned().collect()
     }
 
-    /// Returns the worker whose limits a retry raises.
+    /// Returns the worker for which a retry raises limits.
     pub(super) fn worker_of(&self, retried: &Retried) -> Option<WorkerName> {
         let invocation = || self.given_up.iter().find(|queued| Some(queued.invocation) == retried.invocation);
         retried.worker.clone().or_else(|| invocation().map(|queued| queued.branch.worker.clone()))
     }
 
-    /// Returns the reason for which a retry is refused as an input.
+    /// Returns the reason for which a retry is rejected as an input.
     pub(super) fn retry_refusal(&self, retried: &Retried, chosen: &[Queued]) -> Option<Violation> {
         let refused = |code, message: String| Some(Violation::new(code, "", message));
         if let Some(why) = self.is_beyond_retry() {
@@ -154,7 +154,7 @@ impl Board {
         }
     }
 
-    /// Returns true if a retry queues invocations again, or gives a branch another try.
+    /// Returns true if a retry queues invocations again, or half-opens a branch.
     fn has_to_retry(&self, retried: &Retried) -> bool {
         let is_chosen = self.given_up.iter().any(|queued| retried.chooses(queued));
         is_chosen || (retried.invocation.is_none() && !self.half_opened_by(retried).is_empty())
@@ -199,7 +199,7 @@ impl Board {
         of_board.into_iter().chain(of_worker).flatten()
     }
 
-    /// Names a limit that would be reached all the same.
+    /// Returns the message about a limit that is reached even after the retry.
     fn limit_reached(&self, retried: &Retried, chosen: &[Queued]) -> Option<String> {
         let LimitsInForce { commits, edits, tokens, wall_ms, journal, money } = self.limits().raised_by(retried.limits);
         let made = self.version().0.saturating_sub(self.files.edits);
@@ -226,7 +226,7 @@ impl Board {
         if let Some(money) = money.filter(|money| spent >= *money) {
             return Some(format!("{} of {} are spent: raise the limit of money", Money(spent), Money(money)));
         }
-        // A board that goes on may raise its limits, whatever becomes of the invocations.
+        // A running board may raise its limits, independent of its invocations.
         if self.format < FULL_RETRY || self.ended.is_none() {
             return None;
         }
@@ -241,8 +241,8 @@ impl Board {
         ))
     }
 
-    /// Returns a shortfall if none of the invocations can be afforded that are chosen, or that wait for a branch which gets
-    /// another try. One of each branch is tried.
+    /// Returns a shortfall if no chosen invocation is affordable, nor any that waits for a half-opened branch. Checks
+    /// one invocation per branch.
     fn shortfall_of_all(&self, retried: &Retried, chosen: &[Queued]) -> Option<(WorkerName, Shortfall)> {
         let (mut first, mut tried) = (None, BTreeSet::new());
         let half_opened = self.half_opened_by(retried);
@@ -256,7 +256,7 @@ impl Board {
         first
     }
 
-    /// Returns an error if an invocation cannot be afforded under the limits of a retry. Prices are not known yet.
+    /// Returns an error if an invocation is not affordable under the limits of a retry. Prices are not known yet.
     fn afford_again(&self, retried: &Retried, queued: &Queued) -> Result<(), Shortfall> {
         let branch = &queued.branch;
         let is_its_worker = self.worker_of(retried).as_ref() == Some(&branch.worker);
@@ -276,7 +276,7 @@ impl Board {
     }
 }
 
-/// Says that the named invocation or worker gave nothing up; none if a retry names neither.
+/// Returns the message that the named invocation or worker gave nothing up; `None` if a retry names neither.
 fn not_given_up(retried: &Retried) -> Option<String> {
     match (retried.invocation, &retried.worker) {
         (Some(invocation), _) => Some(format!("invocation {invocation} was not given up")),
@@ -285,7 +285,7 @@ fn not_given_up(retried: &Retried) -> Option<String> {
     }
 }
 
-/// Refuses a limit that an operator names; none if it raises the one in force, or if no limit is named.
+/// Returns the objection to a limit that an operator names; `None` if it is higher than the one in force, or not named.
 fn judged(
     named: Option<u64>,
     in_force: Result<u64, String>,

@@ -1,7 +1,7 @@
-//! A whole board as stored parts, and back; the format is in [`crate::snapshot`].
+//! Encodes a whole board as stored parts and restores it; the format is in [`crate::snapshot`].
 //!
-//! What can be made again from the `created` record (the plan, the hasher) is not stored. Everything else of a board
-//! is: [`Board::rest`] takes it apart field by field, so that a field cannot be forgotten.
+//! The plan and the hasher follow from the `created` record and are not stored. Everything else is: [`Board::rest`]
+//! destructures the board field by field, so that no field can be forgotten.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -28,17 +28,17 @@ use crate::state::State;
 use crate::tree::{At, Edit, Mark, Node, Reader, Writer};
 use crate::view::Shortage;
 
-/// Bytes of what a board holds beside its documents that are read whatever is stored.
+/// Minimum bytes allowed for a board's data outside its documents, independent of the stored size.
 const REST_BYTES_MIN: u64 = 16 << 20;
-/// How often what is stored may be repeated in it, beyond that.
+/// Maximum expansion of repeated parts beyond that, as a multiple of the stored size.
 const REST_REPEATED_MAX: u64 = 16;
 
-/// The largest number of a record, an epoch, an invocation or a millisecond: what a header holds exactly.
+/// Maximum of a record number, an epoch, an invocation or a millisecond: the integers that a header holds exactly.
 const COUNTED_MAX: u64 = (1 << 53) - 1;
 
-/// A snapshot whose parts were handed out.
+/// A snapshot, with its parts passed to the sink.
 pub struct Stored<'b> {
-    /// The manifest, which was handed out last; its hash is the snapshot's digest.
+    /// The manifest, passed last; its hash is the snapshot's digest.
     pub manifest: Part,
     /// The last record it includes.
     pub of: Seq,
@@ -46,13 +46,13 @@ pub struct Stored<'b> {
 }
 
 impl Stored<'_> {
-    /// Says that all parts that were handed out are stored: the next snapshot names them without handing them out.
+    /// Confirms that all parts are stored: the next snapshot names them without passing them to its sink.
     pub fn confirm(self) {
         self.marks.into_iter().for_each(Mark::confirm);
     }
 }
 
-/// Everything of a board that is neither in a tree nor in the `created` record nor in the manifest itself.
+/// All board data that is neither in a tree, nor in the `created` record, nor in the manifest itself.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rest {
@@ -70,7 +70,7 @@ struct Rest {
     #[serde(default, skip_serializing_if = "Tally::is_empty")]
     files: Tally,
     reservations: Reservations,
-    /// Of every open invocation: which of the trees its view was taken of, and what of it was shown.
+    /// For each open invocation: the tree index of its view, and the places it showed (reads, then members).
     bases: Vec<(InvocationId, usize, Vec<PointerBuf>, Vec<PointerBuf>)>,
     feedback: BTreeMap<WorkerName, VecDeque<(Seq, Value)>>,
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
@@ -79,12 +79,12 @@ struct Rest {
     signal: Option<Carried>,
     last_at: Timestamp,
     running_ms: u64,
-    /// Of boards since the format that has admission; snapshots of older boards stay what they were.
+    /// Present since the format with admission; snapshots of older boards stay unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     since_admission: Option<SinceAdmission>,
 }
 
-/// What boards have since format 10.
+/// Fields since format 10.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SinceAdmission {
@@ -105,7 +105,7 @@ struct SinceAdmission {
     shortages: BTreeMap<WorkerName, Shortage>,
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
     in_vain: BTreeMap<Branch, InVain>,
-    /// Since format 20; before, none is counted.
+    /// Present since format 20; 0 before.
     #[serde(default, skip_serializing_if = "is_none")]
     journal_bytes: u64,
 }
@@ -115,7 +115,7 @@ const fn is_none(number: &u64) -> bool {
     *number == 0
 }
 
-/// See [`crate::snapshot`]. The values are read by the tree.
+/// The manifest; see [`crate::snapshot`]. Tree values are read separately.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {
@@ -127,17 +127,17 @@ struct Manifest {
 }
 
 impl Board {
-    /// Takes the board apart: the documents it holds, the state first, and the rest.
+    /// Destructures the board into its documents, the state first, and the rest.
     fn rest(&self) -> (Vec<&State>, Rest) {
         let Self {
-            // In the manifest itself, or made again from the first record.
+            // In the manifest, or rebuilt from the first record.
             id: _,
             parent: _,
             founder: _,
             plan: _,
             hasher: _,
             head: _,
-            // Boards of which something is erased are stored once they hold nothing of it.
+            // A redacted board is stored only once it holds none of the redacted values.
             opaque_until: _,
             is_exact: _,
             state,
@@ -216,15 +216,15 @@ impl Board {
         (trees, rest)
     }
 
-    /// Hands out the parts that no confirmed snapshot of this board has stored, each after those it names and the
-    /// manifest last. With `anew` all parts are handed out.
+    /// Passes the parts that no confirmed snapshot of this board has stored to `sink`, each after its dependencies and
+    /// the manifest last. With `anew`, passes all parts.
     ///
     /// # Errors
-    /// Those of `sink`. Nothing counts as stored then.
+    /// Those of `sink`. Then nothing counts as stored.
     pub fn store<E>(&self, anew: bool, sink: &mut dyn FnMut(Part) -> Result<(), E>) -> Result<Stored<'_>, E> {
         let (trees, rest) = self.rest();
         let rest = serde_json::to_value(rest).expect("what a board holds has string keys and finite numbers");
-        // Made for this snapshot alone: its parts are handed out each time.
+        // Built for this snapshot alone, so its parts are passed each time.
         let rest = Node::of(&rest, &Edit { at: 0, hasher: Arc::new(self.hasher.clone()) });
         let unmarked = |node: &Node, sink: &mut dyn FnMut(Part) -> Result<(), E>| {
             let mut writer = Writer::new(true, sink);
@@ -256,7 +256,7 @@ impl Board {
         Ok(Stored { manifest, of, marks })
     }
 
-    /// The digest of a snapshot of the board as it is; stores nothing.
+    /// Returns the digest of a snapshot of the current board, without storing anything.
     pub fn snapshot_digest(&self) -> Digest {
         let stored = self.store(true, &mut |_| Ok::<_, std::convert::Infallible>(()));
         match stored {
@@ -264,11 +264,11 @@ impl Board {
         }
     }
 
-    /// Makes a board again from its first record and a snapshot. `fetch` gives the text stored under a hash; it is
-    /// checked here. Records after the snapshot's head are to be folded next; one of them must name the snapshot.
+    /// Restores a board from its first record and a snapshot. `fetch` returns the text stored under a hash; its hash is
+    /// verified here. The caller folds the records after the snapshot's head; one of them must name the snapshot.
     ///
     /// # Errors
-    /// [`SnapshotError`]: what is stored cannot be used, and the board is to be made from its records.
+    /// [`SnapshotError`] if the stored parts cannot be used; rebuild the board from its records instead.
     pub fn restore(
         created: &Record,
         digest: Digest,
@@ -293,8 +293,8 @@ impl Board {
         if id != created_id || seal != hasher.seal() {
             return Err(unreadable("it is of another board"));
         }
-        // A part may be named many times, so a few of them can stand for more than memory holds. A document is one that
-        // was allowed: below its limit, or what the board began with.
+        // Parts may be shared, so a few of them can expand beyond memory. A document is limited by the blueprint's
+        // `state_bytes` or the size of the initial one.
         let document_max = plan.blueprint.limits.state_bytes.max(2 * created.payload.len() as u64);
         let latest = trees.first().map_or(0, |(at, ..)| *at);
         let mut reader = Reader::new(fetch, &hasher, latest);
@@ -353,7 +353,7 @@ impl Board {
             journal_bytes,
         } = match since_admission {
             Some(since) => since,
-            // What was ever scheduled may have been given up: by its last attempt, a breaker, a budget or the end.
+            // A scheduled invocation may have been given up, by its last attempt, a breaker, a budget or the end.
             None if scheduler.next_id() > InvocationId(1) => {
                 return Err(SnapshotError::TooOld("what was given up"));
             }
@@ -370,7 +370,7 @@ impl Board {
                 journal_bytes: 0,
             },
         };
-        // No board comes near: what is counted on from here does not overflow.
+        // No real board reaches this bound, so later counting cannot overflow.
         let counted =
             [head.0.0, epoch, scheduler.next_id().0, running_ms, last_at.0.unsigned_abs(), files.floor, journal_bytes];
         if counted.into_iter().any(|number| number > COUNTED_MAX) {
@@ -379,7 +379,7 @@ impl Board {
         if commits.len() as u64 != state.version().0 || files.edits > state.version().0 {
             return Err(unreadable("it does not say of every version who made it"));
         }
-        // Written before edits were counted: the journal knows how many there were.
+        // The snapshot predates the edit count; only the journal has it.
         let knows_files = |state: &State| state.root().child(FILES).is_some_and(|files| files.part_count() > 0);
         if plan.blueprint.workspace.is_some() && files.edits == 0 && knows_files(&state) {
             return Err(SnapshotError::TooOld("how many edits of files there were"));
@@ -391,7 +391,7 @@ impl Board {
                 return Err(unreadable(&format!("what invocation {invocation} was shown is not in it")));
             }
         }
-        // Whatever is queued or under way has a seat; decisions rely on it.
+        // Decisions rely on a seat for every invocation that is queued or under way.
         let mut seen = BTreeSet::new();
         let open = scheduler.open().iter().map(|(invocation, open)| (*invocation, &open.queued));
         for (invocation, queued) in open.chain(scheduler.queue().iter().map(|queued| (queued.invocation, queued))) {
@@ -447,7 +447,7 @@ impl Board {
     }
 }
 
-/// What a first record says that no snapshot repeats.
+/// Data of the first record that no snapshot repeats.
 struct Identity {
     id: BoardId,
     parent: Option<Parent>,
@@ -463,7 +463,7 @@ fn identity(created: &Record, plans: &dyn Plans) -> Result<Identity, BoardError>
         return Err(bad("a journal begins with created".to_owned()));
     };
     let hasher = Hasher::new(&body.salt);
-    // The blueprint and the salt are values: the chain holds what they are committed to.
+    // Blueprint and salt are values: the chain covers only their commitments.
     created.check_values(&hasher).map_err(|error| bad(error.to_string()))?;
     let blueprint = body.read_blueprint().map_err(bad)?;
     let plan = plans.of_format(blueprint, &body.mode, body.format).map_err(bad)?;

@@ -1,4 +1,4 @@
-//! Which tokens were decided, and how: what makes a repeated proposal harmless (SPEC section 4).
+//! Deduplication of proposals and requests by token, which makes retries harmless (SPEC section 4).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,8 +9,8 @@ use crate::blueprint::{BoardLimits, Duration};
 use crate::digest::Digest;
 use crate::id::{Seq, Timestamp, Token};
 
-/// How long a token is remembered unless the blueprint says otherwise, in milliseconds of recorded time. What waits for a person is
-/// remembered while it does; the window begins again with what comes of it.
+/// Default dedup window, in milliseconds of recorded time. A proposal that waits for a person is remembered until it is
+/// decided; the window restarts with the decision.
 const WINDOW_MS: u64 = 3_600_000;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -21,29 +21,29 @@ struct Decided {
     at: Timestamp,
 }
 
-/// What a token means for a proposal that carries it.
+/// Result of looking up a token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Known {
-    /// It was not decided within the window, and nothing with it waits for a person.
+    /// Not decided within the window, and no pending question has it.
     New,
-    /// It was decided with the same reply.
+    /// Decided with the same reply.
     Same(Verdict),
-    /// It was decided with another reply.
+    /// Decided with another reply.
     Other,
 }
 
 /// The decided tokens of one board.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
-    /// How long they are remembered, in milliseconds.
+    /// Dedup window in milliseconds.
     window_ms: u64,
     decided: BTreeMap<Token, Decided>,
-    /// In the order of decision, so that the window can be kept.
+    /// Tokens in the order of decision, to expire them.
     order: VecDeque<(Timestamp, Token)>,
 }
 
 impl Decided {
-    /// The record that decided it.
+    /// Returns the record that decided it.
     const fn seq(&self) -> Seq {
         match self.verdict {
             Verdict::Committed { seq, .. }
@@ -55,13 +55,13 @@ impl Decided {
         }
     }
 
-    /// Whether the question that it put to a person stands.
+    /// Returns true if its question is still pending.
     fn waits(&self, pending: &BTreeMap<Seq, Pending>) -> bool {
         matches!(&self.verdict, Verdict::AwaitingApproval { seq } if pending.contains_key(seq))
     }
 }
 
-/// By token, so that a snapshot shares what is still remembered with the one before.
+/// Serialised by token, so that a snapshot shares unchanged entries with the one before.
 impl Serialize for Tokens {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.decided.serialize(serializer)
@@ -79,18 +79,18 @@ impl<'de> Deserialize<'de> for Tokens {
 }
 
 impl Tokens {
-    /// None yet.
+    /// Creates an empty set.
     pub(super) fn new(limits: &BoardLimits) -> Self {
         Self { window_ms: WINDOW_MS, decided: BTreeMap::new(), order: VecDeque::new() }.within(limits)
     }
 
-    /// The same, remembered for as long as these limits say.
+    /// Sets the window from these limits.
     #[must_use]
     pub(super) fn within(self, limits: &BoardLimits) -> Self {
         Self { window_ms: limits.dedup.map_or(WINDOW_MS, Duration::as_ms), ..self }
     }
 
-    /// `reply` is asked for only if the token was decided. `pending` are the questions that stand.
+    /// Looks up a token. `reply` is called only if the token was decided; `pending` are the pending questions.
     pub(super) fn look_up(
         &self,
         token: &Token,
@@ -106,7 +106,7 @@ impl Tokens {
         }
     }
 
-    /// Tells if a token was used and is still remembered.
+    /// Returns true if a token was used and is still remembered.
     pub(super) fn knows(&self, token: &Token) -> bool {
         self.decided.contains_key(token)
     }
@@ -122,14 +122,14 @@ impl Tokens {
         let mut waiting = Vec::new();
         while self.order.front().is_some_and(|(decided, _)| at.ms_since(*decided) >= self.window_ms) {
             let (then, forgotten) = self.order.pop_front().expect("it has a front");
-            // A token that was used again after the window has a younger entry, which stays.
+            // A token that was reused after the window has a newer entry, which stays.
             match self.decided.get(&forgotten) {
                 Some(decided) if decided.at == then && decided.waits(pending) => waiting.push((then, forgotten)),
                 Some(decided) if decided.at == then => drop(self.decided.remove(&forgotten)),
                 Some(_) | None => {}
             }
         }
-        // There are no more of these than questions may stand.
+        // Bounded by the maximum number of pending questions.
         for kept in waiting.into_iter().rev() {
             self.order.push_front(kept);
         }

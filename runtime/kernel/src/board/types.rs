@@ -1,4 +1,4 @@
-//! What can happen to a board, and what comes of it.
+//! Inputs of a board, and the results of a step.
 
 use std::sync::Arc;
 
@@ -23,38 +23,39 @@ use crate::shown::Shown;
 pub use super::decide::NotTaken;
 use crate::view::Prompt;
 
-/// What a new board is made of.
+/// Arguments for creating a board.
 #[derive(Clone, Debug)]
 pub struct Genesis {
-    /// Its id, never used before.
+    /// Id of the board, never used before.
     pub board: BoardId,
-    /// Its contract.
+    /// Blueprint.
     pub blueprint: Blueprint,
-    /// How much of PatchBoard it has.
+    /// Components that are switched on (ablation).
     pub mode: Mode,
-    /// What it cost to have a model write the blueprint, if one did; the board is charged with it.
+    /// Model usage for writing the blueprint, if a model wrote it; charged to the board.
     pub architect: Option<Architect>,
-    /// Whose work it does, if it is a board inside a board.
+    /// The invocation of another board that this nested board runs, if any.
     pub parent: Option<Parent>,
-    /// What the user asks.
+    /// The user's request.
     pub request: Value,
-    /// Random bytes; zeros where digests should compare between boards.
+    /// Random bytes; zeros if digests must be comparable between boards.
     pub salt: Salt,
-    /// Now.
+    /// Current time.
     pub at: Timestamp,
-    /// The caller who starts it, if it is started from outside.
+    /// The external caller, if any.
     pub principal: Option<Principal>,
 }
 
 impl Genesis {
-    /// A whole PatchBoard that nobody from outside starts, whose digests compare between boards.
+    /// Builds the arguments for a board with all components, without an external caller, and with digests comparable
+    /// between boards.
     pub fn new(board: impl Into<BoardId>, blueprint: Blueprint, request: Value, at: Timestamp) -> Self {
         let (mode, salt) = (Mode::default(), Salt::ZERO);
         Self { board: board.into(), blueprint, mode, architect: None, parent: None, request, salt, at, principal: None }
     }
 }
 
-/// Something that happens to a board.
+/// An input of a board.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A worker's reply, or a direct proposal.
@@ -63,74 +64,74 @@ pub enum Input {
     AgentFailed {
         /// The invocation.
         invocation: InvocationId,
-        /// Which attempt of it.
+        /// Attempt number.
         attempt: u32,
-        /// Why.
+        /// Failure code.
         code: FailureCode,
-        /// For people.
+        /// Message for people.
         message: String,
-        /// What the call cost, if known.
+        /// Usage of the call, if known.
         usage: Option<Usage>,
     },
     /// A call of an attempt is answered, and the attempt makes another one.
     Continue {
         /// The invocation.
         invocation: InvocationId,
-        /// Which attempt of it.
+        /// Attempt number.
         attempt: u32,
-        /// What the call cost that was answered, if known.
+        /// Usage of the answered call, if known.
         usage: Option<Usage>,
-        /// Tokens that the next one may take.
+        /// Tokens reserved for the next call.
         reserve: u64,
     },
-    /// The gate lets a call through that waited for admission. If the call is not wanted any more, nothing is recorded.
+    /// The gate admits a call that waited for admission. A call that is no longer wanted leaves no record.
     Admit {
         /// The invocation.
         invocation: InvocationId,
         /// The attempt to make.
         attempt: u32,
-        /// Where to.
+        /// Result of the admission.
         admission: Admission,
     },
-    /// The provider did not take the request of an attempt.
+    /// The provider did not accept the request of an attempt.
     Defer {
         /// The invocation.
         invocation: InvocationId,
-        /// Which attempt of it.
+        /// Attempt number.
         attempt: u32,
-        /// What calls of the attempt cost before, if known.
+        /// Usage of the attempt's earlier calls, if known.
         usage: Option<Usage>,
-        /// Why, and for how long.
+        /// Reason and wait.
         not_taken: NotTaken,
     },
-    /// No call that waits could be admitted for as long as patience lasts.
+    /// No waiting call was admitted within its patience.
     Unavailable,
-    /// An operator takes up again what was given up, or raises limits.
+    /// An operator retries given-up invocations, or raises limits.
     Retry(Retried),
     /// Time has passed.
     Tick,
     /// The clock has jumped forward since the last input.
     Jump {
-        /// How far, in milliseconds.
+        /// Distance in milliseconds.
         ms: u64,
     },
-    /// A signal, or somebody asking for a manual rule by its name.
+    /// A signal, or a request for a manual rule by its name.
     Signal {
-        /// Its name.
+        /// Name of the signal.
         name: String,
-        /// What it carries.
+        /// Value of the signal.
         value: Value,
-        /// For recognising a repetition.
+        /// Idempotency key.
         token: Option<Token>,
     },
-    /// Dispatch no more; calls under way may still answer.
+    /// Pause dispatching; calls under way may still answer.
     Pause {
-        /// For recognising a repetition. With one a pause is recorded even if it changes nothing.
+        /// Idempotency key. With one, a pause is recorded even if it changes nothing.
         token: Option<Token>,
     },
-    /// Dispatch again.
+    /// Resume dispatching.
     Resume {
-        /// As for a pause.
+        /// Idempotency key, as for a pause.
         token: Option<Token>,
     },
     /// A person answers a question.
@@ -139,228 +140,229 @@ pub enum Input {
     Cancel,
     /// The board's actors kept failing: end it as failed.
     Meltdown,
-    /// A snapshot of the board as it stood after the record `of` is stored.
+    /// A snapshot of the board after the record `of` is stored.
     Snapshot {
         /// The last record it includes.
         of: Seq,
-        /// Its digest.
+        /// Digest of the snapshot.
         digest: Digest,
     },
-    /// An administrator puts another value in place of one, whatever the workers may write; schema and invariants hold.
-    /// Nobody is called before the next input.
+    /// An administrator replaces a value, independent of the workers' grants; schema and invariants hold. Dispatches no
+    /// invocations.
     Amend {
         /// The place, as a JSON Pointer.
         path: String,
         /// The value.
         value: Value,
     },
-    /// Files of the workspace are to be changed, or have been.
+    /// An edit of workspace files, requested or already made.
     Edit(Edit),
-    /// Values of earlier records are erased ([`crate::redaction`]). The board itself still holds them: it has to go, and
-    /// another is to be made from the journal.
+    /// Values of earlier records are redacted ([`crate::redaction`]). The board itself still holds them, so it must be
+    /// dropped and rebuilt from the journal.
     Redact(Redacted),
-    /// A process takes the board over: what was under way is lost.
+    /// A process takes ownership of the board: calls under way are lost.
     TakeOver {
-        /// The new owner's number, greater than any before.
+        /// Epoch of the new owner, greater than any before.
         epoch: u64,
-        /// The new owner's random name.
+        /// Random name of the new owner.
         writer: String,
-        /// The journal format that the new owner writes; none: as before.
+        /// Journal format of the new owner; `None`: unchanged.
         format: Option<u32>,
     },
 }
 
 impl Input {
-    /// A take-over by this version, which writes its own journal format from then on.
+    /// Builds a take-over by this version, which writes its own journal format from then on.
     pub const fn take_over(epoch: u64, writer: String) -> Self {
         Self::TakeOver { epoch, writer, format: Some(FORMAT) }
     }
 }
 
-/// A patch and where it comes from.
+/// A patch and its source.
 #[derive(Clone, Debug)]
 pub struct Proposal {
-    /// Where it comes from.
+    /// Source of the proposal.
     pub from: From,
-    /// In whose name.
+    /// The worker that the proposal is made for.
     pub worker: WorkerName,
     /// The patch, or an envelope around it.
     pub reply: ReplyBody,
-    /// What the call cost, if it was one and if that is known.
+    /// Usage of the call, if it was one and if known.
     pub usage: Option<Usage>,
-    /// The reply as a model sent it, where wrapping around it was removed. Kept with the proposal, never judged.
+    /// The raw reply of a model, if wrapping around it was removed. Kept with the proposal, never judged.
     pub raw: Option<String>,
 }
 
-/// Where a proposal comes from.
+/// Source of a proposal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum From {
     /// An attempt of an invocation. Base and read set are those of its `invoked` record.
     Attempt {
         /// The invocation.
         invocation: InvocationId,
-        /// Which attempt of it.
+        /// Attempt number.
         attempt: u32,
     },
-    /// Nobody was asked: an administrator, `patchboard kernel`.
+    /// An unsolicited proposal: from an administrator or `patchboard kernel`.
     Direct {
-        /// For recognising a repetition.
+        /// Idempotency key.
         token: Option<Token>,
-        /// The version it was written against; the current one if absent.
+        /// The version it is based on; the current one if absent.
         base: Option<Version>,
     },
 }
 
-/// What became of a proposal.
+/// Outcome of a proposal or request.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
-    /// It changed the state.
+    /// The state changed.
     Committed {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
-        /// The version it made.
+        /// The new version.
         version: Version,
-        /// The digest of the state it made.
+        /// Digest of the new state.
         state: Digest,
     },
-    /// It would have changed nothing.
+    /// The proposal changes nothing.
     NoOp {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
     },
-    /// It would have changed nothing, and asked to be shown more: its author is invoked again.
+    /// The proposal changes nothing and asks to see more: its author is invoked again.
     Expanded {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
     },
-    /// It has passed every stage and waits for a person, or asks one something.
+    /// The proposal passed every stage and waits for a person, or asks a person a question.
     AwaitingApproval {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
     },
-    /// It was a person's answer to a worker, which is asked again with it.
+    /// A person answered a worker's question; the worker is invoked again with the answer.
     Answered {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
     },
-    /// The attempt goes on with another call.
+    /// The attempt continues with another call.
     Continued {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
     },
-    /// It was an answer that does not count, or a request whose token was used for another, and nothing was recorded; or
-    /// another call of an attempt that is over, or is with this because the call cannot be afforded.
+    /// Rejected without a record of the request, such as an invalid answer, a token used for another request, or an
+    /// unknown signal. Also another call of an attempt that has ended, or that ends now because it cannot afford the
+    /// call.
     Refused(Rejection),
-    /// It was refused.
+    /// The proposal was rejected.
     Rejected {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
-        /// Why, and what is allowed instead.
+        /// Violations, and the operations allowed instead.
         rejection: Rejection,
     },
-    /// The same token with the same patch or request came before: the first outcome again; nothing was recorded.
+    /// A retry with the same token and content: returns the first outcome and records nothing.
     Duplicate(Verdict),
 }
 
-/// What is remembered of a decided token.
+/// Remembered outcome of a token.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Verdict {
-    /// It was committed.
+    /// Committed.
     Committed {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
-        /// The version it made.
+        /// The new version.
         version: Version,
-        /// The digest of the state it made.
+        /// Digest of the new state.
         state: Digest,
     },
-    /// It changed nothing.
+    /// Changed nothing.
     NoOp {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
     },
-    /// It changed nothing and asked to be shown more.
+    /// Changed nothing and asked to see more.
     Expanded {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
     },
-    /// It waits for a person.
+    /// Waits for a person.
     AwaitingApproval {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
     },
-    /// It was refused; the record has the violations.
+    /// Rejected; the record has the violations.
     Rejected {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
         /// The stage that failed.
         stage: Stage,
         /// The first violation's code.
         code: Code,
     },
-    /// It was a signal, a pause or the end of one.
+    /// A signal, a pause, its end or an operator's retry was recorded.
     Heard {
-        /// Its record.
+        /// Number of the record.
         seq: Seq,
     },
 }
 
-/// A proposal that waits for a person, or a question to one.
+/// A proposal that waits for a person, or a question to a person.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pending {
-    /// Where it came from.
+    /// Author.
     pub by: Author,
-    /// The `human` worker who is asked.
+    /// The `human` worker that decides.
     pub approver: WorkerName,
-    /// End of the question; none: it stays open until it is answered.
+    /// Deadline of the question; `None`: open until answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
-    /// True if the answer of a caller who has started the board or made the proposal does not count.
+    /// True if neither the caller that started the board nor the one that made the proposal may answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub four_eyes: bool,
-    /// The fingerprint of what was proposed or asked: what an answer is about.
+    /// Fingerprint of the proposal or question, which an answer must repeat.
     pub digest: Digest,
     /// The patch (RFC 6902).
     pub patch: Value,
-    /// What its author said it is for.
+    /// Purpose, as stated by the author.
     pub intent: Option<String>,
-    /// Places that its author asked to be shown.
+    /// Places that the author asked to see.
     pub expand: Vec<Asked>,
-    /// The reply as it came, where the patch was made of it ([`crate::mode::Interface`]).
+    /// The reply as received, if the patch was derived from it ([`crate::mode::Interface`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
-    /// What the person is asked to say, where nothing is proposed.
+    /// The question to the person, if nothing is proposed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarify: Option<Clarify>,
-    /// The caller who proposed it, if that was one from outside.
+    /// The external caller that proposed it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<Principal>,
 }
 
 impl Pending {
-    /// Tells whether its time has passed.
+    /// Returns true if the deadline has passed.
     pub fn is_over(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
     }
 }
 
-/// Everything one input caused, to be made durable before anything of it is visible or acted upon.
+/// Everything that one input caused. It must be durable before any of it is visible or acted upon.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
-    /// To append, in this order, all or none. Empty: the input changed nothing.
+    /// Records to append, in this order, all or none. Empty: the input changed nothing.
     pub records: Vec<Record>,
-    /// Texts that the records name by hash, to store with them.
+    /// Texts that the records name by hash, stored with them.
     pub blobs: Vec<Blob>,
-    /// To do once the records are durable.
+    /// Effects to run once the records are durable.
     pub effects: Vec<Effect>,
-    /// What became of the proposal, if the input was one.
+    /// Outcome of the proposal or request, if the input was one.
     pub outcome: Option<Outcome>,
 }
 
 impl Step {
-    /// Adds a step that follows at once, so that both are made durable together.
+    /// Adds a step that follows immediately, so that both become durable together.
     pub(super) fn add(&mut self, next: Self) {
         let Self { records, blobs, effects, outcome: _ } = next;
         let replaces = |before: &Effect| match before {
@@ -384,52 +386,52 @@ pub struct Blob {
     pub text: Arc<str>,
 }
 
-/// Something to be done once a step is durable.
+/// An action to run once a step is durable.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect {
     /// Call the worker's agent.
     Call {
         /// The invocation.
         invocation: InvocationId,
-        /// Its `scheduled` record.
+        /// Number of the `scheduled` record.
         cause: Seq,
-        /// Which attempt of it.
+        /// Attempt number.
         attempt: u32,
-        /// Whom.
+        /// The worker to call.
         worker: WorkerName,
-        /// Hash of what it is shown.
+        /// Hash of the view.
         view: Digest,
-        /// What it is shown.
+        /// The view.
         prompt: Arc<Prompt>,
-        /// The same as values.
+        /// Structured access to the values of the view.
         shown: Arc<Shown>,
-        /// The invocation of another board that its board does, if it is one inside another.
+        /// The invocation of another board that this nested board runs, if any.
         parent: Option<Parent>,
-        /// The time it has, in milliseconds.
+        /// Timeout in milliseconds.
         timeout_ms: u64,
-        /// How many attempts the worker had before this one on this board, without those that reached nobody.
+        /// Earlier attempts of the worker on this board, without those that reached no agent.
         occurrence: u32,
-        /// Where the call was admitted to, if it needed admission.
+        /// Result of the admission, if the call needed one.
         admitted: Option<Admission>,
         /// Attempts of the invocation before this one.
         past: Box<Past>,
     },
-    /// Ask the gate to admit these calls, and no others: what was named before and is not named now is not wanted any more.
+    /// Ask the gate to admit exactly these calls; calls named earlier and missing here are no longer wanted.
     Await(Vec<Waiting>),
-    /// Stop a call that is under way; its answer will be refused.
+    /// Cancel a call under way; its answer will be rejected.
     Cancel {
         /// The invocation.
         invocation: InvocationId,
-        /// Its worker.
+        /// The worker.
         worker: WorkerName,
     },
-    /// Send [`Input::Tick`] at this time, instead of at any time wished earlier.
+    /// Send [`Input::Tick`] at this time, instead of at any time requested earlier.
     WakeAt(Timestamp),
-    /// The board has ended; a signal may wake a quiescent one.
+    /// The board has ended; a signal may restart a quiescent one.
     Ended(Ended),
 }
 
-/// Why a board cannot be created or recovered.
+/// Error of creating or recovering a board.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum BoardError {
     /// The request does not fit its schema, or makes an initial state that breaks the state schema or an invariant.
@@ -441,9 +443,9 @@ pub enum BoardError {
     /// A record cannot be read or does not follow from those before it.
     #[error("record {seq}: {message}")]
     BadRecord {
-        /// Which.
+        /// Number of the record.
         seq: Seq,
-        /// Why.
+        /// The reason.
         message: String,
     },
 }

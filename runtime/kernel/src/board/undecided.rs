@@ -1,4 +1,4 @@
-//! Undecided rules: their condition could not be evaluated for a trigger, or no worker or delay was found in its value.
+//! Undecided rules: their condition could not be evaluated for a trigger, or its value named no worker or delay.
 //!
 //! A board keeps an undecided rule and its trigger if a join waits for the rule, and evaluates it again whenever the join
 //! could fire. The join fires once the rule has fired for each such place, its condition is false there, or the place is gone.
@@ -19,10 +19,10 @@ use crate::wish::{self, Wish};
 pub struct Undecided {
     /// The rule.
     pub rule: RuleName,
-    /// The worker that it would have woken; none: any of its workers.
+    /// The worker it would have triggered; `None`: any of its workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerName>,
-    /// Its trigger: an event, or the start.
+    /// The trigger: an event, or the start.
     pub trigger: Trigger,
 }
 
@@ -37,8 +37,8 @@ impl Undecided {
 }
 
 impl Board {
-    /// Keeps a rule that did not fire, in the place of what was kept of it for the same place. Where there are too many, the rule
-    /// is noted alone, and holds up its joins for good.
+    /// Keeps a rule that did not fire, and replaces the entry for the same place. Beyond the limit only the rule is
+    /// kept, and holds up its joins for good.
     pub(super) fn keep_undecided(&mut self, skipped: &Skipped) {
         let (Some(rule), Some(trigger)) = (&skipped.rule, &skipped.trigger) else { return };
         if !self.can_hold_up(rule) {

@@ -1,4 +1,4 @@
-//! Rules that wake a worker again when there is nothing left that it may write.
+//! Rules that trigger a worker again when it has nothing left to write.
 
 use super::flow::Causes;
 use super::{Check, Seat, Write};
@@ -8,8 +8,8 @@ use crate::id::WorkerName;
 use crate::pattern::PatternToken;
 
 impl<'a> Check<'a> {
-    /// Warns of rules that wake a worker for its own writes, or for each of many elements, where that worker may only add what has
-    /// been added by then.
+    /// Warns of rules that trigger a worker for its own writes, or for each of many elements. The worker may only add a
+    /// place, and it exists by then.
     pub(super) fn nothing_left(&mut self, causes: &Causes<'a>) {
         let blueprint = self.blueprint;
         let mut found = Vec::new();
@@ -30,11 +30,11 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Says that a worker which its own writes wake can write nothing then, and what mends it.
+    /// Reports a worker that its own writes trigger without anything left to write; returns message and help.
     fn after_itself(&self, rule: &Rule, worker: &WorkerName, seat: &Seat<'a>) -> Option<(String, String)> {
         let Trigger::Event { path, .. } = &rule.trigger else { return None };
         let (place, write) = (self.paths.parse(path).ok()?, self.one_place(seat)?);
-        // The write wakes the worker with the same names bound.
+        // The write triggers the worker with the same names bound.
         let binds_alike = write.pattern.tokens().iter().enumerate().all(|(at, token)| match token {
             PatternToken::Bound(_) => place.tokens().get(at) == Some(token),
             _ => true,
@@ -50,7 +50,8 @@ impl<'a> Check<'a> {
         Some((message, help.to_owned()))
     }
 
-    /// Says that a worker which each of many elements wakes can write for the first one only, and what mends it.
+    /// Reports a worker triggered by each of many elements that can write for the first one only; returns message and
+    /// help.
     fn after_the_first(&self, rule: &'a Rule, worker: &WorkerName, seat: &Seat<'a>) -> Option<(String, String)> {
         let path = rule.trigger.template().filter(|_| self.fires_for_each(rule))?;
         let write = self.one_place(seat).filter(|write| write.pattern.names().next().is_none())?;
@@ -63,7 +64,7 @@ impl<'a> Check<'a> {
         Some((message, help.to_owned()))
     }
 
-    /// Returns the only grant of a worker, if it may add one place once: no grant removes it.
+    /// Returns a worker's only grant, if it may add one place once and no grant removes that place.
     fn one_place<'w>(&self, seat: &'w Seat<'a>) -> Option<&'w Write<'a>> {
         let [write] = seat.writes.as_slice() else { return None };
         let is_one = |token: &PatternToken| matches!(token, PatternToken::Literal(_) | PatternToken::Bound(_));

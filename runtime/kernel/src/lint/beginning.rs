@@ -1,4 +1,4 @@
-//! Finds what a request makes of a blueprint: looks at the board at its beginning.
+//! Checks a blueprint together with a request, on the board at its beginning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,17 +21,17 @@ use crate::scheduler::Queued;
 use crate::source::{Source, child};
 use crate::tree::Node;
 
-/// Codes of findings about what views have no room for.
+/// Codes of findings about view budgets.
 pub const IS_OF_VIEWS: [&str; 2] = ["budget_too_small", "view_shortage"];
 
-/// Invocations of one worker whose boards inside are begun, at most, until one of them has findings.
+/// Maximum number of one worker's invocations for which nested boards are started, until one of them has findings.
 const INSIDE_MAX: usize = 16;
 
-/// Places of one rule that are counted.
+/// Maximum places of one rule that are counted.
 const PLACES_MAX: usize = 1_024;
 
-/// Begins a board in memory, and finds what its workers may read and their views have no room for; also of the boards inside
-/// that its first invocations make. `blueprint` is that of the source, with view budgets.
+/// Starts a board in memory, and reports readable places that its workers' views have no room for. Covers the nested
+/// boards of its first invocations. `blueprint` is that of the source, with view budgets.
 ///
 /// # Errors
 /// Those of [`Board::create`].
@@ -50,20 +50,20 @@ pub fn check_beginning(source: &Source, blueprint: Blueprint, request: Value) ->
     Ok(findings)
 }
 
-/// Begins a board in memory.
+/// Starts a board in memory.
 fn begun(blueprint: Blueprint, request: Value) -> Result<Board, BoardError> {
     let genesis = Genesis::new(BoardId::from("check"), blueprint, request, Timestamp::default());
     Board::create(genesis, &Own).map(|(board, _)| board)
 }
 
-/// The place of a worker's view budget in a source, or of the worker. `at` is the place of its blueprint.
+/// Returns the JSON Pointer of a worker's view budget in a source, else of the worker. `at` points to its blueprint.
 fn budget_at(source: &Source, at: &str, worker: &WorkerName) -> String {
     let pointer = child(&format!("{at}/workers"), worker.as_str());
     let given = format!("{pointer}/view/budget");
     if source.value().pointer(&given).is_some() { given } else { pointer }
 }
 
-/// Finds view budgets that are too small for what a view always shows.
+/// Reports view budgets below the fixed parts of a view.
 fn budgets(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     for (worker, seat) in &board.plan().seats {
@@ -78,7 +78,7 @@ fn budgets(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
     findings
 }
 
-/// Finds what workers may read and their views have no room for, `given` what the board begins with.
+/// Reports readable places that views have no room for. `given` begins the message with the board's input.
 fn shortages(source: &Source, board: &Board, at: &str, given: &str) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     for (worker, shortage) in board.present_shortages() {
@@ -93,7 +93,7 @@ fn shortages(source: &Source, board: &Board, at: &str, given: &str) -> Vec<Diagn
     findings
 }
 
-/// Finds the same of boards that the first invocations of a board make. Nesting is limited by the check of the blueprint.
+/// Reports the same shortages for the nested boards of a board's first invocations. The blueprint check limits nesting.
 fn inside(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     for (worker, seat) in &board.plan().seats {
@@ -105,7 +105,7 @@ fn inside(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
         for queued in queued.take(INSIDE_MAX) {
             let rehearsed = board.rehearse(worker, Some(queued), &Bindings::default());
             let request = rehearsed.and_then(|rehearsal| border::request(inner, &rehearsal.shown).ok());
-            // A request that makes no board is refused where the invocation is made.
+            // A request that creates no board is rejected when the invocation runs.
             let begun = request.and_then(|request| begun(blueprint.clone(), request).ok());
             let Some(begun) = begun else { continue };
             let mut found = budgets(source, &begun, &at);
@@ -127,7 +127,7 @@ fn begun_with(board: &Board) -> impl Iterator<Item = &Queued> {
     board.scheduler().queue().iter().chain(board.given_up()).chain(delayed).chain(open)
 }
 
-/// Finds limits that do not suffice for what begins with the board, and for what follows from it one for one.
+/// Reports limits that do not cover the first invocations and those that follow from them one for one.
 fn beyond_limits(source: &Source, board: &Board) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     let mut woken: BTreeMap<&WorkerName, u64> = BTreeMap::new();
@@ -173,7 +173,7 @@ fn beyond_limits(source: &Source, board: &Board) -> Vec<Diagnostic> {
     findings
 }
 
-/// Finds rules that fire for each place of what is not there, and reads of names that are not there and nearly are.
+/// Reports rules that fire for each place of an absent collection, and reads of absent names similar to existing ones.
 fn nowhere(source: &Source, board: &Board) -> Vec<Diagnostic> {
     let (plan, state) = (board.plan(), board.state().root());
     let is_declared = |place: &str| {
@@ -230,16 +230,16 @@ fn nowhere(source: &Source, board: &Board) -> Vec<Diagnostic> {
 
 const NAME_WHAT_IS_THERE: &str = "Name what the board begins with, or give it in the request.";
 
-/// A name that an object of the document does not have.
+/// A name that an object of the document lacks.
 struct Absent {
     name: String,
-    /// JSON Pointer of the place that it would name.
+    /// JSON Pointer to the absent place.
     place: String,
-    /// Names that the object has.
+    /// Names that the object does have.
     beside: Vec<String>,
 }
 
-/// The first name of a path that an object of the document does not have.
+/// Returns the first name of a path that an object of the document lacks.
 fn first_absent(state: &Node, path: &str) -> Option<Absent> {
     let (mut node, mut place) = (state, String::new());
     for token in PointerBuf::parse(path).ok()?.tokens() {

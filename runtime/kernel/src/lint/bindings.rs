@@ -1,4 +1,4 @@
-//! Names in path templates: that whatever wakes a worker binds those that its paths and conditions use.
+//! Names in path templates: checks that each trigger binds the names that its workers' paths and conditions use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::schema::Location;
 use crate::source::child;
 
 impl Check<'_> {
-    /// Finds names that a worker's paths use and what wakes it does not bind, and bindings that bind nothing.
+    /// Reports names in a worker's paths that its triggers do not bind, and bindings without effect.
     pub(super) fn bindings(&mut self) {
         let blueprint = self.blueprint;
         for (number, rule) in blueprint.rules.iter().enumerate() {
@@ -59,8 +59,8 @@ impl Check<'_> {
         self.foreign_indices();
     }
 
-    /// Finds names that a trigger binds to an index of an array that workers append to, and that a grant uses in another array:
-    /// elements of the two need not correspond.
+    /// Reports names that a trigger binds to an index of an array that workers append to, while a grant uses them in
+    /// another array. Elements of the two need not correspond.
     fn foreign_indices(&mut self) {
         let blueprint = self.blueprint;
         let mut found = Vec::new();
@@ -98,12 +98,12 @@ impl Check<'_> {
         }
     }
 
-    /// Returns true for a place in a request without a schema: a bound index that is used there needs an array.
+    /// Returns true for a place in a request without a schema: a bound index used there needs an array.
     fn is_given_array(&self, place: &Pattern) -> bool {
         self.blueprint.request == serde_json::Value::Bool(true) && request_part(&place.to_string()).is_some()
     }
 
-    /// The names that a rule binds.
+    /// Returns the names that a rule binds.
     pub(super) fn bound_by(&self, rule: &Rule) -> BTreeSet<String> {
         let of_path = rule.trigger.template().and_then(|path| self.paths.parse(path).ok());
         let binds = of_path.map(|template| Binds::of_template(&template));
@@ -111,7 +111,7 @@ impl Check<'_> {
         names.chain(rule.bind.keys().cloned()).collect()
     }
 
-    /// The names that an invocation of each worker has to bind.
+    /// Returns the names that an invocation of each worker must bind.
     pub(super) fn needed_names(&self) -> BTreeMap<WorkerName, BTreeSet<String>> {
         let mut needed: BTreeMap<WorkerName, BTreeSet<String>> = BTreeMap::new();
         for (name, seat) in &self.seats {
@@ -135,7 +135,7 @@ impl Check<'_> {
         needed
     }
 
-    /// Finds faults in the bindings of a rule.
+    /// Reports faults in the bindings of a rule.
     fn binds(&mut self, rule: &Rule, at: &str) {
         if let Some(path) = rule.trigger.template()
             && let Ok(template) = self.paths.parse(path)
@@ -172,7 +172,7 @@ impl Check<'_> {
         }
     }
 
-    /// Says why nothing that can be a name stands at a place of what the signal of a rule carries, by the signal's schema.
+    /// Returns the reason for which a place of a rule's signal never holds a name, by the signal's schema.
     pub(super) fn never_carried(&self, rule: &Rule, from: &str) -> Option<String> {
         let Trigger::Signal(signal) = &rule.trigger else { return None };
         let schema = self.signals.get(signal.as_str())?;
@@ -185,7 +185,7 @@ impl Check<'_> {
         (!is_name).then(|| format!("the signal `{signal}` has {kind} at `{from}`"))
     }
 
-    /// Names where nothing binds them, and in a format that reads them literally.
+    /// Reports names in places without a binding, and in a format that reads them literally.
     fn literal_names(&mut self) {
         let blueprint = self.blueprint;
         let places = blueprint.invariants.iter().enumerate();
@@ -233,7 +233,7 @@ impl Check<'_> {
         }
     }
 
-    /// The name that a rule's condition looks up and its trigger does not bind, and what to say of it.
+    /// Returns a name that a rule's condition looks up without a binding, with message and help.
     pub(super) fn unbound_member(&self, name: &str, owner: Owner<'_>) -> Option<(String, String, String)> {
         let Owner::Rule(rule) = owner else { return None };
         let known = self.bound_by(rule);
@@ -246,7 +246,7 @@ impl Check<'_> {
     }
 }
 
-/// The names of a template, each with the collection whose elements it stands for.
+/// Returns the names of a template, each with the collection of its elements.
 fn holders(template: &Pattern) -> Vec<(&str, Pattern)> {
     let tokens = template.tokens().iter().enumerate();
     let named = tokens.filter_map(|(at, token)| match token {
@@ -256,7 +256,7 @@ fn holders(template: &Pattern) -> Vec<(&str, Pattern)> {
     named.collect()
 }
 
-/// Whether a grant appends to an array.
+/// Returns true if a grant appends to an array.
 fn appends(written: &Pattern, array: &Pattern) -> bool {
     let (last, above) = (written.tokens().last(), written.tokens().len().saturating_sub(1));
     last == Some(&PatternToken::Append) && written.prefix(above).collides(array)

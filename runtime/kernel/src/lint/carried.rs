@@ -1,4 +1,4 @@
-//! Checks what rules take from the signals that wake them.
+//! Checks the places that rules use in the values of their signals.
 
 use serde_json::Value;
 
@@ -14,14 +14,14 @@ use crate::schema::Location;
 use crate::source::child;
 
 impl Check<'_> {
-    /// Warns of signals and places that are nearly those that the blueprint declares, and of places that are nowhere.
+    /// Warns of signals and places with names similar to declared ones, and of places that cannot exist.
     pub(super) fn carried(&mut self) {
         let blueprint = self.blueprint;
         for (number, rule) in blueprint.rules.iter().enumerate() {
             let at = format!("/rules/{number}");
             let is_heard = |name: &&String| blueprint.rules.iter().any(|rule| signal_of(rule) == Some(name.as_str()));
             let unheard: Vec<&String> = blueprint.signals.keys().filter(|name| !is_heard(name)).collect();
-            // A short name is always near to another.
+            // A short name resembles too many others.
             let is_undeclared = |name: &&String| name.len() >= NAME_MIN && !blueprint.signals.contains_key(*name);
             if let Trigger::Signal(signal) = &rule.trigger
                 && is_undeclared(&signal)
@@ -49,13 +49,13 @@ impl Check<'_> {
         }
     }
 
-    /// The name that is wrong in what a condition looks at of a signal, and what to say of it; none if it can be there.
+    /// Returns the wrong name in a condition's look at a signal, with message and help; `None` if the place can exist.
     pub(super) fn never_carried_at(&self, rule: &Rule, look: &Look) -> Option<(String, String, String)> {
         let path = look.steps.iter().try_fold(String::new(), pushed)?;
         self.never_signalled(rule, &Pattern::parse(&path).ok()?, false)
     }
 
-    /// Returns a place in the value that wakes a rule as a message has it, and what its schema says of it.
+    /// Returns a place in the triggering value, as a message names it, and its schema.
     pub(super) fn brought(&self, rule: &Rule, at: &str) -> Option<(String, Value)> {
         if let Some(signal) = signal_of(rule) {
             let schema = self.signals.get(signal)?;
@@ -69,7 +69,7 @@ impl Check<'_> {
         schema.is_described(&sought).then(|| Some((format!("`{place}`"), schema.fragment(&sought)?)))?
     }
 
-    /// Warns of a rule that finds no name of a worker, or no time, where it looks for one.
+    /// Warns of a rule that never finds a worker's name, or a time, at the place it uses.
     fn unusable(&mut self, rule: &Rule, at: &str) {
         let mut found = Vec::new();
         if let Run::Member { group, at: from } = &rule.run
@@ -100,7 +100,8 @@ impl Check<'_> {
         }
     }
 
-    /// `is_needed`: the rule does nothing without it.
+    /// Reports a place that the signal's schema excludes or does not declare. `is_needed`: the rule has no effect
+    /// without it.
     fn never_signalled(&self, rule: &Rule, place: &Pattern, is_needed: bool) -> Option<(String, String, String)> {
         let signal = signal_of(rule)?;
         let schema = self.signals.get(signal)?;
@@ -112,7 +113,7 @@ impl Check<'_> {
             return Some((wrong.clone(), message, told_apart(&wrong, &known, &patterns)));
         }
         let undeclared = undeclared_in(schema, place, &|_| false)?;
-        // A signal may carry more than is said of it.
+        // A signal may carry undeclared members.
         let near = meant(&undeclared.name, undeclared.known.iter().map(String::as_str));
         let message = format!("`properties` of the signal `{signal}` has no `{}`", undeclared.name);
         let help = match near {
@@ -124,7 +125,7 @@ impl Check<'_> {
     }
 }
 
-/// The signal that wakes a rule.
+/// Returns the signal that triggers a rule.
 pub(super) fn signal_of(rule: &Rule) -> Option<&str> {
     match &rule.trigger {
         Trigger::Signal(signal) => Some(signal),

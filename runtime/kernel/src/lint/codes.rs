@@ -1,8 +1,8 @@
-//! The table of everything the lint can find.
+//! The table of all lint findings.
 
 use super::Severity::{self, Error, Warning};
 
-/// Every code of a finding, how bad it is, and what it means in one line. Codes are stable.
+/// Code, severity and one-line meaning of every finding. Codes are stable.
 pub const CODES: &[(&str, Severity, &str)] = &[
     // Reading the file.
     ("yaml_syntax", Error, "The text is not YAML or JSON, or uses a part of YAML that readers disagree on."),
@@ -34,7 +34,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("workflow_unreachable_node", Warning, "A node that nothing starts, or that waits for such a one."),
     ("workflow_shared_output", Warning, "Two outputs become the same entry of the data, in no order."),
     ("handoff_unguarded", Warning, "Who has handed a piece of work over may go on writing to it."),
-    // The form.
+    // The schema of blueprints.
     ("unknown_field", Error, "A key that blueprints do not have."),
     ("missing_field", Error, "A key that must be there is not."),
     ("bad_type", Error, "A value of another type than the field has."),
@@ -183,7 +183,7 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("unused_model", Warning, "A worker that is no language model names a model."),
 ];
 
-/// How bad a code is; every code of [`CODES`] is there, and what is not would be an error.
+/// Returns the severity of a code; an unknown one counts as an error.
 pub(super) fn severity(code: &str) -> Severity {
     CODES.iter().find(|(name, ..)| *name == code).map_or(Error, |(_, severity, _)| *severity)
 }

@@ -1,4 +1,4 @@
-//! Checks what expressions compare, take for true or false, and divide: by the schema, and by what the variables are.
+//! Checks comparisons, truth values and divisions in expressions, by the schema and the types of the variables.
 
 use serde_json::Value;
 
@@ -12,19 +12,19 @@ use crate::pattern::{is_index, is_name};
 use crate::plan::{BOUND, Owner, place, pushed};
 use crate::schema::Schema;
 
-/// What is said of a comparison, and what mends it.
+/// Message and help about a comparison.
 type Told = (String, String);
 
 const NAME_ANOTHER: &str = "Compare it with a value that the schema allows.";
 
 impl Check<'_> {
-    /// Warns of comparisons that come out the same whatever the document is, of values that are never true or false, and of
-    /// divisions that cut off a fraction. `reported`: messages about the expression so far.
+    /// Warns of comparisons with a constant outcome, of values that are never boolean, and of divisions that cut off a
+    /// fraction. `reported`: messages about the expression so far.
     pub(super) fn comparisons(&mut self, expression: &Expression<'_>, reported: &mut Vec<String>) {
         let owner = expression.owner;
         let mut found = Vec::new();
         for comparison in expression.expr.comparisons() {
-            // Each branch of a choice must be another value.
+            // Each branch of a conditional must have another value.
             let may_hold = |of: &Compared| match of {
                 Compared::Constant(value) => is_order(comparison.test) || *value == comparison.with,
                 _ => false,
@@ -79,7 +79,7 @@ impl Check<'_> {
         }
     }
 
-    /// Says that an operand never compares so, and names it.
+    /// Returns the finding that an operand can never satisfy a comparison, and names the operand.
     fn never(&self, of: &Compared, comparison: &Comparison, owner: Owner<'_>) -> Option<(Told, String)> {
         let named = |look: &Look| last_name(look).unwrap_or_default().to_owned();
         Some(match of {
@@ -95,9 +95,9 @@ impl Check<'_> {
         })
     }
 
-    /// Says that nothing at a place has such a size.
+    /// Returns the finding that the schema at a place excludes a size.
     fn never_of_size(&self, look: &Look, comparison: &Comparison, owner: Owner<'_>) -> Option<Told> {
-        // The document holds more than its schema says.
+        // The document holds more than its schema describes.
         let is_document = matches!(look.variable, "state" | "before") && look.steps.is_empty();
         let (place, fragment) = self.said_of(look, owner).filter(|_| !is_document)?;
         let (least, most) = Bounds::of_size(&fragment)?.beyond(comparison)?;
@@ -108,7 +108,7 @@ impl Check<'_> {
         Some((message, "Compare it with a size that the schema allows.".to_owned()))
     }
 
-    /// Says that a place never is what an expression compares it with.
+    /// Returns the finding that a place never has the value an expression compares it with.
     fn never_equal(&self, look: &Look, comparison: &Comparison, owner: Owner<'_>) -> Option<Told> {
         let Comparison { with, test, .. } = comparison;
         let into_event = |name: &str| {
@@ -127,7 +127,7 @@ impl Check<'_> {
         if into_event("worker") || (look.variable == "worker" && look.steps.is_empty()) {
             return self.never_worker(look.variable == "worker", comparison, owner);
         }
-        // Nothing was there where it is new.
+        // `old` is null for a new instance.
         if look.variable == "old" && look.steps.is_empty() && with.is_null() {
             return None;
         }
@@ -163,12 +163,13 @@ impl Check<'_> {
         Some((format!("{place} is never {with} by its schema{}", outcome(*test)), help))
     }
 
-    /// Says that no worker of this name can be meant. `is_woken`: it is the one that the rule wakes.
+    /// Returns the finding that no such worker can occur. `is_woken`: the name is that of the worker that the rule
+    /// triggers.
     fn never_worker(&self, is_woken: bool, comparison: &Comparison, owner: Owner<'_>) -> Option<Told> {
         let name = comparison.with.as_str()?;
         let outcome = outcome(comparison.test);
         let workers = self.blueprint.workers.keys().map(WorkerName::as_str);
-        // Administrators and programs have names of their own.
+        // Administrators and programs have `$` names of their own.
         let is_known = name.starts_with('$') || workers.clone().any(|worker| worker == name);
         if !is_known {
             let help = suggest(name, workers, "The blueprint has no workers.");
@@ -182,7 +183,8 @@ impl Check<'_> {
         Some((message, "Write `event.worker` for who made the change.".to_owned()))
     }
 
-    /// Returns true unless an operand of one of the comparisons by `<` that are joined by `||` may have a type that they cannot compare.
+    /// Returns true if every operand of comparisons by `<` that are joined by `||` has one type that they can compare.
+    /// Also true without such comparisons.
     fn is_of_one_type(&self, together: &Together, owner: Owner<'_>) -> bool {
         if !together.always || !together.tests.iter().any(|(test, _)| is_order(*test)) {
             return true;
@@ -200,7 +202,7 @@ impl Check<'_> {
         }
     }
 
-    /// Says that what stands at a place is never true or false.
+    /// Returns the finding that a place never holds a boolean.
     fn no_truth(&self, look: &Look, owner: Owner<'_>) -> Option<Told> {
         let (place, fragment) = self.said_of(look, owner)?;
         let message = || format!("{place} is neither true nor false: the schema says {}", types(&fragment));
@@ -208,7 +210,7 @@ impl Check<'_> {
         (!may_be(&fragment, "boolean")).then(|| (message(), help()))
     }
 
-    /// Returns true if a loop or `in` may go over the names of an object, which are no places.
+    /// Returns true if a loop or `in` may iterate over the names of an object, which are not places.
     fn may_be_name(&self, look: &Look, owner: Owner<'_>) -> bool {
         self.goes_over(look, owner, |range| {
             range.is_none_or(|(schema, sought)| {
@@ -225,7 +227,7 @@ impl Check<'_> {
         self.said_of(look, owner).is_some_and(|(_, said)| said.get("type").is_some_and(|of| of == "integer"))
     }
 
-    /// Returns a place as a message has it, and what the schema says of it; `None` if it says it elsewhere.
+    /// Returns a place as a message names it, and its schema; `None` if the schema is not found there.
     pub(super) fn said_of(&self, look: &Look, owner: Owner<'_>) -> Option<(String, Value)> {
         let (place, fragment) = match (owner, look.variable) {
             (Owner::Rule(rule), "value") if signal_of(rule).is_some() => {
@@ -244,7 +246,7 @@ impl Check<'_> {
     }
 }
 
-/// What a comparison with what is never so comes to.
+/// Describes the outcome of a comparison that can never match.
 const fn outcome(test: Test) -> &'static str {
     match test {
         Test::Equal => ": this is never true",
@@ -254,7 +256,7 @@ const fn outcome(test: Test) -> &'static str {
     }
 }
 
-/// Says how a comparison with a value of another type ends.
+/// Describes the outcome of a comparison with a value of another type.
 const fn outcome_of_type(test: Test) -> &'static str {
     if is_order(test) { ": this cannot be evaluated" } else { outcome(test) }
 }
@@ -263,12 +265,12 @@ const fn is_order(test: Test) -> bool {
     !matches!(test, Test::Equal | Test::Among | Test::Unequal)
 }
 
-/// Least and most that a number can be.
+/// Minimum and maximum of a number.
 #[derive(Clone, Copy)]
 struct Bounds {
     least: f64,
     most: f64,
-    /// True for a bound that the number cannot have itself.
+    /// True for an exclusive bound: (minimum, maximum).
     without: (bool, bool),
 }
 
@@ -292,7 +294,7 @@ impl Bounds {
         Some(Self { least: low.max(above), most: high.min(below), without: (above >= low, below <= high) })
     }
 
-    /// Returns the bounds of the size of what a schema allows; none if it may be of several types.
+    /// Returns the bounds of the size that a schema allows; `None` if it allows several types.
     fn of_size(said: &Value) -> Option<Self> {
         let count = |keyword: &str| said.get(keyword).and_then(Value::as_f64);
         let members = |keyword: &str| {
@@ -318,7 +320,7 @@ impl Bounds {
         Some(Self { least: least.unwrap_or(0.0), most, without: (false, false) })
     }
 
-    /// Returns the bound beyond which a comparison lies; none if it can hold.
+    /// Returns the bound that a comparison exceeds; `None` if it can hold.
     fn beyond(self, comparison: &Comparison) -> Option<(Option<f64>, Option<f64>)> {
         let with = comparison.with.as_f64()?;
         if [with, self.least, self.most].iter().any(|bound| bound.is_finite() && bound.abs() >= EXACT_MAX) {
@@ -337,7 +339,7 @@ impl Bounds {
     }
 }
 
-/// Says of comparisons of one operand how they come out together, and names the operand.
+/// Describes the joint outcome of comparisons of one operand, and names the operand.
 fn decided(together: &Together) -> (String, Option<String>) {
     let (Compared::Place(look) | Compared::Size(look)) = &together.of else { return Default::default() };
     let place: String = std::iter::once(look.variable.to_owned()).chain(look.steps.iter().map(written)).collect();
@@ -360,7 +362,7 @@ fn written(step: &Step) -> String {
     }
 }
 
-/// Says that what a function makes is never of this type.
+/// Returns the finding that a function never returns this type.
 fn never_made(function: &str, is_number: bool, comparison: &Comparison) -> Option<Told> {
     let Comparison { with, test, .. } = comparison;
     let fits = if is_number { with.is_number() } else { with.is_string() };
@@ -369,7 +371,7 @@ fn never_made(function: &str, is_number: bool, comparison: &Comparison) -> Optio
     (!fits).then(|| (message(), format!("Compare it with {what}.")))
 }
 
-/// Says that no event of a rule has this `op`.
+/// Returns the finding that no event of a rule has this `op`.
 fn never_op(comparison: &Comparison, owner: Owner<'_>) -> Option<Told> {
     let (Owner::Rule(rule), Some(op)) = (owner, comparison.with.as_str()) else { return None };
     let all = || EventOp::ALL.iter().map(|op| op.as_str());
@@ -385,7 +387,7 @@ fn never_op(comparison: &Comparison, owner: Owner<'_>) -> Option<Told> {
     (!known.contains(&op)).then(|| (format!("`event.op` is never \"{op}\" here{}", outcome(comparison.test)), help))
 }
 
-/// Whether a schema leaves a value of this type.
+/// Returns true if a schema allows a value of this type.
 pub(super) fn may_be(said: &Value, of: &str) -> bool {
     let fits = |named: &Value| named == of || (of == "number" && named == "integer");
     let is_of = |value: &Value| match of {
@@ -402,7 +404,7 @@ pub(super) fn may_be(said: &Value, of: &str) -> bool {
     by_type && by_values && said.get("const").is_none_or(is_of)
 }
 
-/// The types that a schema names, in words.
+/// Describes the types that a schema names.
 fn types(said: &Value) -> String {
     let text = |one: &Value| one.as_str().map_or_else(|| one.to_string(), str::to_owned);
     match (said.get("type"), said.get("const"), said.get("enum").and_then(Value::as_array)) {

@@ -1,7 +1,7 @@
-//! Checks the places that expressions look at: missing ones, loops over neither list nor object, conditions that never hold.
+//! Checks the places that expressions look at: missing ones, invalid loops, and conditions that never hold.
 //!
-//! Judged from the schema and from what the variables are in a rule, an invariant or `done` (SPEC section 6). Silent
-//! wherever the schema leaves room.
+//! Uses the schema and the values of the variables in a rule, an invariant or `done` (SPEC section 6). Reports
+//! nothing where the schema leaves the case open.
 
 use serde_json::{Value, json};
 
@@ -13,14 +13,14 @@ use crate::expr::{Known, Look, Step, Variable, Variables};
 use crate::pattern::Pattern;
 use crate::plan::{BOUND, Owner, place};
 
-/// What an event has for a rule that waits for a change.
+/// Members of `event` for a rule on a change.
 const EVENT_MEMBERS: [&str; 5] = ["op", "path", "captures", "worker", "version"];
-/// And for one that waits for a signal.
+/// Members of `event` for a rule on a signal.
 const SIGNAL_MEMBERS: [&str; 2] = ["op", "name"];
 
 impl Check<'_> {
-    /// Refuses loops over places where the schema allows neither list nor object, and loops that take the names of an
-    /// object for what they name; every evaluation of one is an error.
+    /// Reports loops over places where the schema allows neither list nor object, and loops that confuse the names of
+    /// an object with its values. Every evaluation of one is an error.
     pub(super) fn ranges(&mut self) {
         let mut found = Vec::new();
         for expression in &self.expressions {
@@ -64,7 +64,7 @@ impl Check<'_> {
         }
     }
 
-    /// Warns of places that can never be there, and of conditions that never hold.
+    /// Warns of places that can never exist, and of conditions that never hold.
     pub(super) fn conditions(&mut self) {
         let expressions = std::mem::take(&mut self.expressions);
         for expression in &expressions {
@@ -76,7 +76,7 @@ impl Check<'_> {
                     continue;
                 }
                 let Some((wrong, message, help)) = self.unknown_member(&look, expression.owner) else { continue };
-                // What is null is said once, with what follows from it.
+                // A null variable is reported once, with its consequence.
                 if reported.contains(&message) || (never && is_null(expression.owner, look.variable)) {
                     continue;
                 }
@@ -89,7 +89,7 @@ impl Check<'_> {
         self.expressions = expressions;
     }
 
-    /// Reports a condition that never holds, whatever the state is.
+    /// Reports a condition that never holds, independent of the state.
     fn never_holds(&mut self, expression: &Expression<'_>) -> bool {
         let owner = expression.owner;
         let mut known = Variables::new();
@@ -104,8 +104,8 @@ impl Check<'_> {
             };
             known.extend(signal.map(|name| ("event", Variable::from(json!({"op": "signal", "name": name})))));
         }
-        // A variable without a value is an error, and logic absorbs errors: what is false now is always false. Where
-        // nothing is unknown, an error is one for ever too.
+        // A variable without a value is an error, and logic absorbs errors, so false now means always false. If all
+        // variables are known, an error is permanent too.
         let outcome = expression.expr.evaluate(&known);
         let all_known = expression.expr.references().iter().all(|reference| known.contains_key(reference.variable));
         let into_null = |look: &Look| is_null(owner, look.variable) && (look.is_range || !look.steps.is_empty());
@@ -141,13 +141,13 @@ impl Check<'_> {
                 let help = "Write what is there when the task is finished: `done: {when: has(state.answer)}`.";
                 self.find("no_done", &expression.pointer, "the condition of `done` never holds", help);
             }
-            // That it fails on the initial state is an error of its own.
+            // An invariant that fails on the initial state is reported separately.
             Owner::Invariant(_) | Owner::Read(_) | Owner::Write(_) => {}
         }
         true
     }
 
-    /// Returns true if what a rule is woken by always has a member that is looked at.
+    /// Returns true if the triggering value always has the member that a condition looks at.
     fn is_required(&self, look: &Look, owner: Owner<'_>) -> bool {
         let (Owner::Rule(rule), "value", [Step::Member(name)]) = (owner, look.variable, look.steps.as_slice()) else {
             return false;
@@ -158,12 +158,13 @@ impl Check<'_> {
         }
         let value = Look { steps: Vec::new(), ..look.clone() };
         let said = self.said_of(&value, owner).map(|(_, said)| said).unwrap_or_default();
-        // Of what is no object it cannot be asked, so that the condition does not hold either.
+        // Asking a non-object for a member is an error, so the condition does not hold either.
         said.get("required").and_then(Value::as_array).is_some_and(|required| required.iter().any(|it| it == name))
             && (matches!(rule.trigger, Trigger::Each(_)) || self.is_written_at_once(&value, name, owner))
     }
 
-    /// Returns true if a place is whole as soon as something is there: no patch adds it first and then its member, or another value.
+    /// Returns true if a place is always written as a whole. Then no patch adds it first and its member later, or
+    /// replaces it.
     fn is_written_at_once(&self, value: &Look, name: &str, owner: Owner<'_>) -> bool {
         let whole = place(value, owner, self.paths);
         let member = place(&value.clone().then(Step::Member(name.to_owned())), owner, self.paths);
@@ -175,7 +176,7 @@ impl Check<'_> {
         })
     }
 
-    /// Warns of an invariant that cannot be evaluated for an instance that is new, where one can be added.
+    /// Warns of an invariant that cannot be evaluated for a new instance, if one can be added.
     fn unguarded_old(&mut self, expression: &Expression<'_>) {
         let Owner::Invariant(invariant) = expression.owner else { return };
         let into_old = |look: &Look| match look.variable == "old" && (look.is_range || !look.steps.is_empty()) {
@@ -199,7 +200,7 @@ impl Check<'_> {
         }
     }
 
-    /// The name that is wrong in a place that can never be there, and what to say of it.
+    /// Returns the wrong name in a place that can never exist, with message and help.
     fn unknown_member(&self, look: &Look, owner: Owner<'_>) -> Option<(String, String, String)> {
         if look.variable == "event" {
             let Owner::Rule(rule) = owner else { return None };
@@ -232,14 +233,15 @@ impl Check<'_> {
         }
     }
 
-    /// Whether what a loop goes over are the names of an object, which are no places.
+    /// Returns true if a loop iterates over the names of an object, which are not places.
     pub(super) fn is_name(&self, look: &Look, owner: Owner<'_>) -> bool {
         self.goes_over(look, owner, |range| {
             range.is_some_and(|(schema, sought)| !schema.may_be_array(sought) && schema.may_be_object(sought))
         })
     }
 
-    /// Returns true if a look goes over a place of which this is so; the place is none where its schema is unknown.
+    /// Returns true if a look iterates over a place for which `is_so` holds. The place is `None` if its schema is
+    /// unknown.
     pub(super) fn goes_over(
         &self,
         look: &Look,
@@ -266,7 +268,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether a variable is always null there.
+/// Returns true if a variable is always null there.
 fn is_null(owner: Owner<'_>, variable: &str) -> bool {
     let Owner::Rule(rule) = owner else { return false };
     match rule.trigger {
@@ -284,7 +286,7 @@ pub(super) fn last_name(look: &Look) -> Option<&str> {
     named.or(Some(look.variable))
 }
 
-/// Where a name first stands in an expression as a whole word.
+/// Returns the offset of a name's first occurrence in an expression as a whole word.
 pub(super) fn offset(expression: &Expression<'_>, name: Option<&str>) -> Option<usize> {
     let (text, name) = (expression.expr.source(), name?);
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';

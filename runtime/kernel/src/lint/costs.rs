@@ -1,4 +1,4 @@
-//! What makes a write cost more than it changes: keywords that look across a value, and elements that shift.
+//! Writes that cost more than they change: keywords that span a collection, and elements that shift.
 
 use std::collections::BTreeMap;
 
@@ -16,24 +16,23 @@ use crate::source::Position;
 /// An opaque place: a write in it validates more than it touches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpaquePlace {
-    /// Where and why; its pointer is one into the blueprint.
+    /// Place, keyword and reason; the pointer is one into the blueprint.
     pub cost: Cost,
-    /// Where in the source, if it was read from one.
+    /// Position in the source, if there is one.
     pub position: Option<Position>,
     /// The fragment that `position` is in; `None` for the blueprint's own file.
     pub file: Option<String>,
-    /// The workers who may write there.
+    /// The workers that may write there.
     pub writers: Vec<WorkerName>,
 }
 
 impl Check<'_> {
-    /// Lists the opaque places, and warns of those where a worker may write and where each write goes through a
-    /// collection that may grow for ever.
+    /// Lists the opaque places, and warns of writable ones where each write scans an unbounded collection.
     pub(super) fn costs(&mut self) {
         let state = &self.blueprint.state;
         let Ok(schema) = StateSchema::compile(&state.schema, state.assert_formats) else { return };
         self.opaque = schema.costs().into_iter().map(|cost| self.opaque(cost)).collect();
-        // One finding for all keywords of one schema that go through the same.
+        // One finding for all keywords of one schema that scan the same collection.
         let mut grouped: BTreeMap<(String, String, String), Vec<Cost>> = BTreeMap::new();
         for OpaquePlace { cost, .. } in self.opaque.iter().filter(|opaque| !opaque.writers.is_empty()) {
             let Some(collection) = cost.collection.clone() else { continue };
@@ -64,8 +63,7 @@ impl Check<'_> {
         }
     }
 
-    /// Warns of grants that let elements come or go in the middle of an array that may grow for ever: everything behind
-    /// them is cut anew.
+    /// Warns of grants to insert or remove in the middle of an unbounded array: all later elements are rechunked.
     pub(super) fn shifts(&mut self) {
         let Some(schema) = &self.schema else { return };
         let mut shifting = Vec::new();
@@ -73,7 +71,7 @@ impl Check<'_> {
             let shifts = [GrantOp::Insert, GrantOp::Remove].iter().any(|op| write.grant.ops.contains(op));
             let above = match write.pattern.tokens().split_last() {
                 Some((PatternToken::Any, above)) => above,
-                // A name that is no index is that of a member.
+                // A name that is no index names a member.
                 Some((PatternToken::Literal(last), above)) if is_index(last) => above,
                 _ => continue,
             };
@@ -96,8 +94,8 @@ impl Check<'_> {
         }
     }
 
-    /// Returns true if a place is meant to hold an object, although the schema names no type: its schema is of members, or an
-    /// object is there at the beginning.
+    /// Returns true if a place is meant to hold an object although its schema names no type. Then the schema describes
+    /// members, or the initial document has an object there.
     fn is_kept_as_object(&self, schema: &Described, place: &Pattern) -> bool {
         let fragment = schema.fragment(place).unwrap_or_default();
         let has = |keywords: &[&str]| keywords.iter().any(|keyword| fragment.get(keyword).is_some());
@@ -108,7 +106,7 @@ impl Check<'_> {
         is_of_members || self.initial.first(&place.under_any_binding()).as_ref().is_some_and(is_object)
     }
 
-    /// Who may write something below a place, or the place.
+    /// Returns the workers that may write at or below a place.
     fn writers_of(&self, place: &str) -> Vec<WorkerName> {
         let place = Pattern::parse(place).ok();
         let reaches =
@@ -120,7 +118,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether the schema keeps what is at a place few, or says that it is an object.
+/// Returns true if the schema bounds the number of elements at a place, or says that it is an object.
 fn is_bounded(schema: &Described, place: &Pattern) -> bool {
     let Location::Legal(fragments) = schema.locate(place) else { return true };
     let says = |keyword: &str, fragment: &String| schema.document().pointer(fragment)?.get(keyword).cloned();

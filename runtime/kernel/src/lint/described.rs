@@ -1,4 +1,4 @@
-//! A schema that a check asks of the same places again and again.
+//! A schema with cached lookups, for checks that query the same places repeatedly.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::pattern::Pattern;
 use crate::schema::{Location, Schema};
 
-/// The most answers that are kept to questions of one kind.
+/// Maximum cached answers per kind of lookup.
 const ANSWERS_MAX: usize = 1024;
 
-/// A schema, with what it has answered.
+/// A schema with its cached answers.
 pub(super) struct Described {
     schema: Schema,
     located: RefCell<BTreeMap<Pattern, Location>>,
@@ -34,12 +34,12 @@ impl Deref for Described {
 }
 
 impl Described {
-    /// As [`Schema::locate`].
+    /// Like [`Schema::locate`], cached.
     pub(super) fn locate(&self, pattern: &Pattern) -> Location {
         answered(&self.located, pattern, || self.schema.locate(pattern))
     }
 
-    /// As [`Schema::fragment`].
+    /// Like [`Schema::fragment`], cached.
     pub(super) fn fragment(&self, pattern: &Pattern) -> Option<Value> {
         answered(&self.shown, pattern, || self.schema.fragment(pattern))
     }

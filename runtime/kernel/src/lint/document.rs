@@ -1,4 +1,4 @@
-//! The document a blueprint speaks of: its schemas, its initial state, and the expressions over it.
+//! The document of a blueprint: its schemas, its initial state, and the expressions over it.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use crate::{invariant, json};
 pub(super) const MEND_SCHEMA: &str =
     "Mend the schema; the dialect is JSON Schema 2020-12, and `$ref` stays inside its document.";
 
-/// The most violations of the initial state that are listed.
+/// Maximum listed violations of the initial state.
 const VIOLATIONS_MAX: usize = 20;
 
-/// The most instances of an invariant that are tried on the initial state.
+/// Maximum instances of an invariant checked on the initial state.
 const INSTANCES_MAX: usize = 1000;
 
 impl Check<'_> {
-    /// Compiles the schemas and holds the initial state against its own.
+    /// Compiles the schemas and validates the initial state.
     pub(super) fn document(&mut self) {
         let state = &self.blueprint.state;
         self.schema = self.compile("/state/schema", &state.schema);
@@ -79,7 +79,7 @@ impl Check<'_> {
         }
     }
 
-    /// A blueprint that asks for a request needs a document with room for it.
+    /// Reports a state schema without room for the request that a blueprint asks for.
     fn place_for_request(&mut self) {
         let Some(schema) = &self.schema else { return };
         let allowed = Pattern::parse("/request").map(|pattern| schema.locate(&pattern));
@@ -125,7 +125,7 @@ impl Check<'_> {
         }
     }
 
-    /// Compiles every expression, and tries the invariants on the initial state.
+    /// Compiles every expression, and checks the invariants on the initial state.
     pub(super) fn expressions(&mut self) {
         let blueprint = self.blueprint;
         for (name, worker) in &blueprint.workers {
@@ -154,12 +154,12 @@ impl Check<'_> {
                 }
             }
         }
-        // As the evaluations for one proposal: what is left untried then is tried when a board is made.
+        // Uses the allowance for one proposal; creation of a board checks the rest.
         let mut allowance = Allowance::new();
         for (index, invariant) in blueprint.invariants.iter().enumerate() {
             let pointer = format!("/invariants/{index}/expr");
             let Some(expr) = self.expression(&pointer, &invariant.expr, Owner::Invariant(invariant)) else { continue };
-            // What the user will supply is not known here.
+            // The user's request is not known here.
             if !expr.uses("request") && !self.has("invalid_initial_state") {
                 self.try_invariant(&pointer, &expr, invariant.each.as_deref(), &mut allowance);
             }
@@ -219,7 +219,7 @@ impl Check<'_> {
 
     fn try_invariant(&mut self, pointer: &str, expr: &Expr, each: Option<&str>, allowance: &mut Allowance) {
         let initial = &self.blueprint.state.initial;
-        // As a board's creation does it: everything was as it is, and no patch made it.
+        // As in the creation of a board: `before` equals `state`, and the patch is empty.
         let mut variables: Variables<'_> = BTreeMap::from([
             ("state", Variable::from(initial)),
             ("before", Variable::from(initial)),
@@ -248,7 +248,8 @@ impl Check<'_> {
     }
 }
 
-/// Says why an expression does not hold, if it does not: empty where it is false. Without an allowance it is not tried.
+/// Returns the reason for which an expression does not hold, empty if it is false; `None` if it holds or the allowance
+/// is used up.
 fn trouble(expr: &Expr, variables: &Variables<'_>, allowance: &mut Allowance) -> Option<String> {
     match expr.evaluate_within(variables, allowance) {
         Ok(true) => None,
@@ -258,7 +259,7 @@ fn trouble(expr: &Expr, variables: &Variables<'_>, allowance: &mut Allowance) ->
     }
 }
 
-/// What is wrong with an initial document apart from the request that is not in it yet.
+/// Returns the violations of an initial document without its request.
 fn violations_without_request(schema: &Schema, initial: &Value) -> Vec<Violation> {
     let about_request =
         |violation: &Violation| violation.pointer == "/request" || violation.pointer.starts_with("/request/");
@@ -268,15 +269,15 @@ fn violations_without_request(schema: &Schema, initial: &Value) -> Vec<Violation
     if let Some(members) = with_request.as_object_mut() {
         members.entry("request").or_insert(Value::Null);
     }
-    // What the root lacks is asked of a document that has some request; all else of the document as it is, because a
-    // schema may well be silent on the request and allow no other members.
+    // Missing root members are checked with a placeholder request, everything else without one. The schema may omit the
+    // request and allow no other members.
     let missing = schema.violations(&with_request, VIOLATIONS_MAX).into_iter().filter(misses_member);
     let others = schema.violations(initial, VIOLATIONS_MAX).into_iter();
     let others = others.filter(|violation| !misses_member(violation) && !about_request(violation));
     missing.chain(others).collect()
 }
 
-/// Returns the name that a text begins with.
+/// Returns the leading name of a text.
 fn first_word(text: &str) -> &str {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     &text[..end.unwrap_or(text.len())]

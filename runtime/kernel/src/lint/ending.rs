@@ -1,4 +1,4 @@
-//! What ends a board: a `done` that is missing, is never asked, or holds at the beginning.
+//! The end of a board: a `done` that is missing, never evaluated, or true at the beginning.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const NAME_THE_END: &str =
     "Write `done: {when: has(state.answer)}`; without it a board that has nothing left to do ends as quiescent.";
 
 impl Check<'_> {
-    /// Warns of a board that nothing ends as done, or that is done before it begins.
+    /// Warns of a board that never ends as done, or that is done before it begins.
     pub(super) fn ending(&mut self) {
         if self.blueprint.done.is_none() {
             return self.find("no_done", "", "nothing says when the task is finished", NAME_THE_END);
@@ -34,12 +34,12 @@ impl Check<'_> {
     }
 }
 
-/// Whether a rule wakes a worker when the board begins.
+/// Returns true if a rule triggers a worker when the board begins.
 pub(super) const fn begins(rule: &Rule) -> bool {
     matches!(rule.trigger, Trigger::Start | Trigger::Each(_))
 }
 
-/// Whether `done` holds whatever the request is.
+/// Returns true if `done` holds at the beginning, independent of the request.
 fn holds_at_start(done: &Expr, initial: &Value) -> bool {
     let asks = done.references().iter().any(|reference| {
         reference.variable == "request" || reference.path.first().is_none_or(|name| name == "request")

@@ -1,4 +1,4 @@
-//! Who writes what: fields with two writers, where that is meant and where the blueprint forbids it, and fields with none.
+//! Writers of fields: fields with two writers, intended or forbidden by the blueprint, and fields without one.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use crate::graph;
 use crate::pattern::Pattern;
 use crate::source::child;
 
-/// The most fields of a schema that are looked at.
+/// Maximum fields of a schema that are checked.
 const FIELDS_MAX: usize = 1000;
 
-/// How deep the schema is looked into; recursive schemas have no end.
+/// Maximum depth of the walk through a schema; recursive schemas have no end.
 const DEPTH_MAX: usize = 12;
 
 impl Check<'_> {
@@ -26,7 +26,7 @@ impl Check<'_> {
         self.unwritten_fields(&unwritten);
     }
 
-    /// Holds the blueprint to one writer for each field, if it says so itself.
+    /// Reports fields with two writers if the blueprint allows only one.
     pub(super) fn one_writer(&mut self) {
         if self.blueprint.writers != Writers::One {
             return;
@@ -58,7 +58,8 @@ impl Check<'_> {
         for (number, (name, seat)) in seats.iter().enumerate() {
             for (other_name, other) in &seats[..number] {
                 let pair = seat.writes.iter().filter(replaces).find_map(|write| {
-                    // Where each has a condition, the state says whose turn it is; where they write other values, the value does.
+                    // Two conditions let the state decide between the writers; disjoint `value` schemas let the value
+                    // decide.
                     let is_told_apart = |met: &Write<'_>| {
                         (write.grant.condition.is_some() && met.grant.condition.is_some())
                             || are_apart(write.grant.value.as_ref(), met.grant.value.as_ref())
@@ -86,7 +87,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reports reads of places where nothing is and nothing can come to be; returns their patterns.
+    /// Reports reads of places that are absent at first and that no grant can create; returns their patterns.
     fn unwritten_reads(&mut self) -> Vec<Pattern> {
         let mut found = Vec::new();
         for (name, seat) in &self.seats {
@@ -112,7 +113,7 @@ impl Check<'_> {
         patterns
     }
 
-    /// Returns true if a write can bring about something at a place where nothing is.
+    /// Returns true if a write can create a value at an absent place.
     pub(super) fn may_create(&self, write: &Write<'_>, place: &Pattern) -> bool {
         let makes = |op: &GrantOp| !matches!(op, GrantOp::Remove | GrantOp::Replace);
         let writes = |op: &GrantOp| *op != GrantOp::Remove;
@@ -120,17 +121,17 @@ impl Check<'_> {
             || (write.pattern.lies_above(place) && write.grant.ops.iter().any(writes))
     }
 
-    /// Returns true if something is at a place when the board begins.
+    /// Returns true if a place exists when the board begins.
     pub(super) fn is_there_at_first(&self, place: &Pattern) -> bool {
         self.is_given(place) || self.initial.first(place).is_some()
     }
 
-    /// Reports fields that the schema declares, where nothing is and nothing can come to be.
+    /// Reports declared fields that are absent at first and that no grant can create.
     fn unwritten_fields(&mut self, reported: &[Pattern]) {
         let document = &self.blueprint.state.schema;
         let mut fields = Fields { document, seen: BTreeSet::new(), found: Vec::new() };
         fields.walk("", document, "", 0);
-        // Sorted by place, so that a field comes before what lies below it.
+        // Sorted by place, so that a field precedes the places below it.
         fields.found.sort();
         let mut found = Vec::new();
         let mut missing: Vec<Pattern> = reported.to_vec();
@@ -139,7 +140,7 @@ impl Check<'_> {
             if self.is_there_at_first(&pattern) {
                 continue;
             }
-            // What lies below a missing field is missing for the same reason.
+            // Places below a missing field are missing for the same reason.
             if missing.iter().any(|other| other.collides(&pattern) || other.lies_above(&pattern)) {
                 continue;
             }
@@ -166,7 +167,7 @@ impl Check<'_> {
     }
 }
 
-/// Returns true if no value is one that both schemas name.
+/// Returns true if both schemas name their values and share none.
 fn are_apart(one: Option<&Value>, other: Option<&Value>) -> bool {
     let named =
         |schema: Option<&Value>| schema.and_then(named_values).map(|values| values.into_iter().cloned().collect());
@@ -185,7 +186,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// `place` is the path pattern of what `schema` describes, `pointer` where the schema itself stands.
+    /// Collects the fields below `place`, a path pattern. `pointer` is the JSON Pointer of `schema` in the document.
     fn walk(&mut self, place: &str, schema: &'a Value, pointer: &str, depth: usize) {
         let Some(members) = schema.as_object() else { return };
         if depth > DEPTH_MAX || self.found.len() >= FIELDS_MAX || !self.seen.insert(format!("{place} {pointer}")) {

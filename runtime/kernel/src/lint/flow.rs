@@ -1,8 +1,8 @@
-//! What wakes what: whether rules can fire, wait for each other, or go round for ever.
+//! Triggering among rules: rules that cannot fire, wait for each other, or form an endless cycle.
 //!
-//! Judged from the contracts alone: a rule on an event can fire if some worker's grants can cause such an event. What
-//! people and administrators propose from outside is not known here, so these findings are warnings, apart from rules
-//! that wait for each other.
+//! Uses the contracts alone: a rule on an event can fire if some worker's grants can cause such an event. External
+//! proposals by people and administrators are not known here. So these findings are warnings, apart from rules that
+//! wait for each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ use crate::id::{RuleName, WorkerName};
 use crate::pattern::{Pattern, PatternToken};
 use crate::source::child;
 
-/// What each worker can cause of what each rule on an event waits for, by the rule's number.
+/// Events that each worker can cause for each rule on an event, by the rule's number.
 pub(super) type Causes<'a> = BTreeMap<&'a WorkerName, BTreeMap<usize, BTreeSet<EventOp>>>;
 
 impl<'a> Check<'a> {
-    /// Warns of rules and workers that will not do what they seem to.
+    /// Warns of rules and workers that will not act as intended.
     pub(super) fn flow(&mut self) {
         self.starts();
         let causes = self.causes();
@@ -37,7 +37,7 @@ impl<'a> Check<'a> {
         self.idle_workers();
     }
 
-    /// Rules that wait for each other, directly or round several.
+    /// Reports rules that wait for each other, directly or through others.
     pub(super) fn dependencies(&mut self) {
         let rules = &self.blueprint.rules;
         let mut index: BTreeMap<&RuleName, usize> = BTreeMap::new();
@@ -74,7 +74,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Only what is not empty. Asks of every grant and every rule whether they meet, so it is done once.
+    /// Returns the non-empty causes. Compares every grant with every rule, so it runs once.
     fn causes(&self) -> Causes<'a> {
         let mut causes = Causes::new();
         for (number, rule) in self.blueprint.rules.iter().enumerate() {
@@ -91,11 +91,11 @@ impl<'a> Check<'a> {
         causes
     }
 
-    /// Rules whose workers wake each other by nothing but overwriting.
+    /// Warns of rules that trigger each other's workers only by overwriting.
     ///
-    /// A heuristic: in a cycle of rules where each worker's writes wake the next rule only by `replace` events, nothing
-    /// grows or shrinks on the way, so nothing that the contracts say brings it to an end. A rule with a condition, or a
-    /// worker whose `invocations` the blueprint limits itself, is taken to end the cycle.
+    /// A heuristic: in a cycle of rules where each worker's writes trigger the next rule only by `replace` events,
+    /// nothing grows or shrinks. So nothing in the contracts ends the cycle. A rule with a condition, or a worker with
+    /// an explicit `invocations` limit, is assumed to end it.
     fn loops(&mut self, causes: &Causes<'a>) {
         let rules = &self.blueprint.rules;
         let is_limited = |worker: &WorkerName| self.is_limited(worker);
@@ -123,13 +123,13 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Whether the blueprint says how often a worker may be called.
+    /// Returns true if the blueprint limits a worker's invocations explicitly.
     pub(super) fn is_limited(&self, worker: &WorkerName) -> bool {
         let given = format!("{}/limits/invocations", child("/workers", worker.as_str()));
         self.source.value().pointer(&given).is_some()
     }
 
-    /// Warns of rules that fire whenever they rest themselves, directly or round several, and have nothing that ends it.
+    /// Warns of `idle` rules that wait for themselves, directly or through others, without an end.
     fn own_rest(&mut self) {
         let rules = &self.blueprint.rules;
         let is_limited = |worker: &WorkerName| {
@@ -139,7 +139,7 @@ impl<'a> Check<'a> {
         let may_end = |(number, rule): (usize, &Rule)| {
             let condition = format!("/rules/{number}/when");
             let asked = self.expressions.iter().find(|expression| expression.pointer == condition);
-            // A condition that looks at nothing always comes out the same.
+            // A condition without references has a constant result.
             asked.is_some_and(|expression| !expression.expr.references().is_empty())
                 || self.blueprint.woken_by(&rule.run).into_iter().all(is_limited)
         };
@@ -164,14 +164,14 @@ impl<'a> Check<'a> {
         for (number, rule) in self.blueprint.rules.iter().enumerate() {
             let Some(path) = rule.trigger.template() else { continue };
             let Ok(place) = self.paths.parse(path) else { continue };
-            // Of what is gone there is nothing to see.
+            // A removed value is not visible.
             if matches!(&rule.trigger, Trigger::Event { op: Some(EventOp::Remove), .. }) {
                 continue;
             }
             let binds: BTreeSet<&str> = place.names().collect();
             let is_blind = |worker: &&WorkerName| {
                 let seen = |read: &Read| {
-                    // It knows which element it is, and sees another part of it that others know of.
+                    // The worker knows its element, and reads another known part of it.
                     let is_about_it = read.pattern.names().any(|name| binds.contains(name))
                         && self.is_known(&read.pattern)
                         && self.says_enough(rule, &place, &read.pattern);
@@ -180,11 +180,11 @@ impl<'a> Check<'a> {
                         || read.pattern.lies_above(&place)
                         || place.lies_above(&read.pattern)
                 };
-                // What a board inside is given is said at its border.
+                // The check of nested boards covers their input.
                 let is_blind = |seat: &Seat<'_>| seat.worker.agent != AgentKind::Board && !seat.reads.iter().any(seen);
                 self.seats.get(worker).is_some_and(is_blind)
             };
-            // Who is chosen by its name, at the place itself, has nothing more to see there.
+            // A worker chosen by the name at the place itself has nothing more to read there.
             let is_its_name = matches!(&rule.run, Run::Member { at, .. } if at.is_empty());
             if let Some(worker) = self.blueprint.woken_by(&rule.run).into_iter().find(is_blind).filter(|_| !is_its_name)
             {
@@ -196,8 +196,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Returns true if a worker that is woken by a place need not read it where it reads this: another part of the same element, what
-    /// is there from the beginning, what a mark is about, or what is chosen by the value.
+    /// Returns true if a triggered worker may read `read` instead of its trigger's place. That is another part of the
+    /// same element, data from the beginning, the subject of a mark, or the value that selects the worker.
     fn says_enough(&self, rule: &Rule, place: &Pattern, read: &Pattern) -> bool {
         if rule.when.is_some() || matches!(rule.run, Run::Member { .. }) {
             return true;
@@ -210,7 +210,7 @@ impl<'a> Check<'a> {
         shared.any(|(token, _)| matches!(token, PatternToken::Bound(_))) || self.is_mark(place)
     }
 
-    /// Returns true for a place whose value says no more than that it is there, or which of a few it is.
+    /// Returns true for a place with a marker value: it shows that the place exists, or is one of a few values.
     pub(super) fn is_mark(&self, place: &Pattern) -> bool {
         let known = self.schema_of(&place.under_any_binding());
         let Some(said) = known.and_then(|(schema, sought, _)| schema.fragment(&sought)) else { return true };
@@ -219,7 +219,7 @@ impl<'a> Check<'a> {
         is_named || !(said.get("type").is_some_and(is_content) || said.get("properties").is_some())
     }
 
-    /// Returns true if a rule is about a place, or a worker writes there.
+    /// Returns true if a rule waits for a place, or a worker writes there.
     fn is_known(&self, place: &Pattern) -> bool {
         let is_at = |other: &Pattern| other.collides(place) || other.lies_above(place);
         let triggers = self.blueprint.rules.iter().filter_map(|rule| self.paths.parse(rule.trigger.template()?).ok());
@@ -248,7 +248,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// One cycle of every strongly connected part of a graph, each from its first node on, in order of their first nodes.
+/// Returns one cycle per strongly connected component, each beginning at its first node, in order of the first nodes.
 fn cycles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut graph = DiGraph::<(), ()>::new();
     for _ in edges {
@@ -272,7 +272,7 @@ fn cycles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     found
 }
 
-/// A shortest way from `first` back to itself inside a strongly connected part.
+/// Returns a shortest cycle through `first` inside a strongly connected component.
 fn shortest_cycle(edges: &[Vec<usize>], part: &BTreeSet<usize>, first: usize) -> Vec<usize> {
     let mut came_from: BTreeMap<usize, usize> = BTreeMap::new();
     let mut round = vec![first];

@@ -1,7 +1,7 @@
 //! Counts the invocations that follow one for one from those that a board begins with.
 //!
-//! A worker that is woken for each of many places, and writes one place for each, wakes the worker of a rule for that place. Rules
-//! with conditions are left out: the count is that of one write for each invocation.
+//! A worker triggered for each of many places, that writes one place for each, triggers the worker of a rule on that
+//! place. Rules with conditions are left out, and each invocation is assumed to write once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,17 +14,17 @@ use crate::record::FORMAT;
 /// Invocations of workers by rules.
 pub(super) type Woken = BTreeMap<(RuleName, WorkerName), u64>;
 
-/// Invocations of a worker that follow from what another writes.
+/// Invocations of a worker caused by another worker's writes.
 pub(super) struct Following {
     pub(super) worker: WorkerName,
     pub(super) count: u64,
-    /// Worker whose writes wake it.
+    /// The writing worker.
     pub(super) writer: WorkerName,
-    /// Path of the grant that the other writes by.
+    /// Path of the grant that it writes by.
     pub(super) place: String,
 }
 
-/// Returns what follows from the invocations that a board begins with, each rule once.
+/// Returns the invocations that follow from those a board begins with, each rule once.
 pub(super) fn following(board: &Board, begun: &Woken) -> Vec<Following> {
     let rules = &board.blueprint().rules;
     let paths = Paths::of(board.blueprint().blueprint, FORMAT);
@@ -70,7 +70,7 @@ pub(super) fn following(board: &Board, begun: &Woken) -> Vec<Following> {
     found
 }
 
-/// Returns true if a place has all names that a trigger binds, and any at all: each invocation writes its own.
+/// Returns true if a place has at least one name and all names that a trigger binds: each invocation writes its own.
 fn names_all(written: &Pattern, waking: &Pattern) -> bool {
     let names: BTreeSet<&str> = written.names().collect();
     !names.is_empty() && waking.names().all(|name| names.contains(name))

@@ -1,4 +1,4 @@
-//! The form of a blueprint, and of a department's manifest: what the published schemas refuse, said for people.
+//! Validates blueprints and department manifests against the published schemas, with messages for people.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use crate::source::{Source, child};
 
 static BLUEPRINT: LazyLock<Form> = LazyLock::new(|| {
     let mut meta: Value = serde_json::from_str(META_SCHEMA).expect("the schema is part of this crate and tested");
-    // What fragments, departments and a workflow bring is in a blueprint before it is checked.
+    // Fragments, departments and a workflow are merged into a blueprint before it is checked.
     meta["required"] = json!(["blueprint", "name", "state", "workers"]);
     meta.as_object_mut().expect("the schema is an object").remove("allOf");
     Form::of_value("the blueprint", meta)
@@ -20,13 +20,13 @@ static BLUEPRINT: LazyLock<Form> = LazyLock::new(|| {
 
 static DEPARTMENT: LazyLock<Form> = LazyLock::new(|| Form::of("the manifest", DEPARTMENT_SCHEMA));
 
-/// The part of the schema of blueprints that is about workflows, which may be in files of their own.
+/// The workflow part of the blueprint schema; workflows may be in files of their own.
 static WORKFLOW: LazyLock<Form> = LazyLock::new(|| {
     let definitions = BLUEPRINT.meta["$defs"].clone();
     Form::of_value("the workflow", json!({"$ref": "#/$defs/workflow", "$defs": definitions}))
 });
 
-/// A published schema, and what the documents are called that it describes.
+/// A published schema, and the noun for the documents it describes.
 struct Form {
     noun: &'static str,
     meta: Value,
@@ -37,9 +37,9 @@ const TRIGGERS: &str = "Write start, manual, {op: add, path: /claims/*} (`op` ma
 const DELAYS: &str =
     "Write a time like 5m, {for: 5m} or {at: /timeout_ms}; the last two may have `except_waits_of: [group, …]`.";
 
-/// Finds every place where the source has another form than the meta-schema says.
+/// Reports every place where the source violates the meta-schema.
 pub(super) fn check(source: &Source, findings: &mut Vec<Diagnostic>) {
-    // Blueprints of boards inside are checked by themselves.
+    // Blueprints of nested boards are checked separately.
     let is_own = |error: &ValidationError<'_>| {
         let mut tokens = error.instance_path().as_str().split('/').skip(1);
         !(tokens.next() == Some("boards") && tokens.nth(1).is_some())
@@ -49,7 +49,7 @@ pub(super) fn check(source: &Source, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The same for the manifest of a department.
+/// Validates the manifest of a department.
 pub(crate) fn check_department(source: &Source, findings: &mut Vec<Diagnostic>) {
     for error in DEPARTMENT.validator.iter_errors(source.value()).take(FINDINGS_MAX) {
         DEPARTMENT.explain(source, &error, findings);
@@ -57,7 +57,7 @@ pub(crate) fn check_department(source: &Source, findings: &mut Vec<Diagnostic>) 
     check_numbers(source, findings);
 }
 
-/// The same for a workflow.
+/// Validates a workflow.
 pub(crate) fn check_workflow(source: &Source, findings: &mut Vec<Diagnostic>) {
     for error in WORKFLOW.validator.iter_errors(source.value()).take(FINDINGS_MAX) {
         WORKFLOW.explain(source, &error, findings);
@@ -65,7 +65,7 @@ pub(crate) fn check_workflow(source: &Source, findings: &mut Vec<Diagnostic>) {
     check_numbers(source, findings);
 }
 
-/// Finds every number that JSON does not have, where nothing else is wrong with it.
+/// Reports every number that JSON cannot represent, unless its place has another finding.
 pub(super) fn check_numbers(source: &Source, findings: &mut Vec<Diagnostic>) {
     for pointer in source.beyond_json() {
         if findings.iter().any(|finding| finding.pointer == pointer) {
@@ -186,7 +186,7 @@ impl Form {
             Kind::UniqueItems => {
                 find("bad_value", format!("{name} lists something twice"), "Remove one of the two.".into());
             }
-            // `pattern`, and any keyword the meta-schema may come to use.
+            // `pattern`, and any keyword that the meta-schema may use in future.
             _ => find("bad_value", format!("{name} cannot be {}", short(found)), self.describe(error)),
         }
     }
@@ -217,20 +217,21 @@ impl Form {
         findings.push(finding);
     }
 
-    /// A place as a message names it.
+    /// Formats a place for a message.
     fn display(&self, pointer: &str) -> String {
         if pointer.is_empty() { self.noun.to_owned() } else { format!("`{pointer}`") }
     }
 
-    /// What the meta-schema says of the field that an error is about.
+    /// Returns the meta-schema's description of the field with an error.
     fn describe(&self, error: &ValidationError<'_>) -> String {
         let general = self.describe_at(parent(error.schema_path().as_str()));
-        // A field that refers to a definition describes itself beside the reference.
+        // A field that refers to a definition has a description of its own next to the reference.
         let field = self.field(error).and_then(|field| field.get("description")?.as_str()).unwrap_or_default();
         if field.is_empty() || field == general { general } else { format!("{field} {general}").trim_end().to_owned() }
     }
 
-    /// The schema that stands at the instance's own field: the one that refers to what the error comes from, or that itself.
+    /// Returns the schema of the instance's own field: the one that refers to the failing schema, or that schema
+    /// itself.
     fn field(&self, error: &ValidationError<'_>) -> Option<&Value> {
         let path = error.evaluation_path().as_str();
         let mut tokens: Vec<&str> = path.split('/').skip(1).collect();
@@ -273,7 +274,7 @@ fn is_trigger(pointer: &str) -> bool {
     tokens.next() == Some("rules") && tokens.nth(1) == Some("trigger")
 }
 
-/// Whether a place holds something that must be finite.
+/// Returns true if a place holds a value that must be finite.
 fn is_budget(pointer: &str) -> bool {
     let tokens: Vec<&str> = pointer.split('/').skip(1).collect();
     match tokens.as_slice() {
@@ -293,7 +294,7 @@ fn is_budget(pointer: &str) -> bool {
     }
 }
 
-/// Whether somebody wrote this to mean "no limit".
+/// Returns true for a value that means "no limit".
 fn is_unlimited(value: &Value) -> bool {
     const WORDS: [&str; 12] =
         ["unlimited", "infinite", "infinity", "inf", "∞", "none", "never", "forever", "unbounded", "no", "off", "max"];
@@ -340,7 +341,7 @@ fn wanted(kind: &jsonschema::error::TypeKind) -> String {
     names.iter().map(article).collect::<Vec<_>>().join(" or ")
 }
 
-/// A value as a message shows it.
+/// Formats a value for a message.
 fn short(value: &Value) -> String {
     match value {
         Value::Array(items) if items.len() > 3 => "a list".to_owned(),

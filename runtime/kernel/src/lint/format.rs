@@ -4,7 +4,7 @@ use super::Check;
 use crate::blueprint::{Approval, Expiry, Trigger};
 
 impl Check<'_> {
-    /// Finds what later formats have added to a blueprint of format 1.
+    /// Reports members of later formats in a blueprint of format 1.
     pub(super) fn format(&mut self) {
         if self.blueprint.blueprint > 1 {
             return;

@@ -1,4 +1,4 @@
-//! Grants on everything or on the request, and on values that the schema allows nowhere.
+//! Grants on everything or on the request, and grants of values that the schema never allows.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::schema::Schema;
 use crate::source::child;
 
 impl Check<'_> {
-    /// Warns of grants on everything and on the request, of those that nothing can use, and of replies of scripts that no grant
+    /// Warns of grants on everything and on the request, of unusable grants, and of script replies that no grant
     /// allows.
     pub(super) fn widths(&mut self) {
         let request = Pattern::parse("/request").ok();
@@ -55,7 +55,7 @@ impl Check<'_> {
         }
     }
 
-    /// Returns the place that a write is below, if nothing is there and nobody can bring it about.
+    /// Returns the parent of a write's place, if it is absent and no grant can create it.
     fn missing_above(&self, write: &Write<'_>) -> Option<Pattern> {
         let above = write.pattern.prefix(write.pattern.tokens().len().checked_sub(1).filter(|above| *above > 0)?);
         let place = above.under_any_binding();
@@ -64,7 +64,7 @@ impl Check<'_> {
         (is_fixed && !self.is_there_at_first(&place) && !comes()).then_some(above)
     }
 
-    /// Reports a name in a `value` that `properties` of the schema there does not declare.
+    /// Reports a name in a `value` schema that `properties` of the state schema does not declare.
     fn undeclared_values(&self, write: &Write<'_>) -> Option<(&'static str, String, String, String)> {
         let value = write.grant.value.as_ref()?;
         let (schema, sought, _) = self.schema_of(&write.pattern.under_any_binding())?;
@@ -74,7 +74,7 @@ impl Check<'_> {
         Some(("undeclared_name", format!("{}/value{at}", write.pointer), message, help))
     }
 
-    /// Reports a `value` that the schema allows nowhere.
+    /// Reports a `value` schema with no value that the state schema allows.
     fn misfit(&self, name: &str, write: &Write<'_>) -> Option<(&'static str, String, String, String)> {
         let value = write.grant.value.as_ref()?;
         let (schema, sought, _) = self.schema_of(&write.pattern.under_any_binding())?;
@@ -89,7 +89,7 @@ impl Check<'_> {
     }
 }
 
-/// Returns the values that a schema names: `const`, or those of `enum`; none if it names none.
+/// Returns the values that a schema names by `const` or `enum`; `None` if it names none.
 pub(super) fn named_values(schema: &Value) -> Option<Vec<&Value>> {
     match (schema.get("const"), schema.get("enum").and_then(Value::as_array)) {
         (Some(value), _) => Some(vec![value]),
@@ -98,8 +98,8 @@ pub(super) fn named_values(schema: &Value) -> Option<Vec<&Value>> {
     }
 }
 
-/// Returns the first name in `properties` or `required` of a `value` schema that `properties` of the schema of the state does not
-/// declare: where it stands, the name, and what is declared.
+/// Returns the first name in `properties` or `required` of a `value` schema that `properties` of the state schema does
+/// not declare. The tuple holds its JSON Pointer, the name, and the declared names.
 fn undeclared_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, String, Vec<String>)> {
     // Other schemas may declare the name.
     if ELSEWHERE.iter().any(|keyword| fragment.get(*keyword).is_some_and(|said| !said.is_boolean())) {
@@ -111,7 +111,7 @@ fn undeclared_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, S
     for (name, member) in properties {
         let at = child(&format!("{at}/properties"), name);
         match declared.get(name) {
-            // A name that is forbidden need not be declared.
+            // A forbidden name need not be declared.
             None if *member == Value::Bool(false) => {}
             None => return Some(told(name, at)),
             Some(below) => {
@@ -127,11 +127,11 @@ fn undeclared_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, S
     Some(told(&name.to_owned(), format!("{at}/required/{nth}")))
 }
 
-/// Returns the place in a `value` schema, and there is one, where the schema of the state refuses all that it allows, and what it
-/// allows.
+/// Returns the place in a `value` schema where the state schema rejects every allowed value, and a description of these
+/// values.
 fn misfit_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, String)> {
     let told = |what: String| Some((at.to_owned(), what));
-    // The values of `named` if the other schema allows none of them.
+    // Returns the values of `named` if the other schema allows none of them.
     let refused = |named: &Value, other: &Value| {
         let (values, schema) = (named_values(named)?, Schema::compile(other, false).ok()?);
         let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
@@ -153,7 +153,7 @@ fn misfit_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, Strin
             return told(what);
         }
     }
-    // All of several, and one of several.
+    // `allOf`, then `anyOf` and `oneOf`.
     for (schema, is_value) in [(value, true), (fragment, false)] {
         let parts = |keyword: &str| schema.get(keyword).and_then(Value::as_array).into_iter().flatten().enumerate();
         let of = |keyword: &str, nth: usize, part: &Value| match is_value {
@@ -203,7 +203,7 @@ fn required(schema: &Value) -> impl Iterator<Item = &str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Returns true if a schema refuses every object with this member.
+/// Returns true if a schema rejects every object with this member.
 fn forbids(schema: &Value, name: &str) -> bool {
     match schema.get("properties").and_then(|declared| declared.get(name)) {
         Some(member) => *member == Value::Bool(false),
@@ -213,7 +213,7 @@ fn forbids(schema: &Value, name: &str) -> bool {
     }
 }
 
-/// Says what the lower bounds of one schema and the upper bounds of another leave nothing of.
+/// Describes the empty range between lower bounds of one schema and upper bounds of another; `None` if it is not empty.
 fn beyond(low: &Value, high: &Value) -> Option<String> {
     let counted = [("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties")];
     let numbers = [
@@ -235,7 +235,7 @@ fn beyond(low: &Value, high: &Value) -> Option<String> {
     most.map(|most| format!("what has {names} members and maxProperties {most}"))
 }
 
-/// The types that a schema names, if it names any.
+/// Returns the types that a schema names, if it names any.
 fn types_of(schema: &Value) -> Option<Vec<&str>> {
     match schema.get("type")? {
         Value::Array(types) => Some(types.iter().filter_map(Value::as_str).collect()),
@@ -243,7 +243,7 @@ fn types_of(schema: &Value) -> Option<Vec<&str>> {
     }
 }
 
-/// Whether all values of a type are of another.
+/// Returns true if all values of type `of` are of type `other`.
 fn is_of(of: &str, other: &str) -> bool {
     of == other || (of == "integer" && other == "number")
 }

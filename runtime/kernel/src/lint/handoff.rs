@@ -1,18 +1,18 @@
-//! Who goes on writing to a piece of work that is handed over (W54). The rules of the handoff itself are in `crate::handoff`.
+//! Checks grants that outlive a handoff (W54). The rules of the handoff itself are in `crate::handoff`.
 
 use super::Check;
 use crate::blueprint::GrantOp;
 
-/// The role that hands work over.
+/// The built-in role that transfers work.
 const ROLE: &str = "handoff";
-/// Where pieces of work stand unless the role is told otherwise in its `with` (docs/handoff.md).
+/// Default path of pieces of work, unless the role's `with` sets another (docs/handoff.md).
 const TASKS: &str = "/tasks";
-/// The group of those who work on them.
+/// The group of workers that process them.
 const AGENTS: &str = "agents";
 
 impl Check<'_> {
-    /// Warns of members of the group that may write to pieces of work whoever has them: after a handoff the one before would go
-    /// on. What a grant without a condition on the piece allows, no transfer of its `owner` takes away.
+    /// Warns of group members that may write to pieces of work independent of the owner: they could go on writing after
+    /// a handoff. A grant without a condition on the piece is not revoked by a transfer of its `owner`.
     pub(super) fn handoff(&mut self) {
         let mut found = Vec::new();
         for role in self.seats.values().filter(|seat| seat.worker.agent.is_builtin(ROLE)) {
@@ -30,7 +30,7 @@ impl Check<'_> {
                         let of = parse(&condition.of).map(|of| of.under_any_binding());
                         of.as_ref() == Some(&whole)
                     });
-                    // Who adds a piece changes none that is there.
+                    // An `add` grant changes no existing piece.
                     let changes = write.grant.ops.iter().any(|op| *op != GrantOp::Add);
                     let reaches = write.pattern.overlaps(&parts) || (changes && write.pattern.overlaps(&whole));
                     if reaches && !is_guarded {

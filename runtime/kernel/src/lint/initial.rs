@@ -1,4 +1,4 @@
-//! The initial document, which a check asks for the places of many patterns.
+//! The initial document with cached lookups, for checks that query many patterns.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::effort::{Effort, Work};
 use crate::pattern::{Pattern, PatternToken};
 
-/// The most answers that are kept.
+/// Maximum cached answers.
 const ANSWERS_MAX: usize = 4096;
 
-/// The initial document, with what it has answered.
+/// The initial document with its cached answers.
 pub(super) struct Initial<'a> {
     document: &'a Value,
-    /// Values in it, of which a pattern with a wildcard may have to look at all.
+    /// Number of values in it: the cost of a pattern with a wildcard.
     values: u64,
     found: RefCell<BTreeMap<Pattern, Option<PointerBuf>>>,
     effort: Effort,
@@ -26,7 +26,7 @@ impl<'a> Initial<'a> {
         Self { document, values: values(document), found: RefCell::default(), effort }
     }
 
-    /// Returns the first place that a pattern matches; none if there is none, or no step is left.
+    /// Returns the first place that a pattern matches; `None` without a match, or if no effort is left.
     pub(super) fn first(&self, pattern: &Pattern) -> Option<PointerBuf> {
         if let Some(known) = self.found.borrow().get(pattern) {
             return known.clone();
@@ -45,7 +45,7 @@ impl<'a> Initial<'a> {
     }
 }
 
-/// Counts the values in a value, with itself.
+/// Counts a value and all values in it.
 fn values(of: &Value) -> u64 {
     let (mut count, mut pending) = (0, vec![of]);
     while let Some(value) = pending.pop() {

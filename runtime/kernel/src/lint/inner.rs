@@ -1,5 +1,5 @@
-//! Boards inside boards: that their blueprints are sound, and that nothing crosses a border that is not declared on both
-//! sides.
+//! Nested boards: checks that their blueprints are valid, and that both sides declare every value that crosses the
+//! border.
 
 use std::collections::BTreeSet;
 
@@ -14,21 +14,21 @@ use crate::pattern::{Paths, Pattern};
 use crate::schema::{Location, Schema};
 use crate::source::{Source, child};
 
-/// How deep boards may be inside boards.
+/// Maximum nesting depth of boards.
 pub(crate) const DEPTH_MAX: usize = 3;
 
-/// How many boards one blueprint may have inside it, those inside of these included.
+/// Maximum number of nested boards in one blueprint, at all depths.
 pub(crate) const BOARDS_MAX: usize = 64;
 
-/// That a blueprint has more of them, at the first that is too many.
+/// Builds the finding that a blueprint has too many nested boards, at the first excess one.
 pub(crate) fn too_many(source: &Source, at: &str) -> Diagnostic {
     let message = format!("more than {BOARDS_MAX} boards inside of one");
     Diagnostic::at(source, "bad_board", at, message, "Put what some of them do into one.")
 }
 
 impl Check<'_> {
-    /// The seats of `board` agents, and the blueprints of their boards. What is wrong within these is found by a check of
-    /// their own.
+    /// Checks the seats of `board` agents, and the limits on nested blueprints. A separate check covers the inside of
+    /// each.
     pub(super) fn inner(&mut self) {
         let blueprint = self.blueprint;
         for (name, inner) in &blueprint.boards {
@@ -74,7 +74,7 @@ impl Check<'_> {
         }
     }
 
-    /// Both sides of one border.
+    /// Checks both sides of one border.
     fn border(&mut self, name: &WorkerName, inner: &InnerBoard, at: &str) {
         let blueprint = self.blueprint;
         let Some(of) = blueprint.boards.get(&inner.of) else {
@@ -94,7 +94,7 @@ impl Check<'_> {
                     let mut writes = seat.writes.iter().filter(|write| write.grant.ops.iter().any(adds));
                     writes.any(|write| write.pattern.overlaps(&place))
                 }),
-                // A name is that of the grant.
+                // A name must be that of the grant.
                 (Paths::Named, Ok(_), Ok(place)) => seat.is_some_and(|seat| {
                     let mut writes = seat.writes.iter().filter(|write| write.grant.ops.iter().any(adds));
                     writes.any(|write| write.pattern.with_literal_names().matches(&place))
@@ -119,7 +119,7 @@ impl Check<'_> {
         }
     }
 
-    /// What goes in: declared there, readable here.
+    /// Checks the input: declared by the nested board, readable by the worker.
     fn input(&mut self, name: &WorkerName, inner: &InnerBoard, of: &Blueprint, at: &str) {
         let declared = of.request.get("properties").and_then(Value::as_object);
         if of.request.get("additionalProperties") != Some(&Value::Bool(false)) {
@@ -178,11 +178,11 @@ impl Check<'_> {
 }
 
 impl Check<'_> {
-    /// The types that a place of the document may have; none where that is not declared.
+    /// Returns the declared types of a place of the document; `None` if they are not declared.
     fn types_at(&self, place: &Pattern) -> Option<BTreeSet<String>> {
         let (schema, sought, _) = self.schema_of(place)?;
         let Location::Legal(fragments) = schema.locate(&sought) else { return None };
-        // What only refers says nothing itself; what several say differently may be one or all of it.
+        // A mere reference declares nothing itself; different declarations are ambiguous.
         let fragments = fragments.iter().filter_map(|fragment| schema.document().pointer(fragment));
         let said: Option<BTreeSet<BTreeSet<&str>>> =
             fragments.filter(|fragment| fragment.get("$ref").is_none()).map(types).collect();
@@ -192,7 +192,7 @@ impl Check<'_> {
     }
 }
 
-/// The types that a schema declares; none where it declares none.
+/// Returns the types that a schema declares; `None` if it declares none.
 fn types(schema: &Value) -> Option<BTreeSet<&str>> {
     match schema.get("type")? {
         Value::String(kind) => Some(BTreeSet::from([kind.as_str()])),
@@ -201,7 +201,7 @@ fn types(schema: &Value) -> Option<BTreeSet<&str>> {
     }
 }
 
-/// How deep boards are inside of boards of this blueprint.
+/// Returns the nesting depth of a blueprint's boards.
 fn nested(blueprint: &Blueprint) -> usize {
     blueprint.boards.values().map(|inner| 1 + nested(inner)).max().unwrap_or(0)
 }

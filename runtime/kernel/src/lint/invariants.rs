@@ -1,5 +1,5 @@
-//! What makes an invariant cost more than a patch touches: it is evaluated for every instance although only what they
-//! share has changed, or it looks through a whole collection. What the kernel evaluates when is in [`crate::invariant`].
+//! Invariants that cost more than a patch touches: they are evaluated for every instance after a change of shared data,
+//! or scan a whole collection. The kernel's evaluation rules are in [`crate::invariant`].
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,13 @@ use crate::plan::{Owner, place, request_part};
 use crate::schema::{FEW, Location};
 use crate::source::push_token;
 
-/// How many definitions are followed from one to the next.
+/// Maximum length of a chain of schema references that is followed.
 const REFERENCES_MAX: usize = 8;
-/// How many places of the initial state are looked at for how large a collection is at first.
+/// Maximum places of the initial state checked for the initial size of a collection.
 const PLACES_MAX: usize = 1000;
 
 impl Check<'_> {
-    /// Warns of invariants whose evaluation grows with the board.
+    /// Warns of invariants with an evaluation cost that grows with the board.
     pub(super) fn invariants(&mut self) {
         let found: Vec<_> = self
             .expressions
@@ -33,7 +33,7 @@ impl Check<'_> {
         }
     }
 
-    /// Message and help, if it is costly.
+    /// Returns message and help if an invariant is costly.
     fn costly(&self, expression: &Expression<'_>) -> Option<(String, String)> {
         let Owner::Invariant(invariant) = expression.owner else { return None };
         let expr = &expression.expr;
@@ -79,14 +79,14 @@ impl Check<'_> {
         }
     }
 
-    /// Returns true if something comes to a place that is empty at first, and stays as it is: as a rule that is a board's result.
+    /// Returns true if a place is empty at first and is written once, like a typical board result.
     fn comes_once(&self, place: &Pattern) -> bool {
         let adds = |write: &Write<'_>| write.grant.ops.iter().all(|op| *op == GrantOp::Add);
         let mut changes = self.writes().filter(|(_, write)| write.pattern.overlaps(place));
         !self.is_there_at_first(place) && changes.all(|(_, write)| adds(write))
     }
 
-    /// When something changes that is referred to; `None`: never.
+    /// Describes when referenced data changes; `None`: never.
     fn when<'r>(&self, references: impl Iterator<Item = &'r Reference>) -> Option<String> {
         let mut causes = BTreeSet::new();
         for reference in references {
@@ -102,7 +102,7 @@ impl Check<'_> {
         (!causes.is_empty()).then(|| format!("whenever {} changes", listed(&causes, "or")))
     }
 
-    /// Whether nothing bounds how many places a pattern matches.
+    /// Returns true if the number of places that a pattern matches is unbounded.
     fn has_many(&self, each: &Pattern) -> bool {
         (0..).zip(each.tokens()).any(|(above, token)| match token {
             PatternToken::Literal(_) => false,
@@ -115,11 +115,11 @@ impl Check<'_> {
         })
     }
 
-    /// Whether a collection may become long and a small write makes an invariant that goes through it be evaluated; each
-    /// write does that `is_always`. What is in an object is looked up, unless a loop goes over it.
+    /// Returns true if a collection may become long while small writes trigger an invariant that scans it. With
+    /// `is_always`, each write triggers it. Members of an object are looked up, unless a loop iterates over them.
     fn is_long(&self, array: &Pattern, is_range: bool, is_always: bool) -> bool {
         let Some((schema, sought, _)) = self.schema_of(array) else { return false };
-        // Where it is always written as a whole, the write costs as much.
+        // If it is only written as a whole, the write costs as much.
         let is_written_into = self.writes().any(|(_, write)| array.lies_above(&write.pattern));
         (schema.may_be_array(&sought) || (is_range && schema.may_be_object(&sought)))
             && !keeps_few(schema, &sought)
@@ -127,7 +127,7 @@ impl Check<'_> {
             && !self.stays_few(array)
     }
 
-    /// Whether a collection is small at first, and all commits together cannot make it large.
+    /// Returns true if a collection is small at first, and all commits together cannot make it large.
     fn stays_few(&self, collection: &Pattern) -> bool {
         if request_part(&collection.to_string()).is_some() {
             return false;
@@ -155,13 +155,13 @@ impl Check<'_> {
     }
 }
 
-/// Whether the schema keeps elements or members few, or is not known to allow any.
+/// Returns true if the schema bounds the number of elements or members, or does not describe the place.
 fn keeps_few(schema: &Described, collection: &Pattern) -> bool {
     let Location::Legal(fragments) = schema.locate(collection) else { return true };
     let document = schema.document();
     let referred = |fragment: &&'_ Value| document.pointer(fragment.get("$ref")?.as_str()?.strip_prefix('#')?);
     let stated = fragments.iter().filter_map(|fragment| document.pointer(fragment));
-    // What a definition says of it, and what the one says that this refers to.
+    // Follows references, because a schema and its definition may each set the bound.
     let mut stated = stated.flat_map(|fragment| std::iter::successors(Some(fragment), referred).take(REFERENCES_MAX));
     stated.any(|fragment| {
         let at_most = |keyword: &str| fragment.get(keyword).and_then(Value::as_u64).is_some_and(|most| most <= FEW);
@@ -171,19 +171,19 @@ fn keeps_few(schema: &Described, collection: &Pattern) -> bool {
     })
 }
 
-/// What comes with each commit anew.
+/// Returns true for variables with a new value at each commit.
 fn is_new_each_time(reference: &Reference) -> bool {
     matches!(reference.variable, "before" | "patch")
 }
 
-/// The place in the document; empty for all of it.
+/// Returns the place in the document; empty for the whole document.
 fn place_of(reference: &Reference) -> String {
     let mut place = if reference.variable == "request" { "/request".to_owned() } else { String::new() };
     reference.path.iter().for_each(|name| push_token(&mut place, name));
     place
 }
 
-/// Whether a write can change something at, above or below a place.
+/// Returns true if a write can change data at, above or below a place.
 fn meets(place: &Pattern, write: &Write<'_>) -> bool {
     place.collides(&write.pattern) || place.lies_above(&write.pattern) || write.pattern.lies_above(place)
 }

@@ -1,4 +1,4 @@
-//! Joins that do not wait for all that they seem to.
+//! Joins that wait for less than they seem to.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::pattern::Pattern;
 use crate::plan;
 
 impl<'a> Check<'a> {
-    /// Rules that wait for the first of several things that another rule does.
+    /// Warns of joins that wait only for the first of several completions of another rule.
     pub(super) fn first_only(&mut self) {
         if !self.blueprint.joins_on_first() {
             return;
@@ -40,7 +40,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Warns of joins whose worker reads what a rule may still be writing that the join does not wait for.
+    /// Warns of joins that trigger too early: the worker reads a place that a rule outside the join may still be
+    /// writing.
     pub(super) fn early_joins(&mut self, causes: &Causes<'_>) {
         if self.blueprint.joins_on_first() {
             return;
@@ -66,7 +67,7 @@ impl<'a> Check<'a> {
         for (number, rule) in rules.iter().enumerate() {
             let (Trigger::After(awaited) | Trigger::Settled(awaited)) = &rule.trigger else { continue };
             let awaited = names(awaited);
-            // It waits for all that can still wake what it names, too.
+            // A join also waits for all rules that can still trigger the rules it names.
             let waited = closure(&awaited, |of| {
                 next.iter().enumerate().filter(|(_, woken)| woken.contains(&of)).map(|(other, _)| other).collect()
             });
@@ -91,13 +92,13 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Warns of joins on a rule whose results nothing looks at: no worker, no rule, no condition, and no result of the board.
+    /// Warns of joins on a rule with unread results: no worker, rule, condition or board result uses them.
     pub(super) fn unread_joins(&mut self) {
         let blueprint = self.blueprint;
         let mut found = Vec::new();
         for (number, rule) in blueprint.rules.iter().enumerate() {
             let (Trigger::After(awaited) | Trigger::Settled(awaited)) = &rule.trigger else { continue };
-            // A worker that reads nothing marks the moment.
+            // A worker without reads only marks the moment.
             if self.woken_seats(rule).iter().any(|seat| seat.reads.is_empty() || seat.worker.files.is_some()) {
                 continue;
             }
@@ -122,7 +123,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Returns true if a worker, a rule, a condition or the result of the board is about something at a place.
+    /// Returns true if a worker, a rule, a condition or the board's result uses data at a place.
     fn is_looked_at(&self, place: &Pattern) -> bool {
         let place = &place.under_any_binding();
         let meets = |other: &Pattern| {
@@ -153,7 +154,7 @@ impl<'a> Check<'a> {
         woken.into_iter().filter_map(|name| self.seats.get(name)).collect()
     }
 
-    /// A place that the worker of one rule reads and that of another writes.
+    /// Returns a place that one rule's worker reads and the other's writes.
     fn read_and_written(&self, rule: &Rule, other: &Rule) -> Option<(Pattern, String)> {
         let mut writes = self.woken_seats(other).into_iter().flat_map(|seat| &seat.writes);
         writes.find_map(|write| {
@@ -165,7 +166,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// All that is reached from some nodes, with these.
+/// Returns all nodes reachable from some nodes, including these.
 fn closure(from: &[usize], next: impl Fn(usize) -> Vec<usize>) -> BTreeSet<usize> {
     let mut reached: BTreeSet<usize> = from.iter().copied().collect();
     let mut pending = from.to_vec();

@@ -1,13 +1,13 @@
-//! Keywords of JSON Schemas that no draft knows, and names that a schema requires and does not declare.
+//! Schema keywords that no JSON Schema draft knows, and required names without a declaration.
 
 use serde_json::{Map, Value};
 
 use super::{Check, meant};
 use crate::source::child;
 
-/// The shortest name that is taken for a misspelt one.
+/// Minimum length of a name that is suggested as a misspelling.
 pub(super) const NAME_MIN: usize = 4;
-/// The most schemas that are looked at in one document.
+/// Maximum schemas checked in one document.
 const SCHEMAS_MAX: usize = 4096;
 
 /// Keywords of drafts 6 to 2020-12.
@@ -76,7 +76,7 @@ const KEYWORDS: [&str; 62] = [
     "writeOnly",
 ];
 
-/// Keywords that are about values of these types only.
+/// Keywords that apply only to values of these types.
 const SAID_OF: [(&str, &[&str]); 22] = [
     ("additionalItems", &["array"]),
     ("additionalProperties", &["object"]),
@@ -102,14 +102,14 @@ const SAID_OF: [(&str, &[&str]); 22] = [
     ("uniqueItems", &["array"]),
 ];
 
-/// Keywords whose values are schemas by name.
+/// Keywords with a map of schemas by name.
 const BY_NAME: [&str; 6] =
     ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
-/// Keywords whose values are data.
+/// Keywords with plain data as values.
 const DATA: [&str; 6] = ["$vocabulary", "const", "default", "dependentRequired", "enum", "examples"];
 
-/// Keywords beside which, or below which, other schemas may declare a name.
+/// Keywords next to or below which other schemas may declare a name.
 pub(super) const ELSEWHERE: [&str; 10] = [
     "$ref",
     "additionalProperties",
@@ -192,7 +192,7 @@ impl Check<'_> {
         self.point_at_key();
     }
 
-    /// Keywords that say nothing of the only type that a schema allows.
+    /// Warns of keywords that do not apply to the only type that a schema allows.
     fn void_keywords(&mut self, pointer: &str, schema: &Map<String, Value>) {
         let Some(of) = schema.get("type").and_then(Value::as_str) else { return };
         let holds = |(keyword, types): &&(&str, &[&str])| schema.contains_key(*keyword) && !types.contains(&of);
@@ -204,7 +204,7 @@ impl Check<'_> {
         }
     }
 
-    /// Names that are required and misspelt: there is a property of nearly that name.
+    /// Warns of misspelt required names: a property has a similar name.
     fn undeclared_names(&mut self, pointer: &str, schema: &Map<String, Value>) {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
         // A schema under `additionalProperties` describes each other member by itself.
@@ -216,7 +216,7 @@ impl Check<'_> {
         let required = schema.get("required").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let is_required = |name: &str| required.iter().any(|other| other == name);
         for (nth, name) in required.iter().enumerate() {
-            // A short name is always near to another.
+            // A short name resembles too many others.
             let is_unknown = |name: &&str| name.len() >= NAME_MIN && !properties.contains_key(*name);
             let Some(name) = name.as_str().filter(is_unknown) else { continue };
             let meant = meant(name, properties.keys().map(String::as_str));
@@ -229,11 +229,11 @@ impl Check<'_> {
     }
 }
 
-/// Keywords of a least and a most.
+/// Keywords of a minimum and a maximum.
 const BOUNDS: [(&str, &str); 4] =
     [("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties")];
 
-/// Returns a keyword that contradicts another of the same schema, and how.
+/// Returns a keyword that contradicts another of the same schema, and the contradiction.
 fn impossible(schema: &Map<String, Value>) -> Option<(&'static str, String)> {
     let number = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
     let crossed = BOUNDS.into_iter().find(|(least, most)| number(least).zip(number(most)).is_some_and(|(a, b)| a > b));

@@ -1,10 +1,17 @@
-//! Reads a blueprint as a compiler reads source: every finding has a code, a place and a mend.
+//! Checks a blueprint as a compiler checks source: every finding has a code, a place and a fix.
 //!
-//! [`check`] looks at the form first (the published meta-schema, `form`), then reads the typed blueprint, then checks
-//! across fields: `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `bindings` (names in paths), `conditions`
-//! (what expressions look at), `comparisons` (what they compare), `keywords` (of schemas), `grants` (their width and values), `scripts` (fixed replies), `workspace` (files), `inner` (boards inside boards), `flow`, `reach`, `joins`, `again` and `storms` (what wakes what), `ending` (what ends a board), `fields` (who writes what), `costs` and `invariants` (what makes
-//! a write slow). A blueprint without an error is one that a board can be made of. Whether the operator has the models
-//! and programs it names is not known here.
+//! [`check`] validates the source against the published meta-schema (`form`), reads the typed blueprint, then checks
+//! across fields:
+//!
+//! * `names`, `document` (schemas, initial state, expressions), `paths` (patterns and grants), `bindings` (names in
+//!   paths);
+//! * `conditions` (places in expressions), `comparisons`, `keywords` (of schemas), `grants` (width and values),
+//!   `scripts` (fixed replies);
+//! * `workspace` (files), `inner` (nested boards), `flow`, `reach`, `joins`, `again` and `storms` (triggering),
+//!   `ending` (end of a board);
+//! * `fields` (writers), `costs` and `invariants` (slow writes).
+//!
+//! A blueprint without an error can be used to create a board. Models and programs of the operator are not checked.
 
 mod again;
 mod beginning;
@@ -66,44 +73,44 @@ pub const META_SCHEMA: &str = include_str!("../../../../blueprints/blueprint.sch
 /// The schema of the manifests of departments, as published for editors.
 pub const DEPARTMENT_SCHEMA: &str = include_str!("../../../../blueprints/department.schema.json");
 
-/// The most steps that a check of a blueprint takes.
+/// Maximum number of steps of a check.
 pub const STEPS_MAX: u64 = 100_000_000;
 
-/// The most findings a report lists.
+/// Maximum number of findings in a report.
 pub const FINDINGS_MAX: usize = 100;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The blueprint is refused.
+    /// The blueprint is rejected.
     Error,
-    /// It runs, and probably not as meant.
+    /// The blueprint runs, but probably not as intended.
     Warning,
 }
 
 /// One finding.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Diagnostic {
-    /// Error: the blueprint is refused. Warning: it runs.
+    /// Error: the blueprint is rejected. Warning: it runs.
     pub severity: Severity,
     /// Stable code, one of [`CODES`].
     pub code: &'static str,
     /// JSON Pointer into the blueprint, its fragments resolved; into the fragment while they are not.
     pub pointer: String,
-    /// Where in the source, if it was read from one.
+    /// Position in the source, if there is one.
     pub position: Option<Position>,
     /// The fragment that `position` is in; `None` for the blueprint's own file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// How to mend it.
+    /// The fix.
     pub help: String,
 }
 
 impl Diagnostic {
-    /// A finding without a position; the severity is the code's.
+    /// Creates a finding without a position; the code determines the severity.
     pub fn new(code: &'static str, pointer: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self {
             severity: codes::severity(code),
@@ -116,7 +123,7 @@ impl Diagnostic {
         }
     }
 
-    /// A finding about the value at a place of a source.
+    /// Creates a finding about the value at a place of a source.
     pub fn at(
         source: &Source,
         code: &'static str,
@@ -128,13 +135,13 @@ impl Diagnostic {
         Self { position: source.position(pointer), file: source.fragment(pointer).map(str::to_owned), ..finding }
     }
 
-    /// Says that the place is below another.
+    /// Prefixes the finding's pointer.
     pub(crate) fn below(mut self, pointer: &str) -> Self {
         self.pointer.insert_str(0, pointer);
         self
     }
 
-    /// Says that the place is in a fragment.
+    /// Sets the fragment of the finding.
     #[must_use]
     pub fn in_file(mut self, name: &str) -> Self {
         self.file = Some(name.to_owned());
@@ -142,19 +149,19 @@ impl Diagnostic {
     }
 }
 
-/// What reading a blueprint found.
+/// Result of checking a blueprint.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
-    /// The blueprint with its defaults spelled out; `None` if there is an error among the findings.
+    /// The blueprint with its defaults filled in; `None` if the findings contain an error.
     pub blueprint: Option<Blueprint>,
     /// Errors first, each group in order of position; at most [`FINDINGS_MAX`].
     pub findings: Vec<Diagnostic>,
-    /// Where a write validates more than it touches, by place; empty if there is an error among the findings.
+    /// Places with writes that validate more than they touch; empty if the findings contain an error.
     pub opaque: Vec<OpaquePlace>,
 }
 
 impl Report {
-    /// The report of a blueprint with one error.
+    /// Creates the report of a blueprint with one error.
     fn of(error: Diagnostic) -> Self {
         Self { blueprint: None, findings: vec![error], opaque: Vec::new() }
     }
@@ -167,14 +174,14 @@ pub fn check(source: &Source) -> Report {
     check_at_most(source, STEPS_MAX)
 }
 
-/// The same with another bound: a blueprint that takes more steps has only the finding `too_costly`.
+/// Like [`check`], with another bound: a blueprint that takes more steps has only the finding `too_costly`.
 pub fn check_at_most(source: &Source, steps: u64) -> Report {
     let effort = Effort::of(steps);
     let report = check_within(source, 0, &mut { inner::BOARDS_MAX }, &effort);
     if effort.is_spent() { Report::of(too_costly(source, steps, &effort)) } else { report }
 }
 
-/// Says that a check takes too many steps, and for what most of them.
+/// Builds the finding that a check takes too many steps, with the work that took most of them.
 fn too_costly(source: &Source, steps: u64, effort: &Effort) -> Diagnostic {
     let most = effort.taken().into_iter().max_by_key(|(_, taken)| *taken).map_or(Work::Schemas, |(work, _)| work);
     let (what, help) = match most {
@@ -191,7 +198,7 @@ fn too_costly(source: &Source, steps: u64, effort: &Effort) -> Diagnostic {
     Diagnostic::at(source, "too_costly", "", message, help)
 }
 
-/// The same for the blueprint of a board inside so many others, where there may be so many more.
+/// Checks the blueprint at a nesting `depth`; `left` is the number of further nested boards allowed.
 fn check_within(source: &Source, depth: usize, left: &mut usize, effort: &Effort) -> Report {
     let mut findings = Vec::new();
     form::check(source, &mut findings);
@@ -199,7 +206,7 @@ fn check_within(source: &Source, depth: usize, left: &mut usize, effort: &Effort
         form::check_numbers(source, &mut findings);
     }
     let (mut blueprint, mut opaque) = (None, Vec::new());
-    // Beyond the limit there is a finding about the nesting itself.
+    // Beyond the limit, the nesting itself is reported.
     if depth <= inner::DEPTH_MAX {
         for (at, inside) in source.within("/boards") {
             let Some(fewer) = left.checked_sub(1) else {
@@ -220,33 +227,33 @@ fn check_within(source: &Source, depth: usize, left: &mut usize, effort: &Effort
                 opaque.extend(places);
                 blueprint = Some(read);
             }
-            // The meta-schema is at least as strict as the model, and a test holds it to that. Should they differ, this
-            // is a finding without a place rather than a blueprint that is half understood.
+            // A test ensures that the meta-schema is at least as strict as the model. If they differ, this reports a
+            // finding without a place and does not use a partial blueprint.
             Err(error) => {
                 let help = "Compare the blueprint with blueprints/blueprint.schema.json.";
                 findings.push(Diagnostic::new("bad_value", "", error.to_string(), help));
             }
         }
     }
-    // Stable, so that findings of one place stay in the order of the checks.
+    // The sort is stable, so findings of one place stay in the order of the checks.
     findings.sort_by_key(|finding| (finding.severity, source.order(finding)));
     findings.truncate(FINDINGS_MAX);
     let refused = findings.iter().any(|finding| finding.severity == Severity::Error);
     Report { blueprint: blueprint.filter(|_| !refused), findings, opaque }
 }
 
-/// The same blueprint with only the operations that its grants can be used for.
+/// Returns the blueprint with only the usable operations of its grants.
 fn effective(blueprint: &Blueprint) -> Blueprint {
     let workers = blueprint.workers.iter().map(|(name, worker)| (name.clone(), worker.with_effective_ops()));
     Blueprint { workers: workers.collect(), ..blueprint.clone() }
 }
 
-/// Checks a blueprint that comes as a value, without text: from a journal, or made by a program.
+/// Checks a blueprint given as a value without text, from a journal or a program.
 pub fn check_value(value: Value) -> Report {
     check(&Source::from_value("blueprint", value))
 }
 
-/// One check of a blueprint of the right form: what the passes share, and what they find.
+/// A check of a schema-valid blueprint: the data shared by the passes, and their findings.
 struct Check<'a> {
     source: &'a Source,
     blueprint: &'a Blueprint,
@@ -254,7 +261,7 @@ struct Check<'a> {
     /// `None` if it does not compile.
     schema: Option<Described>,
     request: Option<Described>,
-    /// The schemas of what signals carry, of those that compile.
+    /// Compiled schemas of signal values.
     signals: BTreeMap<&'a str, Described>,
     values: Values<'a>,
     initial: Initial<'a>,
@@ -273,7 +280,7 @@ struct Expression<'a> {
     expr: Expr,
 }
 
-/// A worker and its patterns, without those that are none.
+/// A worker and its valid patterns.
 struct Seat<'a> {
     worker: &'a Worker,
     /// JSON Pointer of the worker in the blueprint.
@@ -327,7 +334,7 @@ impl<'a> Check<'a> {
         self.dependencies();
         self.one_writer();
         self.format();
-        // A misspelt name makes other things look unused or unwritten, so warnings wait until the errors are mended.
+        // A misspelt name makes other items look unused or unwritten, so warnings wait until the errors are fixed.
         if !self.findings.iter().any(|finding| finding.severity == Severity::Error) {
             self.keywords();
             self.widths();
@@ -347,14 +354,13 @@ impl<'a> Check<'a> {
     }
 
     fn find(&mut self, code: &'static str, pointer: &str, message: impl Into<String>, help: impl Into<String>) {
-        // Beyond the limit nothing is reported, so nothing need be kept. Errors crowd out warnings only after sorting,
-        // hence the margin.
+        // Findings beyond the limit are dropped. Errors displace warnings only after sorting, hence the margin.
         if self.findings.len() < 4 * FINDINGS_MAX {
             self.findings.push(Diagnostic::at(self.source, code, pointer, message, help));
         }
     }
 
-    /// Leaves out what follows from a misspelt name in a rule's trigger, which is found as such.
+    /// Removes the consequences of a misspelt name in a rule's trigger, which is reported itself.
     fn consequences(&mut self) {
         let misspelt: Vec<String> = self.of_code("undeclared_name").map(|finding| finding.pointer.clone()).collect();
         let is_of = |trigger: &str| {
@@ -370,22 +376,22 @@ impl<'a> Check<'a> {
         self.findings.iter().filter(move |finding| finding.code == code)
     }
 
-    /// Whether something of this code was found.
+    /// Returns true if there is a finding with this code.
     fn has(&self, code: &str) -> bool {
         self.of_code(code).next().is_some()
     }
 
-    /// Every write grant of every worker.
+    /// Returns every write grant of every worker.
     fn writes(&self) -> impl Iterator<Item = (&'a WorkerName, &Write<'a>)> {
         let all = self.seats.iter().flat_map(|(name, seat)| seat.writes.iter().map(move |write| (*name, write)));
         all.take_while(|(_, write)| self.effort.spend(Work::Grants, write.pattern.steps()))
     }
 }
 
-/// The most characters of a name that another one is found for.
+/// Maximum characters of a name to find a similar one for.
 const LIKENED_MAX: usize = 100;
 
-/// The name among `known` that was probably meant.
+/// Returns the name among `known` that was probably meant.
 pub(crate) fn meant<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let length = |text: &str| text.chars().count();
     let (own, most) = (length(name), 1 + length(name) / 4);
@@ -394,7 +400,7 @@ pub(crate) fn meant<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) ->
     near.min().filter(|(distance, _)| *distance <= most).map(|(_, best)| best)
 }
 
-/// A help that names what was probably meant, or what there is.
+/// Returns a help text with the name that was probably meant, else with the known names.
 pub(crate) fn suggest<'k>(name: &str, known: impl IntoIterator<Item = &'k str> + Clone, none: &str) -> String {
     if let Some(best) = meant(name, known.clone()) {
         return format!("Did you mean `{best}`?");

@@ -1,4 +1,4 @@
-//! Names that must be declared, be new, or stand for something this version has.
+//! Names that must be declared, unique, or supported by this version.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::id::{GroupName, WorkerName};
 use crate::source::child;
 
 impl Check<'_> {
-    /// Workers, rules, models, agents and programs by name.
+    /// Checks workers, rules, models, agents and programs by name.
     pub(super) fn names(&mut self) {
         for fragment in 0..self.blueprint.fragments.len() {
             let message = format!("the fragment `{}` was not included", self.blueprint.fragments[fragment]);
@@ -110,7 +110,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whoever is asked something must be a person.
+    /// Checks that an approver is a `human` worker.
     fn person(&mut self, name: &WorkerName, pointer: &str) {
         self.declared(name, pointer);
         if let Some(by) = self.blueprint.workers.get(name).filter(|by| by.agent != AgentKind::Human) {
@@ -119,7 +119,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether anything can invoke a worker.
+    /// Returns true if any rule or breaker can trigger a worker.
     fn is_woken(&self, name: &WorkerName) -> bool {
         let mut actions = self.blueprint.circuit.actions();
         self.blueprint.rules.iter().any(|rule| self.blueprint.woken_by(&rule.run).contains(&name))
@@ -145,7 +145,7 @@ impl Check<'_> {
             let help = "Keep `command` for a program of the operator's, `program` for one written here.".to_owned();
             wrong.push(("program", ("`program` and `command` exclude each other".to_owned(), help)));
         }
-        // A script stands in for a model or program in runs without them.
+        // A script replaces a model or program in runs without them.
         if !matches!(agent, AgentKind::Script | AgentKind::Llm | AgentKind::Command) && !worker.script.is_empty() {
             wrong.push(("script", misplaced("script", "script, llm or command")));
         }
@@ -188,7 +188,7 @@ impl Check<'_> {
         }
     }
 
-    /// The definitions of groups, which nobody else may use the names of.
+    /// Checks the definitions generated for groups: their names are reserved.
     fn groups(&mut self) {
         for group in self.blueprint.misdefined_groups() {
             let name = definition_name(group);
@@ -200,7 +200,7 @@ impl Check<'_> {
         self.indistinct();
     }
 
-    /// Members of a group, one of whom somebody chooses by name, and who are described in the same words.
+    /// Reports members of a group with equal descriptions, if a rule selects one by name.
     fn indistinct(&mut self) {
         let blueprint = self.blueprint;
         let groups: BTreeSet<_> = blueprint
@@ -229,7 +229,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whom a rule runs, and where it finds the name.
+    /// Checks the workers that a rule runs, and the place of their name.
     fn run_by(&mut self, rule: &Rule, pointer: &str) {
         let group = match &rule.run {
             Run::Worker(worker) => return self.declared(worker, pointer),
@@ -259,11 +259,11 @@ impl Check<'_> {
         }
     }
 
-    /// How long a rule lets pass.
+    /// Checks the delay of a rule.
     fn delay(&mut self, rule: &Rule, pointer: &str) {
         let Some(delay) = &rule.delay else { return };
         let mut groups = delay.except_waits_of.iter();
-        // A fragment may name a group that a blueprint does without.
+        // A fragment may name a group that a blueprint does not use.
         if let Some(group) = delay.except_waits_of.first()
             && groups.all(|group| self.blueprint.group(group).is_empty())
         {

@@ -1,4 +1,5 @@
-//! Path patterns and grants: that they are patterns, name places of the document, and do not contradict each other.
+//! Path patterns and grants: checks their syntax, that they name places of the document, and that grants do not
+//! conflict.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +43,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Reads a pattern that stands at `pointer`.
+    /// Parses the pattern at `pointer`.
     fn pattern(&mut self, pointer: &str, path: &str) -> Option<Pattern> {
         match self.paths.parse(path) {
             Ok(pattern) => Some(pattern),
@@ -55,7 +56,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Every path names a place, no grant contradicts another, and every view has room.
+    /// Checks that every path names a place, that grants do not conflict, and that every view has room.
     pub(super) fn paths(&mut self) {
         self.places();
         for (name, seat) in std::mem::take(&mut self.seats) {
@@ -78,7 +79,7 @@ impl<'a> Check<'a> {
             if let Some(path) = rule.trigger.template() {
                 let pointer = format!("/rules/{index}/trigger/{}", rule.trigger.word());
                 let Some(pattern) = self.pattern(&pointer, path) else { continue };
-                // Where there is no such place, there is none below it either, and once is enough.
+                // Below a missing place every path is missing: one finding is enough.
                 if let Run::Member { at, .. } = &rule.run
                     && at.starts_with('/')
                     && self.missing(&pattern).is_none()
@@ -146,14 +147,14 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Returns true if a pattern names a member without a name, and there is none.
+    /// Returns true if a pattern ends in the empty member name, and no such member exists.
     fn ends_in_nothing(&self, pattern: &Pattern) -> bool {
         let is_nameless = matches!(pattern.tokens().last(), Some(PatternToken::Literal(name)) if name.is_empty());
         is_nameless && !self.is_there_at_first(pattern)
     }
 
-    /// Finds the first token of a pattern that `properties` does not declare, in an object that takes other names as well:
-    /// the holder, the token, and the names that are declared.
+    /// Returns the first token of a pattern that `properties` does not declare, in an object that allows other names as
+    /// well. The tuple holds the holder, the token, and the declared names.
     pub(super) fn undeclared(&self, pattern: &Pattern) -> Option<(String, String, Vec<String>)> {
         let (schema, sought, base) = self.schema_of(pattern)?;
         let is_there = |place: &Pattern| {
@@ -166,7 +167,7 @@ impl<'a> Check<'a> {
         Some((holder, name, known))
     }
 
-    /// The name that is wrong in a place of the document, and what to say of it; none if it can be there.
+    /// Returns the wrong name in a place of the document, with message and help; `None` if the place can exist.
     pub(super) fn never_at(&self, place: &Pattern) -> Option<(String, String, String)> {
         if let Some((holder, wrong, known)) = self.undeclared(place) {
             let message = format!("`{place}`: `properties` of {holder} has no `{wrong}`");
@@ -187,11 +188,11 @@ impl<'a> Check<'a> {
         self.find("unknown_path", pointer, format!("`{pattern}` is no place of the document: {why}"), help);
     }
 
-    /// Why the schema has no place that a pattern matches; `None` if it has one.
+    /// Returns the reason for which the schema has no place that a pattern matches; `None` if it has one.
     pub(super) fn missing(&self, pattern: &Pattern) -> Option<Missing> {
         let (schema, sought, base) = self.schema_of(pattern)?;
         let Location::Illegal { legal_prefix, known, patterns } = schema.locate(&sought) else { return None };
-        // The document's own schema may say more of the request than `request:` does.
+        // The document's own schema may describe more of the request than `request:` does.
         if !base.is_empty() && self.schema.as_ref().is_some_and(|schema| declares(schema, pattern)) {
             return None;
         }
@@ -204,7 +205,7 @@ impl<'a> Check<'a> {
         Some(Missing { holder, wrong: wrong.to_owned(), why, help })
     }
 
-    /// The schema that describes the places of a pattern, the pattern below it, and where it is.
+    /// Returns the schema for the places of a pattern, the pattern below it, and the schema's base path.
     pub(super) fn schema_of(&self, pattern: &Pattern) -> Option<(&Described, Pattern, &'static str)> {
         match request_part(&pattern.to_string()) {
             Some(below) => Some((self.request.as_ref()?, self.paths.parse(below).ok()?, "/request")),
@@ -212,12 +213,12 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// No condition is on what may be read without it.
+    /// Reports conditions on places that the worker may also read without a condition.
     fn conditional_reads(&mut self, seat: &Seat<'_>) {
         for read in seat.reads.iter().filter(|read| read.has_condition) {
             let text = read.pattern.to_string();
             let is_whole = !read.pattern.tokens().contains(&PatternToken::Deep);
-            // A wildcard is covered by a wildcard, and by what lies above.
+            // A wildcard is covered by a wildcard, and by any place above.
             let Some(place) = PointerBuf::parse(text.as_str()).ok().filter(|_| is_whole) else { continue };
             let open = seat
                 .reads
@@ -280,7 +281,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The condition of a grant is about what the grant's path goes through.
+    /// Checks that the condition of a grant names a place on the grant's path.
     fn condition_of(&mut self, write: &Write<'_>) {
         let Some(condition) = &write.grant.condition else { return };
         let pointer = format!("{}/where/of", write.pointer);
@@ -292,7 +293,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The schema of the values of a grant compiles.
+    /// Checks that the `value` schema of a grant compiles.
     fn value_schema(&mut self, write: &Write<'_>) {
         let Some(value) = &write.grant.value else { return };
         if self.schema.is_none() || self.values.is_full() {
@@ -306,7 +307,7 @@ impl<'a> Check<'a> {
 
     fn budget(&mut self, name: &str, seat: &Seat<'_>) {
         let Some(schema) = &self.schema else { return };
-        // What does not compile has its own finding.
+        // A contract that does not compile has its own finding.
         if Contract::compile_with(seat.worker, &self.values, &self.compiler()).is_err() {
             return;
         }
@@ -326,7 +327,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// No path names an element of an array by an index that may come to mean another.
+    /// Reports paths with an array index that may later denote another element.
     fn indices(&mut self) {
         let mut found = Vec::new();
         let reads = self.seats.values().flat_map(|seat| &seat.reads).map(|read| (read.pointer.clone(), &read.pattern));
@@ -371,7 +372,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Returns the worker that may replace an array as a whole, so that its elements become others.
+    /// Returns a worker that may replace an array as a whole, and so change its elements.
     fn replaces(&self, array: &str) -> Option<String> {
         let array = self.paths.parse(array).ok()?;
         let replacing = |(_, write): &(&'_ WorkerName, &Write<'_>)| {
@@ -381,13 +382,13 @@ impl<'a> Check<'a> {
         self.writes().find(replacing).map(|(name, _)| name.to_string())
     }
 
-    /// The worker, if any, that may insert or remove elements.
+    /// Returns a worker that may insert or remove elements, if any.
     fn moves_elements(&self, elements: &Pattern) -> Option<String> {
         let moving = |op: &GrantOp| match op {
             GrantOp::Insert | GrantOp::Remove | GrantOp::Move | GrantOp::Copy => true,
             GrantOp::Add | GrantOp::Replace => false,
         };
-        // An append moves none, and what ends in the name of a member is no element.
+        // An append moves no element, and a path that ends in a member name denotes none.
         let may_be_element = |pattern: &Pattern| match pattern.tokens().last() {
             Some(PatternToken::Append) => false,
             Some(PatternToken::Literal(name)) => is_index(name),
@@ -400,7 +401,7 @@ impl<'a> Check<'a> {
             .map(|(name, _)| name.to_string())
     }
 
-    /// Whether the places a path pattern matches are arrays, as far as schema and initial state say.
+    /// Returns true if a path pattern matches arrays, as far as schema and initial state show.
     pub(super) fn is_array(&self, path: &str) -> bool {
         let Ok(pattern) = self.paths.parse(path) else { return false };
         let in_state = self.initial.first(&pattern.under_any_binding());
@@ -420,19 +421,19 @@ impl<'a> Check<'a> {
     }
 }
 
-/// What is wrong with a path that is no place of the document.
+/// A path that names no place of the document.
 pub(super) struct Missing {
-    /// The longest part of it that is a place; empty for the document.
+    /// The longest prefix that is a place; empty for the document.
     holder: String,
-    /// The token after that.
+    /// The first token after the prefix.
     pub(super) wrong: String,
-    /// As a message has it.
+    /// Reason for a message.
     pub(super) why: String,
     pub(super) help: String,
 }
 
-/// Whether a grant only makes what another is about: its condition is of what must have been there before the patch. What was
-/// made was judged by the one, and what becomes of it later is by the other.
+/// Returns true if a grant only creates the object of another grant's condition, which refers to the state before the
+/// patch. The first grant judges the creation, the second judges later changes.
 fn is_of_what_was_made(makes: &Write<'_>, changes: &Write<'_>, paths: Paths) -> bool {
     let of = changes.grant.condition.as_ref().and_then(|condition| paths.parse(&condition.of).ok());
     makes.grant.ops.iter().all(|op| *op == GrantOp::Add)
@@ -440,7 +441,7 @@ fn is_of_what_was_made(makes: &Write<'_>, changes: &Write<'_>, paths: Paths) -> 
         && of.is_some_and(|of| of.tokens().len() >= makes.pattern.tokens().len())
 }
 
-/// Whether a grant without a condition allows what another of the worker has a condition for.
+/// Returns true if a grant without a condition allows writes for which another grant has a condition.
 fn opens(open: &Write<'_>, write: &Write<'_>) -> bool {
     if write.grant.condition.is_none() || open.grant.condition.is_some() {
         return false;
@@ -450,7 +451,7 @@ fn opens(open: &Write<'_>, write: &Write<'_>) -> bool {
     is_same || (open.pattern.lies_above(&write.pattern) && (has(&GrantOp::Replace) || has(&GrantOp::Remove)))
 }
 
-/// What there is in place of a wrong token.
+/// Builds the help for a wrong token, from the names and patterns allowed in its place.
 pub(super) fn told_apart(wrong: &str, known: &[String], patterns: &[String]) -> String {
     let is_element = |name: &String| name == "-" || is_index(name);
     if !known.is_empty() && patterns.is_empty() && known.iter().all(is_element) {
@@ -470,12 +471,12 @@ pub(super) fn told_apart(wrong: &str, known: &[String], patterns: &[String]) -> 
     }
 }
 
-/// Keywords that speak of all names that `properties` does not declare.
+/// Keywords that cover all names not declared by `properties`.
 const REST: [&str; 3] = ["additionalProperties", "unevaluatedProperties", "propertyNames"];
 
 /// A name that `properties` does not declare.
 pub(super) struct Undeclared {
-    /// What holds it.
+    /// The object that contains the name.
     pub(super) holder: Pattern,
     /// The name.
     pub(super) name: String,
@@ -483,18 +484,18 @@ pub(super) struct Undeclared {
     pub(super) known: Vec<String>,
 }
 
-/// Names of members that a schema declares, with the schemas that it is combined of.
+/// Names of members that a schema declares, including its combined subschemas.
 #[derive(Default)]
 struct Declared {
     /// Names under `properties`.
     properties: BTreeSet<String>,
-    /// Those, and names that are required.
+    /// Declared and required names.
     names: BTreeSet<String>,
     /// Regular expressions of `patternProperties`.
     patterns: BTreeSet<String>,
     /// True if one schema describes all other names.
     describes_rest: bool,
-    /// True if a schema that is not shown may declare names.
+    /// True if a schema that is not visible here may declare names.
     is_open: bool,
 }
 
@@ -524,7 +525,8 @@ impl Declared {
     }
 }
 
-/// Returns true for a part that leaves all names open, as one that is too long to show is: it is cut down to its type.
+/// Returns true for a schema part that leaves all names open. A part too long to show is cut down to its type, and
+/// counts as such.
 fn says_no_more_than_object(part: &Value) -> bool {
     const ANNOTATIONS: [&str; 6] = ["type", "title", "description", "default", "examples", "$comment"];
     let is_object =
@@ -534,13 +536,13 @@ fn says_no_more_than_object(part: &Value) -> bool {
     })
 }
 
-/// Returns true if a regular expression matches a name, or cannot be read.
+/// Returns true if a regular expression matches a name, or does not compile.
 fn matches(pattern: &str, name: &str) -> bool {
     Schema::compile(&json!({"pattern": pattern}), false).map_or(true, |schema| schema.is_valid(&json!(name)))
 }
 
-/// Finds the first name of a pattern that `properties` does not declare, in an object that takes other names as well, and that
-/// is neither required nor there.
+/// Returns the first name of a pattern that `properties` does not declare. Its object allows other names as well, and
+/// the name is neither required nor present.
 pub(super) fn undeclared_in(
     schema: &Described,
     sought: &Pattern,
@@ -573,17 +575,17 @@ pub(super) fn undeclared_in(
     None
 }
 
-/// Whether a schema says something of its own about a place.
+/// Returns true if a schema itself describes a place.
 pub(super) fn declares(schema: &Schema, pattern: &Pattern) -> bool {
     matches!(schema.locate(pattern), Location::Legal(fragments) if !fragments.is_empty())
 }
 
-/// The first tokens of a pattern, as text.
+/// Returns the first tokens of a pattern, as text.
 fn prefix(text: &str, tokens: usize) -> String {
     text.split('/').take(tokens + 1).collect::<Vec<_>>().join("/")
 }
 
-/// RFC 6901, section 4.
+/// Returns true for an array index of RFC 6901, section 4.
 fn is_index(token: &str) -> bool {
     !token.is_empty() && token.chars().all(|c| c.is_ascii_digit()) && (token == "0" || !token.starts_with('0'))
 }

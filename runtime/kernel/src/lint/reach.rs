@@ -1,4 +1,4 @@
-//! Whether rules can fire: by what workers may write that are woken before.
+//! Reachability of rules, by the grants of the workers that can be triggered before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ use crate::event::caused;
 use crate::id::{RuleName, WorkerName};
 use crate::pattern::{Pattern, PatternToken};
 
-/// Rules that never fire, by their numbers, and why.
+/// Rules that never fire, by number, with the reason.
 type Dead = BTreeMap<usize, String>;
 
 impl Check<'_> {
-    /// Rules whose event no worker can cause, or that wait for such a rule.
+    /// Reports rules on an event that no worker can cause, and rules that wait for such a rule.
     pub(super) fn firing(&mut self, causes: &Causes<'_>) {
         let rules = &self.blueprint.rules;
         let mut dead: BTreeMap<usize, String> = BTreeMap::new();
@@ -26,7 +26,7 @@ impl Check<'_> {
                     continue;
                 }
                 let caused = causes.values().any(|caused| caused.contains_key(&number));
-                // What is known of files changes with every edit.
+                // The kernel's data about files changes with every edit.
                 let is_pattern = self.paths.parse(path).is_ok_and(|place| !self.is_of_files(&place));
                 if is_pattern && !caused {
                     let what = op.map_or("any event".to_owned(), |op| format!("the event `{op}`"));
@@ -57,14 +57,14 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a place is there at the beginning, and no worker may remove it.
+    /// Returns true if a place exists at the beginning, and no worker may remove it.
     pub(super) fn is_always_there(&self, place: &Pattern) -> bool {
         let is_removed =
             |write: &Write<'_>| caused(&write.pattern, &write.grant.ops, place).any(|event| event == EventOp::Remove);
         place.is_place() && self.initial.first(place).is_some() && !self.writes().any(|(_, write)| is_removed(write))
     }
 
-    /// Finds a rule that waits for one that never fires, or for nothing but such.
+    /// Returns a rule that waits for one that never fires, or only for such rules.
     fn waits_in_vain(&self, dead: &Dead) -> Option<(usize, String)> {
         let rules = &self.blueprint.rules;
         let is_dead = |name: &&RuleName| dead.keys().any(|other| rules[*other].name == **name);
@@ -83,12 +83,12 @@ impl Check<'_> {
         })
     }
 
-    /// Finds a rule that waits for what only workers can cause that nothing wakes before it fires.
+    /// Returns a rule on an event, if all workers that can cause the event are triggered only after the rule has fired.
     fn woken_by_itself(&self, dead: &Dead, causes: &Causes<'_>) -> Option<(usize, String)> {
         let blueprint = self.blueprint;
         let by_rules: BTreeSet<&WorkerName> =
             blueprint.rules.iter().flat_map(|rule| blueprint.woken_by(&rule.run)).collect();
-        // Who proposes unasked, or is woken by a breaker.
+        // Workers that no rule triggers may propose unasked; breakers trigger others.
         let mut awake: BTreeSet<&WorkerName> =
             blueprint.workers.keys().filter(|name| !by_rules.contains(name)).collect();
         awake.extend(blueprint.circuit.actions().filter_map(|(_, action)| match action {

@@ -1,14 +1,14 @@
-//! What a worker may reply, in which form and of which size, and what its agent is told beside.
+//! Replies of a worker: format, size and other reply options, and the `with` arguments of its agent.
 
 use super::Check;
 use crate::blueprint::{AgentKind, Intent, Worker};
 use crate::json;
 
-/// Bytes of `with`, as compact JSON.
+/// Maximum bytes of `with`, as compact JSON.
 const WITH_BYTES_MAX: u64 = 16 * 1024;
 
 impl Check<'_> {
-    /// `pass`, `format`, `with` and `patch` of a worker.
+    /// Checks `pass`, `format`, `with` and `patch` of a worker.
     pub(super) fn replies(&mut self, worker: &Worker, at: &str) {
         let agent = &worker.agent;
         let mut wrong = Vec::new();

@@ -1,4 +1,4 @@
-//! Fixed replies that no grant of their worker, no schema or no limit allows.
+//! Fixed replies that the worker's grants, a schema or a limit reject.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,8 @@ use crate::rejection::Code;
 use crate::schema::{Schema, nearest, shorten};
 
 impl Check<'_> {
-    /// Returns the schema's violation by a value at a place. Returns nothing for a value with bound names, whose text is unknown.
+    /// Returns the schema violation of a value at a place. Returns nothing for a value with bound names, because their
+    /// text is unknown.
     fn refusal(&self, place: &Pattern, value: &Value, bound: &[&str]) -> Option<String> {
         let (schema, sought, _) = self.schema_of(&place.under_any_binding())?;
         let mut fragment = schema.fragment(&sought).filter(|_| !has_name(value, bound))?;
@@ -32,7 +33,8 @@ impl Check<'_> {
         })
     }
 
-    /// Operations of fixed replies that no write grant of the worker allows. `bound`: the names that stand for something there.
+    /// Returns the operations of fixed replies that no write grant of the worker allows. `bound`: the names that have a
+    /// value there.
     pub(super) fn refused_replies(
         &self,
         name: &str,
@@ -41,7 +43,7 @@ impl Check<'_> {
     ) -> Vec<(&'static str, String, String, String)> {
         let mut found = Vec::new();
         let bound: Vec<&str> = bound.into_iter().flatten().map(String::as_str).collect();
-        // The last reply that says each text.
+        // The last reply that contains each text.
         let mut said = BTreeMap::new();
         for (nth, reply) in seat.worker.script.iter().enumerate() {
             said.extend(texts(reply).into_iter().map(|text| (text, nth)));
@@ -51,7 +53,7 @@ impl Check<'_> {
                 Some(inner) => (format!("{}/script/{nth}/reply", seat.pointer), inner),
                 None => (format!("{}/script/{nth}", seat.pointer), reply),
             };
-            // What comes before may be meant to be refused.
+            // Earlier replies may be rejected on purpose.
             let is_last = nth + 1 == seat.worker.script.len();
             found.extend(
                 is_last
@@ -104,7 +106,7 @@ impl Check<'_> {
                     found.push(("script_refused", format!("{at}/{op_nth}/path"), message, missing.help));
                     continue;
                 }
-                // Other names are allowed there; one that is nearly declared is probably meant to be that.
+                // Other names are allowed there, but one similar to a declared name is probably misspelt.
                 if let Some((holder, wrong, known)) = sought.as_ref().and_then(|place| self.undeclared(place))
                     && let Some(near) = meant(&wrong, known.iter().map(String::as_str))
                 {
@@ -126,7 +128,7 @@ impl Check<'_> {
                     found.push(("script_refused", format!("{at}/{op_nth}/op"), message, help));
                     continue;
                 }
-                // A reply that is put right by a later one is meant to be refused.
+                // A reply that a later one corrects is rejected on purpose.
                 let is_put_right = said.get(path).is_some_and(|last| *last > nth);
                 let value = patch[op_nth].get("value").filter(|_| matches!(op, "add" | "replace") && !is_put_right);
                 let Some(value) = value else { continue };
@@ -154,8 +156,8 @@ impl Check<'_> {
     }
 }
 
-/// Returns true if no other operation of a patch writes at, below or above the place of one: the schema is asked about the
-/// result of all.
+/// Returns true if no other operation of a patch writes at, below or above the place of one. Otherwise the schema
+/// applies only to the combined result.
 fn is_alone(patch: &Value, nth: usize, path: &str) -> bool {
     let is_within = |inner: &str, outer: &str| inner == outer || inner.starts_with(&format!("{outer}/"));
     let mut others = patch.as_array().into_iter().flatten().enumerate().filter(|(other, _)| *other != nth);
@@ -165,13 +167,14 @@ fn is_alone(patch: &Value, nth: usize, path: &str) -> bool {
     })
 }
 
-/// Returns true if a text in a value has one of these names in braces.
+/// Returns true if a text in a value contains one of these names in braces.
 fn has_name(value: &Value, bound: &[&str]) -> bool {
     let text = value.to_string();
     bound.iter().any(|name| text.contains(&format!("{{{name}}}")))
 }
 
-/// Returns the fault of a reply that every board refuses: its form, its size, or a place or person that is not for the worker.
+/// Returns the fault of a reply that every board rejects: its form, its size, or a place or person not allowed for the
+/// worker.
 fn malformed(name: &str, seat: &Seat<'_>, reply: &Value) -> Option<(String, String)> {
     let operations = reply.get("patch").unwrap_or(reply);
     if let Some(operation) = operations.as_array().into_iter().flatten().find(|operation| !is_operation(operation)) {
@@ -188,13 +191,13 @@ fn malformed(name: &str, seat: &Seat<'_>, reply: &Value) -> Option<(String, Stri
         Some(text) => ReplyBody::Text(text.to_owned()),
         None => ReplyBody::Json(reply.clone()),
     };
-    // A failure says what it is, and a reply in another form is read by that.
+    // A failure needs no check, and a reply in another format is checked by that format.
     if seat.worker.format.is_some() || reply.get("fail").is_some() {
         return None;
     }
     let reply = match pipeline::read_reply(&body, seat.worker) {
         Ok(reply) => reply,
-        // The places of operations are looked at one by one.
+        // The paths of operations are checked one by one.
         Err(violation) if violation.code == Code::BadPointer && violation.pointer.as_str().ends_with("/path") => {
             return None;
         }
@@ -238,7 +241,7 @@ fn malformed(name: &str, seat: &Seat<'_>, reply: &Value) -> Option<(String, Stri
     Some((message, "Add the place to `reads` of the worker, or take it out of the reply.".to_owned()))
 }
 
-/// Returns all texts in a value, names of members too.
+/// Returns all texts in a value, including names of members.
 fn texts(value: &Value) -> Vec<&str> {
     let (mut texts, mut pending) = (Vec::new(), vec![value]);
     while let Some(value) = pending.pop() {
@@ -255,12 +258,12 @@ fn texts(value: &Value) -> Vec<&str> {
     texts
 }
 
-/// Whether a value has the form of an operation that a patch may have.
+/// Returns true if a value has the form of a patch operation.
 fn is_operation(operation: &Value) -> bool {
     written(operation).is_some() || operation.get("op").is_some_and(|op| op == "test")
 }
 
-/// Whether one of these operations of a grant is the effect that an operation of a patch may have.
+/// Returns true if a patch operation may have one of the effects that a grant allows.
 fn may(granted: &[GrantOp], op: &str) -> bool {
     let effects: &[GrantOp] = match op {
         "add" => &[GrantOp::Add, GrantOp::Insert, GrantOp::Replace],
@@ -272,7 +275,7 @@ fn may(granted: &[GrantOp], op: &str) -> bool {
     granted.iter().any(|op| effects.contains(op))
 }
 
-/// The name of an operation that writes to its path.
+/// Returns the name of an operation that writes to its path.
 fn written(op: &Value) -> Option<&str> {
     let name = op.get("op").and_then(Value::as_str)?;
     matches!(name, "add" | "replace" | "remove" | "move" | "copy").then_some(name)

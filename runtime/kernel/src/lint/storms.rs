@@ -1,4 +1,4 @@
-//! Whether calls that are made side by side, one for each of many elements, make each other stale.
+//! Parallel calls, one for each of many elements, that make each other stale.
 
 use super::flow::Causes;
 use super::{Check, Expression, Read, Seat, Write};
@@ -6,16 +6,16 @@ use crate::blueprint::{EventOp, Freshness, GrantOp, Rule, Run, Trigger};
 use crate::id::WorkerName;
 use crate::pattern::{Pattern, PatternToken};
 
-/// What wakes a worker for each of many elements.
+/// A trigger that fires for each of many elements.
 struct Each<'a> {
     path: &'a str,
-    /// The trigger, up to what stands for the elements.
+    /// The trigger's path up to the token for the elements.
     element: Pattern,
     /// Names that the trigger binds.
     names: Vec<String>,
-    /// Whether it waits for something of the element, not for the element itself.
+    /// True if it waits for a member of the element, not for the element itself.
     is_of_member: bool,
-    /// Whether the board begins with the elements.
+    /// True if the elements exist when the board begins.
     is_given: bool,
 }
 
@@ -25,14 +25,14 @@ const OF_MEMBERS: &str = "Let the worker read the members that it needs, or set 
 const APART: &str = "Let each call write a place of its own, or set the worker's `limits: {concurrency: 1}`.";
 
 impl<'a> Check<'a> {
-    /// Warns of workers that are woken for each of many elements and whose calls side by side make each other stale.
+    /// Warns of workers triggered for each of many elements, if their parallel calls make each other stale.
     pub(super) fn stale_storms(&mut self, causes: &Causes<'a>) {
         let blueprint = self.blueprint;
         let mut found = Vec::new();
         for (number, rule) in blueprint.rules.iter().enumerate() {
             let Some(each) = self.each(rule) else { continue };
             for (name, seat) in self.seats.iter().filter(|(name, _)| blueprint.woken_by(&rule.run).contains(name)) {
-                // A worker that makes its next element itself has one at a time.
+                // A worker that creates its own next element handles one at a time.
                 let is_made_by_others =
                     causes.iter().any(|(other, caused)| other != name && caused.contains_key(&number));
                 if each.is_given || is_made_by_others {
@@ -58,7 +58,7 @@ impl<'a> Check<'a> {
         self.each(rule).is_some()
     }
 
-    /// What a rule waits for, if it fires for each of many elements.
+    /// Returns the trigger of a rule, if it fires for each of many elements.
     fn each(&self, rule: &'a Rule) -> Option<Each<'a>> {
         let (op, path) = match &rule.trigger {
             Trigger::Event { op, path } => (*op, path),
@@ -70,7 +70,7 @@ impl<'a> Check<'a> {
             |token: &PatternToken| matches!(token, PatternToken::Any | PatternToken::Deep | PatternToken::Bound(_));
         let last = place.tokens().iter().rposition(is_any)?;
         let is_of_member = last + 1 < place.tokens().len();
-        // A member that names a worker gives each element to one worker.
+        // A member that names a worker assigns each element to one worker.
         let is_given_to_one = is_of_member && matches!(rule.run, Run::Member { .. });
         let is_each = is_of_member || matches!(op, None | Some(EventOp::Add));
         (is_each && !is_given_to_one).then(|| Each {
@@ -82,7 +82,7 @@ impl<'a> Check<'a> {
         })
     }
 
-    /// Whether a worker has several calls at once, and conflicts between them are not expected.
+    /// Returns true if a worker has parallel calls, and the blueprint does not expect conflicts between them.
     fn is_side_by_side(&self, seat: &Seat<'_>) -> bool {
         let concurrency = self.blueprint.concurrency;
         let at_once = seat.worker.limits.at_once().unwrap_or(concurrency).min(concurrency);
@@ -94,7 +94,7 @@ impl<'a> Check<'a> {
         self.source.value().pointer(&format!("{}/limits/conflicts", seat.pointer)).is_some()
     }
 
-    /// Returns why calls that the same element wakes make a call of a worker stale, and the help.
+    /// Returns the reason for which calls triggered by the same element make a call of a worker stale, and the help.
     fn storm_of_one_element(&self, rule: &Rule, name: &WorkerName, seat: &Seat<'_>) -> Option<(String, &'static str)> {
         let freshness = seat.worker.freshness;
         let looks_at_reads = !matches!(freshness, Freshness::None | Freshness::Target);
@@ -102,7 +102,7 @@ impl<'a> Check<'a> {
             return None;
         }
         let is_for_one = |rule: &&Rule| matches!(rule.run, Run::Member { .. });
-        // Conditions may let through different elements.
+        // Conditions may select different elements.
         let is_same = |other: &&Rule| rule.when.is_none() && other.when.is_none() && self.wake_together(rule, other);
         let rules = self.blueprint.rules.iter().filter(|other| std::ptr::eq(*other, rule) || is_same(other));
         let others = rules.filter(|rule| !is_for_one(rule)).flat_map(|other| self.blueprint.woken_by(&other.run));
@@ -135,7 +135,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// What makes calls of a worker stale, and what mends it.
+    /// Returns the reason for which calls of a worker become stale, and the help.
     fn storm(
         &self,
         rule: &Rule,
@@ -147,11 +147,12 @@ impl<'a> Check<'a> {
         if freshness == Freshness::None {
             return None;
         }
-        // A condition on the document may let one of many elements through.
+        // A condition on the document may select one of many elements.
         let is_chosen = rule.when.is_some();
         let counts = |write: &Write<'_>| {
             let is_of_element = each.element.collides(&write.pattern) || each.element.lies_above(&write.pattern);
-            // A grant whose condition asks for `worker` is one on its own elements, of which it has few at once.
+            // A grant with a condition on `worker` covers the worker's own elements, and few of these are processed at
+            // once.
             (is_of_element || !is_chosen) && !(each.is_of_member && self.asks_for_worker(write))
         };
         if freshness != Freshness::Target {
@@ -192,7 +193,7 @@ impl<'a> Check<'a> {
         Some((format!("each call replaces `{}`", shared.grant.path), APART))
     }
 
-    /// Returns true if the condition of a grant asks who writes.
+    /// Returns true if the condition of a grant uses the writing worker.
     fn asks_for_worker(&self, write: &Write<'_>) -> bool {
         let condition = format!("{}/where/expr", write.pointer);
         let of_grant = |expression: &&Expression<'_>| expression.pointer == condition;
@@ -200,13 +201,13 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Returns true if a call may write what another call was shown, where the two differ in one of these names.
+/// Returns true if a call may write a place in another call's view, although the calls differ in one of these names.
 fn meets(read: &Read, write: &Write<'_>, names: &[String], freshness: Freshness) -> bool {
     let (shown, written) = (&read.pattern, &write.pattern);
     if !shown.collides(written) && !shown.lies_above(written) {
         return false;
     }
-    // Places that have all of the names are apart.
+    // Places that share all of the names belong to one call.
     let has_both = |name: &String| {
         let mut pairs = shown.tokens().iter().zip(written.tokens());
         pairs.any(|(a, b)| a == b && matches!(a, PatternToken::Bound(bound) if bound == name))
@@ -214,10 +215,10 @@ fn meets(read: &Read, write: &Write<'_>, names: &[String], freshness: Freshness)
     if !names.is_empty() && names.iter().all(has_both) {
         return false;
     }
-    // What is new beside what was shown makes nothing stale, unless the worker asks for that.
+    // A new place next to the view makes no call stale, unless the worker's freshness is `members`.
     let is_new = write.grant.ops.iter().all(|op| matches!(op, GrantOp::Add));
     let is_beside = match shown.tokens().last() {
-        // What is added to an element changes it.
+        // A place added inside an element changes the element.
         Some(PatternToken::Any | PatternToken::Bound(_)) => written.tokens().len() <= shown.tokens().len(),
         _ => written.tokens().len() <= shown.tokens().len() + 1,
     };

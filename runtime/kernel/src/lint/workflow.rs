@@ -1,12 +1,12 @@
-//! Nodes of a workflow that cannot come about (W70), and outputs that overwrite each other.
+//! Workflow nodes that can never start (W70), and outputs that overwrite each other.
 
 use super::Check;
 use crate::source::child;
 use crate::workflow::{Definition, ROLE, With, check};
 
 impl Check<'_> {
-    /// Warns of nodes that nothing starts, of those that wait for one of them, and of entries of the data that two nodes write at
-    /// once.
+    /// Warns of nodes that nothing starts, of nodes that wait for these, and of data entries that two nodes write at
+    /// the same time.
     pub(super) fn workflow(&mut self) {
         let mut found = Vec::new();
         for (name, seat) in &self.seats {

@@ -1,4 +1,4 @@
-//! The files of a workspace: who may do what with them, and the member of the document that is kept for them.
+//! Workspace files: access of workers, and the reserved member of the document.
 
 use super::Check;
 use crate::blueprint::{AgentKind, FileAccess, Isolation, WorkspaceSpec};
@@ -52,7 +52,7 @@ impl Check<'_> {
         self.kept_for_files();
     }
 
-    /// Who comes from outside has the editor, in the directory itself, and nothing else.
+    /// Checks that a `remote` agent only edits, in the workspace directory itself.
     fn remote_files(&mut self, at: &str, name: &str, files: &FileAccess) {
         if !files.run.is_empty() {
             let message = "`remote` agents run no programs here, and have no `diff`, `commit` and `merge`";
@@ -70,7 +70,7 @@ impl Check<'_> {
         }
     }
 
-    /// What the system keeps of files stands in the document, and belongs to nobody else.
+    /// Checks that the document leaves the reserved member for files to the kernel.
     fn kept_for_files(&mut self) {
         let blueprint = self.blueprint;
         if blueprint.state.initial.get(FILES).is_some() {
@@ -100,12 +100,12 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a place is there without any worker's doing: what was asked, and what is known of files.
+    /// Returns true if a place exists without any worker: the request, and the kernel's data about files.
     pub(super) fn is_given(&self, place: &Pattern) -> bool {
         self.is_of_files(place) || begins_with(place, "request")
     }
 
-    /// Whether a place is of what is known of files, which changes with every edit.
+    /// Returns true if a place lies in the kernel's data about files, which changes with every edit.
     pub(super) fn is_of_files(&self, place: &Pattern) -> bool {
         self.blueprint.workspace.is_some() && begins_with(place, FILES)
     }

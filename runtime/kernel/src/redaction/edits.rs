@@ -1,8 +1,8 @@
-//! Edits of files of which the text goes: those that were asked for, and those that hold lines of them.
+//! Redaction of file edits: the requested ones, and those that contain the same lines.
 //!
-//! An edit quotes the lines that it takes away, so what one edit wrote stands in others, too: in the same file, under
-//! whatever name. There every line counts. In edits of other files the same line may stand by chance, as `import sys`
-//! does; they are told, and erased where that is asked for.
+//! An edit quotes the lines that it removes, so its text occurs in other edits, too. In edits of the same file, under
+//! any name, every shared line counts. In edits of other files a line may coincide by chance, as `import sys` does.
+//! These are reported, and redacted only on request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,31 +15,31 @@ use crate::files::{Edit, FILES, FileChange, FilePath};
 use crate::id::Seq;
 use crate::record::{Body, Record};
 
-/// Shorter lines stand in other files by chance.
+/// Shorter lines occur in other files by chance.
 const LINE_CHARS_MIN: usize = 12;
 
-/// Which edits' texts are erased.
+/// The edits with redacted texts.
 #[derive(Default)]
 pub(super) struct Edits {
     erased: BTreeSet<Seq>,
-    /// Edits of other files with the same lines, which stay.
+    /// Edits of other files with the same lines, which are kept.
     still: BTreeMap<Seq, FilePath>,
-    /// Lines by which texts that quote an edit are known.
+    /// Lines that identify texts which quote an edit.
     lines: BTreeSet<String>,
 }
 
-/// Where a place is, seen from what the state says of files.
+/// Relation of a place to the state's file entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Whereabouts {
-    /// It is, or holds, all that is said of a file: its edits are meant.
+    /// The place is or contains a file entry: selects the edits of the file.
     File,
-    /// It is something that is said of one.
+    /// The place lies inside a file entry.
     Detail,
-    /// Elsewhere.
+    /// The place lies outside the file entries.
     Elsewhere,
 }
 
-/// Where a place is.
+/// Returns the relation of a place to the file entries.
 pub(super) fn whereabouts(place: &Pointer) -> Whereabouts {
     let is_of_files = place.first().is_none_or(|first| first.decoded() == FILES);
     match place.count() {
@@ -84,23 +84,23 @@ impl Edits {
         Ok(found)
     }
 
-    /// Whether the text of an edit goes.
+    /// Returns true if the text of an edit is redacted.
     pub(super) fn are_erased(&self, seq: Seq) -> bool {
         self.erased.contains(&seq)
     }
 
-    /// A file that an edit changes which stays and holds the same lines.
+    /// Returns a file changed by an edit that is kept although it contains the same lines.
     pub(super) fn still(&self, seq: Seq) -> Option<&FilePath> {
         self.still.get(&seq)
     }
 
-    /// Lines by which texts that quote an erased edit are known.
+    /// Returns the lines that identify texts which quote a redacted edit.
     pub(super) fn lines(&self) -> impl Iterator<Item = String> {
         self.lines.iter().cloned()
     }
 }
 
-/// The edit of a record, if it has one and that is not erased.
+/// Returns the edit of a record, if it has one that is not redacted.
 fn edit_of(record: &Record) -> Result<Option<Edit>, String> {
     let written = match record.body().map_err(|error| error.to_string())? {
         Body::Committed(committed) if committed.by.edit.is_some() => committed.written,
@@ -116,14 +116,14 @@ fn is_named(path: &FilePath, request: &Request) -> bool {
     request.places.iter().any(|asked| whereabouts(asked) == Whereabouts::File && place.starts_with(asked))
 }
 
-/// The lines that an edit takes away and puts there, without what surrounds their text.
+/// Returns the trimmed lines that an edit removes and adds.
 fn lines_of(edit: &Edit) -> impl Iterator<Item = &str> {
     let hunks = edit.changes.iter().filter_map(|change| change.hunks.as_ref()).flatten();
     let lines = hunks.flat_map(|hunk| hunk.was.lines().chain(hunk.now.lines())).map(str::trim);
     lines.filter(|line| line.chars().count() >= CHARS_MIN)
 }
 
-/// Which names are those of one file: what an edit makes while it takes another away may be that under another name.
+/// File names grouped by file: an edit that creates one file while it removes another may be a rename.
 struct Names<'a>(BTreeMap<&'a FilePath, &'a FilePath>);
 
 impl<'a> Names<'a> {
@@ -143,7 +143,7 @@ impl<'a> Names<'a> {
         names
     }
 
-    /// The name that stands for all names of a file.
+    /// Returns the first of a file's names, which represents all of them.
     fn first(&self, mut name: &'a FilePath) -> &'a FilePath {
         while let Some(before) = self.0.get(name) {
             name = before;
@@ -156,8 +156,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Of the scalars that the kernel's patch for an edit brings, in their order: whether each is an intent. All others are what
-/// the board knows its files by.
+/// Returns, for each scalar in the kernel's patch for an edit in order, true if it is an intent. All others are the
+/// board's own data about files.
 pub(super) fn intents(patch: &Value) -> Vec<bool> {
     let mut found = Vec::new();
     for op in patch.as_array().into_iter().flatten() {
@@ -165,7 +165,7 @@ pub(super) fn intents(patch: &Value) -> Vec<bool> {
         let path = op.get("path").and_then(Value::as_str).unwrap_or_default();
         let is_intent = path.ends_with("/intent");
         match value {
-            // `/files/NAME`, in which no other `/` can be.
+            // `/files/NAME`; NAME contains no other `/`.
             Value::Object(members) if path.matches('/').count() == 2 => members.iter().for_each(|(name, member)| {
                 super::traces::each_scalar(member, &mut |_| found.push(name == "intent"));
             }),

@@ -1,13 +1,13 @@
-//! What is to be erased of a board's records, and what stands there then (SPEC section 10).
+//! Plans a redaction: selects the values to redact in a board's records, and their replacements (SPEC section 10).
 //!
-//! A function of the records and of what was asked for; nothing is erased here. [`plan`] follows every value that a
-//! commit wrote to the places where it ever stood, also when it was moved, copied or shifted (`traces.rs`). Those that
-//! ever stood at a place that was asked for, and those that a record asked for brought, are erased wherever records have
-//! them (`rewrite.rs`): in patches, in questions to persons, in what was refused. Of a document the shape stays, so that
-//! every patch still applies; texts that may quote an erased value (`texts.rs`) are erased as a whole, and edits of files
-//! that were asked for or hold lines of such (`edits.rs`).
+//! The plan is a function of the records and the request; it erases nothing itself. [`plan`] follows every committed
+//! value through all its places, also when it was moved, copied or shifted (`traces.rs`). It selects the values that
+//! were ever at a requested place, and those that a requested record wrote. Records lose them everywhere
+//! (`rewrite.rs`): in patches, questions to persons and rejected replies. The document keeps its shape, so that every
+//! patch still applies. Texts that may quote a redacted value are redacted as a whole (`texts.rs`). So are file
+//! edits that were requested or share lines with requested ones (`edits.rs`).
 //!
-//! In place of an erased value stands a mark, a salted commitment. Equal values have equal marks.
+//! A placeholder, a salted commitment, replaces each redacted value. Equal values have equal placeholders.
 
 mod edits;
 mod names;
@@ -32,34 +32,34 @@ use rewrite::Rewriting;
 pub use texts::Needles;
 use traces::Traces;
 
-/// What a mark begins with.
+/// Prefix of a placeholder.
 const MARK: &str = "$redacted:";
 
-/// Places and records that one request may name.
+/// Maximum places and records in one request.
 const TARGETS_MAX: usize = 64;
 
-/// The most places that are told of where the same text still stands, or where an erased value is still used.
+/// Maximum reported places with remaining copies of a text, or with a redacted value still in use.
 const TOLD_MAX: usize = 64;
 
-/// What is to be erased.
+/// A redaction request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Request {
-    /// Everything that ever stood at these places or below.
+    /// Redact everything that was ever at or below these places.
     pub places: Vec<PointerBuf>,
-    /// Everything of value in these records, and the values they brought wherever these stood.
+    /// Redact all values in these records, and the values they wrote, everywhere.
     pub records: Vec<Seq>,
-    /// Not what stands at the places now, nor since it was put there as a whole.
+    /// Keep the current values at the places: redact only those older than the last write of each place as a whole.
     pub keep: bool,
-    /// Other values, too, in which the text of an erased one stands.
+    /// Also redact other values that contain the text of a redacted one.
     pub everywhere: bool,
-    /// The board's salt, too.
+    /// Also destroy the board's salt.
     pub forget_salt: bool,
-    /// For recognising a repetition.
+    /// Idempotency key.
     pub token: Option<Token>,
 }
 
 impl Request {
-    /// What a repetition is known by.
+    /// Returns the fingerprint that identifies a retry.
     fn fingerprint(&self, hasher: &Hasher) -> Digest {
         let Self { places, records, keep, everywhere, forget_salt, token: _ } = self;
         let places: Vec<&str> = places.iter().map(|place| place.as_str()).collect();
@@ -68,58 +68,58 @@ impl Request {
     }
 }
 
-/// What comes of a request.
+/// Result of planning a request.
 #[derive(Debug)]
 pub struct Redaction {
-    /// What to record of it, by [`crate::board::Input::Redact`].
+    /// Body of the record, for [`crate::board::Input::Redact`].
     pub body: Redacted,
-    /// The records with other values in their payloads.
+    /// The records with replaced values in their payloads.
     pub records: Vec<Record>,
-    /// Where the text of an erased value still stands: places in values that were not asked for.
+    /// Remaining copies of a redacted text, in values outside the request.
     pub still: Vec<Still>,
-    /// The texts that are erased, to be looked for where no record is.
+    /// The redacted texts, to search for outside the records.
     pub needles: Needles,
 }
 
-/// A value that holds the text of an erased one and was not asked for.
+/// A value outside the request that contains the text of a redacted one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Still {
-    /// The record that brought it.
+    /// The record that wrote the value.
     pub seq: Seq,
-    /// Where it put it, as a JSON Pointer; [`Still::BLUEPRINT`] for what the blueprint says.
+    /// JSON Pointer of the value; [`Still::BLUEPRINT`] for text of the blueprint.
     pub place: String,
 }
 
 impl Still {
-    /// The place of a text that the blueprint says itself, beside the document that it begins with.
+    /// The place of a text in the blueprint itself, outside its initial document.
     pub const BLUEPRINT: &str = "blueprint";
 }
 
 coded! {
-    /// Why nothing is erased.
+    /// Reason for rejecting a redaction.
     RedactionCode {
-        /// Nothing of value ever stood there, or it is all erased already.
+        /// No value was ever at the requested places, or all are redacted already.
         NothingToErase = "nothing_to_erase",
-        /// The board can go on, and its document or a question to a person holds what is to be erased.
+        /// The board can continue, and its document or a question to a person contains a value to redact.
         StillInUse = "still_in_use",
-        /// The request names no place and no record, too many, or a record that is not there or must stay.
+        /// The request names no place and no record, too many, or a record that does not exist or must stay.
         BadRedaction = "bad_redaction",
         /// The token was used before, for another redaction.
         RedactionConflict = "redaction_conflict",
     }
 }
 
-/// Why nothing is erased.
+/// A rejected redaction.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct RedactionError {
-    /// What is wrong.
+    /// Error code.
     pub code: RedactionCode,
-    /// For people.
+    /// Message for people.
     pub message: String,
-    /// Places of the document that hold what is to be erased.
+    /// Places of the document that contain values to redact.
     pub places: Vec<String>,
-    /// Records of the questions that hold it.
+    /// Records of the questions that contain such values.
     pub questions: Vec<Seq>,
 }
 
@@ -133,27 +133,27 @@ impl RedactionError {
     }
 }
 
-/// What stands in place of an erased value: a text, whatever the value was.
+/// Returns the placeholder for a redacted value: a text, independent of the value's type.
 fn mark(hasher: &Hasher, value: &Value) -> Value {
-    // No record has this number.
+    // Separates the commitment domain: no record has this number.
     Value::String(format!("{MARK}{}", hasher.commitment(u64::MAX, "", value)))
 }
 
-/// What stands in place of the name of a member.
+/// Returns the placeholder for the name of a member.
 fn mark_name(hasher: &Hasher, name: &str) -> String {
     let digest = hasher.commitment(u64::MAX, "name", &Value::from(name)).to_string();
     format!("{MARK}{}", &digest[..32])
 }
 
-/// Whether a text stands in place of what was erased.
+/// Returns true if a text is a placeholder.
 pub fn is_mark(text: &str) -> bool {
     text.starts_with(MARK)
 }
 
-/// The `redacted` record of an earlier request with the token of this one.
+/// Returns the `redacted` record of an earlier request with the same token.
 ///
 /// # Errors
-/// [`RedactionCode::RedactionConflict`] if that one asked for something else.
+/// [`RedactionCode::RedactionConflict`] if the earlier request differs.
 pub fn known(records: &[Record], request: &Request) -> Result<Option<(Seq, Redacted)>, RedactionError> {
     let Some(token) = &request.token else { return Ok(None) };
     let mut redacted = records.iter().filter(|record| record.kind == Kind::Redacted);
@@ -166,7 +166,7 @@ pub fn known(records: &[Record], request: &Request) -> Result<Option<(Seq, Redac
         Some(Ok(Body::Created(created))) => created.salt,
         _ => Salt::ZERO,
     };
-    // A destroyed salt leaves nothing to compare by.
+    // After a destruction of the salt, fingerprints cannot be compared.
     if salt != Salt::ZERO && redacted.asked != request.fingerprint(&Hasher::new(&salt)) {
         let message = format!("the token was used before, for the redaction of record {seq}");
         return Err(RedactionError::new(RedactionCode::RedactionConflict, message));
@@ -174,11 +174,10 @@ pub fn known(records: &[Record], request: &Request) -> Result<Option<(Seq, Redac
     Ok(Some((seq, redacted)))
 }
 
-/// Works out what is erased of a board whose records these are, all of them, and what stands there then. `text` gives a
-/// stored view or prompt by its hash.
+/// Plans the redaction of a board from all its records. `text` returns a stored view or prompt by its hash.
 ///
 /// # Errors
-/// [`RedactionError`]: nothing can be erased as it was asked for.
+/// [`RedactionError`] if the request cannot be fulfilled as a whole.
 pub fn plan(
     board: &Board,
     records: &[Record],
@@ -215,7 +214,7 @@ pub fn plan(
     }
     let names = traces.names(is_over, request.keep, &blueprint);
     needles.add_names(&names);
-    // The record that will say so.
+    // Number of the future `redacted` record.
     let by = records[records.len() - 1].seq.next();
     let start = Board::from_created(first, &Own).map_err(|error| unreadable(error.to_string()))?;
     let mut rewriting =
@@ -263,7 +262,7 @@ pub fn plan(
     Ok(Redaction { body, records: done.records, still: done.still, needles })
 }
 
-/// Whether an earlier redaction destroyed the salt.
+/// Returns true if an earlier redaction destroyed the salt.
 fn is_salt_gone(records: &[Record]) -> bool {
     let mut redacted = records.iter().filter(|record| record.kind == Kind::Redacted);
     redacted.any(|record| matches!(record.body(), Ok(Body::Redacted(redacted)) if redacted.salt))
@@ -273,7 +272,7 @@ fn rewriting_name(names: &BTreeSet<String>, hasher: &Hasher, place: &PointerBuf)
     rewrite::renamed(place.as_str(), names, hasher)
 }
 
-/// Refuses what cannot be asked for.
+/// Rejects an invalid request.
 fn check(board: &Board, records: &[Record], request: &Request) -> Result<(), RedactionError> {
     let asked = request.places.len() + request.records.len();
     if asked == 0 && !request.forget_salt {

@@ -1,4 +1,4 @@
-//! Finds names of members in patches that changed nothing, and in the places that refusals name.
+//! Collects names of members in patches that changed nothing, and in the places of rejections.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Request;
 use crate::record::{Approval, Body, Expanded, Late, NoOp, Record, Rejected};
 
-/// Collects the names of a record at places asked for and below, or everywhere if the record itself is asked for.
+/// Collects the names of a record at requested places and below, or everywhere if the record itself is requested.
 pub(super) fn proposed(record: &Record, body: &Body, request: &Request, names: &mut BTreeSet<String>) {
     let mut found = Found { request, is_asked: request.records.contains(&record.seq), names };
     match body {

@@ -1,7 +1,7 @@
-//! Writes records anew without what is erased, and says which views and prompts have to go with it.
+//! Rewrites records without the redacted values, and lists the views and prompts to delete with them.
 //!
-//! The document is followed twice, as it was and as it becomes: a patch that is written anew must still apply, and what
-//! the board would conclude from it otherwise (in which circle a branch goes) is noted beside it.
+//! Follows the document twice, before and after redaction: a rewritten patch must still apply. Results that the board
+//! could no longer derive from it (the region of a branch's cycle) are stored next to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,10 +24,10 @@ use crate::record::{
 };
 use crate::state::State;
 
-/// The most places outside those asked for that are held against what was proposed and refused.
+/// Maximum places outside the request that are compared with proposals and rejections.
 const REGIONS_MAX: usize = 4096;
 
-/// Records being written anew, in their order.
+/// Records being rewritten, in order.
 pub(super) struct Rewriting<'a> {
     plan: &'a Plan,
     hasher: &'a Hasher,
@@ -38,18 +38,18 @@ pub(super) struct Rewriting<'a> {
     names: &'a BTreeSet<String>,
     needles: &'a Needles,
     shadow: Shadow,
-    /// The document as it was, and as it becomes.
+    /// The document before redaction; `after` is the one after it.
     before: State,
     after: State,
-    /// Where erased values stood up to now, beside the places asked for.
+    /// Places of redacted values so far, in addition to the requested ones.
     regions: BTreeSet<PointerBuf>,
-    /// Who may read something erased in the document as it is now; none: not worked out yet.
+    /// Workers that may read a redacted value in the current document; `None`: not computed yet.
     exposed: Option<BTreeSet<WorkerName>>,
-    /// Records of which something that views show is erased.
+    /// Records with redacted values that views may show.
     touched: BTreeSet<Seq>,
-    /// Whose question a record puts to a person.
+    /// The invocation behind each record with a question to a person.
     asking: BTreeMap<Seq, InvocationId>,
-    /// Invocations of which something is erased that they asked a person, or were told.
+    /// Invocations with a redacted question to a person, or a redacted answer.
     told: BTreeSet<InvocationId>,
     /// Places that triggers of invocations bind.
     elements: BTreeMap<InvocationId, PointerBuf>,
@@ -58,14 +58,14 @@ pub(super) struct Rewriting<'a> {
     done: Done,
 }
 
-/// Records written anew.
+/// The rewritten records.
 #[derive(Default)]
 pub(super) struct Done {
     pub(super) records: Vec<Record>,
     pub(super) texts: BTreeSet<Digest>,
     pub(super) values: u64,
     pub(super) still: Vec<Still>,
-    /// Places of the last document that hold what is erased.
+    /// Places of the last document that contain redacted values.
     pub(super) standing: Vec<String>,
     pub(super) is_same_document: bool,
 }
@@ -105,7 +105,7 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    /// The next record.
+    /// Rewrites the next record.
     pub(super) fn record(
         &mut self,
         record: &Record,
@@ -193,7 +193,7 @@ impl<'a> Rewriting<'a> {
                 }
             }
             Body::Late(late) => {
-                // Of an excerpt nobody knows what stood where it is cut.
+                // The text at the cuts of an excerpt is unknown.
                 let is_there = is_asked || late.elided.is_some() || self.is_about(&late.reply);
                 self.texts(&mut values, is_there);
             }
@@ -219,7 +219,7 @@ impl<'a> Rewriting<'a> {
                 let is_signalled =
                     matches!(&scheduled.trigger, Trigger::Signal { seq, .. } if self.touched.contains(seq));
                 if is_told {
-                    // What it was told, it is told again with every further question.
+                    // Every further request of the invocation repeats the answer.
                     self.told.insert(scheduled.invocation);
                 }
                 if is_told || is_signalled {
@@ -233,7 +233,8 @@ impl<'a> Rewriting<'a> {
                     || invoked.feedback.iter().any(|seq| self.touched.contains(seq))
                     || self.exposed().contains(&invoked.worker);
                 self.text(invoked.view, is_shown, text);
-                // The static part shows nothing of the document.
+                // Since the format with admission, the stored prompt is only the static part, without any of the
+                // document.
                 self.text(invoked.prompt, is_shown && self.format < ADMISSION, text);
             }
             Body::Reserved(_) | Body::Redacted(_) => self.pointers(&mut values, is_asked),
@@ -283,7 +284,7 @@ impl<'a> Rewriting<'a> {
         Ok(())
     }
 
-    /// Returns the place that the trigger of a commit's invocation binds, where circles are those of one element.
+    /// Returns the place that the trigger of a commit's invocation binds, if cycles are counted per element.
     fn element_of(&self, committed: &Committed) -> Option<&Pointer> {
         let attempt = committed.by.attempt.as_ref().filter(|_| self.format >= ELEMENTS)?;
         self.elements.get(&attempt.invocation).map(PointerBuf::as_ref)
@@ -304,7 +305,7 @@ impl<'a> Rewriting<'a> {
         self.done
     }
 
-    /// The document that the board began with.
+    /// Redacts the document that the board began with.
     fn created(&mut self, values: &mut Map<String, Value>) {
         let numbers = self.shadow.document.clone();
         let of_request = numbers.get("request").filter(|_| values.get("request").is_some_and(|it| !it.is_null()));
@@ -317,7 +318,7 @@ impl<'a> Rewriting<'a> {
             match (document, &numbers) {
                 (Value::Object(members), Value::Object(numbers)) => {
                     for (name, member) in members.iter_mut() {
-                        // What was asked for stands in place of it.
+                        // The request replaces the initial value of that name.
                         match numbers.get(name).filter(|_| !(of_request && name == "request")) {
                             Some(numbers) => {
                                 let place = PointerBuf::from_tokens([name.as_str()]);
@@ -333,9 +334,9 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    /// A patch that was committed: the values that it brought are known by their numbers.
+    /// Redacts a committed patch: its values are identified by their numbers.
     fn committed(&mut self, seq: Seq, stored: &Value, patch: &mut Value) -> Result<(), String> {
-        // In the order of the operations: the numbers of their values, and for tests those of what they met.
+        // Value numbers in the order of the operations; for tests, those of the values they compared.
         let mut numbers: Vec<Option<Value>> = Vec::new();
         let mut places = Vec::new();
         let ops = super::traces::operations(stored)?;
@@ -377,7 +378,7 @@ impl<'a> Rewriting<'a> {
         Ok(())
     }
 
-    /// A patch that came to nothing, or waits: what it would put where something is erased.
+    /// Redacts a patch without effect, or a pending one: the values it would write at redacted places.
     fn proposed(&self, patch: &mut Value, is_asked: bool) {
         let Value::Array(ops) = patch else { return };
         for op in ops {
@@ -411,13 +412,13 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    /// What its author said around a patch.
+    /// Redacts the author's texts and places around a patch.
     fn around(&self, values: &mut Map<String, Value>, is_asked: bool) {
         self.texts(values, is_asked);
         self.pointers(values, is_asked);
     }
 
-    /// What a patch was made of says what the patch says, however short that is.
+    /// Redacts the source of a redacted patch, even a short one: it repeats the patch.
     fn made_of(&self, values: &mut Map<String, Value>, stored: &Value) {
         let is_erased = values.get("patch").is_some_and(|patch| patch != stored);
         for name in ["raw", "written"] {
@@ -427,7 +428,7 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    /// Texts that agents and persons wrote: as a whole, if they tell anything of it.
+    /// Redacts texts of agents and persons as a whole, if they quote a redacted value.
     fn texts(&self, values: &mut Map<String, Value>, is_asked: bool) {
         for field in ["intent", "pass", "raw", "written", "reply", "message", "reason", "text"] {
             if let Some(value) = values.get_mut(field)
@@ -465,7 +466,7 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    /// Whether a reply is a patch, or holds one, at a place where something is erased.
+    /// Returns true if a reply is or contains a patch at a redacted place.
     fn is_about(&self, reply: &str) -> bool {
         let Ok(reply) = serde_json::from_str::<Value>(reply) else { return false };
         let ops = patches(&reply).filter_map(Value::as_array).flatten();
@@ -473,13 +474,13 @@ impl<'a> Rewriting<'a> {
         places.any(|place| place.as_str().is_some_and(|place| self.is_near(place) || self.may_be_near(place)))
     }
 
-    /// Whether a place is one where something is erased, or above or below one.
+    /// Returns true if a place is, contains or lies in one with redacted values.
     fn is_near(&self, place: &str) -> bool {
         let Ok(place) = PointerBuf::parse(place) else { return true };
         self.regions.iter().any(|region| place.starts_with(region) || region.starts_with(&place))
     }
 
-    /// Returns true for a place with names that may have been bound to one where something is erased.
+    /// Returns true for a place with names that may have been bound to one with redacted values.
     fn may_be_near(&self, place: &str) -> bool {
         let is_name = |token: &str| token.starts_with('{') && token.ends_with('}');
         let Ok(place) = PointerBuf::parse(place) else { return true };
@@ -490,7 +491,7 @@ impl<'a> Rewriting<'a> {
         tokens.iter().any(|token| is_name(token)) && self.regions.iter().any(meets)
     }
 
-    /// A view or a prompt goes as a whole.
+    /// Marks a view or prompt for deletion as a whole.
     fn text(&mut self, hash: Digest, is_shown: bool, text: &mut dyn FnMut(Digest) -> Option<String>) {
         if self.done.texts.contains(&hash) {
             return;
@@ -502,7 +503,7 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    /// Who may read something that is erased, in the document as it is now.
+    /// Returns the workers that may read a redacted value in the current document.
     fn exposed(&mut self) -> &BTreeSet<WorkerName> {
         if self.exposed.is_none() {
             let mut exposed = BTreeSet::new();
@@ -517,7 +518,7 @@ impl<'a> Rewriting<'a> {
         self.exposed.get_or_insert_default()
     }
 
-    /// Every place of the document as it is now that holds an erased value or name, until that is enough.
+    /// Visits every place of the current document with a redacted value or name, until `each` returns false.
     fn each_standing(&self, each: &mut dyn FnMut(&Pointer) -> bool) {
         let mut place = PointerBuf::new();
         self.standing_below(&self.shadow.document, &mut place, each);
@@ -554,7 +555,7 @@ impl<'a> Rewriting<'a> {
         number_holds || name_holds
     }
 
-    /// Erases what of a value is erased by its number. What is not and holds the same text is told.
+    /// Redacts the parts of a value by their numbers. Reports kept values that contain a redacted text.
     fn erase_numbered(&mut self, value: &mut Value, numbers: &Value, seq: Seq, place: &Pointer) {
         match (value, numbers) {
             (Value::Array(items), Value::Array(numbers)) => {
@@ -583,12 +584,12 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    /// Returns true for a name that is not erased, and in which an erased text stands or that a place asked for ends with.
+    /// Returns true for a kept name that contains a redacted text or that a requested place ends with.
     fn is_kept(&self, name: &str) -> bool {
         !self.names.contains(name) && (self.traces.is_kept(name) || self.needles.are_in(name))
     }
 
-    /// Lists the first part of a place that ends with a name which is kept.
+    /// Reports the first prefix of a place that ends with a kept name.
     fn is_still_named(&mut self, seq: Seq, place: &Pointer) {
         let mut above = PointerBuf::new();
         for token in place.tokens() {
@@ -608,7 +609,7 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    /// Erases the scalars of a value for which this holds, and the names that are erased.
+    /// Redacts the scalars of a value for which `is_erased` holds, and all redacted names.
     fn erase_where(&self, value: &mut Value, is_erased: &mut dyn FnMut(&Value) -> bool) {
         match value {
             Value::Array(items) => items.iter_mut().for_each(|item| self.erase_where(item, is_erased)),
@@ -621,7 +622,7 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    /// Erases names in which an erased text stands, of a value that is no part of the document.
+    /// Redacts names that contain a redacted text, in a value outside the document.
     fn rename_told(&self, value: &mut Value) {
         match value {
             Value::Array(items) => items.iter_mut().for_each(|item| self.rename_told(item)),
@@ -676,12 +677,12 @@ impl<'a> Rewriting<'a> {
         }
     }
 
-    /// Lists of places.
+    /// Redacts lists of places.
     fn pointers(&self, values: &mut Map<String, Value>, is_asked: bool) {
         for field in ["expand", "reads", "members", "places", "targets", "unshown"] {
             let pointers = values.get_mut(field).and_then(Value::as_array_mut);
             for pointer in pointers.into_iter().flatten() {
-                // It may be the name of a member, and the `id` of an element or anything else that its author wrote.
+                // `from` may be the name of a member, the `id` of an element, or any other value of the author.
                 if let Some(from) = pointer.get_mut("from") {
                     match from {
                         Value::String(name) if self.names.contains(name) => *name = mark_name(self.hasher, name),
@@ -698,7 +699,7 @@ impl<'a> Rewriting<'a> {
     }
 }
 
-/// A place without the names that are erased.
+/// Returns a place with its redacted names replaced.
 pub(super) fn renamed(place: &str, names: &BTreeSet<String>, hasher: &Hasher) -> String {
     renamed_where(place, &|name| names.contains(name), hasher)
 }

@@ -1,4 +1,4 @@
-//! Finds the texts of erased values in other texts: what agents wrote, what they were shown.
+//! Finds the texts of redacted values in other texts, such as agents' replies and views.
 
 use std::collections::BTreeSet;
 
@@ -7,32 +7,32 @@ use serde_json::Value;
 
 use super::is_mark;
 
-/// Shorter texts stand in others by chance.
+/// Shorter texts occur in others by chance.
 pub(super) const CHARS_MIN: usize = 4;
 
-/// So many texts are looked for at once.
+/// Number of texts in one compiled search.
 const TOGETHER: usize = 256;
 
-/// Bytes of a text that is looked for alone: a compiled search takes many times as much.
+/// Minimum bytes of a text that is searched for alone, because a compiled search takes many times its size.
 const LONG_BYTES_MIN: usize = 4096;
 
-/// Bytes of a compiled search.
+/// Maximum bytes of a compiled search.
 const SEARCH_BYTES_MAX: usize = 256 << 20;
 
-/// How often what is written as JSON may have been written as JSON again: a reply in a prompt in a stored prompt.
+/// Maximum levels of JSON escaping: a reply in a prompt in a stored prompt.
 const ESCAPED_MAX: usize = 3;
 
-/// The texts and names of erased values that are long enough to be told from others.
+/// The texts and names of redacted values that are long enough to be distinctive.
 #[derive(Default, Debug)]
 pub struct Needles {
     texts: BTreeSet<String>,
     searches: Vec<Regex>,
-    /// What is too long to be looked for together, one after the other.
+    /// Long texts, searched for one by one.
     long: Vec<String>,
 }
 
 impl Needles {
-    /// Takes of these those that are long enough to be told from others and are not told by the blueprint.
+    /// Keeps those texts that are long enough to be distinctive and do not occur in the blueprint.
     pub fn new(texts: BTreeSet<String>, blueprint: &str) -> Self {
         let is_telling =
             |text: &String| text.chars().count() >= CHARS_MIN && !is_mark(text) && !mentions(blueprint, text);
@@ -41,7 +41,7 @@ impl Needles {
         needles
     }
 
-    /// Names of members that are erased count like texts.
+    /// Adds redacted names of members, which count like texts.
     pub(super) fn add_names(&mut self, names: &BTreeSet<String>) {
         self.texts.extend(names.iter().filter(|name| name.chars().count() >= CHARS_MIN).cloned());
         self.compile();
@@ -70,7 +70,7 @@ impl Needles {
         }
     }
 
-    /// Returns whether one of them stands in a text, however it is escaped there.
+    /// Returns true if a text contains one of them, at any level of escaping.
     pub fn are_in(&self, text: &str) -> bool {
         if self.texts.is_empty() {
             return false;
@@ -82,11 +82,11 @@ impl Needles {
         if found(text) {
             return true;
         }
-        // Agents may escape what need not be.
+        // Agents may escape characters without need.
         text.contains('\\') && serde_json::from_str::<Value>(text).is_ok_and(|value| self.are_within(&value))
     }
 
-    /// Returns whether one of them stands in a text or a name of a value.
+    /// Returns true if a text or a name in a value contains one of them.
     pub fn are_within(&self, value: &Value) -> bool {
         match value {
             Value::String(text) => self.are_in(text),
@@ -97,7 +97,7 @@ impl Needles {
     }
 }
 
-/// What a blueprint says, without the document it begins with.
+/// Returns the text of a blueprint, without its initial document.
 pub(super) fn of_blueprint(blueprint: &Value) -> String {
     let mut blueprint = blueprint.clone();
     if let Some(state) = blueprint.get_mut("state").and_then(Value::as_object_mut) {
@@ -106,7 +106,7 @@ pub(super) fn of_blueprint(blueprint: &Value) -> String {
     blueprint.to_string()
 }
 
-/// Returns true if a blueprint says one of these texts.
+/// Returns true if a blueprint contains one of these texts.
 pub(super) fn are_said(blueprint: &str, texts: &BTreeSet<String>) -> bool {
     let mut long = texts.iter().filter(|text| text.chars().count() >= CHARS_MIN && !is_mark(text));
     long.any(|text| {
@@ -115,7 +115,7 @@ pub(super) fn are_said(blueprint: &str, texts: &BTreeSet<String>) -> bool {
     })
 }
 
-/// Whether a text has a word, or several, as a whole.
+/// Returns true if a text contains a word, or several, as a whole.
 pub(super) fn mentions(text: &str, word: &str) -> bool {
     let is_apart = |beside: Option<char>| beside.is_none_or(|beside| !beside.is_alphanumeric() && beside != '_');
     !word.is_empty()

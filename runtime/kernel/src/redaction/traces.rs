@@ -1,8 +1,8 @@
-//! Follows values through a board: which commit brought each, and where it ever stood.
+//! Lineage of values: the commit that wrote each value, and all its places since.
 //!
-//! A document of numbers goes along with the records: in place of every scalar it has the number of the writing that put
-//! it there. What moves, copies and shifts values moves their numbers, so the numbers at a place are the values there,
-//! whoever brought them, and where to.
+//! A shadow document follows the records. It has a number in place of every scalar, for the write that put it there.
+//! Moves, copies and shifts move the numbers, so the numbers at a place identify its values, independent of author and
+//! history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,57 +20,57 @@ use crate::id::Version;
 use crate::json;
 use crate::record::{Body, Record};
 
-/// An array of more elements than this number has digits is none that a board can hold.
+/// Maximum digits of an array index: a board holds no larger arrays.
 const INDEX_DIGITS_MAX: usize = 6;
 
-/// Which values are erased.
+/// Selection of the values to redact.
 pub(super) struct Traces {
-    /// By number of writing.
+    /// By write number.
     erased: Vec<bool>,
-    /// By number of writing: whether it is what the board knows its files by, and says nothing of what is in them.
+    /// By write number: true for the board's own data about files, which reveals nothing of their content.
     own: Vec<bool>,
-    /// By place asked for: the numbers that ever stood there, with the version at which they first did.
+    /// By requested place: the numbers that were ever there, with the version of their first occurrence.
     seen: Vec<BTreeMap<u32, Version>>,
-    /// The same for names of members, the place's own included.
+    /// By requested place: the names of members that were ever there, including the place's own name.
     names: Vec<BTreeMap<String, Version>>,
-    /// Names of members that the records asked for brought, that the places asked for end with, and that patches which changed
-    /// nothing had there.
+    /// Names of members that requested records wrote, that requested places end with, or that patches without effect
+    /// had at these places.
     brought_names: BTreeSet<String>,
     /// All names that the document ever had.
     all_names: BTreeSet<String>,
-    /// Of these, names in which an erased text stands, where such are erased.
+    /// The names among them that contain a redacted text, if these are redacted.
     quoting_names: BTreeSet<String>,
-    /// Names that places asked for end with, and that the document uses elsewhere.
+    /// Names at the end of requested places that the document also uses elsewhere.
     kept_names: BTreeSet<String>,
-    /// By number of writing: whether it was erased before.
+    /// Write numbers of values that were redacted before.
     marked: BTreeSet<u32>,
-    /// Names of the last document: of what stays, and of what is erased.
+    /// Names of the last document: those of kept values, and those of redacted ones.
     final_names: (BTreeSet<String>, BTreeSet<String>),
-    /// By place asked for: the version at which what stands there now was put there as a whole.
+    /// By requested place: the version of its last write as a whole.
     made: Vec<Version>,
 }
 
-/// The document of numbers.
+/// The shadow document.
 #[derive(Default)]
 pub(super) struct Shadow {
     pub(super) document: Value,
     next: u32,
-    /// Numbers of values that are marks already.
+    /// Numbers of values that are placeholders already.
     marked: BTreeSet<u32>,
 }
 
-/// An operation as it is done: where it leads to, and where from.
+/// An operation as applied: its resolved target and source.
 pub(super) struct Done<'d> {
     pub(super) lands: PointerBuf,
     pub(super) from: Option<PointerBuf>,
-    /// The value that it puts there, in numbers.
+    /// The value that it writes, in numbers.
     value: Option<&'d Value>,
-    /// The document before it.
+    /// The document before the operation.
     before: &'d Value,
 }
 
 impl Shadow {
-    /// The same shape with a number in place of each scalar.
+    /// Returns the shape of a value with a number in place of each scalar.
     fn of(&mut self, value: &Value) -> Value {
         match value {
             Value::Array(items) => items.iter().map(|item| self.of(item)).collect(),
@@ -88,12 +88,12 @@ impl Shadow {
         }
     }
 
-    /// Begins with the first document.
+    /// Starts with the first document.
     pub(super) fn begin(&mut self, document: &Value) {
         self.document = self.of(document);
     }
 
-    /// Does what a patch did. `each` sees every operation that is no test, before it is done.
+    /// Applies a patch. `each` receives every operation except tests, before it is applied.
     pub(super) fn patch(&mut self, patch: &Value, each: &mut dyn FnMut(&Done)) -> Result<(), String> {
         let ops = operations(patch)?;
         for mut op in ops {
@@ -117,7 +117,7 @@ impl Shadow {
 }
 
 impl Done<'_> {
-    /// The names of members that it makes.
+    /// Returns the names of members that it creates.
     fn new_names(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         let is_new = self.value.is_some() || self.from.is_some();
@@ -131,13 +131,13 @@ impl Done<'_> {
     }
 }
 
-/// The name that a place has in the object above it; none of the root, of elements, and where nothing is above.
+/// Returns the name that a place has in its parent object; `None` for the root, for elements, and without a parent.
 fn member_name(document: &Value, place: &Pointer) -> Option<String> {
     let (above, name) = place.split_back()?;
     at(document, above)?.is_object().then(|| name.decoded().into_owned())
 }
 
-/// A stored patch, read.
+/// Parses a stored patch.
 pub(super) fn operations(patch: &Value) -> Result<Vec<PatchOperation>, String> {
     let mut patch = patch.clone();
     json::normalise(&mut patch);
@@ -145,7 +145,7 @@ pub(super) fn operations(patch: &Value) -> Result<Vec<PatchOperation>, String> {
     Ok(ops.0)
 }
 
-/// Where an operation leads to: the append position is the index after the last.
+/// Returns the target of an operation: the append position becomes the index after the last.
 fn landing(document: &Value, path: &Pointer) -> PointerBuf {
     let mut lands = path.to_buf();
     if path.last().is_some_and(|last| last.encoded() == "-")
@@ -157,7 +157,7 @@ fn landing(document: &Value, path: &Pointer) -> PointerBuf {
     lands
 }
 
-/// Whether an operation at `path` may change what is at `place`: elements beside it may be shifted.
+/// Returns true if an operation at `path` may change the value at `place`: neighbouring elements may shift.
 fn may_change(place: &Pointer, path: &Pointer) -> bool {
     path.starts_with(place) || path.parent().is_none_or(|above| place.starts_with(above))
 }
@@ -166,7 +166,7 @@ pub(super) fn at<'d>(document: &'d Value, place: &Pointer) -> Option<&'d Value> 
     document.pointer(place.as_str())
 }
 
-/// Every scalar of a document of numbers, and every name.
+/// Visits every scalar of a shadow document, and every name.
 pub(super) fn each_number(document: &Value, number: &mut dyn FnMut(u32), name: &mut dyn FnMut(&str)) {
     match document {
         Value::Array(items) => items.iter().for_each(|item| each_number(item, number, name)),
@@ -183,7 +183,7 @@ pub(super) fn each_number(document: &Value, number: &mut dyn FnMut(u32), name: &
     }
 }
 
-/// Every scalar of a value, in the order in which it was numbered.
+/// Visits every scalar of a value, in the order of numbering.
 pub(super) fn each_scalar<'v>(value: &'v Value, scalar: &mut dyn FnMut(&'v Value)) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| each_scalar(item, scalar)),
@@ -272,7 +272,7 @@ impl Traces {
         }
         traces.erased = vec![false; shadow.next as usize];
         traces.own.resize(shadow.next as usize, false);
-        // A board that can go on needs what it says of its files now.
+        // A board that can continue needs its current data about files.
         let standing = match has_files && !is_over {
             true => intents_of(&shadow.document),
             false => BTreeSet::new(),
@@ -288,7 +288,7 @@ impl Traces {
             traces.erased[number as usize] = true;
         }
         if has_files {
-            // They are those of the kernel, and of files.
+            // These names belong to the kernel and to files.
             let of_files = request.places.iter().map(|place| place.first().is_some_and(|it| it.decoded() == FILES));
             traces.names.iter_mut().zip(of_files).filter(|(_, is)| *is).for_each(|(names, _)| names.clear());
         }
@@ -340,7 +340,7 @@ impl Traces {
         self.final_names = (outside, inside);
     }
 
-    /// Tells names of members of which all is erased from others.
+    /// Separates names of members with only redacted content from others.
     fn sort_names(&self, document: &Value, outside: &mut BTreeSet<String>, inside: &mut BTreeSet<String>) {
         match document {
             Value::Array(items) => items.iter().for_each(|item| self.sort_names(item, outside, inside)),
@@ -359,19 +359,20 @@ impl Traces {
         }
     }
 
-    /// Whether the value with this number is erased.
+    /// Returns true if the value with this number is redacted.
     pub(super) fn is_erased(&self, number: u32) -> bool {
         self.erased.get(number as usize).copied().unwrap_or_default()
     }
 
-    /// Erases every name of the document in which one of these texts stands, too.
+    /// Also redacts every name of the document that contains one of these texts.
     pub(super) fn spread_names(&mut self, needles: &Needles) {
         self.quoting_names = self.all_names.iter().filter(|name| needles.are_in(name)).cloned().collect();
     }
 
-    /// Names of members that are erased: they stood at the places asked for or below, or came with the records asked for, no
-    /// blueprint tells them, and the document does not use them elsewhere. Of names in which an erased text stands, those that
-    /// a board which can go on does not have now. Notes which names of places asked for are kept ([`Traces::is_kept`]).
+    /// Returns the redacted names of members. They occurred at or below requested places or in requested records, the
+    /// blueprint does not contain them, and the document uses them nowhere else. Names that contain a redacted text are
+    /// added, unless the board can continue and uses them now. Updates the kept names of requested places
+    /// ([`Traces::is_kept`]).
     pub(super) fn names(&mut self, is_over: bool, keeps: bool, blueprint: &str) -> BTreeSet<String> {
         let (outside, inside) = &self.final_names;
         let is_index = |name: &str| name.len() < INDEX_DIGITS_MAX && name.bytes().all(|byte| byte.is_ascii_digit());
@@ -388,12 +389,12 @@ impl Traces {
         names
     }
 
-    /// Returns true for a name that a place asked for ends with, and that the document uses elsewhere.
+    /// Returns true for a name at the end of a requested place that the document also uses elsewhere.
     pub(super) fn is_kept(&self, name: &str) -> bool {
         self.kept_names.contains(name)
     }
 
-    /// Every scalar with its number, the record that brought it and the pointer where it was put, as far as that is known.
+    /// Visits every scalar that records wrote, with its number.
     fn each_written(records: &[Record], each: &mut dyn FnMut(u32, &Value)) -> Result<(), String> {
         let mut next = 0;
         let mut count = |value: &Value| {
@@ -423,7 +424,7 @@ impl Traces {
         Ok(())
     }
 
-    /// The texts of what is erased.
+    /// Returns the texts of the redacted values.
     pub(super) fn texts(&self, records: &[Record], request: &Request) -> Result<BTreeSet<String>, String> {
         let mut texts = BTreeSet::new();
         Self::each_written(records, &mut |number, scalar| {
@@ -433,7 +434,7 @@ impl Traces {
         })?;
         for record in records.iter().filter(|record| request.records.contains(&record.seq)) {
             for (field, value) in record.values().map_err(|error| error.to_string())? {
-                // What a person said or a signal carried may be told in other records.
+                // Other records may quote a person's answer or a signal's value.
                 if matches!(field.as_str(), "reason" | "text" | "clarify" | "message" | "intent" | "value") {
                     each_scalar(&value, &mut |scalar| texts.extend(scalar.as_str().map(str::to_owned)));
                 }
@@ -442,7 +443,7 @@ impl Traces {
         Ok(texts)
     }
 
-    /// Erases every value in which one of these texts stands.
+    /// Redacts every value that contains one of these texts.
     pub(super) fn spread(&mut self, records: &[Record], needles: &Needles) -> Result<(), String> {
         let mut more = Vec::new();
         Self::each_written(records, &mut |number, scalar| {
@@ -456,7 +457,7 @@ impl Traces {
     }
 }
 
-/// What the last edit of each file was for, by number.
+/// Returns the numbers of the intents of each file's last edit.
 fn intents_of(document: &Value) -> BTreeSet<u32> {
     let files = document.get(FILES).and_then(Value::as_object).into_iter().flat_map(serde_json::Map::values);
     let intents = files.filter_map(|file| file.get("intent")?.as_u64());

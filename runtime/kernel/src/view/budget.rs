@@ -1,8 +1,8 @@
-//! Chooses what is shown when not everything fits.
+//! Selects the lines of a view if not everything fits.
 //!
-//! Owns the arithmetic over the characters of lines: a line is taken if it fits together with the lines about what it is
-//! part of. `asked` takes what comes before all else, `order` says what is tried, and in which order; `outcome` what comes of it, and why. Nothing is looked at that could
-//! not be shown but for the bounds in [`Bounds`], so the cost is the budget's and not the state's.
+//! Owns the arithmetic over the characters of lines: a line is taken if it fits together with the lines about its
+//! containers. `asked` takes the places with priority, `order` ranks the rest, and `outcome` renders the result with
+//! its reasons. The search is limited by [`Bounds`], so the cost depends on the budget and not on the state.
 
 mod asked;
 mod order;
@@ -22,46 +22,46 @@ use crate::pattern::Pattern;
 use crate::tree::{At, Node};
 pub(super) use asked::First;
 
-/// Room for lines that is set aside at first; more is asked for when it is needed.
+/// Initial capacity for lines; it grows as needed.
 const LINES_BYTES: usize = 1 << 13;
-/// Characters of the line that counts what has no line of its own.
+/// Maximum characters of the line that counts places without a line.
 const MORE_MAX: usize = 40;
-/// The fewest characters of a text whose beginning is shown.
+/// Minimum characters of a text excerpt.
 const BEGINNING_MIN: usize = 80;
-/// Characters that say which part of the text it is.
+/// Maximum characters that describe the range of an excerpt.
 const BEGINNING_WORDS_MAX: usize = 80;
 
-/// What is wanted of a choice, beside the state and what may be read of it.
+/// Parameters of a choice, in addition to the state and the read patterns.
 pub(super) struct Wanted<'a> {
-    /// Says of a pointer whether the worker may append to the array there.
+    /// Returns true for the pointer of an array that the worker may append to.
     pub(super) appendable: &'a dyn Fn(&str) -> bool,
-    /// Places that come before all others, most wanted first.
+    /// Places with priority, most wanted first.
     pub(super) first: &'a [First<'a>],
-    /// Number of those that were asked for last.
+    /// Number of places in the latest request.
     pub(super) newest: usize,
     /// See [`Inputs::compiler`](super::Inputs::compiler).
     pub(super) compiler: u32,
     /// Characters to keep free if not everything fits.
     pub(super) reserve: usize,
-    /// Who made a version, as it may be told; nobody is named without.
+    /// Returns the name of a version's author, if the worker may see it; `None`: names are not shown.
     pub(super) writer: Option<&'a dyn Fn(At) -> Option<String>>,
 }
 
-/// Where looking for something to show ends although some of the budget is left.
+/// Bounds of the search, which apply even if some of the budget is left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Lines of a collection in a row that did not fit.
+    /// Consecutive lines of a collection that did not fit.
     pub(super) misses: usize,
     /// Values laid out.
     pub(super) laid_out: usize,
-    /// Steps of one search of a pattern, for what there is or for what changed last.
+    /// Steps of one pattern search, for existing places or for the latest changes.
     pub(super) steps: usize,
-    /// Places named of which no more than a summary is shown; what is shown does not depend on it.
+    /// Names listed of places that only a summary covers; they do not affect the view.
     pub(super) summarised: usize,
 }
 
 impl Bounds {
-    /// Those for a budget of this many characters.
+    /// Returns the bounds for a budget of this many characters.
     pub(super) const fn of(limit: usize) -> Self {
         Self { misses: 16, laid_out: 64 + limit / 4, steps: 256 + limit / 4, summarised: SUMMARISED_MAX }
     }
@@ -72,25 +72,25 @@ impl Bounds {
 pub(super) struct Shown {
     /// Lines about the state, in order, each ended by a line feed.
     pub(super) text: String,
-    /// Pointers whose whole values are shown; none lies below another.
+    /// Pointers of completely shown values; none lies below another.
     pub(super) reads: Vec<String>,
-    /// Pointers of containers whose membership is shown and that are not, and not in something, in `reads`.
+    /// Pointers of containers outside `reads` with visible membership.
     pub(super) members: Vec<String>,
-    /// Readable values of which nothing is shown, the highest such.
+    /// The topmost readable values that are completely hidden.
     pub(super) summarised: Summarised,
     /// See [`View::unshown`](super::View::unshown).
     pub(super) unshown: Vec<Unshown>,
-    /// Why, if somebody asked.
+    /// Explanations, if requested.
     pub(super) items: Vec<Item>,
-    /// Whether everything is shown that may be read.
+    /// True if everything readable is shown.
     pub(super) is_everything: bool,
-    /// True if something of what was asked for last is shown or named.
+    /// True if a part of the latest request is shown or named.
     pub(super) finds_room: bool,
 }
 
 impl Shown {
-    /// `reads` are sorted. Of the `containers` that were looked through the highest [`CONTAINERS_MAX`] are members as
-    /// well; those that lie in `reads` are not.
+    /// Creates the result; `reads` must be sorted. The topmost [`CONTAINERS_MAX`] of the searched `containers` become
+    /// members as well, and members inside `reads` are dropped.
     pub(super) fn new(text: String, reads: Vec<String>, mut members: Vec<String>, mut containers: Vec<String>) -> Self {
         containers.sort_by_cached_key(|place| place.matches('/').count());
         containers.truncate(CONTAINERS_MAX);
@@ -121,7 +121,7 @@ impl Shown {
     }
 }
 
-/// Shows as much as fits into `limit` characters.
+/// Selects as much as fits into `limit` characters.
 pub(super) fn choose(state: &Node, reads: &[Pattern], limit: usize, bounds: Bounds, wanted: &Wanted<'_>) -> Shown {
     let steps = bounds.steps;
     let reads = &Reads::new(reads);
@@ -167,13 +167,13 @@ pub(super) fn choose(state: &Node, reads: &[Pattern], limit: usize, bounds: Boun
     choice.finish()
 }
 
-/// What is paid for a node.
+/// The line that a node has paid for.
 enum Paid {
-    /// A line that tells of it: what it is and what of it is not shown.
+    /// A summary line of this many characters: what the node is, and which part of it is not shown.
     Summary(usize),
-    /// The value itself: where its line is in [`Choice::lines`].
+    /// The value itself: the range of its line in [`Choice::lines`].
     Value(Range<usize>),
-    /// A part of a text: where its line is.
+    /// An excerpt of a text: the range of its line.
     Beginning(Range<usize>),
 }
 
@@ -185,32 +185,32 @@ struct Choice<'a, 'b> {
     limit: usize,
     left: usize,
     layout: Layout<'a>,
-    /// By node, as far as something is paid.
+    /// By node; `None` where no line is paid.
     paid: Vec<Option<Paid>>,
-    /// By node, why it is shown or not, as far as it was tried and somebody asks.
+    /// By node: the reason for its fate, for nodes that were tried, if explanations are requested.
     why: Vec<Option<Why>>,
-    /// Why what is tried is tried.
+    /// The reason for the current attempts.
     because: Why,
-    /// True where a part of a text will do.
+    /// True if an excerpt of a text is acceptable.
     may_begin: bool,
-    /// Number of characters before that part.
+    /// Number of characters before the excerpt.
     begins_at: usize,
-    /// By node, number of characters before the part that is shown.
+    /// By node: number of characters before its excerpt.
     begun: BTreeMap<usize, usize>,
-    /// True for what comes before all else: lines about its containers are paid for later.
+    /// True for places with priority: lines about their containers are paid for later.
     is_first: bool,
-    /// Collections that were asked for.
+    /// Requested collections.
     pages: Vec<asked::Page<'a>>,
-    /// The lines taken, in the order in which they were.
+    /// The taken lines, in the order of taking.
     lines: String,
-    /// The label that was asked for last.
+    /// Buffer with the latest label.
     label: String,
-    /// Of each pattern.
+    /// By pattern.
     tallies: Vec<Tally<'a>>,
 }
 
 impl<'a> Choice<'a, '_> {
-    /// Lays out the places that patterns without wildcards name.
+    /// Lays out the places named by patterns without wildcards.
     fn lay_out_places(&mut self) {
         for which in 0..self.reads.patterns.len() {
             if self.layout.nodes[which].kind == Kind::Place
@@ -221,7 +221,8 @@ impl<'a> Choice<'a, '_> {
         }
     }
 
-    /// What answers for itself where it is not shown, in order: patterns that match, and the places of the others.
+    /// Returns the top nodes, in order: each has a line of its own if it is not shown. They are the patterns with
+    /// matches, and the places of the other patterns.
     fn tops(&self) -> Vec<usize> {
         let top = |root: usize| match self.layout.nodes[root].kind {
             Kind::Pattern => (!self.tallies[root].is_empty()).then_some(root),
@@ -232,13 +233,13 @@ impl<'a> Choice<'a, '_> {
         (0..self.reads.patterns.len()).filter_map(top).collect()
     }
 
-    /// Pays for one line about everything at the top, as far as the characters go.
+    /// Pays for one line about every top node, as far as the budget suffices.
     fn reserve_summaries(&mut self) {
         for node in self.tops() {
             if self.paid(node).is_some() {
                 continue;
             }
-            // A short value is said in fewer words than that it is not shown.
+            // A short value takes less room than its summary.
             let size = self.summary_max(node);
             if let Some((line, length)) = self.write(node, size.min(self.left)) {
                 self.left -= length;
@@ -251,23 +252,23 @@ impl<'a> Choice<'a, '_> {
         }
     }
 
-    /// The most characters the line about a node can have.
+    /// Returns the maximum characters of the line about a node.
     fn summary_max(&mut self, node: usize) -> usize {
         let label = self.label(node);
         let name = text::name_chars(label);
         match (self.layout.nodes[node].kind, self.layout.nodes[node].value) {
-            // And a line feed.
+            // The value and its line feed.
             (Kind::Line, Some(value)) => text::chars(&summary::of_line(&self.label, value)) + 1 + self.writer_max(),
             _ => name + summary::WORDS_MAX + self.names_max(node) + self.writer_max(),
         }
     }
 
-    /// The most characters that say who wrote something.
+    /// Returns the maximum characters that name the author of a change.
     const fn writer_max(&self) -> usize {
         if self.wanted.writer.is_some() { summary::WRITER_MAX } else { 0 }
     }
 
-    /// JSON Pointer of a value; for a pattern, its text.
+    /// Returns the JSON Pointer of a value; for a pattern, its text.
     fn label(&mut self, node: usize) -> &str {
         self.label.clear();
         self.layout.push_label(&mut self.label, node);
@@ -285,7 +286,7 @@ impl<'a> Choice<'a, '_> {
         self.paid[node] = Some(paid);
     }
 
-    /// Keeps why something is shown or not, if somebody asks.
+    /// Records the reason for a node's fate, if explanations are requested.
     fn note(&mut self, node: usize, why: Why) {
         if self.bounds.summarised == 0 {
             return;
@@ -296,12 +297,13 @@ impl<'a> Choice<'a, '_> {
         self.why[node] = Some(why);
     }
 
-    /// Whether no more may be laid out.
+    /// Returns true if no more nodes may be laid out.
     fn is_worn_out(&self) -> bool {
         self.layout.nodes.len() >= self.bounds.laid_out.saturating_add(self.reads.patterns.len())
     }
 
-    /// Takes a line if it fits, together with the lines about what it is part of; whether it is shown.
+    /// Takes a line if it fits together with the lines about its containers; returns true if the value is shown
+    /// completely.
     fn take(&mut self, node: usize) -> bool {
         let released = match self.paid(node) {
             Some(Paid::Value(_)) => return true,
@@ -330,7 +332,7 @@ impl<'a> Choice<'a, '_> {
         is_whole
     }
 
-    /// Writes as much of a text as fits, if that will do.
+    /// Writes the excerpt of a text that fits, if excerpts are acceptable.
     fn begin(&mut self, node: usize, limit: usize) -> Option<(Range<usize>, usize)> {
         if !self.may_begin {
             return None;
@@ -354,8 +356,7 @@ impl<'a> Choice<'a, '_> {
         Some((start..self.lines.len(), text::chars(&self.lines[start..])))
     }
 
-    /// Writes the line of a value that is shown on one, if it has at most `limit` characters; where it is, and how many
-    /// it has.
+    /// Writes the line of a value if it has at most `limit` characters; returns its range and its number of characters.
     fn write(&mut self, node: usize, limit: usize) -> Option<(Range<usize>, usize)> {
         let laid_out = Some(&self.layout.nodes[node]).filter(|node| node.kind == Kind::Line)?;
         let (value, length) = (laid_out.value?, laid_out.length);

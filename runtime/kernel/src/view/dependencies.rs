@@ -1,5 +1,4 @@
-//! What a view's places point at: readable places of which there is nothing yet, and places that what woke the worker
-//! names by their pointers.
+//! Dependencies of a view: readable places without content yet, and places that the triggering value names by pointers.
 
 use jsonptr::{Pointer, PointerBuf};
 
@@ -7,15 +6,15 @@ use super::text;
 use crate::pattern::{Pattern, PatternToken};
 use crate::tree::Node;
 
-/// Characters of a line, line feed included.
+/// Maximum characters of a line, including the line feed.
 pub(super) const LINE_MAX: usize = 160;
-/// How many places are followed that one value names.
+/// Maximum places followed that one value names.
 const LINKS_MAX: usize = 8;
-/// How many values are looked at for such.
+/// Maximum values searched for them.
 const LOOKED_AT_MAX: usize = 256;
 
-/// A line about the read patterns of which there is nothing yet: what they name, or what holds what they match, is not
-/// there or empty. None if there is something of all.
+/// Returns a line about the read patterns without content: the named place or its container is absent or empty. `None`
+/// if all have content.
 pub(super) fn missing(state: &Node, reads: &[Pattern]) -> Option<String> {
     let is_missing = |pattern: &&Pattern| {
         let mut node = state;
@@ -35,7 +34,7 @@ pub(super) fn missing(state: &Node, reads: &[Pattern]) -> Option<String> {
     line("Nothing yet at: ", &missing)
 }
 
-/// The readable places that texts in the value at a place name by JSON Pointers, in the order of the document.
+/// Returns the readable places that texts in a value name by JSON Pointers, in document order.
 pub(super) fn links(state: &Node, reads: &[Pattern], place: &str) -> Vec<PointerBuf> {
     let mut links: Vec<PointerBuf> = Vec::new();
     let Some(place) = PointerBuf::parse(place).ok() else { return links };
@@ -61,12 +60,12 @@ pub(super) fn links(state: &Node, reads: &[Pattern], place: &str) -> Vec<Pointer
     links
 }
 
-/// Whether one of the places lies in the other.
+/// Returns true if one of the places contains the other.
 fn related(one: &Pointer, other: &Pointer) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// A line about those of the links that are not in what is shown wholly; empty if there is none.
+/// Returns a line about the links outside the completely shown values; empty if there is none.
 pub(super) fn unresolved(links: &[PointerBuf], reads: &[String]) -> String {
     let is_shown = |link: &PointerBuf| {
         reads.iter().any(|read| Pointer::parse(read.as_str()).is_ok_and(|read| link.starts_with(read)))
@@ -75,9 +74,9 @@ pub(super) fn unresolved(links: &[PointerBuf], reads: &[String]) -> String {
     line("Named by what woke you, not shown: ", &open).unwrap_or_default()
 }
 
-/// As many of the names as fit on a line; none if there is none.
+/// Returns a line with as many of the names as fit; `None` without names.
 fn line(heading: &str, names: &[String]) -> Option<String> {
-    /// Room for the count of the rest.
+    /// Maximum characters for the count of the rest.
     const MORE_MAX: usize = 20;
     let mut out = heading.to_owned();
     for (index, name) in names.iter().enumerate() {

@@ -1,66 +1,66 @@
-//! Why a view shows what it shows, for people who ask: one item for each line of the state, and for what has none.
+//! Explanations of a view for people: one item for each line of the state, and for each place without a line.
 
 use serde::Serialize;
 
 use crate::rejection::coded;
 
-/// The most items that are kept.
+/// Maximum number of items.
 pub(super) const ITEMS_MAX: usize = 1024;
 
 coded! {
-    /// What became of something that a worker could be shown.
+    /// Outcome for a place in a view.
     Fate {
-        /// Its value is in the view.
+        /// The value is in the view.
         Shown = "shown",
-        /// Its beginning is in the view.
+        /// The beginning of the value is in the view.
         Begun = "begun",
-        /// A line counts it, or says what it is.
+        /// A line counts or describes the value.
         Summarised = "summarised",
-        /// The view does not speak of it.
+        /// The view does not mention the place.
         LeftOut = "left_out",
     }
 }
 
 coded! {
-    /// Why.
+    /// Reason for an outcome.
     Why {
-        /// Everything that may be read fits.
+        /// All readable content fits.
         Everything = "everything_fits",
-        /// The worker asked to be shown it.
+        /// The worker asked to see it.
         Asked = "asked_for",
-        /// It woke the worker, or is in what did.
+        /// Trigger of the call, or part of the triggering value.
         Trigger = "woke_the_worker",
-        /// What woke the worker names it by its pointer.
+        /// The triggering value names it by its pointer.
         Named = "named_by_what_woke_it",
-        /// It is shorter than to say that it is not shown.
+        /// Shorter than its summary.
         Brief = "shorter_than_a_summary",
-        /// It is a short field.
+        /// A short field.
         ShortField = "short_field",
-        /// It is one of the last parts of its collection that changed.
+        /// One of the latest changes in its collection.
         ChangedLast = "changed_last",
-        /// It is a long field, and there was room.
+        /// A long field that fits.
         LongField = "long_field",
-        /// Room was left for it.
+        /// Enough room was left.
         Room = "room_was_left",
-        /// It did not fit into what was left.
+        /// Too long for the room that was left.
         TooLong = "too_long_for_what_was_left",
-        /// The room was used up by what is wanted more.
+        /// No room was left after more important content.
         NoRoom = "no_room_left",
         /// No read pattern of the worker covers it.
         NotReadable = "not_in_the_read_contract",
     }
 }
 
-/// Something that a worker could be shown.
+/// The outcome for one place.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Item {
-    /// JSON Pointer; of a pattern of which nothing is told, its text.
+    /// JSON Pointer; for a pattern without visible matches, its text.
     pub place: String,
-    /// Of neighbouring elements: the pointer of the last.
+    /// Pointer of the last element, if the item covers several neighbouring ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<String>,
-    /// What became of it.
+    /// Outcome.
     pub fate: Fate,
-    /// Why.
+    /// Reason.
     pub why: Why,
 }

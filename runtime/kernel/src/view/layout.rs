@@ -1,8 +1,8 @@
-//! What of the state may be shown, as a tree whose leaves are lines; laid out as far as somebody asks.
+//! Layout tree of the readable state, with lines as leaves; laid out lazily.
 //!
-//! Owns where a value is split: a short value is one line, a collection is one line for each element, so that indices
-//! can be seen and parts can be left out. Only what the read patterns cover enters the tree, so nothing after this can
-//! show more.
+//! Owns the decision where a value is split. A short value is one line; a collection is one line per element, so that
+//! indices are visible and parts can be left out. Only values covered by the read patterns enter the tree, so later
+//! stages can show nothing else.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -15,12 +15,12 @@ use crate::tree::{self, At, Step};
 use super::search::{Found, push_step, push_steps};
 use super::text;
 
-/// The longest value, in characters of JSON, that is kept on one line although it has parts.
+/// Maximum characters of JSON of a value with parts that stays on one line.
 const LINE_MAX: usize = 500;
-/// An object with more members is taken for a collection by name.
+/// Maximum members of an ordinary object; a larger one is treated as a collection by name.
 const FIELDS_MAX: usize = 16;
 
-/// What a node of the tree stands for.
+/// Kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// A read pattern that names one place.
@@ -35,7 +35,7 @@ pub(super) enum Kind {
     Line,
 }
 
-/// The way to a node from the one above it: one step, or below a pattern those from the root. In the document's order.
+/// Path to a node from its parent: one step, or below a pattern the steps from the root. Ordered like the document.
 #[derive(Clone, Debug)]
 pub(super) enum Way<'a> {
     Step(Step<'a>),
@@ -83,26 +83,26 @@ pub(super) struct Node<'a> {
     way: Way<'a>,
     /// The value; absent for a pattern.
     pub(super) value: Option<&'a tree::Node>,
-    /// How many characters of JSON that is, where it was counted.
+    /// Length of the JSON in characters, if counted.
     pub(super) length: Option<usize>,
-    /// When it came where it is.
+    /// Revision at which the value reached this place.
     pub(super) floor: At,
     pub(super) parent: Option<usize>,
-    /// Those laid out so far, in the document's order.
+    /// Children laid out so far, in document order.
     pub(super) children: BTreeMap<Way<'a>, usize>,
 }
 
-/// What a worker may see, as far as it is laid out.
+/// The readable state, as far as it is laid out.
 pub(super) struct Layout<'a> {
     reads: &'a [Pattern],
-    /// Parents come before their children; first, one for each pattern.
+    /// Parents precede their children; the first nodes are one for each pattern.
     pub(super) nodes: Vec<Node<'a>>,
 }
 
 impl<'a> Layout<'a> {
     /// Lays out the patterns themselves.
     pub(super) fn new(reads: &'a [Pattern]) -> Self {
-        /// What is laid out of most states.
+        /// Enough for most states.
         const NODES: usize = 64;
         let root = |pattern: &Pattern| Node {
             kind: if is_place(pattern) { Kind::Place } else { Kind::Pattern },
@@ -118,13 +118,13 @@ impl<'a> Layout<'a> {
         Self { reads, nodes }
     }
 
-    /// Lays out a place that belongs to the pattern `root`, unless it is there already.
+    /// Lays out a place of the pattern `root`, if it is new; returns its node.
     pub(super) fn top(&mut self, root: usize, found: Found<'a>) -> usize {
         let Found { path, value, floor } = found;
         self.below(root, Way::Steps(path.into()), value, floor)
     }
 
-    /// Lays out a part of a value, unless it is there already.
+    /// Lays out a part of a value, if it is new; returns its node.
     pub(super) fn child(&mut self, parent: usize, step: Step<'a>, value: &'a tree::Node, floor: At) -> usize {
         self.below(parent, Way::Step(step), value, floor)
     }
@@ -142,7 +142,7 @@ impl<'a> Layout<'a> {
         node
     }
 
-    /// Splits a value that is one line, so that its parts are shown one by one.
+    /// Splits a one-line value into its parts.
     pub(super) fn split(&mut self, node: usize) {
         let node = &mut self.nodes[node];
         node.kind = match node.value {
@@ -152,16 +152,16 @@ impl<'a> Layout<'a> {
         };
     }
 
-    /// JSON Pointer of a value; for a pattern, its text.
+    /// Returns the JSON Pointer of a value; for a pattern, its text.
     pub(super) fn label(&self, node: usize) -> String {
-        /// Bytes that most labels do with.
+        /// Enough bytes for most labels.
         const BYTES: usize = 32;
         let mut label = String::with_capacity(BYTES);
         self.push_label(&mut label, node);
         label
     }
 
-    /// Writes that behind `out`.
+    /// Appends the label of a node to `out`.
     pub(super) fn push_label(&self, out: &mut String, node: usize) {
         let Node { parent, way, .. } = &self.nodes[node];
         match (parent, way) {
@@ -174,7 +174,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// All nodes, pattern by pattern and below them in document order: a node before what is below it.
+    /// Returns all nodes, pattern by pattern and in document order below; parents precede their children.
     pub(super) fn in_order(&self) -> Vec<usize> {
         let roots = (0..self.nodes.len()).filter(|node| self.nodes[*node].parent.is_none());
         let mut stack: Vec<usize> = roots.collect();
@@ -187,12 +187,12 @@ impl<'a> Layout<'a> {
         order
     }
 
-    /// The nodes above one, nearest first.
+    /// Returns the ancestors of a node, nearest first.
     pub(super) fn above(&self, node: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(self.nodes[node].parent, |node| self.nodes[*node].parent)
     }
 
-    /// Whether a member more or less is the ordinary life of what stands here.
+    /// Returns true if the number of the node's members is expected to vary.
     pub(super) fn is_collection(&self, node: usize) -> bool {
         let node = &self.nodes[node];
         match node.kind {
@@ -203,21 +203,21 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Whether a pattern names one place.
+/// Returns true if a pattern names one place.
 pub(super) fn is_place(pattern: &Pattern) -> bool {
     pattern.tokens().iter().all(|token| matches!(token, PatternToken::Literal(_)))
 }
 
-/// How a value is shown. The root of what may be read is split as soon as it has parts worth a line.
+/// Returns the kind of a value's node. A top-level value is split as soon as it has parts that merit a line.
 pub(super) fn kind_of(value: &tree::Node, is_top: bool) -> Kind {
     form_of(value, is_top).0
 }
 
-/// The same, and how many characters of JSON it is, if that was counted.
+/// Returns the kind, and the length of the JSON in characters if it was counted.
 fn form_of(value: &tree::Node, is_top: bool) -> (Kind, Option<usize>) {
     #[cfg(test)]
     super::tests::visit();
-    // Whether it fits first: what does is short, and so is the look at all that is in it.
+    // The length check comes first: a value that fits is short, and so is the scan of its parts.
     let line_unless = |kind: Kind, must_split: &dyn Fn() -> bool| {
         let (fits, length) = if text::is_short(value, LINE_MAX) {
             (true, None)
@@ -237,7 +237,7 @@ fn form_of(value: &tree::Node, is_top: bool) -> (Kind, Option<usize>) {
     }
 }
 
-/// Whether there is an array of things with parts in it: its indices must be seen. Only asked of short values.
+/// Returns true for a short value that contains an array of elements with parts: its indices must be visible.
 fn holds_a_collection(value: &tree::Node) -> bool {
     match value {
         tree::Node::Array(elements) => elements.iter().any(tree::Node::has_parts),

@@ -1,11 +1,11 @@
-//! What a worker of a plain blackboard sees: the task, and the messages so far, the newest kept.
+//! The view of a plain blackboard's worker: the task and the newest messages that fit.
 
 use crate::pipeline::MESSAGES;
 use crate::tree::Node;
 
 use super::text;
 
-/// The task, what the document was at the beginning, and the messages, in at most `limit` characters.
+/// Renders the task, the initial document and the messages, in at most `limit` characters.
 pub(super) fn show(state: &Node, beginning: &str, limit: usize) -> String {
     let request =
         state.child("request").map(|request| format!("The task: {}\n", text::whole_json(&request.to_value())));
@@ -18,7 +18,7 @@ pub(super) fn show(state: &Node, beginning: &str, limit: usize) -> String {
     for index in (0..count).rev() {
         let message = state.child(MESSAGES).and_then(|messages| messages.child(&index.to_string()));
         let part = |name| message.and_then(|message| message.child(name)).and_then(Node::as_str).unwrap_or_default();
-        // Lines that go on are indented, so that no message looks like the beginning of another.
+        // Continuation lines are indented, so that none looks like the start of another message.
         let line = format!("{}: {}\n", text::name(part("from")), part("text").trim().replace('\n', "\n  "));
         let Some(rest) = left.checked_sub(text::chars(&line)) else { break };
         left = rest;

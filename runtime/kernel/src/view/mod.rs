@@ -1,14 +1,19 @@
-//! What a worker is shown: a bounded slice of the state, the places it may write, and what was refused before.
+//! View compiler: a bounded slice of the state, the write grants, and earlier rejections.
 //!
 //! A pure function (SPEC section 9): the bytes depend on state, contract, budget, feedback, expansions and
-//! [`COMPILER`], never on ids, times or token use. Owns the order of the parts: what never changes first, so that
-//! providers can cache it, then the state, the refusals, and what woke the worker. `search` finds what may be shown at
-//! all, `layout` splits it into lines, `whole` shows everything where it fits and `budget` what is wanted most where
-//! not, `summary`, `render` and `text` say how; `dependencies` finds what the rest of it points at; `summarised` keeps
-//! what was only counted and `explained` why; `prompt` puts the instructions before it. Boards without patches show an
-//! object instead of lines, or `messages`.
+//! [`COMPILER`], never on ids, times or token use. Owns the order of the parts: the constant part first, so that
+//! providers can cache it, then the state, the rejections and the trigger.
 //!
-//! What a view costs is bounded by its budget and its contract, not by the state.
+//! * `search` finds the readable places, and `layout` splits them into lines;
+//! * `whole` shows everything if it fits, else `budget` selects the most wanted lines;
+//! * `summary`, `render` and `text` write them;
+//! * `dependencies` finds references to places outside the view, `summarised` keeps those only counted, and
+//!   `explained` the reasons;
+//! * `prompt` adds the instructions.
+//!
+//! Boards without patches show an object instead of lines, or `messages`.
+//!
+//! The cost of a view is bounded by its budget and its contract, not by the state.
 
 mod budget;
 mod dependencies;
@@ -53,23 +58,22 @@ use render::Detail;
 pub use summarised::Summarised;
 pub use unshown::{Shortage, Unshown, grouped};
 
-/// The number of this view compiler; part of the journal, because another compiler makes other bytes.
+/// Version of this view compiler; recorded in the journal, because another version produces other bytes.
 pub const COMPILER: u32 = 8;
 
-/// The first compiler that shows parts of places.
+/// First version that shows parts of places.
 pub(crate) const RANGES: u32 = 5;
 
-/// The first compiler that tells of every collection that was asked for what of it is not shown.
+/// First version that reports the hidden parts of every requested collection.
 pub(crate) const PAGES: u32 = 6;
 
-/// The first compiler that names the places of which nothing is shown.
+/// First version that names completely hidden places.
 pub(crate) const NAMES: u32 = 7;
 
-/// The first compiler that cuts long names where they begin to differ.
+/// First version that cuts long names at their first difference.
 pub(crate) const DISTINCT: u32 = 8;
 
-/// Returns the number of the compiler that makes the views of a board: boards that were made with an earlier journal format keep
-/// the views that they had.
+/// Returns the compiler version for a board: boards of an earlier journal format keep the views of that format.
 pub const fn compiler_of(journal: u32) -> u32 {
     match journal {
         record::STARTS.. => DISTINCT,
@@ -80,41 +84,41 @@ pub const fn compiler_of(journal: u32) -> u32 {
     }
 }
 
-/// How tokens are counted where a budget is one of tokens: estimated, at four characters each.
+/// Token counting method for budgets in tokens: an estimate of four characters each.
 pub const TOKENIZER: &str = "chars/4";
 
-/// Refusals take at most this part of what is left after the fixed parts.
+/// Divisor of the room left after the fixed parts: rejections take at most a third.
 const FEEDBACK_SHARE: usize = 3;
 
-/// Which part of the room that is left then may be taken by what persons have answered.
+/// Divisor of the room left after the rejections: persons' answers take at most half.
 const ANSWERS_SHARE: usize = 2;
 
-/// Characters that a token is estimated at.
+/// Estimated characters per token.
 const CHARS_PER_TOKEN: usize = 4;
 
-/// Everything a view depends on.
+/// All inputs of a view.
 pub struct Inputs<'a> {
-    /// The seat.
+    /// The worker.
     pub worker: &'a Worker,
-    /// What it may read of the state.
+    /// The readable part of the state.
     pub readable: &'a Readable<'a>,
-    /// What of the view is always the same.
+    /// The constant part of the view.
     pub fixed: &'a Fixed,
     /// The committed document.
     pub state: &'a State,
-    /// What woke the worker, as it may be shown: an object with `kind`, `rule`, and for an event `op` and `path`.
+    /// The trigger without unreadable places: an object with `kind`, `rule`, and for an event `op` and `path`.
     pub trigger: &'a Value,
     /// Recent rejections of this worker, and of others where it writes, oldest first.
     pub feedback: &'a [Value],
-    /// Places that the worker has asked to be shown, for this trigger.
+    /// Places that the worker has asked to see, for this trigger.
     pub expand: &'a [Asked],
-    /// Number of those that it asked for last.
+    /// Number of places in its latest request.
     pub newest: usize,
-    /// Whether it may ask for more.
+    /// True if the worker may ask for more.
     pub may_expand: bool,
     /// The view compiler ([`compiler_of`]).
     pub compiler: u32,
-    /// Who made which version.
+    /// Record and author of each version.
     pub commits: &'a dyn Commits,
     /// The budget in force, in the worker's unit.
     pub budget: u32,
@@ -123,32 +127,32 @@ pub struct Inputs<'a> {
 /// A view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct View {
-    /// What is shown.
+    /// The rendered view.
     pub text: String,
-    /// The read set: JSON Pointers whose whole values are in `text`; none lies below another. No more than `text` has
-    /// lines, nor longer than these together.
+    /// The read set: JSON Pointers of the values shown completely; none lies below another. Bounded by the number of
+    /// lines and the total length of `text`.
     pub reads: Vec<String>,
-    /// JSON Pointers of containers whose membership is shown although not their whole values: `text` has the number of
-    /// their parts or every one of them. They need not be readable themselves: of `/claims/*` it is `/claims`. None lies
-    /// at or below one of `reads`. No more than `text` has lines, and the 256 highest that patterns with wildcards went
-    /// through.
+    /// JSON Pointers of containers with visible membership but not fully shown: `text` has the number of their parts or
+    /// every part. They need not be readable themselves: for `/claims/*` it is `/claims`. None lies at or below one of
+    /// `reads`. Bounded by the number of lines in `text`, plus the 256 topmost containers that patterns with wildcards
+    /// went through.
     pub members: Vec<String>,
-    /// Places of which no more than a summary is shown; nothing at or below them is in `reads`. Some 256 of them, and none
-    /// unless [`explain`] was asked: whether a readable place was shown wholly is for `reads` to say.
+    /// Places with no more than a summary; nothing at or below them is in `reads`. At most 256, and empty unless
+    /// [`explain`] was called. To see if a readable place was shown completely, use `reads`.
     pub summarised: Summarised,
-    /// Readable collections and texts that are not shown wholly: the 8 largest.
+    /// Readable collections and texts not shown completely: the 8 largest.
     pub unshown: Vec<Unshown>,
-    /// True if something is shown or named of what was asked for last, or nothing was asked for.
+    /// True if a part of the latest request is shown or named, or if nothing was requested.
     pub finds_room: bool,
-    /// Whether it says that more can be asked for.
+    /// True if the view offers to show more.
     pub may_expand: bool,
-    /// Why it shows what it shows, in the order of the document; empty unless [`explain`] was asked.
+    /// Explanations in document order; empty unless [`explain`] was called.
     pub items: Vec<Item>,
     /// A well-formed patch such as the worker may write; depends on its contract and the schema only.
     pub example: Value,
     /// Names in the worker's paths, which its trigger binds.
     pub names: Vec<String>,
-    /// How the worker is asked, and how it is to answer.
+    /// The form of request and reply.
     pub interface: Interface,
 }
 
@@ -169,7 +173,7 @@ pub fn compile(inputs: &Inputs<'_>) -> View {
     compile_with(inputs, false)
 }
 
-/// The same, with what it does not show.
+/// Like [`compile`], with explanations.
 pub fn explain(inputs: &Inputs<'_>) -> View {
     compile_with(inputs, true)
 }
@@ -194,28 +198,28 @@ fn compile_with(inputs: &Inputs<'_>, is_explained: bool) -> View {
     .compile()
 }
 
-/// What of a worker's views depends on its contract and the schema only.
+/// The part of a worker's views that depends only on its contract and the schema.
 pub struct Fixed {
     /// See [`View::example`].
     example: Value,
     /// See [`View::names`].
     names: Vec<String>,
-    /// What may be written, told in full.
+    /// The full description of the write grants.
     grants: String,
     /// The last line.
     reminder: String,
-    /// The last line on each occasion, of a worker whose replies are no patches.
+    /// The last line by occasion, for a worker that replies without patches.
     reminders: Vec<(Occasion, String)>,
-    /// Where the worker may append.
+    /// Patterns of places that the worker may append to.
     appends: Vec<Pattern>,
     unit: Unit,
     interface: Interface,
-    /// What a board of messages is begun with, as one line; empty for others.
+    /// The initial document of a message board, as one line; empty for others.
     beginning: String,
 }
 
 impl Fixed {
-    /// That of a worker who is asked in this way.
+    /// Builds the fixed part for a worker with this interface.
     pub fn of(worker: &Worker, schema: &Schema, interface: Interface, paths: Paths) -> Self {
         Self::with(worker, interface, paths, &|pattern: &Pattern| schema.fragment(pattern))
     }
@@ -246,7 +250,7 @@ impl Fixed {
         }
     }
 
-    /// The same for boards that begin with a document: where only messages are shown, it is the first.
+    /// Adds the initial document of a board, if its workers see only messages.
     #[must_use]
     pub(crate) fn beginning_with(mut self, initial: &Value) -> Self {
         let is_told = self.interface == Interface::Message && initial.as_object().is_some_and(|all| !all.is_empty());
@@ -256,7 +260,7 @@ impl Fixed {
         self
     }
 
-    /// Puts bound tokens in the places of names.
+    /// Replaces names with bound tokens.
     pub(crate) fn with_tokens(&self, bound: &Bindings) -> Self {
         let fill = |text: &str| {
             let mut filled = String::with_capacity(text.len());
@@ -288,8 +292,8 @@ impl Fixed {
         }
     }
 
-    /// The size of what must be shown whatever the state is (contract, schema fragments, empty sections), in the
-    /// worker's unit; a budget below it is an error of the blueprint.
+    /// Returns the size of the fixed parts (contract, schema fragments, empty sections), in the worker's unit. A
+    /// smaller budget is an error of the blueprint.
     pub fn minimum(&self) -> u32 {
         in_unit(self.unit, self.minimum_chars())
     }
@@ -304,12 +308,13 @@ impl Fixed {
     }
 }
 
-/// The form of a worker's replies, where they are no patches and would be.
+/// Returns the format of a worker's replies, if it replaces patches.
 fn format_of(worker: &Worker, interface: Interface) -> Option<Format> {
     worker.format.filter(|_| interface == Interface::Patch)
 }
 
-/// What may be written. Whose words are made patches need not know that; who chooses among others is told of them here.
+/// Describes the write grants. Workers with replies that the kernel converts to patches get none, except a
+/// controller that chooses among others.
 fn grants(worker: &Worker, interface: Interface, fragment: &dyn Fn(&str) -> Option<Value>, detail: Detail) -> String {
     match format_of(worker, interface) {
         None | Some(Format::Control) => render::grants(worker, interface, fragment, detail),
@@ -326,7 +331,7 @@ fn in_unit(unit: Unit, chars: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
 
-/// A budget in characters.
+/// Returns a budget in characters.
 fn limit(worker: &Worker, budget: u32) -> usize {
     let budget = usize::try_from(budget).unwrap_or(usize::MAX);
     match worker.view.unit {
@@ -335,10 +340,10 @@ fn limit(worker: &Worker, budget: u32) -> usize {
     }
 }
 
-/// What stands for a state of which nothing may be seen.
+/// Placeholder for a state without visible content.
 const NOTHING: &str = "Nothing yet.\n";
 
-/// What a view is made of, with the budget in characters.
+/// The parts of a view, with the budget in characters.
 struct Parts<'a> {
     worker: &'a Worker,
     reads: &'a [Pattern],
@@ -350,10 +355,10 @@ struct Parts<'a> {
     newest: usize,
     may_expand: bool,
     compiler: u32,
-    /// Who made a version.
+    /// Returns the author of a version.
     writer: &'a dyn Fn(At) -> Option<String>,
     limit: usize,
-    /// Whether places that are not shown are named, for whoever wants to know.
+    /// True if hidden places are named, for explanations.
     is_explained: bool,
 }
 
@@ -368,7 +373,7 @@ impl Parts<'_> {
             + text::chars(NOTHING)
             + text::chars(render::WOKEN_HEADING)
             + text::chars(&woken);
-        // A breaker may have cut the budget below what the blueprint was checked with: then less is said of the grants.
+        // A breaker may have reduced the budget below the checked minimum: then the grants are shortened.
         let shorter = [Detail::NoFragments, Detail::Bare].into_iter().map(|detail| Cow::Owned(self.grants(detail)));
         let mut grants = std::iter::once(Cow::Borrowed(self.fixed.grants.as_str())).chain(shorter);
         let Some(grants) = grants.find(|grants| text::chars(grants) + fixed <= self.limit) else {
@@ -395,7 +400,7 @@ impl Parts<'_> {
 
         let missing = dependencies::missing(self.state, self.reads);
         let missing = missing.filter(|line| self.has_room_for(text::chars(line), left)).unwrap_or_default();
-        // Of a place that is read in part, unreadable members must not be followed.
+        // Links are followed only from completely readable places, because unreadable members must not be followed.
         let whole = trigger.filter(|trigger| self.may_read(trigger));
         let links = whole.map(|trigger| dependencies::links(self.state, self.reads, trigger)).unwrap_or_default();
         let links_max = if links.is_empty() { 0 } else { dependencies::LINE_MAX };
@@ -423,7 +428,7 @@ impl Parts<'_> {
         self.view(text, shown, is_invited)
     }
 
-    /// What may be written, without the schemas there.
+    /// Describes the write grants, without schemas.
     fn grants(&self, detail: Detail) -> String {
         grants(self.worker, self.fixed.interface, &|_| None, detail)
     }
@@ -438,15 +443,15 @@ impl Parts<'_> {
         View { text, reads, members, summarised, unshown, finds_room, may_expand, items, example, names, interface }
     }
 
-    /// The view that shows one object instead of lines: of the same places, or of fewer where the object is longer.
+    /// Builds a view with one object instead of lines: of the same places, or of fewer if the object is longer.
     fn as_object(&self, grants: &str, feedback: &str, woken: &str, left: usize, trigger: Option<&str>) -> View {
-        // Lines repeat where they belong, so an object of the same places is often a fraction as long.
+        // Lines repeat their labels, so an object of the same places is often a fraction as long.
         let mut limit = left.saturating_mul(4);
         loop {
             let mut shown = self.choose(limit, 0, trigger, &[]);
             let parse = |place: &String| PointerBuf::parse(place.as_str()).ok();
             let mut places: Vec<PointerBuf> = shown.reads.iter().filter_map(parse).collect();
-            // That there is nothing yet is shown as well.
+            // Empty containers are visible as well.
             let is_empty = |place: &PointerBuf| self.state.get(place).is_some_and(|node| node.part_count() == 0);
             places.extend(shown.members.iter().filter_map(parse).filter(is_empty));
             let object = Excerpt::of(self.state, places.iter().map(|place| place.as_ref())).to_value();
@@ -467,12 +472,12 @@ impl Parts<'_> {
         }
     }
 
-    /// Whether lines beside the state leave most of the room to it.
+    /// Returns true if other lines leave most of the room to the state.
     const fn has_room_for(&self, chars: usize, left: usize) -> bool {
         chars * 4 <= left
     }
 
-    /// The members of the document that the worker may read nothing of.
+    /// Returns the members of the document without readable content.
     fn not_readable(&self) -> Vec<Item> {
         let mut items = Vec::new();
         for (step, _) in self.state.first_parts().take(explained::ITEMS_MAX) {
@@ -488,7 +493,7 @@ impl Parts<'_> {
         items
     }
 
-    /// The view of a budget that does not even hold the names of the grants: as much of them as fits.
+    /// Builds the view of a budget that does not even hold the names of the grants: as much of them as fits.
     fn nothing_fits(&self, woken: &str) -> View {
         let mut text = [render::WOKEN_HEADING, woken].concat();
         text.insert_str(0, &self.grants(Detail::Bare));
@@ -498,7 +503,7 @@ impl Parts<'_> {
         self.view(text, Shown { reads, members, finds_room, ..nothing }, false)
     }
 
-    /// As much of the state as fits into `limit`; if not all does, `reserve` of it is kept free.
+    /// Selects as much of the state as fits into `limit`; if not all does, keeps `reserve` free.
     fn choose(&self, limit: usize, reserve: usize, trigger: Option<&str>, links: &[PointerBuf]) -> Shown {
         let appends = &self.fixed.appends;
         let may_append = |array: &str| {
@@ -531,7 +536,7 @@ impl Parts<'_> {
         Pointer::parse(path).is_ok_and(|path| self.reads.iter().any(|read| read.covers(path)))
     }
 
-    /// Returns true if the place may be named: the worker may read it, or something in it.
+    /// Returns true if a view may name the place: the worker may read it, or a part of it.
     fn may_name(&self, path: &str) -> bool {
         let may_see = |path: &Pointer| self.reads.iter().any(|read| read.covers(path) || read.reaches_below(path));
         Pointer::parse(path).is_ok_and(may_see)

@@ -1,8 +1,8 @@
-//! What a language model is sent: how to answer, and the view.
+//! The prompt of a language model: instructions and the view.
 //!
-//! Owns the instructions and the worked example. Short, because small local models with small contexts must manage;
-//! the part that never changes for a worker comes first, so that providers can cache it. `modes` has the instructions of
-//! boards without patches, `formats` those of workers whose replies are none.
+//! Owns the instructions and the worked example. Kept short for small local models with small contexts. The part that
+//! is constant for a worker comes first, so that providers can cache it. `modes` has the instructions of boards without
+//! patches, `formats` those of workers that reply without patches.
 
 pub(super) mod formats;
 mod modes;
@@ -19,48 +19,48 @@ use crate::record::ADMISSION;
 
 use super::{View, render, text};
 
-/// How deep an example value follows its schema.
+/// Maximum depth of an example value.
 const SAMPLE_DEPTH_MAX: usize = 6;
-/// The most copies in an example.
+/// Maximum copies in an example.
 const COPIES_MAX: usize = 4;
-/// How deep below a readable place something to copy is looked for.
+/// Maximum depth of the search for a place to copy, below a readable place.
 const WAY_MAX: usize = 4;
-/// What stands for the wildcards of places to copy from.
+/// Placeholders for the wildcards of places to copy from.
 const LETTERS: [&str; 8] = ["N", "M", "K", "L", "I", "J", "P", "Q"];
-/// Characters of an example value; a longer one is replaced by a short one.
+/// Maximum characters of an example value; a longer one is replaced by a short one.
 const SAMPLE_MAX: usize = 600;
 
-/// What a language model is sent.
+/// The prompt of a language model.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prompt {
-    /// The part that is the same for every call of a worker.
+    /// The constant part for all calls of a worker.
     pub system: String,
-    /// The part that changes: the view.
+    /// The variable part: the view.
     pub user: String,
 }
 
-/// Characters of what a prompt consists of.
+/// Sizes of a prompt's parts, in characters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PromptParts {
-    /// Role and the form of the answer.
+    /// Role and reply format.
     pub instructions: usize,
-    /// What the worker may write, with the schemas of it.
+    /// Write grants and their schemas.
     pub contract: usize,
-    /// What it sees of the document.
+    /// Visible part of the document.
     pub document: usize,
-    /// What was refused before.
+    /// Earlier rejections.
     pub refusals: usize,
-    /// Why it was woken.
+    /// Trigger.
     pub trigger: usize,
 }
 
 impl Prompt {
-    /// What it consists of. What is under none of the headings counts as contract.
+    /// Returns the sizes of the parts. Lines under none of the headings count as contract.
     pub fn parts(&self) -> PromptParts {
         let mut parts = PromptParts { instructions: text::chars(&self.system), ..PromptParts::default() };
         let mut part = &mut parts.contract;
-        // Values stand in lines that begin otherwise, so nothing in the document looks like a heading.
+        // Lines with values begin differently, so nothing in the document looks like a heading.
         for line in self.user.split_inclusive('\n') {
             part = match line {
                 render::WRITE_HEADING => &mut parts.contract,
@@ -74,7 +74,7 @@ impl Prompt {
         parts
     }
 
-    /// The prompt for a worker and its view: role and the form of the answer first, so that providers can cache them.
+    /// Builds the prompt for a worker and its view: role and reply format first, so that providers can cache them.
     pub fn new(worker: &Worker, view: &View) -> Self {
         let system = match view.interface {
             Interface::Patch => match worker.format {
@@ -88,13 +88,13 @@ impl Prompt {
         Self { system, user: view.text.clone() }
     }
 
-    /// The form in which it is stored beside its view: the part that is the same for every call, since format 10; before,
-    /// the whole as canonical JSON.
+    /// Returns the stored form, next to the view: the constant part, since format 10; before, the whole prompt as
+    /// canonical JSON.
     pub(crate) fn stored(&self, format: u32) -> String {
         if format >= ADMISSION { self.system.clone() } else { self.to_json() }
     }
 
-    /// Reads what is stored beside a view.
+    /// Restores a prompt from its stored form and the view.
     pub fn of_stored(format: u32, stored: String, view: String) -> Option<Self> {
         match format >= ADMISSION {
             true => Some(Self { system: stored, user: view }),
@@ -102,17 +102,17 @@ impl Prompt {
         }
     }
 
-    /// As canonical JSON.
+    /// Returns the prompt as canonical JSON.
     pub fn to_json(&self) -> String {
         canonical::to_string(&json!({"system": self.system, "user": self.user}))
     }
 
-    /// SHA-256 of its canonical JSON.
+    /// Returns the SHA-256 of the canonical JSON.
     pub fn hash(&self) -> Digest {
         sha256(self.to_json().as_bytes())
     }
 
-    /// Tokens, estimated at four characters each, rounded up.
+    /// Returns the estimated number of tokens: four characters each, rounded up.
     pub fn estimated_tokens(&self) -> u64 {
         let chars = text::chars(&self.system) + text::chars(&self.user);
         u64::try_from(chars.div_ceil(4)).unwrap_or(u64::MAX)
@@ -126,24 +126,24 @@ fn role(worker: &Worker) -> &str {
     }
 }
 
-/// Said to who may ask a person.
+/// Instructions for workers that may ask a person.
 const CLARIFY: &str = "- If you need to know what only a person can tell you, propose nothing and ask: \
                        {\"patch\": [], \"clarify\": {\"question\": \"...\", \"choices\": [\"...\", \"...\"]}}; choices may be \
                        left out. You are then asked again, with the answer.\n";
 
-/// Said to who may pass.
+/// Instructions for workers that may pass.
 const PASS: &str =
     "- If it is not for you to do anything now, propose nothing and say why: {\"patch\": [], \"pass\": \"...\"}.\n";
 
-/// Said to who has tools for files.
+/// Instructions for workers with file tools.
 const TOOLS: &str = "You have tools for the files of your task. Use them first, one step after the other, and look at what \
                      each gives. Only what you have done with them is done. When all is done, answer.\n";
 
 fn instructions(worker: &Worker, view: &View) -> String {
     let (role, example) = (role(worker), &view.example);
     let says_why = worker.patch.intent == Intent::Required;
-    // The intent comes first, in the text and in the sorted members: who has said why decides better. It begins a
-    // sentence, because small models repeat a description of what should stand there.
+    // The intent precedes the patch, in the text and in the sorted members: a stated reason improves the decision. The
+    // example begins a sentence, because small models repeat a description of the expected text.
     let envelope = match says_why {
         true => json!({"intent": "This helps because ...", "patch": example}),
         false => json!({"patch": example}),
@@ -186,7 +186,7 @@ fn instructions(worker: &Worker, view: &View) -> String {
     )
 }
 
-/// The members of the operations that the worker may use.
+/// Describes the members of the operations that the worker may use.
 fn members(worker: &Worker) -> String {
     let granted = |op| worker.writes.iter().any(|grant| grant.ops.contains(&op));
     let mut members = vec!["\"op\"", "\"path\""];
@@ -205,11 +205,12 @@ fn members(worker: &Worker) -> String {
     }
 }
 
-/// A well-formed patch for the worker's first grant that can be shown, with a value of the shape its schemas ask for.
+/// Builds a well-formed patch for the worker's first grant that can be shown, with a value of the shape its schemas
+/// require.
 pub(super) fn example(worker: &Worker, paths: Paths, fragment: &dyn Fn(&str) -> Option<Value>) -> Value {
     for grant in &worker.writes {
         let Ok(pattern) = paths.parse(&grant.path) else { continue };
-        // Where copying is granted, it is what the grant is for: shorter than a value, and it cannot garble one.
+        // A copy grant is used first: a copy is shorter than a value, and cannot garble it.
         if grant.ops.contains(&GrantOp::Copy)
             && let Some(origin) = origin(worker, &grant.path, paths, fragment)
         {
@@ -235,7 +236,7 @@ pub(super) fn example(worker: &Worker, paths: Paths, fragment: &dyn Fn(&str) -> 
     json!([])
 }
 
-/// As many copies as a patch may hold, up to [`COPIES_MAX`]: small models make as many as they are shown.
+/// Builds as many copies as a patch may hold, up to [`COPIES_MAX`]: small models make as many as the example has.
 fn copies(origin: &Pattern, path: &str, max_ops: u32) -> Value {
     let is_fixed = |token: &PatternToken| matches!(token, PatternToken::Literal(_) | PatternToken::Bound(_));
     let wildcards = origin.tokens().iter().filter(|token| !is_fixed(token)).count();
@@ -244,7 +245,7 @@ fn copies(origin: &Pattern, path: &str, max_ops: u32) -> Value {
     let copy = |_| {
         let from = origin.tokens().iter().fold(String::new(), |from, token| match token {
             PatternToken::Literal(name) => format!("{from}/{}", escaped(name)),
-            // A number would be taken for advice: small models copy from where the example does.
+            // A number would look like advice: small models copy from the index in the example.
             PatternToken::Any | PatternToken::Append => format!("{from}/{}", letters.next().unwrap_or("N")),
             PatternToken::Deep => from,
             PatternToken::Bound(name) => format!("{from}/{{{name}}}"),
@@ -254,7 +255,7 @@ fn copies(origin: &Pattern, path: &str, max_ops: u32) -> Value {
     (0..count).map(copy).collect()
 }
 
-/// Readable places that may be copied to the target: of its shape, or with something of its shape in them.
+/// Returns a readable pattern to copy to the target: one with places of its shape, else the first readable one.
 fn origin(worker: &Worker, target: &str, paths: Paths, fragment: &dyn Fn(&str) -> Option<Value>) -> Option<Pattern> {
     let reads = worker.reads.iter().filter_map(|read| Some((read, paths.parse(&read.path).ok()?)));
     let wanted = fragment(target);
@@ -269,7 +270,7 @@ fn origin(worker: &Worker, target: &str, paths: Paths, fragment: &dyn Fn(&str) -
     readable
 }
 
-/// The way down a schema to the first schema that is the wanted one, as the rest of a pattern.
+/// Returns the rest of a pattern that leads to the first subschema equal to `wanted`.
 fn way(schema: &Value, wanted: &Value, depth: usize) -> Option<String> {
     if schema == wanted {
         return Some(String::new());
@@ -286,7 +287,7 @@ fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// A place the pattern matches.
+/// Returns a place that the pattern matches.
 fn instance(pattern: &Pattern, op: GrantOp) -> String {
     let mut path = String::new();
     for token in pattern.tokens() {
@@ -305,7 +306,7 @@ fn instance(pattern: &Pattern, op: GrantOp) -> String {
     path
 }
 
-/// A plausible value of a schema: what it fixes, its required members, otherwise placeholders.
+/// Builds a plausible value of a schema: fixed values and required members, otherwise placeholders.
 fn sample(schema: &Value, depth: usize) -> Value {
     let Some(members) = schema.as_object() else { return json!("...") };
     let Some(depth) = depth.checked_sub(1) else { return json!("...") };
@@ -320,7 +321,7 @@ fn sample(schema: &Value, depth: usize) -> Value {
             let item = members.get("items").or(first("prefixItems"));
             let wanted = members.get("minItems").and_then(Value::as_u64).unwrap_or(0);
             let most = members.get("maxItems").and_then(Value::as_u64).unwrap_or(2);
-            // One element says more of the form than none.
+            // One element shows the form better than none.
             Value::Array(
                 (0..wanted.clamp(1, 2).min(most))
                     .map(|_| item.map_or(json!("..."), |item| sample(item, depth)))
@@ -344,13 +345,14 @@ fn sample(schema: &Value, depth: usize) -> Value {
     value
 }
 
-/// The value that a schema fixes: its only one, or the first where that does not choose for the reader.
+/// Returns the value that a schema fixes: its only one, or the first unless the schema offers a choice.
 fn fixed(members: &Map<String, Value>) -> Option<&Value> {
     let listed = || members.get("enum")?.as_array()?.first().filter(|_| !is_choice(members));
     members.get("const").or_else(listed)
 }
 
-/// Whether a schema leaves a choice among strings. None of them is in an example: small models take what it has chosen.
+/// Returns true if a schema offers a choice among strings. An example uses none of them, because small models repeat
+/// it.
 fn is_choice(members: &Map<String, Value>) -> bool {
     let values = members.get("enum").and_then(Value::as_array);
     values.is_some_and(|values| values.len() > 1 && values.iter().all(Value::is_string))
@@ -367,8 +369,8 @@ fn object(schema: &Map<String, Value>, depth: usize) -> Value {
     Value::Object(value)
 }
 
-/// What a grant's value schema adds to a sample: only what it says about members, so that it does not replace a value
-/// of the right type by a placeholder.
+/// Returns the members that a grant's value schema adds to a sample. Omits the rest, so that no placeholder replaces a
+/// value of the right type.
 fn overlay(schema: &Value, depth: usize) -> Option<Value> {
     let members = schema.as_object()?;
     let depth = depth.checked_sub(1)?;
@@ -398,7 +400,7 @@ fn kind(schema: &Map<String, Value>) -> Option<&str> {
     named.or_else(implied).or_else(|| schema.contains_key("items").then_some("array"))
 }
 
-/// The second value laid over the first; members of objects are joined.
+/// Merges the second value over the first; members of objects are joined.
 fn merge(under: Value, over: impl Into<Option<Value>>) -> Value {
     match (under, over.into()) {
         (under, None) => under,
@@ -412,7 +414,7 @@ fn merge(under: Value, over: impl Into<Option<Value>>) -> Value {
             }
             Value::Object(under)
         }
-        // A placeholder says less than anything else.
+        // A placeholder carries less information than any other value.
         (under, Some(over)) if over == json!("...") => under,
         (_, Some(over)) => over,
     }

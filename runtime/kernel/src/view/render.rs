@@ -1,6 +1,6 @@
-//! The parts of a view around the state: what may be written, what was refused, what woke the worker.
+//! The parts of a view around the state: write grants, rejections and the trigger.
 //!
-//! Owns their wording and their shorter forms for a small budget.
+//! Owns their wording, and their shorter forms for a small budget.
 
 use serde_json::Value;
 
@@ -16,44 +16,44 @@ pub(super) const REFUSED_HEADING: &str = "## Refused before\n";
 pub(super) const ANSWERED_HEADING: &str = "## You asked, and were told\n";
 pub(super) const WOKEN_HEADING: &str = "## Why you were woken\n";
 
-/// How to be shown more.
+/// Instructions to ask for more.
 pub(super) const EXPAND_HINT: &str =
     "To be shown what is not, answer {\"patch\": [], \"expand\": [\"/its/path\"]}; you are then asked again.\n";
 
-/// Hints that name parts, too, the longest first.
+/// Instructions that also offer parts, longest first.
 pub(super) const RANGE_HINTS: &[&str] = &[
     "To be shown what is not, answer {\"patch\": [], \"expand\": [\"/its/path\"]}, or [{\"at\": \"/its/path\", \"from\": FIRST}] with \
      a name, an index or a number of characters; you are then asked again.\n",
     EXPAND_HINT,
 ];
 
-/// What an object lacks.
+/// Notice that an object is incomplete.
 pub(super) const NOT_EVERYTHING: &str = "Only parts are shown; what is not stays as it is.\n";
 
-/// Characters of the line about the trigger, line feed included.
+/// Maximum characters of the line about the trigger, including the line feed.
 pub(super) const TRIGGER_MAX: usize = 200;
-/// Characters of what a name stands for, beside the name.
+/// Maximum characters of a name's value, without the name.
 pub(super) const BOUND_MAX: usize = TOKEN_MAX + 16;
-/// Characters of a token that a name is bound to; a longer one is cut.
+/// Maximum characters of a bound token; a longer one is cut.
 const TOKEN_MAX: usize = 256;
-/// Characters of the reminder, line feed included.
+/// Maximum characters of the reminder, including the line feed.
 const REMINDER_MAX: usize = 200;
-/// Characters of one refusal.
+/// Maximum characters of one rejection.
 const REFUSAL_MAX: usize = 800;
-/// Characters of one refusal where room is short.
+/// Maximum characters of one rejection under a tight budget.
 const SHORT_REFUSAL_MAX: usize = 240;
-/// Characters of a question and its answer...
+/// Maximum characters of a question and its answer.
 const ANSWER_MAX: usize = 1200;
-/// ...and under a tight budget.
+/// Maximum characters of a question and its answer under a tight budget.
 const SHORT_ANSWER_MAX: usize = 240;
-/// Characters of a worker's name.
+/// Maximum characters of a worker's name.
 const NAME_MAX: usize = 40;
-/// Characters of a violation below which it says nothing any more.
+/// Minimum characters of a cut violation that still informs.
 const CUT_VIOLATION_MIN: usize = 40;
-/// Characters of a value in a refusal.
+/// Maximum characters of a value in a rejection.
 const FOUND_MAX: usize = 160;
 
-/// How much is said of a grant.
+/// Level of detail about a grant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Detail {
     /// Path, operations, the grant's value schema and the state's schema there.
@@ -64,8 +64,8 @@ pub(super) enum Detail {
     Bare,
 }
 
-/// What may be written, one grant after another, and on which conditions something may be read. Who answers with values
-/// is told of no operations.
+/// Describes the write grants, one after another, and the conditions of reads. Workers that answer with values see no
+/// operations.
 pub(super) fn grants(
     worker: &Worker,
     interface: Interface,
@@ -108,7 +108,7 @@ pub(super) fn grants(
     out
 }
 
-/// What woke the worker, on one line of at most [`TRIGGER_MAX`] characters, and what names in paths stand for on another.
+/// Returns the trigger on one line of at most [`TRIGGER_MAX`] characters, and the values of names in paths on another.
 pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> String {
     let field = |name: &str| trigger.get(name).and_then(Value::as_str);
     let mut line = match field("rule") {
@@ -116,7 +116,7 @@ pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> Strin
         None => "You were woken".to_owned(),
     };
     match (field("op"), field("path").filter(|path| may_show(path))) {
-        // Said so that it does not look like an operation: small models repeat what does.
+        // Worded unlike an operation, because small models repeat operations.
         (op, Some(path)) => {
             let done = match op {
                 Some("add") => "is new",
@@ -149,13 +149,13 @@ pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> Strin
     };
     let bound: Vec<String> =
         trigger.get("bound").and_then(Value::as_object).into_iter().flatten().map(stands).collect();
-    // What names stand for is needed to answer at all, so it is never cut off.
+    // The values of names are necessary for any answer, so they are never cut off.
     let bound = if bound.is_empty() { String::new() } else { format!("Here {}.\n", bound.join(", ")) };
     format!("{}.\n{bound}", text::prose(&line, TRIGGER_MAX - 2))
 }
 
-/// The last line: where the worker may write, once more in few words, because small models keep best what comes last. Who
-/// has tools for files is told to use them first: a small model that is told to answer now does so.
+/// Returns the last line: the write grants once more, in few words, because small models remember the end best. With
+/// file tools it asks to use them first, because a small model follows a request to answer immediately.
 pub(super) fn reminder(grants: &[WriteGrant], interface: Interface, has_tools: bool) -> String {
     let of_grant = |grant: &WriteGrant| {
         let path = text::name(&grant.path);
@@ -188,19 +188,19 @@ pub(super) fn reminder(grants: &[WriteGrant], interface: Interface, has_tools: b
     if grants.is_empty() || text::chars(&line) > REMINDER_MAX { format!("{when} {short}.\n") } else { line }
 }
 
-/// Returns the refusals that fit into `limit` characters, heading included: the newest are kept, the oldest comes first. `once`:
-/// equal ones stand where the newest of them does, with their number.
+/// Returns the rejections that fit into `limit` characters, including the heading: the newest are kept, in order of
+/// age. With `once`, equal ones are merged into the newest, with their number.
 pub(super) fn feedback(refusals: &[Value], once: bool, limit: usize) -> String {
     let is_last = |(index, refusal): &(usize, &Value)| !once || !refusals[index + 1..].contains(refusal);
     let told = refusals.iter().enumerate().filter(is_last).map(|(_, refusal)| refusal);
     newest(REFUSED_HEADING, told.collect::<Vec<_>>().into_iter(), limit, |entry, left| {
         let times = if once { refusals.iter().filter(|refusal| *refusal == entry).count() } else { 1 };
-        // Under a tight budget at least what it was refused for.
+        // Under a tight budget, at least the reason of the rejection is kept.
         [REFUSAL_MAX, SHORT_REFUSAL_MAX, left].map(|max| refusal(entry, times, max)).to_vec()
     })
 }
 
-/// What persons have answered, a line each, the newest for sure; shorter where there is little room.
+/// Returns persons' answers, one per line; the newest are kept, and shortened under a tight budget.
 pub(super) fn answers(trigger: &Value, limit: usize) -> String {
     let answers = trigger.get("answers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     newest(ANSWERED_HEADING, answers.iter(), limit, |entry, left| {
@@ -208,7 +208,7 @@ pub(super) fn answers(trigger: &Value, limit: usize) -> String {
     })
 }
 
-/// A heading and what stands under it, the newest for sure: each entry in the first of its forms that fits what is left.
+/// Returns a heading with the newest entries that fit: each in the first of its forms that fits the room left.
 fn newest<'a>(
     heading: &str,
     entries: impl DoubleEndedIterator<Item = &'a Value>,
@@ -230,7 +230,7 @@ fn newest<'a>(
     kept.concat()
 }
 
-/// A question and its answer; the answer is what matters, so the question gets a third of the room.
+/// Renders a question and its answer. The answer matters more, so the question gets a third of the room.
 fn answer(answer: &Value, limit: usize) -> String {
     let field = |name: &str| answer.get(name).and_then(Value::as_str).unwrap_or_default();
     let question = text::prose(field("question"), limit / 3);
@@ -240,7 +240,7 @@ fn answer(answer: &Value, limit: usize) -> String {
     format!("{begun}{}\n", text::prose(field("answer"), room))
 }
 
-/// One refusal: a line that names stage and code, then lines of violations and of what is allowed, while they fit.
+/// Renders one rejection: a line with stage and code, then violations and allowed operations while they fit.
 fn refusal(refusal: &Value, times: usize, limit: usize) -> String {
     let field = |name: &str| refusal.get(name).and_then(Value::as_str).map(text::name);
     let name = match (field("stage"), field("code")) {
@@ -266,7 +266,7 @@ fn refusal(refusal: &Value, times: usize, limit: usize) -> String {
         let line = text::prose(&line, SHORT_REFUSAL_MAX);
         let room = limit.saturating_sub(text::chars(&out) + 1);
         let fits = text::chars(&line) <= room;
-        // The first is cut rather than left out: without it nobody knows what was wrong.
+        // The first violation is cut rather than left out: without it the cause is unknown.
         if !fits && (number > 0 || room < CUT_VIOLATION_MIN) {
             break;
         }
@@ -291,7 +291,7 @@ fn violation(violation: &Value) -> String {
     if let Some(by) = violation.pointer("/stale/changed_by").and_then(Value::as_str) {
         out.push_str(&format!(" (by {})", text::name(by)));
     }
-    // What changed before what is there now: it is shorter, and a view shows what is there anyway.
+    // The difference precedes the current value: it is shorter, and the view shows the current value anyway.
     out.push_str(&violation.get("diff").and_then(difference).unwrap_or_default());
     for name in ["expected", "found"] {
         if let Some(value) = violation.get(name).and_then(|value| text::json(value, FOUND_MAX)) {
@@ -301,7 +301,7 @@ fn violation(violation: &Value) -> String {
     out
 }
 
-/// How what a worker had read differs from what is there now; `None` if that is too long to say.
+/// Describes the difference between the value that a worker read and the current one; `None` if it is too long.
 fn difference(diff: &Value) -> Option<String> {
     let part = |name: &str| text::json(diff.get(name)?, FOUND_MAX);
     if let Some(was) = part("was") {

@@ -1,7 +1,7 @@
 //! Finds the places that a read pattern covers, one after another.
 //!
-//! Owns which pattern a place belongs to where several cover it: the highest covered place counts, and of several
-//! patterns that cover it the first. Every part looked at counts as a step, and there is an end to steps, because a
+//! Owns the assignment of a place covered by several patterns: the topmost covered place counts, and of several
+//! patterns that cover it the first. Every visited part costs a step, and the number of steps is bounded, because a
 //! pattern may match little of a large document.
 
 use jsonptr::{PointerBuf, Token};
@@ -9,35 +9,35 @@ use jsonptr::{PointerBuf, Token};
 use crate::pattern::{Pattern, PatternToken};
 use crate::tree::{At, Latest, Node, Parts, Step, Ties};
 
-/// The most containers whose members a search gave wholly that are kept.
+/// Maximum number of fully listed containers that a search records.
 pub(super) const CONTAINERS_MAX: usize = 256;
 
-/// An object with more members is kept by the hashes of their names: finding them in order takes longer.
+/// Minimum members of an object stored by the hashes of their names: listing them in order takes longer.
 const LARGE_MIN: usize = 32;
-/// Steps that a member of such an object counts as.
+/// Steps per member of such an object.
 const LARGE_COST: usize = 4;
 
-/// In which order places are found.
+/// Order of the places found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    /// As they stand.
+    /// Document order.
     Document,
-    /// Those in what changed last first, wherever a pattern leaves open which.
+    /// Latest change first, wherever a pattern leaves the choice open.
     Latest,
 }
 
-/// A covered place; none above it is covered.
+/// A topmost covered place.
 #[derive(Clone)]
 pub(super) struct Found<'a> {
-    /// The way from the root.
+    /// The path from the root.
     pub(super) path: Vec<Step<'a>>,
     pub(super) value: &'a Node,
-    /// When it came there; of what a `*` or `**` led to, 0 if found in the order of the document.
+    /// Revision at which the value reached this place; 0 below a `*` or `**` in document order.
     pub(super) floor: At,
 }
 
 impl Found<'_> {
-    /// JSON Pointer.
+    /// Returns the JSON Pointer.
     pub(super) fn label(&self) -> String {
         let mut label = String::new();
         push_steps(&mut label, &self.path);
@@ -45,10 +45,10 @@ impl Found<'_> {
     }
 }
 
-/// Read patterns, and what is worked out once of how they stand to each other.
+/// Read patterns, with their precomputed overlaps.
 pub(super) struct Reads<'a> {
     pub(super) patterns: &'a [Pattern],
-    /// Of each pattern, indices of others to which a place that it covers could belong.
+    /// By pattern: indices of others that may also claim a place it covers.
     rivals: Vec<Vec<usize>>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Reads<'a> {
         };
         let rivals_of = |(which, this): (usize, &Pattern)| {
             let is_rival = |(index, other): &(usize, &Pattern)| {
-                // Of places there may be many.
+                // A fast check for plain places, because there may be many.
                 let (is_above, is_same) = match this.is_place() && other.is_place() {
                     true => (is_below(this, other), this == *other),
                     false => (other.lies_above(this), *index < which && other.overlaps(this)),
@@ -78,27 +78,27 @@ pub(super) struct Search<'a> {
     /// The pattern's index.
     which: usize,
     order: Order,
-    /// Where the pattern's first `**` is; up to there, a token of the pattern is one of the path.
+    /// Index of the pattern's first `**`; before it, tokens of pattern and path correspond.
     deep: usize,
-    /// The way to the place reached.
+    /// The path to the current place.
     path: Vec<Step<'a>>,
     open: Vec<Open<'a>>,
     start: Option<(&'a Node, At)>,
     steps: usize,
     is_cut: bool,
-    /// Containers all of whose parts are looked at because the pattern leaves open which.
+    /// Containers with all parts visited, because the pattern leaves the choice open.
     containers: Vec<String>,
 }
 
-/// A container on the way.
+/// A container on the path.
 struct Open<'a> {
     parts: Rest<'a>,
     floor: At,
-    /// Steps that each part counts as.
+    /// Steps per part.
     cost: usize,
 }
 
-/// What is left to be looked at of a container.
+/// The unvisited parts of a container.
 enum Rest<'a> {
     One(Option<(Step<'a>, &'a Node, At)>),
     Document(Parts<'a>),
@@ -116,7 +116,7 @@ impl<'a> Rest<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Looks in the whole document, with at most `steps` steps.
+    /// Creates a search of the whole document, with at most `steps` steps.
     pub(super) fn new(state: &'a Node, reads: &'a Reads<'a>, which: usize, order: Order, steps: usize) -> Self {
         let this = &reads.patterns[which];
         let deep = this.tokens().iter().position(|token| *token == PatternToken::Deep);
@@ -134,24 +134,25 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Looks below a place only, which no pattern covers and which this one must reach below.
+    /// Restricts the search to a place. No pattern covers it, and this one must reach below it.
     pub(super) fn below(mut self, path: Vec<Step<'a>>, value: &'a Node, floor: At) -> Self {
         (self.path, self.start) = (path, Some((value, floor)));
         self
     }
 
-    /// The containers all of whose parts were looked at, outermost first, if the search came to its end;
-    /// at most [`CONTAINERS_MAX`].
+    /// Returns the containers with all parts visited, outermost first; empty if the search was cut off. At most
+    /// [`CONTAINERS_MAX`].
     pub(super) fn containers(&mut self) -> Vec<String> {
         if self.is_cut { Vec::new() } else { std::mem::take(&mut self.containers) }
     }
 
-    /// Whether it ended before all was looked at.
+    /// Returns true if the search ran out of steps.
     pub(super) const fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Whether the place reached belongs to the pattern; if not, its container is opened where more may be below.
+    /// Returns true if the current place belongs to the pattern; otherwise opens a container that may have matches
+    /// below.
     fn visit(&mut self, value: &'a Node, floor: At) -> bool {
         let this = &self.reads.patterns[self.which];
         let depth = self.path.len();
@@ -171,7 +172,7 @@ impl<'a> Search<'a> {
         if is_covered {
             return true;
         }
-        // Up to the first `**` only what matches is entered, and from there it may lead anywhere.
+        // Before the first `**`, only matching parts are entered; from there on, every part.
         if !matches!(value, Node::Array(_) | Node::Object(_)) {
             return false;
         }
@@ -181,7 +182,7 @@ impl<'a> Search<'a> {
         let parts = match this.tokens().get(depth).filter(|_| depth < self.deep) {
             Some(PatternToken::Literal(name)) => one(name),
             Some(PatternToken::Append) => one("-"),
-            // A name that is not bound leads nowhere.
+            // An unbound name matches nothing.
             Some(PatternToken::Bound(_)) => return false,
             Some(PatternToken::Any | PatternToken::Deep) | None => match self.order {
                 Order::Document => Rest::Document(value.parts()),
@@ -196,7 +197,7 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Whether the last token is one that the pattern can end with.
+    /// Returns true if the pattern can end with the last token.
     fn may_end_here(&self) -> bool {
         match (self.reads.patterns[self.which].tokens().last(), self.path.last()) {
             (Some(PatternToken::Literal(name)), Some(Step::Key(key))) => name == key.as_str(),
@@ -260,12 +261,12 @@ impl<'a> Iterator for Search<'a> {
     }
 }
 
-/// The JSON Pointer of a way from the root.
+/// Appends the JSON Pointer of a path from the root.
 pub(super) fn push_steps(label: &mut String, steps: &[Step<'_>]) {
     steps.iter().for_each(|step| push_step(label, *step));
 }
 
-/// The token of a JSON Pointer that names a part, with the slash before it.
+/// Appends the JSON Pointer token of a part, including the slash.
 pub(super) fn push_step(label: &mut String, step: Step<'_>) {
     label.push('/');
     match step {
@@ -274,7 +275,7 @@ pub(super) fn push_step(label: &mut String, step: Step<'_>) {
     }
 }
 
-/// A number as `write!` has it, which takes several times as long.
+/// Appends a number like `write!`, but several times as fast.
 pub(super) fn push_index(label: &mut String, index: usize) {
     if index >= 10 {
         push_index(label, index / 10);
@@ -282,17 +283,18 @@ pub(super) fn push_index(label: &mut String, index: usize) {
     label.extend(char::from_digit((index % 10) as u32, 10));
 }
 
-/// A pattern that covers the parts of one container and nothing else: what belongs to it is known without looking.
+/// A pattern that covers exactly the parts of one container: its matches are known without a search.
 pub(super) struct Members<'a> {
     /// JSON Pointer of the container.
     pub(super) label: String,
     pub(super) container: &'a Node,
-    /// Parts of it that belong to other patterns, in the order of the document.
+    /// Parts that belong to other patterns, in document order.
     pub(super) foreign: Vec<Step<'a>>,
 }
 
 impl<'a> Members<'a> {
-    /// None if the pattern has another form, the container is not there, or other patterns leave open what is theirs.
+    /// Returns `None` if the pattern has another form, the container is absent, or the parts of other patterns are not
+    /// known.
     pub(super) fn of(state: &'a Node, reads: &[Pattern], which: usize) -> Option<Self> {
         let this = &reads[which];
         let (PatternToken::Any, above) = this.tokens().split_last()? else { return None };
@@ -320,7 +322,7 @@ impl<'a> Members<'a> {
         Some(Self { label: place.to_string(), container, foreign })
     }
 
-    /// How many parts belong to the pattern.
+    /// Returns the number of parts that belong to the pattern.
     pub(super) fn count(&self) -> usize {
         self.container.part_count() - self.foreign.len()
     }

@@ -1,4 +1,4 @@
-//! The places that are summarised, as few words as they were found in: pointers are only written for whoever asks.
+//! Compact list of summarised places: their pointers are written only on request.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use crate::tree::{Key, Step};
 
 use super::search::push_step;
 
-/// How many pointers of what is not shown are kept, where anybody asks.
+/// Maximum pointers of hidden places that are kept for explanations.
 pub(super) const SUMMARISED_MAX: usize = 256;
 
-/// Places of which no more than a summary is shown.
+/// Places with no more than a summary.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Summarised {
     runs: Vec<Run>,
@@ -17,7 +17,7 @@ pub struct Summarised {
     most: usize,
 }
 
-/// Places with one container.
+/// Places in one container.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Run {
     /// JSON Pointer.
@@ -34,22 +34,22 @@ enum Parts {
 }
 
 impl Summarised {
-    /// None yet, and room for so many.
+    /// Creates an empty list with room for `most` places.
     pub(super) const fn up_to(most: usize) -> Self {
         Self { runs: Vec::new(), len: 0, most }
     }
 
-    /// How many there are.
+    /// Returns the number of places.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no places.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Their JSON Pointers, sorted.
+    /// Returns the sorted JSON Pointers.
     pub fn pointers(&self) -> Vec<String> {
         let mut pointers = Vec::with_capacity(self.len);
         for Run { container, parts } in &self.runs {
@@ -68,7 +68,7 @@ impl Summarised {
         pointers
     }
 
-    /// How many more are kept.
+    /// Returns the room for further places.
     pub(super) const fn room(&self) -> usize {
         self.most - self.len
     }

@@ -1,6 +1,6 @@
-//! Lines about what is not shown.
+//! Lines about hidden content.
 //!
-//! Owns their wording and their bounds, and the counting of what a pattern matches, which ends after a bounded look.
+//! Owns their wording and their bounds, and the bounded counting of a pattern's matches.
 
 use crate::tree::{Node, Step};
 
@@ -10,43 +10,43 @@ use super::search::{self, Found, Members, Order, Reads, Search};
 use super::summarised::Summarised;
 use super::text;
 
-/// Characters of a list of what is not shown.
+/// Maximum characters of a list of hidden parts.
 pub(super) const HIDDEN_MAX: usize = 120;
-/// Room that a list keeps for the count of the rest.
+/// Characters that a list reserves for the count of the rest.
 const COUNT_MAX: usize = 30;
 /// Characters between two names of a list.
 const SEPARATOR_CHARS: usize = 2;
-/// Characters of the fixed words of a line about a collection.
+/// Maximum characters of the fixed words of a line about a collection.
 pub(super) const WORDS_MAX: usize = 80;
-/// Characters that say who wrote something.
+/// Maximum characters that name an author.
 pub(super) const WRITER_MAX: usize = 50;
-/// Characters of an identifier beside an index.
+/// Maximum characters of an identifier after an index.
 pub(super) const ID_MAX: usize = 20;
-/// No list holds more names.
+/// Maximum names in a list.
 const NAMES_MAX: usize = HIDDEN_MAX / 4;
-/// How many places of a pattern are counted one by one.
+/// Maximum places of a pattern that are counted one by one.
 const FOUND_MAX: usize = 128;
-/// The longest text whose characters are counted, in bytes.
+/// Maximum bytes of a text for which characters are counted.
 const COUNTED_BYTES_MAX: usize = 1 << 16;
 
-/// Why counting ended.
+/// Reason for the end of counting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum End {
-    /// All was counted.
+    /// All matches were counted.
     #[default]
     Whole,
-    /// There are more than are counted.
+    /// More matches than are counted.
     Many,
-    /// Too much was looked at.
+    /// The search ran out of steps.
     WornOut,
 }
 
-/// What a pattern matches, as far as it is known.
+/// The matches of a pattern, as far as known.
 #[derive(Default)]
 pub(super) struct Tally<'a> {
-    /// If it is known without looking.
+    /// The matches, if known without a search.
     members: Option<Members<'a>>,
-    /// Otherwise the first places in the order of the document.
+    /// Otherwise the first places in document order.
     found: Vec<Found<'a>>,
     end: End,
     containers: Vec<String>,
@@ -70,7 +70,7 @@ impl<'a> Tally<'a> {
         Self { members: None, found, end, containers }
     }
 
-    /// How many places there are, if that is known.
+    /// Returns the number of places, if known.
     pub(super) fn count(&self) -> Option<usize> {
         match &self.members {
             Some(members) => Some(members.count()),
@@ -78,12 +78,12 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// The places that were counted one by one, in the order of the document.
+    /// Returns the places counted one by one, in document order.
     pub(super) fn counted(&self) -> &[Found<'a>] {
         &self.found
     }
 
-    /// Returns the bytes of the places that were counted, as JSON.
+    /// Returns the bytes of the counted places, as JSON.
     pub(super) fn bytes(&self) -> u64 {
         match &self.members {
             Some(members) => members.container.bytes(),
@@ -91,27 +91,27 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Whether too much was looked at before all was counted.
+    /// Returns true if the search ran out of steps before the end.
     pub(super) fn is_worn_out(&self) -> bool {
         self.end == End::WornOut
     }
 
-    /// The container, if the pattern is known to cover its parts and nothing else.
+    /// Returns the container, if the pattern covers exactly its parts.
     pub(super) fn container(&self) -> Option<&'a Node> {
         self.members.as_ref().map(|members| members.container)
     }
 
-    /// Whether it is known that there is nothing.
+    /// Returns true if the pattern is known to match nothing.
     pub(super) fn is_empty(&self) -> bool {
         self.count() == Some(0)
     }
 
-    /// The containers whose parts were all looked at.
+    /// Returns the containers with all parts visited.
     pub(super) fn containers(&self) -> &[String] {
         &self.containers
     }
 
-    /// How many places there are, in words.
+    /// Describes the number of places.
     pub(super) fn summary(&self, label: &str) -> String {
         let name = text::name(label);
         match (self.count(), self.found.len()) {
@@ -122,7 +122,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// A value that would be a line of its own.
+/// Describes a value that would have a line of its own.
 pub(super) fn of_line(label: &str, value: &Node) -> String {
     let what = match value {
         Node::Array(elements) => format!("a list of {}", elements.len()),
@@ -136,32 +136,32 @@ pub(super) fn of_line(label: &str, value: &Node) -> String {
     format!("{}: {what}, not shown", text::name(label))
 }
 
-/// Who wrote something last, to be put behind a line about it; at most [`WRITER_MAX`] characters.
+/// Names the last author, as the suffix of a line; at most [`WRITER_MAX`] characters.
 pub(super) fn of_writer(writer: &str) -> String {
     const WORDS: &str = "; last by ";
     format!("{WORDS}{}", text::prose(&text::name(writer), WRITER_MAX - WORDS.len()))
 }
 
-/// How many members an object has, in words.
+/// Describes the number of an object's members.
 pub(super) fn of_object(label: &str, value: &Node) -> String {
     format!("{}: an object with {} members", text::name(label), value.part_count())
 }
 
-/// The highest values in something of which nothing is shown.
+/// The topmost completely hidden values below a node.
 pub(super) struct Hidden<'a> {
     /// JSON Pointer of the container of `Part` and `Range`.
     container: String,
-    /// The array it is, if it is one.
+    /// The array with the elements, if it is one.
     array: Option<&'a Node>,
-    /// In the order of the document; not all if there are more than anybody asks for.
+    /// In document order; incomplete if there are more than requested.
     items: Vec<Item<'a>>,
-    /// How many there are.
+    /// Total number.
     total: usize,
-    /// Whether there may be more than that.
+    /// True if there may be more.
     is_cut: bool,
 }
 
-/// Something that is not shown.
+/// A hidden place.
 enum Item<'a> {
     Part(Step<'a>),
     /// The first and the last index.
@@ -170,7 +170,8 @@ enum Item<'a> {
 }
 
 impl<'a> Hidden<'a> {
-    /// `is_shown` says of a node whether something of it is shown; at least `wanted` of the pointers are kept.
+    /// Collects the hidden parts of a node. `is_shown` returns true for a node that is shown at least in part; at least
+    /// `wanted` of the pointers are kept.
     pub(super) fn of(
         layout: &Layout<'a>,
         node: usize,
@@ -196,7 +197,7 @@ impl<'a> Hidden<'a> {
         }
     }
 
-    /// The parts of a container but for some, which are in the order of the document.
+    /// Returns the parts of a container except `excluded`, which is in document order.
     fn parts(container: String, value: &'a Node, excluded: Vec<Step<'a>>, wanted: usize) -> Self {
         let mut items = Vec::new();
         let total = value.part_count() - excluded.len();
@@ -213,7 +214,7 @@ impl<'a> Hidden<'a> {
                 from = index + 1;
             }
         } else {
-            // If not all can be kept, no more are looked for than a list of them shows.
+            // If not all can be kept, the search stops at the number that a list shows.
             let most = wanted.max(NAMES_MAX);
             let most = if total > most { NAMES_MAX } else { most };
             let mut excluded = excluded.iter().peekable();
@@ -238,7 +239,7 @@ impl<'a> Hidden<'a> {
         Self { container, array, items, total, is_cut: false }
     }
 
-    /// The places of a pattern; by index where they are the parts of one container.
+    /// Returns the hidden places of a pattern; by index if they are the parts of one container.
     fn places(pattern: &str, tally: &Tally<'a>, is_shown: &dyn Fn(&[Step<'a>]) -> bool) -> Self {
         let container = pattern.strip_suffix("/*").filter(|container| !container.contains('*'));
         let mut hidden = Self {
@@ -263,7 +264,7 @@ impl<'a> Hidden<'a> {
         hidden
     }
 
-    /// Writes neighbouring elements behind `out`: the first and the last index, with what identifies these elements.
+    /// Appends neighbouring elements to `out`: the first and the last index, with the elements' identifiers.
     fn push_range(&self, out: &mut String, from: usize, to: usize, with_ids: bool) {
         for index in [Some(from), (from < to).then_some(to)].into_iter().flatten() {
             if index > from {
@@ -278,7 +279,7 @@ impl<'a> Hidden<'a> {
         }
     }
 
-    /// What is hidden, with why; `why` says it of a part that is laid out.
+    /// Returns the hidden items with their reasons; `why` returns the reason for a part that is laid out.
     pub(super) fn items(&self, why: &dyn Fn(Step<'a>) -> Why) -> Vec<Explained> {
         let below = |step: Step<'_>| {
             let mut place = self.container.clone();
@@ -290,7 +291,7 @@ impl<'a> Hidden<'a> {
             Item::Part(step) => explained(below(*step), None, why(*step)),
             Item::Place(place) => explained(place.clone(), None, Why::NoRoom),
             Item::Range(from, to) => {
-                // If one of them was tried and did not fit, the others were not even tried.
+                // If one of them was tried and did not fit, the others were not tried.
                 let whys = (*from..=(*to).min(*from + NAMES_MAX)).map(|index| why(Step::Index(index)));
                 let why = whys.min().unwrap_or(Why::NoRoom);
                 explained(below(Step::Index(*from)), (from < to).then(|| below(Step::Index(*to))), why)
@@ -299,7 +300,7 @@ impl<'a> Hidden<'a> {
         self.items.iter().map(of).collect()
     }
 
-    /// Notes what is hidden, as far as there is room.
+    /// Adds the hidden items to `summarised`, as far as there is room.
     pub(super) fn note(&self, summarised: &mut Summarised) {
         for item in &self.items {
             match item {
@@ -311,8 +312,8 @@ impl<'a> Hidden<'a> {
         }
     }
 
-    /// What is hidden, by name within its container or by pointer, under a limit of characters: `0 to 8, 11`. What
-    /// does not fit is counted. None if nothing is hidden.
+    /// Lists the hidden items up to a limit of characters, by name within their container or by pointer: `0 to 8, 11`.
+    /// Items that do not fit are counted. `None` if nothing is hidden.
     pub(super) fn list(&self) -> Option<String> {
         let (mut out, mut more) = (String::with_capacity(HIDDEN_MAX), self.total);
         for item in &self.items {

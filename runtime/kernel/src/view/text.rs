@@ -1,7 +1,7 @@
-//! Writes values and pointers as text that cannot pass for anything else.
+//! Writes values and pointers as text that cannot be mistaken for view structure.
 //!
-//! What stands in documents is data. It is printed as JSON on one line, with every character escaped that ends a line
-//! or hides what is written, so that no value and no member's name can look like a heading or a line of ours.
+//! Document content is data. It is printed as JSON on one line. Characters that end a line or hide text are escaped. So
+//! no value and no member's name can look like a heading or a line of the view.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use serde_json::{Number, Value};
 use super::search::push_index;
 use crate::tree::{Array, Node};
 
-/// Whether a character is printed as an escape: it controls, ends a line, joins invisibly or turns the direction.
+/// Returns true if a character is escaped: control, line end, invisible joiner or direction change.
 const fn is_unsafe(c: char) -> bool {
     matches!(
         c,
@@ -26,13 +26,13 @@ const fn is_unsafe(c: char) -> bool {
     )
 }
 
-/// Text under a limit of characters (Unicode scalar values); none is kept if only its length matters.
+/// Writer with a limit of characters (Unicode scalar values); without `text`, it only counts.
 struct Writer<'o> {
     text: Option<&'o mut String>,
     left: usize,
 }
 
-/// The limit is reached.
+/// Error: the limit is reached.
 struct Full;
 
 impl Writer<'_> {
@@ -48,7 +48,7 @@ impl Writer<'_> {
         self.counted(text, chars(text))
     }
 
-    /// Text that has so many characters.
+    /// Appends text with a known number of characters.
     fn counted(&mut self, text: &str, chars: usize) -> Result<(), Full> {
         self.left = self.left.checked_sub(chars).ok_or(Full)?;
         if let Some(mine) = &mut self.text {
@@ -57,7 +57,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A number as it prints itself, without a text in between.
+    /// Appends a number in its display form, without an intermediate string.
     fn number(&mut self, number: &Number) -> Result<(), Full> {
         match number.as_u64().map(usize::try_from) {
             Some(Ok(number)) => {
@@ -71,14 +71,14 @@ impl Writer<'_> {
         }
     }
 
-    /// A JSON Pointer or a member's name, see [`name`].
+    /// Appends a JSON Pointer or a member's name, see [`name`].
     fn name(&mut self, text: &str) -> Result<(), Full> {
         if is_plain_name(text) { self.str(text) } else { self.string(text) }
     }
 
     fn string(&mut self, text: &str) -> Result<(), Full> {
         self.char('"')?;
-        // What is plain, which is nearly all, is taken over in one piece.
+        // The plain prefix, which is usually everything, is copied in one piece.
         let plain = plain_bytes(text.as_bytes());
         let (text, rest) = text.split_at(plain);
         self.counted(text, plain)?;
@@ -170,16 +170,16 @@ impl std::fmt::Write for Writer<'_> {
     }
 }
 
-/// How many bytes there are before the first that is not written as it stands.
+/// Returns the number of bytes before the first that needs escaping.
 fn plain_bytes(text: &[u8]) -> usize {
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') & (*byte != b'"') & (*byte != b'\\');
-    // Without a way out of the middle of a piece: so several bytes are looked at with one instruction.
+    // No early exit within a piece, so that the compiler can vectorise the comparison.
     let pieces = text.chunks_exact(16).take_while(|piece| piece.iter().fold(true, |all, byte| all & is_plain(byte)));
     let from = pieces.count() * 16;
     from + text[from..].iter().take_while(|byte| is_plain(byte)).count()
 }
 
-/// Whether all texts in it are such that a character is written for each byte of compact JSON.
+/// Returns true if all texts write exactly one character per byte of compact JSON.
 fn is_ascii(node: &Node) -> bool {
     let is_ascii = |text: &str| text.bytes().fold(true, |all, byte| all & matches!(byte, b' '..=b'~'));
     match node {
@@ -190,19 +190,19 @@ fn is_ascii(node: &Node) -> bool {
     }
 }
 
-/// Whether a part of the state has at most `limit` characters as compact JSON. Costs no more than the limit.
+/// Returns true if a part of the state has at most `limit` characters as compact JSON. Costs no more than the limit.
 pub(super) fn fits(node: &Node, limit: usize) -> bool {
     is_short(node, limit) || length(node, limit).is_some()
 }
 
-/// Whether that is certain without a look at it.
+/// Returns true if the stored size alone proves that a value fits.
 pub(super) fn is_short(node: &Node, limit: usize) -> bool {
-    /// The most characters that are written for a byte of compact JSON: U+00AD has two and is written in six.
+    /// Maximum characters written per byte of compact JSON: U+00AD has two bytes and is written in six.
     const CHARS_PER_BYTE: u64 = 3;
     node.bytes().saturating_mul(CHARS_PER_BYTE) <= limit as u64
 }
 
-/// How many characters it has as compact JSON, if no more than `limit`. Costs no more than the limit.
+/// Returns the characters of a value as compact JSON, if at most `limit`. Costs no more than the limit.
 pub(super) fn length(node: &Node, limit: usize) -> Option<usize> {
     if !may_fit(node, limit) {
         return None;
@@ -214,13 +214,13 @@ pub(super) fn length(node: &Node, limit: usize) -> Option<usize> {
     writer.node(node).ok().map(|()| limit - writer.left)
 }
 
-/// Whether it need not have more than `limit` characters: one has at most four bytes.
+/// Returns false if a value has more than `limit` characters for certain: a character has at most four bytes.
 fn may_fit(node: &Node, limit: usize) -> bool {
     node.bytes() <= (limit as u64).saturating_mul(4)
 }
 
-/// Writes the line of a value behind `out`, line feed included, if it has at most `limit` characters; how many it has.
-/// `appendable` says of a pointer whether the worker may append to the array there.
+/// Appends the line of a value to `out`, including the line feed, if it has at most `limit` characters; returns their
+/// number. `appendable` returns true for the pointer of an array that the worker may append to.
 pub(super) fn push_line(
     out: &mut String,
     label: &str,
@@ -249,14 +249,14 @@ pub(super) fn push_line(
     is_written.then_some(length)
 }
 
-/// The line above an array's elements.
+/// Returns the line above an array's elements.
 pub(super) fn elements(label: &str, count: usize, appendable: &dyn Fn(&str) -> bool) -> String {
     format!("{}\n", count_of_elements(label, count, appendable))
 }
 
-/// How many elements an array has.
+/// Describes the number of an array's elements.
 pub(super) fn count_of_elements(label: &str, count: usize, appendable: &dyn Fn(&str) -> bool) -> String {
-    /// Bytes of what is said beside the name.
+    /// Bytes of the text after the name.
     const WORDS_BYTES: usize = 64;
     let mut out = String::with_capacity(label.len() + WORDS_BYTES);
     push_name(&mut out, label);
@@ -271,7 +271,8 @@ fn append_hint(label: &str, appendable: &dyn Fn(&str) -> bool) -> &'static str {
     if appendable(label) { " (you may append)" } else { "" }
 }
 
-/// A scalar as it is written, a text without its quotation marks where it cannot be misread; none if it is longer.
+/// Returns a scalar in its written form, a text without quotation marks if it cannot be misread; `None` if it exceeds
+/// `limit`.
 pub(super) fn short(node: &Node, limit: usize) -> Option<String> {
     let written = match node.as_str() {
         Some(text) if text.len() <= 4 * limit => name(text),
@@ -281,7 +282,8 @@ pub(super) fn short(node: &Node, limit: usize) -> Option<String> {
     (chars(&written) <= limit).then_some(written)
 }
 
-/// As much of a text as is a JSON string of at most `limit` characters, and how many characters of it that is.
+/// Returns the beginning of a text as a JSON string of at most `limit` characters, and the number of text characters in
+/// it.
 pub(super) fn beginning(text: &str, limit: usize) -> (String, usize) {
     // A character is written in at most twelve.
     let mut most = limit.saturating_sub(2).min(text.len());
@@ -295,32 +297,32 @@ pub(super) fn beginning(text: &str, limit: usize) -> (String, usize) {
     }
 }
 
-/// A value as compact JSON of at most `limit` characters; `None` if it is longer. Costs no more than the limit.
+/// Returns a value as compact JSON of at most `limit` characters; `None` if it is longer. Costs no more than the limit.
 pub(super) fn json(value: &Value, limit: usize) -> Option<String> {
     let mut text = String::new();
     let is_whole = Writer { text: Some(&mut text), left: limit }.value(value).is_ok();
     is_whole.then_some(text)
 }
 
-/// The same, whatever its length; for values that are bounded elsewhere.
+/// Like [`json`] without a limit, for values that are bounded elsewhere.
 pub(super) fn whole_json(value: &Value) -> String {
     json(value, usize::MAX).unwrap_or_default()
 }
 
-/// A JSON Pointer or a member's name as it stands, or as a JSON string where it could be misread.
+/// Returns a JSON Pointer or a member's name unchanged, or as a JSON string if it could be misread.
 pub(super) fn name(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     push_name(&mut name, text);
     name
 }
 
-/// Writes that behind `out`.
+/// Appends the result of [`name`] to `out`.
 pub(super) fn push_name(out: &mut String, text: &str) {
-    // Nothing has so many characters.
+    // The limit is unreachable.
     let _ = Writer { text: Some(out), left: usize::MAX }.name(text);
 }
 
-/// How many characters that has.
+/// Returns the number of characters of the result of [`name`].
 pub(super) fn name_chars(text: &str) -> usize {
     let mut writer = Writer { text: None, left: usize::MAX };
     let _ = writer.name(text);
@@ -335,7 +337,7 @@ fn is_plain_name(text: &str) -> bool {
     !text.contains(['"', ':', ';', ',']) && !text.contains(is_unsafe) && text.trim() == text
 }
 
-/// Prose on one line, at most `limit` characters; what is cut off is marked.
+/// Returns prose on one line, at most `limit` characters; a cut is marked.
 pub(super) fn prose(text: &str, limit: usize) -> String {
     let mut out = String::new();
     for (index, c) in text.chars().enumerate() {
@@ -348,12 +350,12 @@ pub(super) fn prose(text: &str, limit: usize) -> String {
     out
 }
 
-/// Characters, as budgets count them.
+/// Counts characters, as budgets do.
 pub(super) fn chars(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
 }
 
-/// The text's first `limit` characters.
+/// Truncates the text to its first `limit` characters.
 pub(super) fn cut(text: &mut String, limit: usize) {
     if let Some((at, _)) = text.char_indices().nth(limit) {
         text.truncate(at);

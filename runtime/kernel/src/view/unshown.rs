@@ -1,4 +1,4 @@
-//! Names the readable places for which a view has no room.
+//! Readable places for which a view has no room.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,19 +9,19 @@ use crate::record::Invoked;
 /// Maximum number of collections and texts that are named.
 pub(super) const UNSHOWN_MAX: usize = 8;
 
-/// A collection, a text or a pattern that may be read and is not shown wholly.
+/// A readable collection, text or pattern that is not shown completely.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unshown {
-    /// JSON Pointer; of a pattern with wildcards, its text.
+    /// JSON Pointer; for a pattern with wildcards, its text.
     pub at: String,
-    /// Number of parts that are shown wholly.
+    /// Number of parts shown completely.
     pub shown: usize,
-    /// Number of parts there are, 1 for a text.
+    /// Number of all parts; 1 for a text.
     pub of: usize,
-    /// Bytes of it all, as JSON.
+    /// Total bytes, as JSON.
     pub bytes: u64,
-    /// True if there may be more than was counted.
+    /// True if there may be more parts than were counted.
     #[serde(rename = "at_least", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_least: bool,
 }
@@ -38,7 +38,7 @@ pub(super) fn largest(mut all: Vec<Unshown>) -> Vec<Unshown> {
     all
 }
 
-/// A view whose budget had no room for everything that its worker may read.
+/// A view without room for everything that its worker may read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shortage {
@@ -49,12 +49,12 @@ pub struct Shortage {
     pub budget: u32,
     /// Unit of the budget.
     pub unit: Unit,
-    /// Places that were not shown wholly.
+    /// Places not shown completely.
     pub places: Vec<Unshown>,
 }
 
 impl Shortage {
-    /// Returns that of a call; none if its view shows everything.
+    /// Returns the shortage of a call; `None` if its view shows everything.
     pub fn of(invoked: &Invoked) -> Option<Self> {
         let Invoked { invocation, budget, unit, unshown, .. } = invoked;
         let (budget, unit, places) = (*budget, *unit, unshown.clone());

@@ -1,4 +1,4 @@
-//! The text of everything that may be read, where it fits.
+//! The text of all readable content, if it fits.
 
 use crate::tree::{Node, Step};
 
@@ -9,8 +9,8 @@ use super::search::{Found, Order, Reads, Search, push_step};
 use super::summary::Tally;
 use super::text;
 
-/// Everything, if it has at most `limit` characters. Ends as soon as it has more, at the latest after `steps` steps of
-/// every pattern's search; the tallies are those of the patterns.
+/// Returns all readable content, if it has at most `limit` characters. Stops at the limit, at the latest after `steps`
+/// steps of every pattern's search. `tallies` belong to the patterns by index.
 pub(super) fn show<'a>(
     state: &'a Node,
     reads: &'a Reads<'a>,
@@ -20,8 +20,8 @@ pub(super) fn show<'a>(
     appendable: &dyn Fn(&str) -> bool,
     is_explained: bool,
 ) -> Option<Shown> {
-    // What is too large by far need not be tried.
-    // The line of a part has a slash, a colon, a space, a value and a line feed.
+    // Skips far too large containers. The line of a part has at least a slash, a colon, a space, a value and a line
+    // feed.
     let is_hopeless = |container: &Node| container.part_count() > limit / 5 || cannot_fit(container, limit);
     if tallies.iter().filter_map(Tally::container).any(is_hopeless) {
         return None;
@@ -35,14 +35,14 @@ pub(super) fn show<'a>(
             shown.push(label);
             Some(())
         };
-        // Those that were counted one by one come first.
+        // The places already counted come first.
         let counted = tally.counted();
         counted.iter().try_for_each(&mut show)?;
         if tally.count() == Some(counted.len()) {
             containers.extend_from_slice(tally.containers());
             continue;
         }
-        // Of a container that is small enough all parts are looked at.
+        // All parts of a container are visited, because it is small enough.
         let steps = if tally.container().is_some() { usize::MAX } else { steps };
         let mut search = Search::new(state, reads, which, Order::Document, steps);
         if tally.is_worn_out()
@@ -58,10 +58,10 @@ pub(super) fn show<'a>(
     Some(Shown { items: items.unwrap_or_default(), ..Shown::new(text, shown, Vec::new(), containers) })
 }
 
-/// Whether a value has more than `limit` characters for certain, however it is split into lines: a character has at
-/// most four bytes, and lines say no less than JSON does.
+/// Returns true if a value has more than `limit` characters for certain, however it is split into lines. A character
+/// has at most four bytes, and lines are no shorter than JSON.
 fn cannot_fit(value: &Node, limit: usize) -> bool {
-    /// For the braces of an object, which lines do without.
+    /// Covers the braces of an object, which lines omit.
     const SLACK: u64 = 64;
     value.bytes() > (limit as u64).saturating_mul(4).saturating_add(SLACK)
 }
@@ -70,7 +70,7 @@ struct Whole<'a> {
     left: usize,
     text: String,
     appendable: &'a dyn Fn(&str) -> bool,
-    /// What is shown, if somebody asks.
+    /// Explanations, if requested.
     items: Option<Vec<Item>>,
 }
 

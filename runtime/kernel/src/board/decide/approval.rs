@@ -1,8 +1,8 @@
-//! Questions to persons: put, answered, or over (SPEC section 3).
+//! Questions to persons: asked, answered or expired (SPEC section 3).
 //!
-//! Whether a proposal may be committed, or what a worker asks because it cannot know it. A question is bound to the
-//! fingerprint of what was proposed or asked, to its approver and to its end; the answer counts once. A proposal passes the
-//! whole pipeline again, against what its author was shown; a worker that has asked is invoked again, with the answer.
+//! A question asks for approval of a proposal, or for an answer that a worker needs. It is bound to the fingerprint of
+//! the proposal or question, to its approver and to its deadline; one answer counts. An approved proposal passes the
+//! whole pipeline again, against its author's read set. An answered worker is invoked again, with the answer.
 
 use super::Draft;
 use crate::blueprint::Approval as Demand;
@@ -14,14 +14,14 @@ use crate::pipeline::{self, Clarify, Reply, Verdict};
 use crate::record::{Answer, Approval, Author, Body, MAKERS, Principal};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 
-/// The most questions of one board that stand at once.
+/// Maximum number of pending questions per board.
 const PENDING_MAX: usize = 64;
 
-/// Characters of a person's answer to a worker.
+/// Maximum characters of a person's answer to a worker.
 const ANSWER_MAX: usize = 4000;
 
 impl Draft<'_> {
-    /// Puts a proposal to the person who must agree to it, or a question to the person who may know.
+    /// Submits a proposal for approval, or a worker's question to the person who may know.
     pub(super) fn ask(&mut self, by: Author, branch: Option<Branch>, reply: Reply, demand: &Demand) {
         if self.board.pending.len() >= PENDING_MAX {
             let message = format!("{PENDING_MAX} questions wait for persons already");
@@ -43,7 +43,7 @@ impl Draft<'_> {
         self.move_breakers(branch.as_ref());
     }
 
-    /// Takes a person's answer.
+    /// Decides a person's answer.
     pub(super) fn answer(&mut self, answer: Answer) {
         let question = match self.question_of(&answer) {
             Ok(question) => question,
@@ -78,7 +78,7 @@ impl Draft<'_> {
                     pipeline::judge_agreed(&board.plan, &board.state, proposer, reply, context)
                 });
                 let verdict = match verdict {
-                    // Whom it needs follows from what is there now.
+                    // The current state determines the approver.
                     Verdict::Accepted(accepted) if accepted.approval.as_ref().is_some_and(|it| it.by != approver) => {
                         let message = "it needs another person's word now; propose it again".to_owned();
                         Verdict::Rejected {
@@ -93,7 +93,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Asks a worker again, with a person's answer to what it had asked.
+    /// Invokes a worker again, with a person's answer to its question.
     fn told(&mut self, answer: Answer, question: &Pending) {
         let follows = self.asking(question.by.attempt.as_ref().map(|attempt| attempt.invocation));
         let branch = follows.as_ref().map(|queued| queued.branch.clone());
@@ -104,7 +104,7 @@ impl Draft<'_> {
         self.go_on();
     }
 
-    /// Ends a question that nobody has answered in time.
+    /// Ends a question that passed its deadline without an answer.
     pub(super) fn expire(&mut self, seq: Seq) {
         let Some(question) = self.board.pending.get(&seq).cloned() else { return };
         let message = format!("{} did not answer in time", question.approver);
@@ -113,7 +113,7 @@ impl Draft<'_> {
         self.reject(by, branch, &body, approval(Code::ApprovalExpired, message), Vec::new());
     }
 
-    /// The question that an answer is to, if it counts.
+    /// Returns the question that an answer is for, if the answer is valid.
     fn question_of(&self, answer: &Answer) -> Result<Pending, Violation> {
         let refuse = |code, message: String| Err(Violation::new(code, "", message));
         if self.is_over() {
@@ -145,7 +145,8 @@ impl Draft<'_> {
         Ok(question.clone())
     }
 
-    /// Returns true if the caller has neither started the board nor made the proposal. A caller who is not known may have.
+    /// Returns true if the caller neither started the board nor made the proposal. An unknown caller may have done
+    /// either, so returns false.
     fn is_another(&self, question: &Pending) -> bool {
         let format = self.board.format;
         let is_approver = |caller: &Principal| caller.is_person(&question.approver);
@@ -156,7 +157,8 @@ impl Draft<'_> {
         self.principal.as_ref().is_some_and(|caller| !is_own && !is_one(caller))
     }
 
-    /// Whose proposal it is, of which branch, and the proposal. What it cost was told when it was put to the person.
+    /// Splits a question into author, branch and proposal. The usage is cleared, because the question's record already
+    /// charged it.
     fn taken_up(&self, seq: Seq, question: Pending) -> (Author, Option<Branch>, Reply) {
         let Pending { by, patch, intent, expand, written, clarify, .. } = question;
         let open = by.attempt.as_ref().and_then(|attempt| self.board.scheduler.open().get(&attempt.invocation));
@@ -166,7 +168,7 @@ impl Draft<'_> {
     }
 }
 
-/// What keeps an answer from being one to the question.
+/// Returns the reason for which an answer does not fit its question.
 fn misfit(clarify: Option<&Clarify>, answer: &Answer) -> Option<String> {
     match (clarify, &answer.text) {
         (None, None) => None,

@@ -1,4 +1,4 @@
-//! Calls of an attempt after its first: its agent has used tools, and asks its model again with what they gave.
+//! Calls of an attempt after its first: the agent has used tools, and calls its model again with their results.
 
 use super::{Draft, author};
 use crate::board::Outcome;
@@ -9,8 +9,8 @@ use crate::record::{Body, Continued, Failed};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 
 impl Draft<'_> {
-    /// Lets an attempt make another call, if the budgets suffice for it; else the attempt is over. Its agent is told, and
-    /// is not stopped: it may have something to put away.
+    /// Reserves another call for an attempt, if the budgets suffice; else ends the attempt. The agent receives the
+    /// rejection and is not stopped: it may have to clean up.
     pub(super) fn another_call(&mut self, invocation: InvocationId, attempt: u32, usage: Option<Usage>, reserve: u64) {
         let open = self.board.scheduler.open().get(&invocation);
         let Some(open) = open.filter(|open| open.calling && open.attempt == attempt) else {
@@ -28,7 +28,7 @@ impl Draft<'_> {
             self.step.outcome = Some(Outcome::Continued { seq });
             return self.go_on();
         };
-        // Nothing waits within an attempt: not for what calls of others may leave either.
+        // An attempt waits for no budget, not even one that calls under way may free.
         let (unit, of) = (short.resource.unit(), short.resource);
         let message = format!("the next call needs {} {unit}, and of {of} {} are left", short.needed, short.left);
         self.step.outcome = Some(refused(Code::BudgetExhausted, &message));
@@ -42,7 +42,7 @@ impl Draft<'_> {
     }
 }
 
-/// Said to who asked for it.
+/// Builds a rejection for the caller, without a record.
 pub(super) fn refused(code: Code, message: &str) -> Outcome {
     Outcome::Refused(Rejection::new(Stage::Authorization, vec![Violation::new(code, "", message)]))
 }

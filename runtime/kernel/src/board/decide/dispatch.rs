@@ -1,4 +1,4 @@
-//! What happens next: what is queued and called, what a budget allows, and how a board ends that nothing moves.
+//! Scheduling and dispatch, budget checks, and the end of a quiescent board.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::tree::{At, Since};
 use crate::view;
 use crate::wish::{self, Occasion, Wish};
 
-/// More commits than that have no stamp of their own, whatever the blueprint allows.
+/// Maximum number of commits, even if the blueprint allows more: revision stamps cover no more.
 const COMMITS_MAX: u64 = At::MAX as u64 - 1;
 
 impl Draft<'_> {
@@ -38,14 +38,14 @@ impl Draft<'_> {
         self.ending.is_none_or(is_stopped)
     }
 
-    /// Queues what an occasion gives rise to.
+    /// Queues the invocations that an occasion triggers.
     pub(super) fn schedule(&mut self, occasion: &Occasion<'_>) {
         if !self.may_queue() {
             return;
         }
         let board = &*self.board;
         if matches!(occasion, Occasion::Commit { .. }) {
-            // Looks again at joins that undecided rules, or invocations about removed places, hold up.
+            // Checks joins again that undecided rules, or invocations about removed places, hold up.
             let undecided = board.undecided.iter().map(|undecided| &undecided.rule);
             let gone = board.given_up.iter().filter(|queued| self.is_pointless(queued));
             let rules: BTreeSet<&RuleName> =
@@ -70,13 +70,13 @@ impl Draft<'_> {
         }
     }
 
-    /// Returns true if an invocation of the branch waits in the queue: behind others, or for its breaker. A rule that waits
-    /// for rest fires for it no further: it would within one step, as long as the branch is stopped.
+    /// Returns true if an invocation of the branch is queued, behind others or for its breaker. An `idle` rule does not
+    /// fire for such a branch: while the branch is stopped, it would fire without end within one step.
     fn has_queued(&self, branch: &Branch) -> bool {
         self.board.format >= FULL_RETRY && self.board.scheduler.queue().iter().any(|queued| queued.branch == *branch)
     }
 
-    /// Asks rules whose delay is over whether they still want what has just been queued.
+    /// Evaluates rules with an elapsed delay again, for the invocations just queued.
     pub(super) fn ask_again(&mut self, ripe: Vec<Delayed>) {
         let mut allowance = Allowance::new();
         for Delayed { queued, .. } in ripe {
@@ -114,22 +114,22 @@ impl Draft<'_> {
             self.push_scheduled(&branch, trigger, due);
             return;
         }
-        // Nothing of the rule is under way on its account, and nothing else will say so.
+        // Nothing of the rule is under way for this branch, and no other record says so.
         if branch.rule.as_ref().is_some_and(|rule| self.in_vain.insert(rule.clone())) {
             self.awaited.extend(self.board.plan.waiting_for(&branch));
         }
-        // A retry takes up what no invocation is left for. What the worker was scheduled for before, it still does.
+        // Keeps the invocation for a retry. The worker's earlier invocations still run.
         let is_kept = self.board.format >= FULL_RETRY
             && match &trigger {
-                // A time that has passed comes again.
+                // A schedule triggers again.
                 Trigger::Every { .. } => false,
-                // What comes from outside takes no memory without a bound.
+                // Bounds the memory that external input can take.
                 Trigger::Signal { .. } => self.board.signal.as_ref().is_none_or(|value| size(value) <= KEPT_VALUE_MAX),
                 Trigger::Start | Trigger::Event { .. } | Trigger::After | Trigger::Idle | Trigger::Breaker { .. } => {
                     true
                 }
             };
-        // Where no more is kept, one record for each rule says so: a join that waits for the rule does not fire.
+        // Beyond the limit, one record per rule reports it, so that a join that waits for the rule does not fire.
         let is_full = self.board.format >= BOUNDED && self.board.given_up.len() >= GIVEN_UP_MAX;
         let is_forgotten = |rule: &RuleName| self.board.forgotten.contains(rule);
         let is_told = !is_full || branch.rule.as_ref().is_none_or(is_forgotten);
@@ -150,12 +150,12 @@ impl Draft<'_> {
         invocation
     }
 
-    /// What is queued as an open invocation now, which is about to ask to be shown more.
+    /// Returns the queue entry of an open invocation, before the record that closes it.
     pub(super) fn asking(&self, invocation: Option<InvocationId>) -> Option<scheduler::Queued> {
         Some(self.board.scheduler.open().get(&invocation?)?.queued.clone())
     }
 
-    /// Queues what an invocation goes on in, with what it asked to be shown.
+    /// Queues the successor of an invocation, with the places that its worker asked to see.
     pub(super) fn go_on_with(&mut self, asked: Option<scheduler::Queued>, expand: &[Asked]) {
         let Some(asked) = asked.filter(|_| self.may_queue()) else { return };
         let scheduler::Queued { invocation: follows, branch: Branch { rule, worker }, trigger, expansion, .. } = asked;
@@ -165,8 +165,8 @@ impl Draft<'_> {
         self.push(Body::Scheduled(body));
     }
 
-    /// Records that a budget does not suffice, and does what the circuit says about it. Returns true if the invocation is to be
-    /// tried again, with the smaller view that its branch has now.
+    /// Records that a budget does not suffice and applies the circuit's action. Returns true if the invocation is
+    /// retried with its branch's smaller view.
     pub(super) fn run_short(
         &mut self,
         branch: &Branch,
@@ -177,7 +177,7 @@ impl Draft<'_> {
         let (rule, worker) = (branch.rule.clone(), branch.worker.clone());
         let is_known = resource == Resource::Invocations && self.board.exhausted.contains(&worker);
         let action = match &self.board.plan.blueprint.circuit.budget.then {
-            // A worker whose own budget is used up cannot be what is woken about it.
+            // A worker with an exhausted budget of its own cannot be triggered about it.
             Action::Wake(woken) if *woken == branch.worker => Action::StopBranch,
             action => action.clone(),
         };
@@ -189,15 +189,14 @@ impl Draft<'_> {
         self.push(Body::Budget(Budget { rule, worker, invocation, resource, needed, left, admitted, is_tried_again }));
         let stops_nothing_under_way = matches!(action, Action::StopBranch | Action::ReduceView);
         if is_known || (resource == Resource::Invocations && stops_nothing_under_way) {
-            // The limit itself keeps further invocations out.
+            // The limit itself already keeps out further invocations.
             return false;
         }
         self.trip(branch, due);
         is_tried_again
     }
 
-    /// Whether the board is done, by its own condition.
-    /// It was not at version `since`, if there was one before.
+    /// Ends the board if its `done` condition holds. `since` is a version at which it did not hold, if any.
     pub(super) fn consider_done(&mut self, since: Option<At>) {
         let plan = Arc::clone(&self.board.plan);
         let Some(done) = &plan.done else { return };
@@ -224,9 +223,9 @@ impl Draft<'_> {
         }
     }
 
-    /// What follows every input that changed something: limits, dispatches, the end, the next alarm.
+    /// Runs what follows every input that changed the board: limits, dispatches, the end, the next alarm.
     pub(super) fn go_on(&mut self) {
-        // What has ended does not end again, unless it stands still and somebody ends it for good.
+        // An ended board ends again only if it is quiescent and a final end is requested.
         if self.board.ended.is_some() && self.ending.is_none() {
             return;
         }
@@ -262,7 +261,7 @@ impl Draft<'_> {
         self.name_waiting();
     }
 
-    /// Starts what may start.
+    /// Dispatches invocations until none may start.
     fn dispatch_all(&mut self) {
         while self.ending.is_none() && !self.board.paused {
             let Some(next) = self.board.next() else { break };
@@ -272,7 +271,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Queues what has waited until nothing of other rules is under way; whether there was such.
+    /// Queues invocations of rules that waited for other rules to settle. Returns true if there were any.
     fn note_idle(&mut self) -> bool {
         if self.awaited.is_empty() {
             return false;
@@ -303,7 +302,7 @@ impl Draft<'_> {
         let asked: Vec<(Undecided, Vec<Wish>)> = asked.map(|(undecided, wishes)| (undecided.clone(), wishes)).collect();
         let mut is_queued = false;
         for (undecided, wishes) in asked {
-            // Two joins may wait for it: once is enough.
+            // Two joins may wait for the same rule: once is enough.
             if !self.board.undecided.contains(&undecided) {
                 continue;
             }
@@ -317,8 +316,8 @@ impl Draft<'_> {
         is_queued
     }
 
-    /// Divides rules whose wait is over: those that may fire now, and those that wait for one of these. Leaves out joins that
-    /// have fired, or that one was given up for.
+    /// Divides rules with a completed wait: those that may fire now, and those that wait for one of these. Leaves out
+    /// joins that have fired, or that one was given up for.
     fn in_turn(&self, rested: BTreeSet<RuleName>) -> (BTreeSet<RuleName>, BTreeSet<RuleName>) {
         let board = &*self.board;
         let rest_of = |rule: &'_ Rule| match &rule.wakes_on {
@@ -329,12 +328,12 @@ impl Draft<'_> {
             RestKind::Each => true,
             RestKind::Settled => !board.scheduler.has_fired(name),
             RestKind::Completed => {
-                // An invocation that changed nothing has completed, whatever its breaker did.
+                // An invocation that changed nothing counts as completed, even if its breaker opened.
                 let is_lost = |queued: &&Queued| !queued.is_in_vain && rest.waits_for(&queued.branch);
                 let mut lost = board.given_up.iter().filter(is_lost).filter(|queued| !self.is_pointless(queued));
                 let is_undecided = !board.asked_again(rest).is_empty();
                 let is_complete = lost.next().is_none() && !is_undecided && !rest.waits_for_any(&board.forgotten);
-                // A join that has not fired has something to do yet.
+                // A join that has not fired may still fire.
                 let is_join = |rule: &&Rule| match &rule.wakes_on {
                     WakesOn::After(_) => true,
                     WakesOn::Rest(rest) => rest.kind != RestKind::Each,
@@ -347,13 +346,13 @@ impl Draft<'_> {
         };
         let rules = board.plan.rules.iter().filter_map(|rule| Some((rule.name.clone(), rest_of(rule)?)));
         let waits: Vec<(RuleName, Rest)> = rules.filter(may_fire).collect();
-        // `idle` waits for nothing but the rules it names.
+        // `idle` waits only for the rules it names.
         let is_first = |(name, rest): &&(RuleName, Rest)| {
             rest.kind == RestKind::Each || waits.iter().all(|(other, _)| other == name || !rest.waits_for_rule(other))
         };
         let mut first: BTreeSet<RuleName> = waits.iter().filter(is_first).map(|(name, _)| name.clone()).collect();
         if first.is_empty() {
-            // Of rules that wait for each other one goes first, but none that waits for the others only.
+            // In a cycle of rules one goes first, but none that only waits for the others.
             let is_mutual = |(name, rest): &&(RuleName, Rest)| {
                 let mut before = waits.iter().filter(|(other, _)| other != name && rest.waits_for_rule(other));
                 before.all(|(_, other)| other.waits_for_rule(name))
@@ -375,8 +374,8 @@ impl Draft<'_> {
         plan.journal_format >= UNDECIDED && rule.is_some_and(is_gone)
     }
 
-    /// How a board ends that nothing moves any more. One without rules is driven from outside and never stands still, and
-    /// neither does one that a time will wake.
+    /// Returns the end of a quiescent board. A board without rules is driven from outside and never becomes quiescent,
+    /// and neither does one with a pending schedule.
     pub(super) fn standstill(&self) -> Option<Ended> {
         let board = &*self.board;
         let is_idle = board.scheduler.open().is_empty() && board.pending.is_empty();
@@ -386,7 +385,7 @@ impl Draft<'_> {
         if !idle || board.plan.rules.is_empty() || waits || !board.awaiting().is_empty() {
             return None;
         }
-        // Whatever is queued now waits for a breaker, and without outcomes no cooldown passes.
+        // Any queued invocation waits for a breaker, and without outcomes no cooldown passes.
         let stopped = board.breaker.any_open() || !board.scheduler.queue().is_empty();
         Some(if board.short {
             Ended { end: End::Stopped, cause: Cause::Exhausted }
@@ -398,7 +397,7 @@ impl Draft<'_> {
         })
     }
 
-    /// Starts an attempt; false if it has to wait for what calls under way will leave of the budgets.
+    /// Starts an attempt; returns false if it waits for budget that calls under way may free.
     pub(super) fn dispatch(&mut self, next: Next, admitted: Option<Admission>) -> bool {
         let is_affordable = self.board.afford_inside(&next);
         let Next { queued, attempt } = next;
@@ -424,7 +423,7 @@ impl Draft<'_> {
         let mut is_plain = false;
         let is_larger = named.is_some_and(|reply| reply > u64::from(worker.limits.reply_tokens));
         if is_larger && board.format >= FULL_RETRY && afforded.is_err_and(|short| !short.may_be_freed) {
-            // A reply that has no more room than the one before is better than none.
+            // A reply with no more room than the previous one is better than none.
             (reserved, afforded) = afford(None);
             is_plain = true;
         }
@@ -432,7 +431,7 @@ impl Draft<'_> {
             .map(|admission| Admission { reply_tokens: admission.reply_tokens.filter(|_| !is_plain), ..admission });
         match afforded.and(is_affordable) {
             Ok(()) => {}
-            // Once the calls under way are settled there may be enough: nothing is decided before.
+            // Settled calls may free enough, so nothing is decided yet.
             Err(short) if short.may_be_freed => return false,
             Err(short) => {
                 let of = (Some(queued.invocation), admitted.clone());
@@ -465,7 +464,7 @@ impl Draft<'_> {
             },
             admitted: admitted.clone(),
             is_unspent: !view.finds_room,
-            // A breaker's smaller budget leaves out on purpose.
+            // A breaker's reduced budget leaves out parts on purpose.
             unshown: match board.plan.has_ranges() && budget == worker.view_budget() {
                 true => view.unshown.clone(),
                 false => Vec::new(),

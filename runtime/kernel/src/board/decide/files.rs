@@ -1,4 +1,4 @@
-//! Edits of the files of a workspace.
+//! Edits of workspace files.
 
 use serde_json::json;
 
@@ -14,12 +14,12 @@ use crate::record::{Author, Body, Editing, NoOp};
 use crate::rejection::Code;
 
 impl Draft<'_> {
-    /// Commits an edit, notes that it changes nothing, or refuses it. The attempt it belongs to goes on in any case. What
-    /// nobody can refuse, because it has happened, is committed even on a paused board.
+    /// Commits an edit, records that it changes nothing, or rejects it. Its attempt continues in any case. An external
+    /// edit has already happened, so it is committed even on a paused board.
     pub(super) fn edit(&mut self, edit: Edit) {
         let refused = |code, message: &str| Some(refused(code, message));
         let body = ReplyBody::Text(serde_json::to_string(&edit).expect("an edit has string keys and finite numbers"));
-        // Whoever repeats it may not know that the attempt is over by now.
+        // A retry may arrive after the attempt has ended.
         if let Some(token) = edit.token.as_ref().map(edit_token) {
             let board = &*self.board;
             let known =

@@ -1,4 +1,4 @@
-//! What comes from outside: time, signals, steering, an administrator's hand, another owner.
+//! External inputs: time, signals, pause and resume, administrator amendments, change of ownership.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,17 +26,18 @@ use crate::snapshot::LAYOUT;
 use crate::tree::Node;
 use crate::wish::Occasion;
 
-/// How often an invocation's call may be lost with a process before it is given up: it may be what ends the process.
+/// Maximum number of times that an invocation's call may be lost with a process; the call itself may be ending the
+/// process.
 const LOST_MAX: u32 = 8;
 
-/// The most signals that the refusal of another one names.
+/// Maximum number of signals named in a rejection.
 const SIGNALS_NAMED_MAX: usize = 20;
 
-/// Bytes of a name that is refused, as the refusal shows it.
+/// Maximum size in bytes of a rejected signal's name in the rejection.
 const SIGNAL_SHOWN_MAX: usize = 128;
 
 impl Draft<'_> {
-    /// Notes a jump of the clock, for which nothing of the board is made to pay.
+    /// Records a jump of the clock, so that it counts against no limit of the board.
     pub(super) fn jump(&mut self, ms: u64) {
         if self.board.format >= JUMPS && self.board.ended.is_none() {
             self.push(Body::Jumped(Jumped { ms }));
@@ -120,7 +121,7 @@ impl Draft<'_> {
         self.go_on();
     }
 
-    /// Refuses a signal that no rule waits for, and names those that rules wait for.
+    /// Rejects a signal that no rule handles, and names the signals that rules handle.
     fn unheard(&self, signal: &str) -> Option<Violation> {
         let heard = self.board.plan.rules.iter().filter_map(|rule| match &rule.wakes_on {
             WakesOn::Signal(name) => Some(name.as_str()),
@@ -140,8 +141,8 @@ impl Draft<'_> {
         Some(Violation::new(Code::UnknownSignal, "", message))
     }
 
-    /// Why there is no room for what such a signal brings: what waits in the document, and what those still add whom such
-    /// signals have woken.
+    /// Rejects a signal with a full backlog: the elements in the document plus the invocations that such signals have
+    /// triggered and that are unfinished.
     fn backlog_full(&self, signal: &str) -> Option<Violation> {
         let (at, max) = self.board.plan.backlog.get(signal)?;
         let there = self.board.state.root().get(at);
@@ -163,7 +164,8 @@ impl Draft<'_> {
         })
     }
 
-    /// A pause or its end. One with a token is recorded even if it changes nothing, or its repetition would be a new one.
+    /// Records a pause or its end. A request with a token is recorded even if it changes nothing, so that its retry is
+    /// recognised.
     pub(super) fn steer(&mut self, body: Body, changes: bool) {
         if !self.is_repeated(&body) && !self.is_over() && (changes || request_token(&body).is_some()) {
             self.push(body);
@@ -171,7 +173,8 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether a request with the token of this one was heard before; then its outcome is that one's, or a refusal.
+    /// Returns true if a request's token is known. Sets the outcome to the earlier one, or to a rejection if the
+    /// request differs.
     pub(super) fn is_repeated(&mut self, body: &Body) -> bool {
         let Some(token) = request_token(body) else { return false };
         let request = || request_digest(&self.board.hasher, body);
@@ -187,14 +190,15 @@ impl Draft<'_> {
         true
     }
 
-    /// Nothing follows from it. A board that has ended grows no more, and needs none.
+    /// Records a snapshot and dispatches nothing. A board that has ended needs no snapshot.
     pub(super) fn snapshot(&mut self, of: Seq, digest: Digest) {
         if self.board.ended.is_none() && of <= self.board.head.0 {
             self.push(Body::Snapshot(Snapshot { of, layout: LAYOUT, digest }));
         }
     }
 
-    /// What an administrator writes. What it wakes is queued and not called: the board may be at rest.
+    /// Applies an administrator's edit. Triggered invocations are queued but not dispatched: the board may not be
+    /// running.
     pub(super) fn amend(&mut self, path: String, value: Value) {
         let patch = json!([{"op": "replace", "path": path, "value": value}]);
         let accepted = match self.is_over() {
@@ -226,7 +230,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether a place is what the kernel keeps of the files of a workspace, or holds or lies in that.
+    /// Returns true if a place overlaps the kernel's data about workspace files.
     fn is_of_files(&self, path: &str) -> bool {
         let place = Pointer::parse(path).unwrap_or_default();
         let is_files = place.first().is_none_or(|first| first.decoded() == FILES);
@@ -252,7 +256,7 @@ impl Draft<'_> {
             let worker = &open.queued.branch.worker;
             let seat = &self.board.plan.seats[worker].worker;
             let keeps_state = seat.agent == AgentKind::Command && seat.restart == Some(Restart::Fail);
-            // A process outside cannot have ended this one, and may wait through many restarts.
+            // A remote agent cannot have ended this process, and may wait through many restarts.
             let is_final = keeps_state || (open.lost >= LOST_MAX && seat.agent != AgentKind::Remote);
             let message = "the process ended while the call was under way".to_owned();
             let by = author(&open, None);

@@ -1,4 +1,4 @@
-//! Calls that wait for a provider: their admission, a request that was not taken, and the end of patience.
+//! Calls that wait for a provider: admission, deferral, and the end of patience.
 
 use super::{Draft, author};
 use crate::admission::Admission;
@@ -9,15 +9,15 @@ use crate::ledger::Usage;
 use crate::record::{Body, Deferred, PauseCause, Steered};
 use crate::scheduler::Next;
 
-/// The longest wait that is recorded, in milliseconds: a year.
+/// Maximum wait that is recorded, in milliseconds: 366 days.
 const WAIT_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
-/// What a provider did not take, as the shell reports it.
+/// A request that a provider did not accept, as the shell reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotTaken {
-    /// Why.
+    /// The reason.
     pub reason: DeferralReason,
-    /// Milliseconds to wait before the provider may be asked again.
+    /// Milliseconds to wait before the next request to the provider.
     pub wait_ms: u64,
     /// Milliseconds after the first of an unbroken series of deferrals at which the board is paused.
     pub patience_ms: u64,
@@ -28,7 +28,7 @@ pub struct NotTaken {
 }
 
 impl Draft<'_> {
-    /// Makes a call that the gate admits, if it is still wanted; else nothing is recorded.
+    /// Makes a call that the gate admits if it is still wanted; otherwise records nothing.
     pub(super) fn admit(&mut self, invocation: InvocationId, attempt: u32, admission: Admission) {
         if self.board.ended.is_some() || self.board.paused {
             return;
@@ -53,7 +53,7 @@ impl Draft<'_> {
         let mut patience = since.plus_ms(patience_ms.min(WAIT_MAX_MS));
         if let Some(limit) = self.board.plan.blueprint.limits.patience {
             patience = patience.min(since.plus_ms(limit.as_ms()));
-            // Also where the provider asks for a longer wait, the board is paused when its patience ends, and not before.
+            // The board is paused exactly when its patience ends, even if the provider asks for a longer wait.
             not_before = not_before.min(patience);
         }
         let (by, model) = (author(open, usage.map(Usage::bounded)), open.model.clone());
@@ -65,7 +65,7 @@ impl Draft<'_> {
         self.go_on();
     }
 
-    /// No call of the board could be admitted for as long as patience lasts, or its model needs an operator.
+    /// Pauses the board, because no call was admitted within its patience or its model needs an operator.
     pub(super) fn unavailable(&mut self) {
         if self.board.ended.is_none() && !self.board.paused && !self.board.awaiting().is_empty() {
             self.hold();
@@ -80,7 +80,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Names the calls that wait for admission, in place of those named before.
+    /// Publishes the calls that wait for admission; replaces the previous list.
     pub(super) fn name_waiting(&mut self) {
         if self.board.has_gate() {
             self.step.effects.push(Effect::Await(self.board.awaiting_admission()));

@@ -1,4 +1,4 @@
-//! What an operator takes up again: invocations that were given up, and limits that were reached.
+//! Retries by an operator: invocations that were given up, and raised limits.
 
 use super::{Draft, Move};
 use crate::board::Outcome;
@@ -8,7 +8,7 @@ use crate::rejection::{Rejection, Stage};
 use crate::scheduler::Queued;
 
 impl Draft<'_> {
-    /// Queues what was given up again, with its trigger, on a board that has not come to a good end.
+    /// Queues given-up invocations again, with their triggers, unless the board is done or cancelled.
     pub(super) fn retry(&mut self, retried: Retried) {
         let body = Body::Retried(retried.clone());
         if self.is_repeated(&body) {

@@ -1,4 +1,4 @@
-//! Takes what comes before all else: finds it, takes its parts from one on, and names those that have no room.
+//! Takes the places with priority: locates them, takes their parts from a start on, and names parts that do not fit.
 
 use jsonptr::{Pointer, PointerBuf, Token};
 
@@ -14,48 +14,49 @@ use crate::asked::{CUT, Start};
 use crate::pattern::{Pattern, PatternToken};
 use crate::tree::{At, Node, Step};
 
-/// Part of the budget that the names of what was asked for may take: a quarter.
+/// Divisor of the budget that limits the names in requested collections: a quarter.
 const NAMES_SHARE: usize = 4;
 /// Member of an element that identifies it.
 const ID: &str = "id";
-/// Words before names that do not begin with the first.
+/// Prefix of names that do not begin with the first part.
 const FROM_THERE: &str = "from there on, ";
-/// Words behind names that are not all.
+/// Suffix of an incomplete list of names.
 const AND_MORE: &str = " and more";
-/// Words in place of names that are too long.
+/// Replacement for names that are too long.
 const NO_ROOM: &str = "more than has room";
-/// Words before names on a line of their own.
+/// Prefix of names on a line of their own.
 const LOOSE_WORDS: &str = ": not shown: ";
-/// Steps of a search for something readable in one part: many parts may hold nothing.
+/// Steps of a search for a readable place in one part, because many parts may hold none.
 const HELD_STEPS: usize = 256;
-/// Maximum number of characters of a name that differs within them from the one before; the beginning of a longer one is named,
-/// from which it can be asked for.
+/// Maximum characters of a name that differs from the previous one within them. Of a longer one the beginning is named,
+/// from which it can be requested.
 const NAME_MAX: usize = 64;
-/// Part of the names of a page that one cut name may take where it differs earlier: a quarter, so that each page gets ahead.
+/// Divisor of the characters for a page's names that limits one cut name differing earlier: a quarter, so that each
+/// page makes progress.
 const NAME_SHARE: usize = 4;
 
-/// A place that comes before others.
+/// A place with priority.
 pub(in super::super) struct First<'a> {
     pub(in super::super) place: PointerBuf,
     pub(in super::super) why: Why,
-    /// The first part that is wanted; none: any.
+    /// The first requested part; `None`: any.
     pub(in super::super) from: Option<&'a Start>,
 }
 
 /// Position of a place.
 struct Spot<'a> {
-    /// The node that shows it, or in which it is shown; none if no more than parts of it may be read.
+    /// The node that shows or contains it; `None` if only parts of it may be read.
     node: Option<usize>,
-    /// Way from the root.
+    /// Path from the root.
     path: Vec<Step<'a>>,
     value: &'a Node,
-    /// When it came there.
+    /// Revision at which the value reached this place.
     floor: At,
 }
 
-/// Names of the parts of a collection that was asked for.
+/// Names of the parts of a requested collection.
 pub(super) struct Page<'a> {
-    /// The node whose line has them; none: they have a line of their own.
+    /// The node with the line for the names; `None`: they have a separate line.
     node: Option<usize>,
     /// The collection.
     place: PointerBuf,
@@ -69,8 +70,8 @@ pub(super) struct Page<'a> {
 }
 
 impl<'a> Choice<'a, '_> {
-    /// Takes what comes before all else where something was asked for: that which was asked for last, what woke the worker and
-    /// what that names, and what was asked for before.
+    /// Takes the places with priority if there was a request: the latest request, the trigger with the places it names,
+    /// then earlier requests.
     pub(super) fn take_first(&mut self, asked: usize) {
         let (asked, others) = self.wanted.first.split_at(asked);
         let (newest, older) = asked.split_at(self.wanted.newest.min(asked.len()));
@@ -84,8 +85,8 @@ impl<'a> Choice<'a, '_> {
         self.is_first = false;
     }
 
-    /// Takes what was asked for at one time: names of collections, what fits wholly, and parts, of which each has its share of
-    /// the room. Up to half of it is left to lines about the rest.
+    /// Takes the places of one request: names of collections, complete values, then excerpts, each with its share of
+    /// the room. Keeps up to half of the room for lines about the rest.
     fn take_round(&mut self, round: &[First<'_>]) {
         let names_max = (self.limit / NAMES_SHARE / round.len().max(1)).max(summary::HIDDEN_MAX);
         round.iter().for_each(|first| self.lay_out_page(first, names_max));
@@ -120,7 +121,7 @@ impl<'a> Choice<'a, '_> {
         if self.paid(node).is_some() { 0 } else { self.summary_max(node) }
     }
 
-    /// Pays for lines about what the places that were asked for are in, as far as there is room.
+    /// Pays for lines about the containers of requested places, as far as there is room.
     pub(super) fn mention_asked(&mut self) {
         let wanted = self.wanted;
         for first in wanted.first.iter().filter(|first| first.why == Why::Asked) {
@@ -144,7 +145,7 @@ impl<'a> Choice<'a, '_> {
         true
     }
 
-    /// Takes what was asked for, and what else comes first, as compiler 4 does.
+    /// Takes the places with priority in the order of compiler 4.
     pub(super) fn take_first_of_4(&mut self) {
         let wanted = self.wanted;
         for First { place, why, .. } in wanted.first {
@@ -159,7 +160,7 @@ impl<'a> Choice<'a, '_> {
         self.may_begin = false;
     }
 
-    /// Notes a collection whose parts are named, and pays for the names.
+    /// Adds a collection with named parts, and pays for the names.
     fn lay_out_page(&mut self, first: &First<'_>, most: usize) {
         let First { place, from, .. } = first;
         let Some(Spot { node, path, value, .. }) = self.locate(place) else { return };
@@ -179,7 +180,7 @@ impl<'a> Choice<'a, '_> {
             _ => true,
         };
         if !has_names {
-            // The line about it counts what is not shown, before parts of it take the room.
+            // The line about it counts the hidden parts, before its parts take the room.
             if let Some(node) = node.filter(|_| self.wanted.compiler >= PAGES) {
                 self.mention(node);
             }
@@ -206,12 +207,12 @@ impl<'a> Choice<'a, '_> {
         }
     }
 
-    /// Returns the page whose names the line of a node has.
+    /// Returns the page with its names on the line of a node.
     pub(super) fn page(&self, node: usize) -> Option<&Page<'a>> {
         self.pages.iter().find(|page| page.node == Some(node))
     }
 
-    /// Returns lines about collections that nothing else tells of.
+    /// Returns lines about collections that no other line covers.
     pub(super) fn loose_pages(&self, is_shown: &dyn Fn(usize) -> bool) -> Vec<String> {
         let loose = self.pages.iter().filter(|page| page.node.is_none());
         let line = |page: &Page<'a>| {
@@ -221,12 +222,12 @@ impl<'a> Choice<'a, '_> {
         loose.filter_map(line).collect()
     }
 
-    /// Returns the maximum number of characters of what a line about a collection names.
+    /// Returns the maximum characters of the names on a collection's line.
     pub(super) fn names_max(&self, node: usize) -> usize {
         self.page(node).map_or(summary::HIDDEN_MAX, |page| page.chars + FROM_THERE.len())
     }
 
-    /// Takes what is on one line with a place: it, what it is in, or what is in it. `misses` counts lines in a row that did not
+    /// Takes a place, its container, or its parts, whichever has a line. `misses` counts consecutive lines that did not
     /// fit.
     fn take_at(&mut self, wanted: &Pointer, from: Option<&Start>, misses: &mut usize) {
         let Some(Spot { node, path, value, floor }) = self.locate(wanted) else { return };
@@ -246,7 +247,7 @@ impl<'a> Choice<'a, '_> {
                     self.expand(node, misses);
                 }
             }
-            // No more than parts of it may be read.
+            // Only parts of it may be read.
             (None, None) => {
                 for which in 0..self.reads.patterns.len() {
                     if self.reads.patterns[which].reaches_below(wanted) {
@@ -264,7 +265,7 @@ impl<'a> Choice<'a, '_> {
         }
     }
 
-    /// Takes what fits of the parts of a container from one on, in the order of the document.
+    /// Takes the parts of a container that fit, from a start on, in document order.
     fn take_from<'n>(
         &mut self,
         container: &Pointer,
@@ -290,7 +291,7 @@ impl<'a> Choice<'a, '_> {
         }
     }
 
-    /// Returns true if something of what was asked for last is shown or named, or if nothing was asked for.
+    /// Returns true if a part of the latest request is shown or named, or if nothing was requested.
     pub(super) fn finds_room(&mut self, is_shown: &dyn Fn(&Self, usize) -> bool) -> bool {
         let wanted = self.wanted;
         let newest = &wanted.first[..wanted.newest];
@@ -332,7 +333,7 @@ impl<'a> Choice<'a, '_> {
             || self.layout.nodes[node].children.values().any(|child| self.shows_something(*child))
     }
 
-    /// Returns true if something below a place is shown that patterns lead to.
+    /// Returns true if any value below a place is shown by a pattern's node.
     fn shows_below(&self, path: &[Step<'_>]) -> bool {
         (0..self.reads.patterns.len()).any(|root| {
             let mut below = self.layout.nodes[root].children.iter();
@@ -340,7 +341,7 @@ impl<'a> Choice<'a, '_> {
         })
     }
 
-    /// Lays out a place, or what shows it.
+    /// Lays out a place, or the node that shows it.
     fn locate(&mut self, wanted: &Pointer) -> Option<Spot<'a>> {
         let (mut value, mut floor, mut path) = (self.state, 0, Vec::new());
         let mut tokens = wanted.tokens();
@@ -369,7 +370,7 @@ impl<'a> Choice<'a, '_> {
         Some(Spot { node: None, path, value, floor })
     }
 
-    /// Splits what is one line where it comes before all else and has no room. Returns true if it did.
+    /// Splits a one-line value with priority that does not fit. Returns true if it did.
     fn splits(&mut self, node: usize) -> bool {
         let laid_out = &self.layout.nodes[node];
         let Some(value) = laid_out.value.filter(|_| self.is_first && laid_out.kind == Kind::Line) else { return false };
@@ -380,7 +381,7 @@ impl<'a> Choice<'a, '_> {
         true
     }
 
-    /// Returns the first part that is wanted of a container, by index and by name: a number is an index, or a name in an
+    /// Returns the first requested part of a container, by index and by name. A number is an index, or a name in an
     /// object; a name is the `id` of an element in an array, or an index.
     fn first_part(&self, value: &Node, path: &[Step<'_>], from: Option<&Start>) -> (usize, String) {
         let name = match from {
@@ -404,13 +405,13 @@ impl<'a> Choice<'a, '_> {
         (by_id.or_else(by_index).unwrap_or(elements.len()), name.clone())
     }
 
-    /// Names the parts of a page that are not shown; none if there are none.
+    /// Names the parts of a page that are not shown; `None` without such parts.
     pub(super) fn names(&self, page: &Page<'_>, is_shown: &dyn Fn(usize) -> bool) -> Option<String> {
         let Page { node, place, value, path, first: (index, name), is_from_start, chars } = page;
         let (mut out, mut is_cut, mut way) = (String::new(), false, path.clone());
         let mut before = name.as_str();
         for (number, (step, part)) in self.seen_parts(place, value, (*index, name)).enumerate() {
-            // Parts that are not named count as well.
+            // Unnamed parts count as well.
             if number >= self.bounds.steps {
                 is_cut = true;
                 break;
@@ -428,7 +429,7 @@ impl<'a> Choice<'a, '_> {
                 }
                 None => self.shows_below(&way),
             };
-            // A name that may not be read makes no difference to the next one.
+            // A name that may not be read must not affect the next one.
             if !is_shown && node.is_none() && !self.holds_readable(&place, &way, part) {
                 continue;
             }
@@ -474,7 +475,7 @@ impl<'a> Choice<'a, '_> {
         Some([if *is_from_start { "" } else { FROM_THERE }, &out, more].concat())
     }
 
-    /// Returns true if something at or below a place may be read.
+    /// Returns true if a place or one below it may be read.
     fn holds_readable(&self, place: &Pointer, way: &[Step<'_>], part: &Node) -> bool {
         let finds = |which: usize| {
             let search = Search::new(part, self.reads, which, Order::Document, HELD_STEPS);
@@ -489,8 +490,8 @@ impl<'a> Choice<'a, '_> {
         self.reads.patterns.iter().any(|read| read.covers(place))
     }
 
-    /// Returns the parts of a container of which something may be read, from one on. Where patterns name them, no others are
-    /// looked at, so that these make no difference.
+    /// Returns the parts of a container with readable content, from a start on. If patterns name the parts, no others
+    /// are visited, so that these cannot affect the view.
     fn seen_parts<'n>(
         &self,
         container: &Pointer,
@@ -509,7 +510,7 @@ impl<'a> Choice<'a, '_> {
                 Some(PatternToken::Literal(name)) if !tokens[..depth].contains(&PatternToken::Deep) => {
                     named.extend(value.part(name).map(|(step, part, _)| (step, part)));
                 }
-                // Matches nothing that is there.
+                // Matches no existing part.
                 Some(PatternToken::Bound(_) | PatternToken::Append) => {}
                 _ => return value.parts_from(index, name),
             }
@@ -524,19 +525,19 @@ impl<'a> Choice<'a, '_> {
     }
 }
 
-/// Returns true for a pattern that covers the parts of this place, and nothing else.
+/// Returns true for a pattern that covers exactly the parts of this place.
 fn is_parts_of(read: &Pattern, place: &Pointer) -> bool {
     let [above @ .., PatternToken::Any] = read.tokens() else { return false };
     let is_it = |(token, name): (&PatternToken, Token<'_>)| matches!(token, PatternToken::Literal(literal) if *literal == name.decoded());
     above.len() == place.tokens().count() && above.iter().zip(place.tokens()).all(is_it)
 }
 
-/// Returns the number of characters with which both begin.
+/// Returns the length of the common prefix in characters.
 fn common(one: &str, other: &str) -> usize {
     one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count()
 }
 
-/// Writes a name behind `out`, or the beginning of one that has more than `most` characters.
+/// Appends a name to `out`, or the beginning of one with more than `most` characters.
 fn push_part_name(out: &mut String, name: &str, most: usize) {
     match name.char_indices().nth(most) {
         None => text::push_name(out, name),

@@ -1,7 +1,7 @@
-//! What is tried, most wanted first: what was asked for, what the trigger points at, short fields, the few parts of every collection that
-//! changed last, long fields, and the rest of the collections, latest change first.
+//! Ranks the candidates for a view. In order: requested places, places of the trigger, short fields, the latest changes
+//! of every collection, long fields, and the rest of the collections by latest change.
 //!
-//! A collection that is not shown wholly says so in one line that is paid for beforehand.
+//! An incomplete collection has a summary line, which is paid for beforehand.
 
 use super::super::layout::Kind;
 use super::super::search::{Order, Search};
@@ -10,20 +10,20 @@ use super::Choice;
 use super::Why;
 use crate::tree::{Latest, Step, Ties};
 
-/// The most a field may measure to be kept before collections are.
+/// Maximum size of a field that is taken before collections.
 const SMALL_FIELD_MAX: usize = 200;
-/// How many parts of every collection come before the rest of any.
+/// Number of parts taken from every collection before the rest of any.
 const NEWEST: usize = 3;
 
-/// A collection none other lies above, and what of it was not yet tried.
+/// A topmost collection, and its untried parts.
 pub(super) struct Collection<'a> {
     node: usize,
-    /// The pattern it lies under.
+    /// The pattern above it.
     root: usize,
     rest: Rest<'a>,
     /// See [`Choice::shortest`].
     shortest: usize,
-    /// Lines in a row that did not fit.
+    /// Consecutive lines that did not fit.
     pub(super) misses: usize,
     pub(super) is_over: bool,
 }
@@ -38,14 +38,14 @@ impl<'a> Collection<'a> {
         Self { node, root, rest, shortest, misses: 0, is_over: false }
     }
 
-    /// Returns the collection of the places that a pattern matches, after so many lines that did not fit.
+    /// Creates the collection of the places that a pattern matches, after `misses` lines that did not fit.
     pub(super) fn of_places(root: usize, places: Box<Search<'a>>, shortest: usize, misses: usize) -> Self {
         Self { misses, ..Self::new(root, root, Rest::Places(places), shortest) }
     }
 }
 
 impl<'a> Choice<'a, '_> {
-    /// Takes what fits, most wanted first.
+    /// Takes the lines that fit, most wanted first.
     pub(super) fn take_by_rank(&mut self) {
         let (mut long, mut collections) = (Vec::new(), Vec::new());
         self.because = Why::ShortField;
@@ -69,7 +69,7 @@ impl<'a> Choice<'a, '_> {
         }
     }
 
-    /// Takes the short values that are in no collection; notes the long ones and the collections.
+    /// Takes the short values outside collections; collects the long ones and the collections.
     fn take_fields(&mut self, node: usize, root: usize, long: &mut Vec<usize>, collections: &mut Vec<Collection<'a>>) {
         let layout = &self.layout.nodes[node];
         let Some(value) = layout.value else {
@@ -109,14 +109,14 @@ impl<'a> Choice<'a, '_> {
         fields
     }
 
-    /// Characters of the shortest line there can be about a part of the value: a slash, a colon, a space, a value and a
-    /// line feed beside its label.
+    /// Returns the minimum characters of a line about a part of the value. Its label is followed by a slash, a colon, a
+    /// space, a value and a line feed.
     pub(super) fn shortest(&mut self, node: usize) -> usize {
         let label = if self.layout.nodes[node].kind == Kind::Pattern { 0 } else { text::chars(self.label(node)) };
         label + 5
     }
 
-    /// Takes what fits of the next part of a collection.
+    /// Takes the lines that fit from the next part of a collection.
     pub(super) fn advance(&mut self, collection: &mut Collection<'a>) {
         if collection.is_over || self.left < collection.shortest || self.is_worn_out() {
             collection.is_over = true;
@@ -136,7 +136,7 @@ impl<'a> Choice<'a, '_> {
         collection.is_over |= collection.misses >= self.bounds.misses;
     }
 
-    /// Takes what fits of a value. `misses` counts the lines in a row that did not fit.
+    /// Takes the lines of a value that fit. `misses` counts consecutive lines that did not fit.
     pub(super) fn expand(&mut self, node: usize, misses: &mut usize) {
         let layout = &self.layout.nodes[node];
         let (Some(value), floor) = (layout.value, layout.floor) else { return };
@@ -144,7 +144,7 @@ impl<'a> Choice<'a, '_> {
             *misses = if self.take(node) { 0 } else { *misses + 1 };
         } else if self.layout.is_collection(node) {
             let is_outermost = !self.layout.above(node).any(|above| self.layout.is_collection(above));
-            // Within a part of a collection ties go as the document does, so that it reads from its beginning.
+            // Within a part of a collection, ties follow document order, so that it reads from its beginning.
             let ties = if is_outermost { Ties::Last } else { Ties::First };
             let shortest = self.shortest(node);
             for (step, part, stamp) in value.latest(floor, ties) {

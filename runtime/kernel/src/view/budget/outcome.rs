@@ -1,4 +1,4 @@
-//! What comes of a choice: the lines in the order of the document, and what they say of the state.
+//! Renders a choice: the lines in document order, and the read set they establish.
 
 use super::super::explained::{Fate, ITEMS_MAX, Item, Why};
 use super::super::layout::Kind;
@@ -43,7 +43,7 @@ impl Choice<'_, '_> {
         Shown { summarised: out.summarised, unshown, items: out.items, is_everything: false, finds_room, ..shown }
     }
 
-    /// Notes the collections and texts at or below a node that are not shown wholly.
+    /// Collects the incompletely shown collections and texts at or below a node.
     fn note_unshown(&self, node: usize, marks: &Marks, unshown: &mut Vec<Unshown>) {
         if marks.whole[node] {
             return;
@@ -78,7 +78,7 @@ impl Choice<'_, '_> {
         if this.value.is_some() && is_top && !any && !whole {
             out.summarised.push(&self.layout.label(node));
         }
-        // What is not shown of something that is shown in part; a pattern is always asked.
+        // Hidden content of a partly shown node; always computed for a pattern.
         let wanted = out.summarised.room();
         let hidden =
             if this.kind != Kind::Line && !whole && (any || this.kind == Kind::Pattern || self.paid(node).is_some()) {
@@ -147,7 +147,7 @@ impl Choice<'_, '_> {
                     self.explain(node, Fate::LeftOut, out);
                 }
             }
-            // That there is nothing is known as well.
+            // An empty match reveals membership, too.
             None if self.tallies.get(node).is_some_and(Tally::is_empty) => {
                 out.containers.extend_from_slice(self.tallies[node].containers());
             }
@@ -155,7 +155,7 @@ impl Choice<'_, '_> {
         }
     }
 
-    /// Who last changed what a line tells of, in words.
+    /// Returns the words that name the last author of a line's content.
     fn writer(&self, node: usize) -> String {
         let this = &self.layout.nodes[node];
         let container = this.value.or_else(|| self.tallies.get(node)?.container());
@@ -164,12 +164,12 @@ impl Choice<'_, '_> {
         writer.map(|writer| summary::of_writer(&writer)).unwrap_or_default()
     }
 
-    /// Why nothing is shown of a part of a collection; `node` is where it is laid out, if it is.
+    /// Returns the reason for which a part of a collection is hidden; `node` is its node, if it has one.
     fn why_hidden(&self, node: Option<usize>) -> Why {
         node.and_then(|node| self.why.get(node).copied().flatten()).unwrap_or(Why::NoRoom)
     }
 
-    /// Keeps what became of a node and why, if somebody asks.
+    /// Records the fate of a node and the reason, if explanations are requested.
     fn explain(&self, node: usize, fate: Fate, out: &mut Out) {
         if self.bounds.summarised > 0 && out.items.len() < ITEMS_MAX {
             let why = self.why_hidden(Some(node));
@@ -177,11 +177,11 @@ impl Choice<'_, '_> {
         }
     }
 
-    /// What is shown wholly, and of what something is.
+    /// Marks the nodes that are shown completely, and those shown in part.
     fn marks(&self) -> Marks {
         let count = self.layout.nodes.len();
         let mut marks = Marks { whole: vec![false; count], any: vec![false; count] };
-        // Children come after their parents, so one pass from the end knows of each node what is shown below it.
+        // Children follow their parents, so one pass from the end computes all marks.
         for node in (0..count).rev() {
             let this = &self.layout.nodes[node];
             let is_shown = matches!(self.paid(node), Some(Paid::Value(_)));
@@ -199,10 +199,10 @@ impl Choice<'_, '_> {
     }
 }
 
-/// The line about places that no other line is about, with as many of their names as there is room for.
+/// Returns the line about places without a line, with as many of their names as fit.
 fn unmentioned(count: usize, names: &[String], room: usize) -> Option<String> {
     let begun = format!("… {count} more places not shown");
-    // A line ends with a line feed.
+    // Includes the line feed.
     if count == 0 || text::chars(&begun) + 1 > room {
         return None;
     }
@@ -234,13 +234,13 @@ struct Out {
     members: Vec<String>,
     containers: Vec<String>,
     summarised: Summarised,
-    /// Places that no line is about.
+    /// Places without a line.
     unmentioned: Vec<String>,
     items: Vec<Item>,
 }
 
 impl Out {
-    /// A line that counts, and names what is not shown, and who wrote there last.
+    /// Appends a line with a count, the names of hidden parts, and the last author.
     fn push(&mut self, count: String, names: Option<String>, writer: String) {
         self.text.push_str(&count);
         if let Some(names) = names {

@@ -1,10 +1,10 @@
-//! How to answer where replies are no patches: in the form that the seat's `format` names.
+//! Instructions for replies without patches, in the seat's `format`.
 
 use crate::blueprint::{Format, Occasion, Worker};
 
 use super::{TOOLS, role};
 
-/// How to answer in this form.
+/// Builds the instructions for a format.
 pub(super) fn instructions(worker: &Worker, format: Format) -> String {
     let may_write = |place: &str| worker.writes.iter().any(|grant| grant.path.starts_with(place));
     let tools = if worker.files.is_some() { TOOLS } else { "" };
@@ -48,7 +48,7 @@ pub(super) fn instructions(worker: &Worker, format: Format) -> String {
     )
 }
 
-/// What belongs where, a line each.
+/// Returns notes on the content of the format, one per line.
 fn notes(format: Format, entries: &str) -> String {
     match format {
         Format::Generator => {
@@ -90,7 +90,8 @@ fn notes(format: Format, entries: &str) -> String {
     }
 }
 
-/// The last line, for each occasion: what to do, and last the form. Words behind the form are copied into it by small models.
+/// Returns the last line for each occasion: the work, then the form. Small models copy words that follow the form into
+/// it.
 pub(in crate::view) fn reminders(worker: &Worker, format: Format) -> [(Occasion, String); 3] {
     [Occasion::Own, Occasion::Room, Occasion::Ballot].map(|occasion| {
         let work = match occasion {

@@ -1,6 +1,6 @@
-//! How to answer on boards without patches: for comparison with those that have them ([`crate::mode`]).
+//! Instructions for boards without patches, for comparison with those that have them ([`crate::mode`]).
 //!
-//! Given the same care as the instructions for patches: a comparison is worth as much as its weaker side.
+//! Instructions here get as much care as those for patches: a comparison is only as good as its weaker side.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::role;
 use crate::blueprint::Worker;
 use crate::view::text;
 
-/// How to answer where there is no patch interface.
+/// Builds the instructions for replies with a whole object.
 pub(super) fn whole(worker: &Worker) -> String {
     format!(
         "You work on one part of a shared JSON document.\n\
@@ -27,10 +27,10 @@ pub(super) fn whole(worker: &Worker) -> String {
     )
 }
 
-/// How to answer on a structured blackboard.
+/// Builds the instructions for a structured blackboard.
 pub(super) fn merge(worker: &Worker, example: &Value) -> String {
     let example = first_setting(example).map(|(place, value)| {
-        // A member of the document goes by its name.
+        // A root-level member is named without the slash.
         let name = place.strip_prefix('/').filter(|name| !name.contains(['/', '~'])).unwrap_or(&place).to_owned();
         format!("\nAn example of the form, not of the content:\n{}\n", text::whole_json(&json!({name: value})))
     });
@@ -51,7 +51,7 @@ pub(super) fn merge(worker: &Worker, example: &Value) -> String {
     )
 }
 
-/// How to answer on a plain blackboard.
+/// Builds the instructions for a plain blackboard.
 pub(super) fn message(worker: &Worker, example: &Value) -> String {
     let (place, value) = first_setting(example).unwrap_or_else(|| ("/place".to_owned(), json!("value")));
     format!(
@@ -70,7 +70,7 @@ pub(super) fn message(worker: &Worker, example: &Value) -> String {
     )
 }
 
-/// The place and the value of the first operation of an example that has one.
+/// Returns place and value of an example's first operation.
 fn first_setting(example: &Value) -> Option<(String, Value)> {
     let op = example.as_array()?.first()?;
     Some((op["path"].as_str()?.to_owned(), op.get("value").cloned().unwrap_or_else(|| json!("..."))))
