@@ -1,4 +1,4 @@
-//! Departments of a blueprint: where their folders are, and what they meet with.
+//! Departments of a blueprint: their directory, and the parts of the board they connect to.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::GroupName;
 
-/// Folders whose manifests become boards inside ([`crate::department`]). A blueprint that a board is made of has none any more.
+/// Department folders; each manifest becomes a nested board ([`crate::department`]). Absent from the blueprint of a
+/// created board.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Departments {
-    /// The directory that they are in, relative to the blueprint's own.
+    /// Directory of the department folders, relative to the blueprint's own.
     pub from: String,
-    /// The places that members of their requests are taken from, as JSON Pointers.
+    /// Sources of the members of their requests, as JSON Pointers.
     pub promises: BTreeMap<String, String>,
-    /// Where each puts its result, as a JSON Pointer.
+    /// Location of each department's result, as a JSON Pointer.
     pub into: String,
-    /// The group that all of them are in.
+    /// Group of all departments.
     pub group: GroupName,
 }

@@ -1,45 +1,45 @@
-//! Replies that are no patches: the forms in which the roles of a blackboard speak.
+//! Reply formats of the blackboard roles: replies that are not patches.
 //!
-//! Owns their names, how a worker is told of them, and what a worker is woken for where that decides what its words
-//! become. What they become is for whoever fills the seat to work out (`docs/blackboard.md`).
+//! Owns the names of the formats, their examples for prompts, and the occasions that select one. The agent that serves
+//! the worker turns a reply into a patch (`docs/blackboard.md`).
 
 use crate::rejection::coded;
 
 coded! {
-    /// The form of a worker's replies.
+    /// The format of a worker's replies.
     Format {
-        /// Roles of experts with what each is for.
+        /// Expert roles with a description of each.
         Generator = "generator",
-        /// Names of those who work next.
+        /// Names of the agents that work next.
         Control = "control",
-        /// What the problem is, and how to go about it.
+        /// The problem and a plan for it.
         Planner = "planner",
-        /// The answer, marked as such.
+        /// The final answer, marked as such.
         Decider = "decider",
-        /// Messages that are wrong, and why.
+        /// Wrong messages, each with an explanation.
         Critic = "critic",
-        /// Messages that are of no use, and why.
+        /// Useless messages, each with an explanation.
         Cleaner = "cleaner",
-        /// Messages that contradict each other, and whose they are.
+        /// Contradictory messages with their authors.
         ConflictResolver = "conflict_resolver",
-        /// What an expert has to say.
+        /// An expert's contribution.
         Expert = "expert",
     }
 }
 
-/// What a worker with a [`Format`] is woken for.
+/// Purpose for which a worker with a [`Format`] is triggered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Occasion {
-    /// What its role is.
+    /// The work of its role.
     Own,
-    /// Its turn in a room, an element of `/board/rooms/*/agenda`.
+    /// A turn in a room, an element of `/board/rooms/*/agenda`.
     Room,
-    /// To say its answer: something at `/ballot`.
+    /// A vote for an answer, triggered by a change at `/ballot`.
     Ballot,
 }
 
 impl Occasion {
-    /// That of an event at this place; of nothing else.
+    /// Returns the occasion of an event at this place; [`Self::Own`] for any place outside rooms and ballots.
     pub fn of(woken_at: Option<&str>) -> Self {
         let tokens: Vec<&str> = woken_at.unwrap_or_default().split('/').skip(1).take(6).collect();
         match tokens.as_slice() {
@@ -50,14 +50,14 @@ impl Occasion {
     }
 }
 
-/// How somebody speaks in a room.
+/// Reply format for a turn in a room.
 const OUTPUT: &str = "{\"output\": \"...\"}";
 
-/// How somebody gives an answer.
+/// Reply format for an answer.
 const ANSWER: &str = "{\"reasoning\": \"...\", \"boxed\": \"the final answer alone\"}";
 
 impl Format {
-    /// A reply of this form, with dots where words belong.
+    /// Returns an example reply of this format, with dots in place of words.
     pub const fn form(self) -> &'static str {
         match self {
             Self::Generator => "{\"experts\": [{\"role\": \"...\", \"description\": \"...\"}]}",
@@ -73,7 +73,7 @@ impl Format {
         }
     }
 
-    /// The form of a reply on this occasion.
+    /// Returns the example reply for this occasion.
     pub const fn form_on(self, occasion: Occasion) -> &'static str {
         match occasion {
             Occasion::Own => self.form(),
@@ -82,12 +82,12 @@ impl Format {
         }
     }
 
-    /// Whether all that is said in it rests on messages of others.
+    /// Returns true if every such reply refers to messages of other agents.
     pub const fn is_of_messages(self) -> bool {
         matches!(self, Self::Critic | Self::Cleaner | Self::ConflictResolver | Self::Decider)
     }
 
-    /// What who has nothing to say says instead; none where there is always something to say.
+    /// Returns the reply of an agent that has nothing to contribute; `None` for formats that always contribute.
     pub const fn sentinel(self) -> Option<&'static str> {
         match self {
             Self::Planner => Some("there is no need to decompose tasks, waiting for more information"),

@@ -1,4 +1,4 @@
-//! Groups of workers: who is in them, and the definition by which a schema speaks of them.
+//! Groups of workers: their members, and the definitions by which the state schema refers to them.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use crate::id::{GroupName, WorkerName};
 
 const DEFINITIONS: &str = "$defs";
 
-/// With what the names of groups' definitions begin.
+/// Prefix of the names of group definitions.
 pub const GROUP_DEFINITION: &str = "group:";
 
-/// The name of a group's definition in the state schema, which refers to it as `#/$defs/NAME`.
+/// Returns the name of a group's definition in the state schema, referenced as `#/$defs/NAME`.
 pub fn definition_name(group: &GroupName) -> String {
     format!("{GROUP_DEFINITION}{group}")
 }
 
 impl Blueprint {
-    /// The workers of a group, by their `order`, those of the same by name.
+    /// Returns the workers of a group, sorted by `order`, then by name.
     pub fn group<'a>(&'a self, group: &'a GroupName) -> Vec<&'a WorkerName> {
         let members = self.workers.iter().filter(|(_, worker)| worker.group.as_ref() == Some(group));
         let mut members: Vec<_> = members.map(|(name, worker)| (worker.order, name)).collect();
@@ -26,7 +26,8 @@ impl Blueprint {
         members.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// All that a rule may wake, in the order in which it would. Those of a rule that runs a worker need not exist.
+    /// Returns all workers that a rule may trigger, in trigger order. The worker named by [`Run::Worker`] need not
+    /// exist.
     pub fn woken_by<'a>(&'a self, run: &'a Run) -> Vec<&'a WorkerName> {
         match run {
             Run::Worker(worker) => vec![worker],
@@ -34,8 +35,7 @@ impl Blueprint {
         }
     }
 
-    /// Every group with its definition: the names of its workers, and in a line each what they do, where
-    /// that is said.
+    /// Returns every group with its definition: the names of its workers, and one line for each described worker.
     pub fn group_definitions(&self) -> BTreeMap<&GroupName, Value> {
         let mut groups: BTreeMap<&GroupName, (Vec<&WorkerName>, Vec<String>)> = BTreeMap::new();
         for (name, worker) in &self.workers {
@@ -47,16 +47,16 @@ impl Blueprint {
             }
         }
         let define = |(names, lines): (Vec<_>, Vec<_>)| match lines.as_slice() {
-            // The names alone are said already.
+            // Without descriptions the names suffice.
             [] => json!({"enum": names}),
             lines => json!({"enum": names, "description": lines.join("\n")}),
         };
         groups.into_iter().map(|(group, members)| (group, define(members))).collect()
     }
 
-    /// The groups whose definition in the state schema is another one.
+    /// Returns the groups with a definition in the state schema that differs from the generated one.
     pub fn misdefined_groups(&self) -> Vec<&GroupName> {
-        // A schema that is only true or false has no place for definitions, and nothing that could refer to one.
+        // A boolean schema has no `$defs`, and nothing in it can refer to a group.
         let Some(schema) = self.state.schema.as_object() else { return Vec::new() };
         let defined = schema.get(DEFINITIONS);
         let is_other = |(group, definition): &(&GroupName, Value)| {
@@ -65,14 +65,14 @@ impl Blueprint {
         self.group_definitions().into_iter().filter(is_other).map(|(group, _)| group).collect()
     }
 
-    /// Writes the definition of every group into the state schema, where it does not stand already.
+    /// Adds the missing group definitions to the state schema.
     pub(super) fn define_groups(&mut self) {
         let definitions = self.group_definitions();
         let definitions: Vec<(String, Value)> =
             definitions.into_iter().map(|(group, definition)| (definition_name(group), definition)).collect();
         let Some(schema) = self.state.schema.as_object_mut().filter(|_| !definitions.is_empty()) else { return };
         let held = schema.entry(DEFINITIONS).or_insert_with(|| Value::Object(Map::new()));
-        // What is no object is a fault of the schema, which whoever compiles it reports.
+        // A `$defs` that is no object is a schema error, reported when the schema is compiled.
         let Some(held) = held.as_object_mut() else { return };
         for (name, definition) in definitions {
             held.entry(name).or_insert(definition);

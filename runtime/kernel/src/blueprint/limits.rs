@@ -1,4 +1,4 @@
-//! What bounds a board: its limits, and what a breaker does where a branch goes wrong.
+//! Limits of a board, and its circuit breaker policy.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,24 +10,24 @@ use serde_json::Value;
 use crate::id::WorkerName;
 use crate::money::Money;
 
-/// When to stop a branch (a rule and its worker) or the board (SPEC section 7).
+/// Circuit breaker thresholds for a branch (a rule and its worker) or the board (SPEC section 7).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Circuit {
-    /// Rejected proposals of a branch in a row.
+    /// Consecutive rejected proposals of a branch.
     pub rejections: Streak,
-    /// Proposals of a branch in a row that changed nothing.
+    /// Consecutive proposals of a branch that changed nothing.
     pub no_ops: Streak,
-    /// Replies of a branch in a row that passed; absent: they may be any number.
+    /// Consecutive replies of a branch that passed; absent: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passes: Option<Streak>,
-    /// Invocations of a branch in a row that were given up because the agent crashed.
+    /// Consecutive invocations of a branch that were given up because the agent crashed.
     pub crashes: Streak,
-    /// Returns of what a branch writes to an earlier value.
+    /// Returns of a branch's writes to an earlier value.
     pub cycles: Cycles,
-    /// A budget that is used up.
+    /// Response to an exhausted budget.
     pub budget: BudgetPolicy,
-    /// Decisions an open branch waits before it is tried again.
+    /// Number of board decisions before an open branch is retried.
     pub cooldown: u32,
 }
 
@@ -46,7 +46,7 @@ impl Default for Circuit {
 }
 
 impl Circuit {
-    /// What follows on each kind of trouble, by its name.
+    /// Iterates over the configured actions, each with the name of its failure kind.
     pub fn actions(&self) -> impl Iterator<Item = (&'static str, &Action)> {
         [
             ("rejections", &self.rejections.then),
@@ -60,13 +60,13 @@ impl Circuit {
     }
 }
 
-/// A run of outcomes of one kind, and what follows when it gets too long.
+/// A run of consecutive outcomes of one kind, and the action at its limit.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Streak {
-    /// How many in a row.
+    /// Consecutive outcomes that trip the breaker.
     pub limit: u32,
-    /// What follows. After `reduce_view`, another `limit` in a row stop the branch.
+    /// Action when the limit is reached. After `reduce_view`, another `limit` in a row stop the branch.
     pub then: Action,
 }
 
@@ -74,11 +74,11 @@ pub struct Streak {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cycles {
-    /// The branch's last so many commits are remembered.
+    /// Number of the branch's latest commits that are remembered.
     pub window: u32,
-    /// How many returns among them.
+    /// Returns within the window that trip the breaker.
     pub repeats: u32,
-    /// What follows.
+    /// Action when the limit is reached.
     pub then: Action,
 }
 
@@ -88,11 +88,11 @@ impl Default for Cycles {
     }
 }
 
-/// What follows when a budget is used up.
+/// Response to an exhausted budget.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BudgetPolicy {
-    /// What follows.
+    /// Action when the budget is exhausted.
     pub then: Action,
 }
 
@@ -102,7 +102,7 @@ impl Default for BudgetPolicy {
     }
 }
 
-/// What a breaker does when it trips.
+/// Action of a tripped breaker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Halves the branch's view budget.
@@ -111,7 +111,7 @@ pub enum Action {
     StopBranch,
     /// Ends the board.
     StopBoard,
-    /// Opens the branch and wakes this worker.
+    /// Opens the branch and triggers this worker.
     Wake(WorkerName),
 }
 
@@ -142,18 +142,18 @@ impl<'de> Deserialize<'de> for Action {
     }
 }
 
-/// Edits of files that a board takes, unless its blueprint says otherwise: eight engineers with eighty iterations in each of
-/// eight tasks make 5,120 at most.
+/// Default limit of file edits per board. Eight engineers with eighty iterations on each of eight tasks make at most
+/// 5,120.
 pub const EDITS_MAX: u64 = 20_000;
 
-/// Bytes of a board's journal, unless its blueprint says otherwise: its records, and the texts of the views that they name.
+/// Default limit of the journal in bytes: its records, and the view texts that they reference.
 pub const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 
 /// Limits of a whole board.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BoardLimits {
-    /// Commits, edits of files not counted.
+    /// Commits, excluding file edits.
     pub commits: u64,
     /// Edits of files; [`EDITS_MAX`] if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,13 +165,14 @@ pub struct BoardLimits {
     /// Money of all workers, in the currency of the operator's prices; absent: tokens alone bound it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub money: Option<Money>,
-    /// Time that the board waits for a model's provider before it is paused; absent: the patience of the model alone.
+    /// Maximum time the board waits for a model's provider before it is paused; absent: only the model's own patience
+    /// applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<Duration>,
-    /// Recorded time for which the token of a decided proposal or request is known; an hour if absent.
+    /// Recorded time for which the idempotency key of a decided proposal or request is kept; one hour if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dedup: Option<Duration>,
-    /// Bytes of the journal: of records, and of the texts of views; [`JOURNAL_BYTES_MAX`] if absent.
+    /// Bytes of the journal: records and view texts; [`JOURNAL_BYTES_MAX`] if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<u64>,
     /// Bytes of the state as compact JSON.
@@ -181,13 +182,13 @@ pub struct BoardLimits {
 }
 
 impl BoardLimits {
-    /// Commits at most.
+    /// Upper bound of the commit limit.
     pub const COMMITS_MAX: u64 = 1_000_000_000;
-    /// Tokens at most.
+    /// Upper bound of the token limit.
     pub const TOKENS_MAX: u64 = 1_000_000_000_000;
-    /// Bytes of the journal at most.
+    /// Upper bound of the journal limit, in bytes.
     pub const JOURNAL_MAX: u64 = 1 << 50;
-    /// Running time at most to which an operator raises it: a hundred thousand days, in milliseconds.
+    /// Upper bound of the running time an operator can set: 100,000 days, in milliseconds.
     pub const WALL_MS_MAX: u64 = 100_000 * 86_400_000;
 }
 
@@ -218,12 +219,12 @@ pub struct Duration {
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
 impl Duration {
-    /// So many seconds.
+    /// Creates a duration of this many seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Self { ms: secs * 1000 }
     }
 
-    /// In milliseconds.
+    /// Returns the duration in milliseconds.
     pub const fn as_ms(self) -> u64 {
         self.ms
     }
@@ -232,9 +233,9 @@ impl Duration {
 /// Lifetime of a question to a person: a [`Duration`], or `never` for one that stays until it is answered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Expiry {
-    /// For this long.
+    /// Expires after this time.
     After(Duration),
-    /// Until it is answered, or the board is over.
+    /// Lasts until it is answered or the board ends.
     Never,
 }
 

@@ -1,4 +1,4 @@
-//! Which model serves a worker: the one its name stands for, or one that is drawn from several.
+//! Model selection: a worker's model is named directly or drawn from several.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -11,26 +11,26 @@ use sha2::{Digest as _, Sha256};
 use super::{AgentKind, Blueprint, Worker};
 use crate::id::WorkerName;
 
-/// The name that serves workers which name none.
+/// Key of `models` for workers that name none.
 const DEFAULT: &str = "default";
 
-/// What is hashed before the seed and the name. A draw never changes, so neither does this.
+/// Hash prefix before the seed and the name. It must never change, so that draws stay stable.
 const DOMAIN: &[u8] = b"patchboard model draw 1\0";
 
-/// What a name of `models` stands for.
+/// Value of a key of `models`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ModelChoice {
     /// A model of the operator's configuration.
     One(String),
-    /// Several, at least one; every worker gets one of them, drawn by the blueprint's seed and its name.
+    /// Several models, at least one. Each worker gets one, drawn by the blueprint's seed and the worker's name.
     Drawn(Vec<String>),
 }
 
 impl ModelChoice {
-    /// The most models to draw from.
+    /// Maximum number of models to draw from.
     pub const MODELS_MAX: usize = 32;
 
-    /// All models it may stand for.
+    /// Returns all models it may resolve to.
     pub const fn models(&self) -> &[String] {
         match self {
             Self::One(model) => slice::from_ref(model),
@@ -71,13 +71,13 @@ impl<'de> Deserialize<'de> for ModelChoice {
 }
 
 impl Blueprint {
-    /// What a worker's models are called in `models`, and what that stands for; nothing if it is not there.
+    /// Returns a worker's key of `models` and its value; `None` if the key is missing.
     pub fn choice<'a>(&'a self, worker: &'a Worker) -> (&'a str, Option<&'a ModelChoice>) {
         let name = worker.model.as_deref().unwrap_or(DEFAULT);
         (name, self.models.get(name))
     }
 
-    /// The operator's name of the model that serves a worker; none if `models` does not say.
+    /// Returns the operator's name of the model that serves a worker; `None` if `models` has no entry for it.
     pub fn model_of(&self, name: &WorkerName) -> Option<&str> {
         match self.choice(self.workers.get(name)?).1? {
             ModelChoice::One(model) => Some(model),
@@ -85,13 +85,13 @@ impl Blueprint {
         }
     }
 
-    /// Draws by this seed instead of its own, and so do the boards inside.
+    /// Sets the seed of draws, also in nested boards.
     pub fn draw_by(&mut self, seed: u64) {
         self.seed = seed;
         self.boards.values_mut().for_each(|board| board.draw_by(seed));
     }
 
-    /// The models that were drawn, by worker.
+    /// Returns the drawn models, by worker.
     pub fn drawn(&self) -> BTreeMap<WorkerName, String> {
         let draws = |(_, worker): &(&WorkerName, &Worker)| {
             worker.agent == AgentKind::Llm && matches!(self.choice(worker).1, Some(ModelChoice::Drawn(_)))
@@ -101,7 +101,7 @@ impl Blueprint {
     }
 }
 
-/// One of several, by seed and name alone (docs/semantics.md, section 11); none of none.
+/// Draws a model by seed and worker name alone (docs/semantics.md, section 11); `None` if `models` is empty.
 fn draw<'a>(seed: u64, worker: &WorkerName, models: &'a [String]) -> Option<&'a str> {
     let hash = Sha256::new().chain_update(DOMAIN).chain_update(seed.to_be_bytes()).chain_update(worker.as_str());
     let [a, b, c, d, e, f, g, h, ..]: [u8; 32] = hash.finalize().into();

@@ -1,4 +1,4 @@
-//! Read grants: a path pattern, and perhaps a condition on what it matches.
+//! Read grants: a path pattern with an optional condition on the matched value.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Places that a worker may read. Without a condition it is written as its pattern alone.
+/// Places that a worker may read. A grant without a condition is serialised as its pattern alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadGrant {
     /// Path pattern.
     pub path: String,
-    /// CEL over `self`, what is at a place that the pattern matches, `worker`, the reader's name, and `request`: the place
-    /// may be read where it is true. Absent: every place may.
+    /// CEL condition over `self` (the value at a matched place), `worker` (the reader's name) and `request`. Only
+    /// places for which it is true may be read. Absent: all matched places.
     pub condition: Option<String>,
 }
 
@@ -22,7 +22,7 @@ impl From<&str> for ReadGrant {
     }
 }
 
-/// The form of a grant under a condition.
+/// Serialised form of a grant with a condition.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Conditional {

@@ -1,4 +1,4 @@
-//! Finds the places of the document that people asked for: what `result` names, or what `done` is about.
+//! Finds the result locations of the document: the place named by `result`, or those that `done` refers to.
 
 use jsonptr::PointerBuf;
 
@@ -8,10 +8,10 @@ use crate::pattern::Paths;
 use crate::plan::{Expressions, Owner};
 
 impl Blueprint {
-    /// Returns the places that hold what a board was made for, none twice; empty if the blueprint does not tell.
+    /// Returns the places of a board's result, without duplicates; empty if the blueprint does not determine them.
     ///
-    /// Without a `result` they are the places of the document that `done` looks at. Neither the request nor what the kernel knows of files is
-    /// one.
+    /// Without a `result`, these are the document places that `done` reads. If one of them is the request or the
+    /// kernel's file index, the result is empty.
     pub fn results(&self) -> Vec<PointerBuf> {
         if let Some(named) = &self.result {
             return PointerBuf::parse(named.as_str()).into_iter().collect();

@@ -1,4 +1,4 @@
-//! What wakes workers.
+//! Rules: triggers, conditions and the workers they run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,39 +11,39 @@ use super::Duration;
 use crate::id::{GroupName, RuleName, WorkerName};
 use crate::rejection::coded;
 
-/// Trigger, condition, action.
+/// A rule: trigger, condition, action.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// Unique in the blueprint.
     pub name: RuleName,
-    /// What it waits for.
+    /// Event that activates the rule.
     pub trigger: Trigger,
     /// A CEL condition; absent: always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// Whom it wakes.
+    /// Workers it triggers.
     pub run: Run,
-    /// Names of the woken worker's paths, each with a JSON Pointer into what the signal carries: the text or index there is
-    /// what the name stands for. For rules on signals; a trigger's path binds the names in it.
+    /// Names in the triggered worker's paths, each bound by a JSON Pointer to a text or index in the signal's value.
+    /// For signal rules only; other triggers bind the names in their path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bind: BTreeMap<String, String>,
-    /// Whether whom it wakes comes before all who wait that are not urgent.
+    /// Puts triggered invocations ahead of all queued ones that are not urgent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub urgent: bool,
-    /// How long after what it waits for it fires, if its condition holds then as well; absent: at once.
+    /// Time between the trigger and the invocation. The condition must still hold afterwards. Absent: no delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
-    /// How dear its invocations may become.
+    /// Cost limits of its invocations.
     #[serde(default, skip_serializing_if = "RuleLimits::are_none")]
     pub limits: RuleLimits,
 }
 
-/// Limits of one rule: of the branch that it is with its worker.
+/// Limits of one branch: a rule with its worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuleLimits {
-    /// Tokens on this board; absent: only the limits of worker and board hold.
+    /// Tokens on this board; absent: only the worker's and the board's limits apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
 }
@@ -54,24 +54,24 @@ impl RuleLimits {
     }
 }
 
-/// The longest time that a rule may let pass, in milliseconds: 366 days.
+/// Maximum delay of a rule, in milliseconds: 366 days.
 pub const DELAY_MS_MAX: u64 = 366 * 86_400_000;
 
-/// How long a rule lets pass.
+/// Delay between a rule's trigger and its invocations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delay {
     /// Length of the delay.
     pub lasts: Lasts,
-    /// Groups of workers. Time in which one of them waits for its model's provider is not counted.
+    /// Groups of workers. Time in which one of them waits for its model's provider does not count.
     pub except_waits_of: Vec<GroupName>,
 }
 
-/// Time that a rule lets pass.
+/// Length of a delay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Lasts {
-    /// So long.
+    /// A fixed time.
     For(Duration),
-    /// As many milliseconds as stand there in the value of the event or the signal: a JSON Pointer, empty for the value itself.
+    /// Milliseconds read from the value of the event or signal, by JSON Pointer; empty for the value itself.
     At(String),
 }
 
@@ -122,24 +122,24 @@ impl<'de> Deserialize<'de> for Delay {
     }
 }
 
-/// Whom a rule wakes. Each worker is a branch of its own with the rule.
+/// Workers that a rule triggers. Each forms a branch of its own with the rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Run {
-    /// This worker.
+    /// A single worker.
     Worker(WorkerName),
-    /// All workers of a group, in their order.
+    /// All workers of a group, in group order.
     Group(GroupName),
-    /// The worker of a group whose name stands in what woke the rule.
+    /// The group member named in the event or signal.
     Member {
         /// The group.
         group: GroupName,
-        /// Where in the value of the event or the signal: a JSON Pointer, empty for the value itself.
+        /// Location of its name in the value of the event or signal: a JSON Pointer, empty for the value itself.
         at: String,
     },
 }
 
 impl Run {
-    /// The group it names, if it names one.
+    /// Returns the named group, if there is one.
     pub const fn group(&self) -> Option<&GroupName> {
         match self {
             Self::Worker(_) => None,
@@ -164,39 +164,39 @@ impl fmt::Display for Run {
     }
 }
 
-/// What a rule waits for.
+/// Event that activates a rule.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Trigger {
     /// The board's creation.
     Start,
-    /// The board's creation, once for each of these places that the document begins with.
+    /// The board's creation, once for each matching place in the initial document.
     Each(String),
-    /// Somebody asks for the rule by name.
+    /// An explicit request for the rule by name.
     Manual,
     /// A committed change at a place.
     Event {
         /// The kind of change; absent: any.
         op: Option<EventOp>,
-        /// Path pattern of the place; since format 2 a template: `/notes/{note}` binds `note` for the worker it wakes.
+        /// Path pattern of the place. Since format 2 a template: `/notes/{note}` binds `note` for the triggered worker.
         path: String,
     },
     /// A schedule, in cron's notation.
     Every(String),
     /// A signal by name.
     Signal(String),
-    /// The named rules and all that can still wake them rest, and none of their invocations was given up. In format 1: every
-    /// named rule has completed an invocation.
+    /// The named rules, and all that can still trigger them, are at rest, and no invocation of theirs was given up. In
+    /// format 1: every named rule has completed an invocation.
     After(Vec<RuleName>),
-    /// The named rules and all that can still wake them rest, whatever became of their invocations.
+    /// The named rules, and all that can still trigger them, are at rest, regardless of outcomes.
     Settled(Vec<RuleName>),
     /// Every named rule has completed an invocation.
     AfterFirst(Vec<RuleName>),
-    /// Nothing of the named rules is under way any more, whatever became of it.
+    /// No invocation of the named rules is under way any more, regardless of outcomes.
     Idle(Vec<RuleName>),
 }
 
 impl Trigger {
-    /// The rules that it waits for.
+    /// Returns the rules that it waits for.
     pub fn awaited(&self) -> &[RuleName] {
         match self {
             Self::After(names) | Self::Settled(names) | Self::AfterFirst(names) | Self::Idle(names) => names,
@@ -204,7 +204,7 @@ impl Trigger {
         }
     }
 
-    /// The member of a trigger that is an object.
+    /// Returns the member name that identifies the trigger in its object form.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Start | Self::Each(_) => "start",
@@ -219,7 +219,7 @@ impl Trigger {
         }
     }
 
-    /// The path template of the places that wake it.
+    /// Returns the path template of the places that activate it.
     pub fn template(&self) -> Option<&str> {
         match self {
             Self::Event { path, .. } | Self::Each(path) => Some(path),
@@ -227,25 +227,25 @@ impl Trigger {
         }
     }
 
-    /// Returns true for a signal by name or by hand.
+    /// Returns true for a named signal and a manual request.
     pub const fn is_signal(&self) -> bool {
         matches!(self, Self::Signal(_) | Self::Manual)
     }
 
-    /// Returns true if an occasion of the rule brings a value.
+    /// Returns true if an activation carries a value.
     pub const fn brings_a_value(&self) -> bool {
         matches!(self, Self::Event { .. } | Self::Each(_) | Self::Signal(_) | Self::Manual)
     }
 }
 
 coded! {
-    /// What a commit did to a place.
+    /// Effect of a commit on a place.
     EventOp {
-        /// Something new is there.
+        /// A value was added.
         Add = "add",
-        /// Something else is there.
+        /// The value was replaced.
         Replace = "replace",
-        /// Nothing is there any more.
+        /// The value was removed.
         Remove = "remove",
     }
 }

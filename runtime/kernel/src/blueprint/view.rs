@@ -1,30 +1,30 @@
-//! Describes how much of the state a worker is shown.
+//! View budgets: how much of the state a worker sees.
 //!
-//! Owns the budget of a view whose author sets none: it follows from the context of the worker's model when a board is
-//! made, and is recorded with the blueprint.
+//! Owns the default budget: it is derived from the context size of the worker's model when a board is created, and
+//! recorded with the blueprint.
 
 use serde::{Deserialize, Serialize};
 
 use super::{AgentKind, Blueprint, Worker};
 use crate::rejection::coded;
 
-/// Context, in tokens, of a model without a description.
+/// Assumed context, in tokens, of a model without a description.
 pub const CONTEXT_DEFAULT: u32 = 32_768;
 
-/// Smallest and largest size, in characters, of a view whose author sets none. Each view is stored in the journal.
+/// Bounds of a default view size, in characters. Each view is stored in the journal.
 const DEFAULT_CHARS: std::ops::RangeInclusive<u32> = 2_000..=200_000;
 
-/// Characters that a token is taken for. It has more in most texts, so that instructions and forms fit beside the view.
+/// Characters per token, a low estimate: the surplus leaves room for instructions and reply formats beside the view.
 const CHARS_PER_TOKEN: u32 = 2;
 
 /// Size of the views of a worker.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ViewSpec {
-    /// Maximum size of the view, in `unit`. Where absent, the context of the worker's model decides when the board is made.
+    /// Maximum size of the view, in `unit`. Absent: derived from the context of the worker's model at board creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<u32>,
-    /// What the budget counts.
+    /// Unit of the budget.
     pub unit: Unit,
 }
 
@@ -35,7 +35,7 @@ impl Default for ViewSpec {
 }
 
 coded! {
-    /// What a view's budget counts.
+    /// Unit of a view's budget.
     Unit {
         /// Unicode scalar values.
         Chars = "chars",
@@ -58,7 +58,7 @@ impl Worker {
         }
     }
 
-    /// Returns the size of a view for a model with this context: three quarters of what a reply leaves of it.
+    /// Returns the default view size for a model with this context: three quarters of the context without the reply.
     fn budget_within(&self, context: u32) -> u32 {
         let left = context.saturating_sub(self.limits.reply_tokens);
         let chars = (left / 4 * 3).saturating_mul(CHARS_PER_TOKEN);
@@ -69,7 +69,7 @@ impl Worker {
         }
     }
 
-    /// Returns the tokens of a context that a view must fit into, where nothing is known of a model.
+    /// Returns the context, in tokens, that a view must fit into if the model is unknown.
     const fn usual_context(&self) -> u32 {
         match self.agent {
             AgentKind::Command | AgentKind::Script => u32::MAX,
@@ -79,8 +79,8 @@ impl Worker {
 }
 
 impl Blueprint {
-    /// Sets the view budgets that no author set, also those of boards inside. `context` returns the tokens that prompt and
-    /// reply of the operator's model of this name may have together.
+    /// Sets the default view budgets, also in nested boards. `context` maps the operator's model name to the
+    /// tokens that prompt and reply may use together.
     pub fn fit_views(&mut self, context: &dyn Fn(Option<&str>) -> Option<u32>) {
         let absent = self.workers.iter().filter(|(_, worker)| worker.view.budget.is_none());
         let fitted = absent.map(|(name, worker)| {
@@ -95,14 +95,14 @@ impl Blueprint {
         self.boards.values_mut().for_each(|board| board.fit_views(context));
     }
 
-    /// Returns true if a board's blueprint is this one, whatever the contexts of models were when the board was made.
+    /// Returns true if `made`, a board's blueprint, was created from this one. Default view budgets are ignored.
     pub fn is_that_of(&self, made: &Self) -> bool {
         let mut blueprint = self.clone();
         blueprint.fit_views_as(made);
         blueprint == *made
     }
 
-    /// Sets the view budgets that no author set as in a board's blueprint.
+    /// Copies default view budgets from a board's blueprint.
     fn fit_views_as(&mut self, made: &Self) {
         for (name, worker) in self.workers.iter_mut().filter(|(_, worker)| worker.view.budget.is_none()) {
             worker.view.budget = made.workers.get(name).and_then(|worker| worker.view.budget);

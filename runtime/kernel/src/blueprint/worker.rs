@@ -1,4 +1,4 @@
-//! Seats: who works, what they may read and write, and how they are asked.
+//! Workers: their agents, their read and write grants, and their limits.
 
 use std::fmt;
 
@@ -11,44 +11,44 @@ use crate::id::{GroupName, WorkerName};
 use crate::money::Money;
 use crate::rejection::coded;
 
-/// A seat.
+/// A worker: its agent, its grants and its limits.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Worker {
-    /// What fills the seat.
+    /// Kind of agent that does the work.
     pub agent: AgentKind,
-    /// What the worker is for, in words for it.
+    /// Prompt or instructions for the agent.
     #[serde(default)]
     pub role: String,
-    /// The group it belongs to; absent: none.
+    /// Group of the worker; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupName>,
-    /// Its place among those of its group that are woken at once: the smallest first, then by name.
+    /// Position among the members of its group that are triggered together: smallest first, then by name.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub order: i8,
-    /// What it does, in one line for others: the definition of its group says it.
+    /// One-line description for other workers, part of its group's definition.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// What it may read; each grant covers everything below what its pattern matches. Since format 2 `{name}` in a path is
-    /// what the trigger of an invocation binds.
+    /// Read grants; each covers everything below its matches. Since format 2 `{name}` in a path is replaced by the
+    /// trigger's binding.
     #[serde(default)]
     pub reads: Vec<ReadGrant>,
-    /// What it may write; patterns match an operation's path exactly.
+    /// Write grants; a pattern must match an operation's path exactly.
     #[serde(default)]
     pub writes: Vec<WriteGrant>,
-    /// How much it is shown.
+    /// Size of its views.
     #[serde(default)]
     pub view: ViewSpec,
-    /// How often, how long and how dear.
+    /// Rate, time and cost limits.
     #[serde(default)]
     pub limits: WorkerLimits,
-    /// The form of its patches.
+    /// Limits on its patches.
     #[serde(default)]
     pub patch: PatchLimits,
-    /// What must not have changed between its view and its commit.
+    /// State that must not have changed between its view and its commit.
     #[serde(default)]
     pub freshness: Freshness,
-    /// The person it may ask what it cannot know; absent: it asks nobody.
+    /// The person it may ask for clarification; absent: it cannot ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarify: Option<Approval>,
     /// A key of [`Blueprint::models`](super::Blueprint::models); `default` if absent. For `llm`.
@@ -60,26 +60,26 @@ pub struct Worker {
     /// An inline program and its arguments; only for blueprints run with `--allow-inline`. For `command`.
     #[serde(default)]
     pub program: Vec<String>,
-    /// What a program that keeps state across calls wants after a crash; absent: it keeps none, and a call that was lost
-    /// is made again. For `command`.
+    /// Recovery after a crash for a program that keeps state across calls. Absent: it keeps none, and a lost call is
+    /// retried. For `command`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<Restart>,
-    /// The replies of a `script`, in order; the last one repeats. Of an `llm` or `command` worker: those of a run that plays scripts.
+    /// Replies of a `script` in order; the last one repeats. For `llm` and `command`: replies for runs in script mode.
     #[serde(default)]
     pub script: Vec<Value>,
-    /// What it may do with the files of the workspace; absent: nothing.
+    /// Access to the files of the workspace; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileAccess>,
-    /// The board that does its work. For `board`.
+    /// Nested board that does its work. For `board`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board: Option<InnerBoard>,
-    /// Whether it may answer that it proposes nothing, and why, without that being held against it.
+    /// Allows a reply without a proposal, with a reason, at no penalty.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pass: bool,
-    /// The form of its replies, where they are no patches; what they say is made a patch.
+    /// Reply format if its replies are not patches; they are converted into one. Absent: replies are patches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
-    /// What its agent is told beside. For `builtin:` and `board`.
+    /// Extra arguments for its agent. For `builtin:` and `board`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<Map<String, Value>>,
 }
@@ -89,27 +89,27 @@ const fn is_zero(order: &i8) -> bool {
     *order == 0
 }
 
-/// What fills a worker's seat.
+/// Kind of agent that does a worker's work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AgentKind {
     /// A language model behind an OpenAI-compatible server.
     Llm,
-    /// A program the operator has named.
+    /// A program named by the operator.
     Command,
     /// A person.
     Human,
     /// A process that leases invocations over HTTP or MCP.
     Remote,
-    /// Replies written in the blueprint.
+    /// Scripted replies written in the blueprint.
     Script,
-    /// A board inside this board.
+    /// A nested board.
     Board,
-    /// A coordination role of this project.
+    /// A built-in coordination role.
     Builtin(String),
 }
 
 impl AgentKind {
-    /// The coordination roles that this version has.
+    /// Coordination roles that this version provides.
     pub const BUILTINS: [&str; 11] = [
         "begin",
         "confirm",
@@ -124,7 +124,7 @@ impl AgentKind {
         "workflow",
     ];
 
-    /// Whether this version can fill such a seat. A person can be asked to agree, but not yet to work.
+    /// Returns true if this version provides this kind of agent. A person can answer and approve, but not yet work.
     pub fn is_available(&self) -> bool {
         match self {
             Self::Llm | Self::Command | Self::Script | Self::Human | Self::Remote | Self::Board => true,
@@ -176,7 +176,7 @@ impl<'de> Deserialize<'de> for AgentKind {
     }
 }
 
-/// A place a worker may write, the ways it may do so, and what it may put there.
+/// A place that a worker may write, with the permitted operations and values.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteGrant {
@@ -188,26 +188,26 @@ pub struct WriteGrant {
     /// JSON Schema of the value written there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// A person must agree first.
+    /// Approval that the write requires; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
-    /// Only where this is true of the state before the patch.
+    /// Condition on the state before the patch; absent: none.
     #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
     pub condition: Option<WriteCondition>,
 }
 
-/// What must be true where something is written, e.g. that the writer owns the piece of work (W54).
+/// Condition of a write grant, e.g. that the writer owns the task (W54).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteCondition {
-    /// A beginning of the grant's path, token for token, like `/tasks/*` of `/tasks/*/result`: what stands there is `self`.
+    /// Prefix of the grant's path, token for token, like `/tasks/*` of `/tasks/*/result`; its value is `self`.
     pub of: String,
-    /// CEL over `self`, `worker`, the writer's name, and `request`.
+    /// CEL over `self`, `worker` (the writer's name) and `request`.
     pub expr: String,
 }
 
 impl Worker {
-    /// The same with only the operations that its grants can be used for, as [`WriteGrant::effective_ops`] has them.
+    /// Returns a copy with each grant restricted to its [`WriteGrant::effective_ops`].
     #[must_use]
     pub fn with_effective_ops(&self) -> Self {
         let writes = self.writes.iter().map(|grant| WriteGrant { ops: grant.effective_ops(), ..grant.clone() });
@@ -216,8 +216,8 @@ impl Worker {
 }
 
 impl WriteGrant {
-    /// The operations that can ever be used there. Where a path ends in `-`, nothing is before and something is after:
-    /// there is nothing to replace, to remove or to insert before.
+    /// Returns the operations that can ever succeed there. At a path that ends in `-`, there is no value to replace, to
+    /// remove or to insert before.
     pub fn effective_ops(&self) -> Vec<GrantOp> {
         let appends = self.path.ends_with("/-");
         let usable = |op: &GrantOp| match op {
@@ -229,33 +229,33 @@ impl WriteGrant {
 }
 
 coded! {
-    /// What an operation does to the document it meets (SPEC section 3).
+    /// Effect of an operation on the document (SPEC section 3).
     GrantOp {
         /// Creates a member or appends an element.
         Add = "add",
-        /// Overwrites what is there.
+        /// Overwrites an existing value.
         Replace = "replace",
         /// Adds an element before an existing one.
         Insert = "insert",
-        /// Takes something away.
+        /// Removes an existing value.
         Remove = "remove",
-        /// Takes it away here and puts it there.
+        /// Moves a value from one place to another.
         Move = "move",
-        /// Puts a copy there.
+        /// Copies a value from another place.
         Copy = "copy",
     }
 }
 
-/// The person who is asked: whether a write may be committed, or what a worker cannot know.
+/// The person to ask for an approval or a clarification.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Approval {
     /// A `human` worker.
     pub by: WorkerName,
-    /// How long the question stands.
+    /// Time until the question expires.
     #[serde(default = "default_expiry")]
     pub expires: Expiry,
-    /// True if the answer counts only of a caller who has neither started the board nor proposed this.
+    /// Requires an answer from a caller who neither started the board nor made the proposal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub four_eyes: bool,
 }
@@ -266,26 +266,26 @@ pub struct Approval {
 pub struct WorkerLimits {
     /// Invocations on this board.
     pub invocations: u32,
-    /// Invocations under way at once; absent: only the board's own limit holds.
+    /// Concurrent invocations; absent: only the board's own limit applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// Whether it takes none of the board's places (`concurrency`), so that whoever holds all of them cannot keep it waiting:
-    /// for roles that decide what is late. It is called once at a time, unless its own `concurrency` says otherwise.
+    /// Runs outside the board's `concurrency` limit, so that busy workers cannot delay it: for roles that handle
+    /// timeouts. Limited to one invocation at a time unless its own `concurrency` is set.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exempt: bool,
     /// Attempts of one invocation.
     pub attempts: u32,
-    /// Refusals for conflict of one invocation; they use no attempt.
+    /// Rejections for conflicts of one invocation; they use no attempt.
     pub conflicts: u32,
-    /// Time of one attempt.
+    /// Timeout of one attempt.
     pub timeout: Duration,
-    /// Tokens on this board; absent: only the board's own limit holds.
+    /// Tokens on this board; absent: only the board's own limit applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// Money on this board, in the currency of the operator's prices; absent: only the board's own limit holds.
+    /// Money on this board, in the currency of the operator's prices; absent: only the board's own limit applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub money: Option<Money>,
-    /// Tokens of one reply.
+    /// Maximum tokens of one reply.
     pub reply_tokens: u32,
 }
 
@@ -306,13 +306,13 @@ impl Default for WorkerLimits {
 }
 
 impl WorkerLimits {
-    /// How many invocations may be under way at once, whatever others do.
+    /// Returns the worker's own limit of concurrent invocations; `None` if only the board's limit applies.
     pub fn at_once(&self) -> Option<u32> {
         self.concurrency.or(self.exempt.then_some(1))
     }
 }
 
-/// The form of a worker's patches (P29).
+/// Limits on a worker's patches (P29).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PatchLimits {
@@ -320,7 +320,7 @@ pub struct PatchLimits {
     pub max_ops: u32,
     /// Bytes of one reply.
     pub max_bytes: u32,
-    /// Whether a statement of intent must come with it.
+    /// Requirement of a statement of intent.
     pub intent: Intent,
 }
 
@@ -331,25 +331,25 @@ impl Default for PatchLimits {
 }
 
 coded! {
-    /// Whether a patch must say what it is for.
+    /// Requirement of a statement of intent with a patch.
     Intent {
-        /// May be left out.
+        /// Intent may be omitted.
         Optional = "optional",
-        /// Refused without.
+        /// Patches without an intent are rejected.
         Required = "required",
     }
 }
 
 coded! {
-    /// What must not have changed between a worker's view and its commit (SPEC section 5).
+    /// State that must not have changed between a worker's view and its commit (SPEC section 5).
     Freshness {
-        /// Nothing, beyond explicit `test` operations.
+        /// Nothing beyond explicit `test` operations.
         None = "none",
-        /// What it writes.
+        /// The places that it writes.
         Target = "target",
-        /// Every value its view showed.
+        /// Every value that its view showed.
         Reads = "reads",
-        /// Also the membership of collections its view showed.
+        /// Also the membership of collections that its view showed.
         Members = "members",
     }
 }
@@ -362,13 +362,13 @@ impl Default for Freshness {
 }
 
 coded! {
-    /// What a program that keeps state across calls wants after a crash.
+    /// Recovery after a crash for a program that keeps state across calls.
     Restart {
         /// The invocation fails.
         Fail = "fail",
-        /// A fresh process is asked again.
+        /// The call is retried with a fresh process.
         Fresh = "fresh",
-        /// A fresh process is first told everything it was told before.
+        /// A fresh process first receives all earlier input again. Not available yet.
         Replay = "replay",
     }
 }

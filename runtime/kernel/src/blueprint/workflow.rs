@@ -1,4 +1,4 @@
-//! The workflow of a blueprint, or the file that it is in.
+//! The workflow of a blueprint, inline or as a file name.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::workflow::Definition;
 
-/// A workflow that becomes rules ([`crate::workflow::expand`]). A blueprint that a board is made of has none any more.
+/// A workflow that is expanded into rules ([`crate::workflow::expand`]). Absent from the blueprint of a created board.
 #[derive(Clone, PartialEq, Debug)]
 pub enum WorkflowSpec {
     /// A file, named relative to the blueprint's own directory.

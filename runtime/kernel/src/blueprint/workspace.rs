@@ -1,4 +1,4 @@
-//! What a blueprint says of the files that its workers share.
+//! Workspace settings of a blueprint: the files that its workers share.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,54 +11,54 @@ use crate::rejection::coded;
 pub struct WorkspaceSpec {
     /// Name of a directory of the operator's configuration.
     pub dir: String,
-    /// What must not have changed of a file between a read and a write.
+    /// Part of a file that must not have changed between a read and a write.
     #[serde(default)]
     pub granularity: Granularity,
-    /// What keeps its authors apart.
+    /// Isolation of its authors from each other.
     #[serde(default)]
     pub isolation: Isolation,
-    /// Whether every edit must say what it is for.
+    /// Requirement of a statement of intent with every edit.
     #[serde(default = "required")]
     pub intent: Intent,
-    /// Whether what an edit is for is written above it, as a comment.
+    /// Writes the intent of an edit above the changed lines, as a comment.
     #[serde(default = "yes")]
     pub annotate: bool,
-    /// Files that are not served, as patterns of paths.
+    /// Path patterns of files that are not served.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// How much the author of a refused edit is told.
+    /// Detail of the report to the author of a rejected edit.
     #[serde(default)]
     pub presentation: Presentation,
-    /// Characters that it is told at most.
+    /// Maximum characters of that report.
     #[serde(default = "default_payload")]
     pub payload: u32,
-    /// Files at most; [`FILES_MAX`](crate::files::FILES_MAX) if absent.
+    /// Maximum number of files; [`FILES_MAX`](crate::files::FILES_MAX) if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_files: Option<u32>,
 }
 
-/// What a worker may do with the files of the workspace.
+/// Access of a worker to the files of the workspace.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileAccess {
-    /// Patterns of paths that it may read. One behind a `!` takes away what the others give.
+    /// Path patterns that it may read. A leading `!` excludes the matches of a pattern.
     #[serde(default = "all")]
     pub view: Vec<String>,
-    /// Patterns of paths that it may change, in the same way; what it may not read it may not change either.
+    /// Path patterns that it may change, with the same syntax. Editing requires read access.
     #[serde(default)]
     pub edit: Vec<String>,
-    /// Programs of the operator's configuration that it may run in the directory.
+    /// Programs of the operator's configuration that it may run in the workspace directory.
     #[serde(default)]
     pub run: Vec<String>,
-    /// Calls of its model in one attempt: one for each time it uses a tool, and one for its answer.
+    /// Model calls of one attempt: one for each tool call, and one for the answer.
     #[serde(default = "default_iterations")]
     pub iterations: u32,
 }
 
 coded! {
-    /// What of a file must not have changed between a read and a write.
+    /// Part of a file that must not have changed between a read and a write.
     Granularity {
-        /// The lines that were read, wherever they are by then.
+        /// The lines that were read, wherever later edits have moved them.
         Lines = "lines",
         /// The whole file.
         File = "file",
@@ -73,13 +73,13 @@ impl Default for Granularity {
 }
 
 coded! {
-    /// What keeps the authors of a workspace apart.
+    /// Isolation of the authors of a workspace.
     Isolation {
-        /// Every write is checked against what its author has read.
+        /// Every write is checked against its author's reads.
         Storm = "storm",
-        /// What they are told; nothing is checked.
+        /// Prompt instructions only; nothing is checked.
         Soft = "soft",
-        /// A working tree for each of them, merged when all are done; nothing is checked before.
+        /// A working tree for each author, merged when all are done; nothing is checked before.
         Worktree = "worktree",
     }
 }
@@ -92,13 +92,13 @@ impl Default for Isolation {
 }
 
 coded! {
-    /// How much the author of a refused edit is told.
+    /// Detail of the report to the author of a rejected edit.
     Presentation {
-        /// The current content of the file, and what changed in it and in all else that was read.
+        /// The current content of the file, and all changes to it and to the other files read.
         Full = "full",
-        /// What changed of what its author had read.
+        /// Changes to the parts that its author had read.
         Diff = "diff",
-        /// Which files changed, and who changed them.
+        /// Names of the changed files and their authors.
         Brief = "brief",
     }
 }
@@ -122,7 +122,7 @@ const fn default_payload() -> u32 {
     16_000
 }
 
-/// What an engineer has for one task (S32).
+/// Budget of an engineer for one task (S32).
 const fn default_iterations() -> u32 {
     80
 }

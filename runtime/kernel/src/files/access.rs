@@ -1,16 +1,16 @@
-//! Which files a worker may read and change.
+//! File access of a worker: the paths it may read and change.
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::FilePath;
 use crate::blueprint::FileAccess;
 
-/// Patterns in one list at most.
+/// Maximum number of patterns in one list.
 pub const PATTERNS_MAX: usize = 64;
-/// Bytes of one pattern at most.
+/// Maximum bytes of one pattern.
 const PATTERN_BYTES_MAX: usize = 256;
 
-/// What a worker may do with files, ready to be asked.
+/// Compiled [`FileAccess`] of a worker.
 #[derive(Clone, Debug)]
 pub struct Access {
     spec: FileAccess,
@@ -18,7 +18,7 @@ pub struct Access {
     edit: Paths,
 }
 
-/// Paths that one set of patterns has, without those that another has.
+/// Paths that match one set of patterns and not the other.
 #[derive(Clone, Debug)]
 struct Paths {
     with: GlobSet,
@@ -26,10 +26,10 @@ struct Paths {
 }
 
 impl Access {
-    /// Compiles what a blueprint says.
+    /// Compiles the file access of a blueprint.
     ///
     /// # Errors
-    /// What cannot be compiled, behind the name of its field.
+    /// Returns the reason with the name of the field that cannot be compiled.
     pub fn compile(spec: &FileAccess) -> Result<Self, String> {
         Ok(Self {
             view: Paths::compile(&spec.view).map_err(|error| format!("view: {error}"))?,
@@ -38,24 +38,24 @@ impl Access {
         })
     }
 
-    /// As the blueprint says it.
+    /// Returns the uncompiled access.
     pub const fn spec(&self) -> &FileAccess {
         &self.spec
     }
 
-    /// Whether it may read a file.
+    /// Returns true if the worker may read a file.
     pub fn may_view(&self, path: &FilePath) -> bool {
         self.view.has(path)
     }
 
-    /// Whether it may change a file, which takes reading it.
+    /// Returns true if the worker may change a file, which requires read access.
     pub fn may_edit(&self, path: &FilePath) -> bool {
         self.may_view(path) && self.edit.has(path)
     }
 }
 
 impl Paths {
-    /// A pattern behind a `!` takes away, wherever it stands.
+    /// Compiles a list of patterns. A pattern behind a `!` excludes its matches, regardless of order.
     fn compile(texts: &[String]) -> Result<Self, String> {
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for text in texts {
@@ -72,10 +72,11 @@ impl Paths {
     }
 }
 
-/// Patterns of paths as one: `*` and `?` stay within a part of a path, `**` does not, `{a,b}` are alternatives.
+/// Compiles path patterns into one set: `*` and `?` stay within a path segment, `**` crosses segments, `{a,b}` are
+/// alternatives.
 ///
 /// # Errors
-/// What is wrong with one of them, for people.
+/// Returns a user-readable description of the first invalid pattern.
 pub fn patterns(texts: &[String]) -> Result<GlobSet, String> {
     if texts.len() > PATTERNS_MAX {
         return Err(format!("{} patterns, at most {PATTERNS_MAX} may be", texts.len()));

@@ -1,7 +1,8 @@
-//! Names that nobody who edits may have: what an edit is for stands above it as `# NAME: …`.
+//! Reserved author names. Intents appear above edits as `# NAME: …` comments, so a name must not be a usual comment
+//! prefix.
 
-/// Words before a colon in comments of people and programs, in small letters. Whoever was called so would be the author of
-/// all of these comments.
+/// Words that commonly precede a colon in comments of people and programs, in lower case. An author with such a name
+/// would be credited with all of these comments.
 const COMMENT_WORDS: &[&str] = &[
     "args",
     "attention",
@@ -115,7 +116,7 @@ const COMMENT_WORDS: &[&str] = &[
     "yields",
 ];
 
-/// Whether a name is a word that comments begin with which are nobody's intent.
+/// Returns true if comments that are no intent commonly begin with this name.
 pub fn begins_comments(name: &str) -> bool {
     COMMENT_WORDS.contains(&name.to_lowercase().as_str())
 }

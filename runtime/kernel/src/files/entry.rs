@@ -1,4 +1,4 @@
-//! What the state says of a file.
+//! File entries of the state.
 
 use std::collections::BTreeMap;
 
@@ -13,65 +13,64 @@ use crate::planted::{self, Bug};
 use crate::state::State;
 use crate::tree::Node;
 
-/// Edits of one file that are remembered. A read from before them is stale if there was any.
+/// Number of remembered edits of one file. A read from before them is stale if any edit followed.
 pub const EDITS_MAX: u64 = 32;
 
-/// Pieces of one edit that are remembered apart; of one with more it is as if all had changed.
+/// Maximum number of remembered hunks of one edit. An edit with more counts as a change of the whole file.
 const MOVES_MAX: usize = 64;
 
-/// Of those that are gone, so many go from memory at once where room is needed: one of sixteen.
+/// Divisor for evicting entries of deleted files: at least one in sixteen is evicted when room is needed.
 const FORGOTTEN_AT_ONCE: usize = 16;
 
-/// What is known of a file.
+/// State entry of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    /// Counts its edits, from 1, or from above all that was forgotten ([`Tally::floor`](super::Tally)). A file that is made
-    /// again where one was deleted goes on from there.
+    /// Number of its latest edit, from 1, or from above all evicted entries ([`Tally::floor`](super::Tally)). A file
+    /// recreated under the name of a deleted one continues its numbers.
     pub version: u64,
-    /// SHA-256 of its content; none: it is gone.
+    /// SHA-256 of its content; `None` if the file is deleted.
     pub hash: Option<Digest>,
-    /// Its lines.
+    /// Number of lines.
     pub lines: u32,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Who made this version.
+    /// Author of this version.
     pub writer: String,
-    /// What for.
+    /// Intent of the edit that made this version.
     #[serde(default)]
     pub intent: String,
-    /// The last edits, by the versions they made.
+    /// The latest edits, by the versions they made.
     #[serde(default)]
     pub edits: BTreeMap<u64, Edited>,
 }
 
-/// What an edit moved.
+/// Line moves of one edit.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Edited {
-    /// Who made it.
+    /// Author of the edit.
     pub by: String,
-    /// First line, lines that went, lines that came; none: everything may have changed.
+    /// First line, removed lines and added lines of each hunk; `None`: everything may have changed.
     pub moves: Option<Vec<(u32, u32, u32)>>,
 }
 
-/// What has become of something that was read.
+/// Result of checking an earlier read against the current file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// It is as it was. The lines it has now, of a file that is there.
+    /// Unchanged, with its current line range; `None` if there is no file.
     Fresh(Option<Lines>),
-    /// It is not.
+    /// Changed since the read.
     Stale,
 }
 
 impl Entry {
-    /// What a state says of a file; none if it never had one of this name.
+    /// Reads the entry of a file from the state; `None` if no file of this name is known.
     pub fn of(state: &State, path: &FilePath) -> Option<Self> {
         Self::since(state, path, 0)
     }
 
-    /// The same, with those edits alone that made versions after this one: all that it takes to say what has become of
-    /// what was read at it.
+    /// Like [`Entry::of`], with only the edits after `version`: these suffice to check reads at that version.
     pub(super) fn since(state: &State, path: &FilePath, version: u64) -> Option<Self> {
-        // Only the kernel writes there, so it can be read.
+        // Only the kernel writes these entries, so they are well-formed.
         let node = node(state, path)?;
         let text = |name| node.child(name)?.as_str().map(str::to_owned);
         let now = number(node.child("version")?)?;
@@ -92,17 +91,17 @@ impl Entry {
         })
     }
 
-    /// The version that a file has by the state; none if it never had one of this name.
+    /// Returns a file's version from the state; `None` if no file of this name is known.
     pub(super) fn version_of(state: &State, path: &FilePath) -> Option<u64> {
         number(node(state, path)?.child("version")?)
     }
 
-    /// Whether there is a file.
+    /// Returns true if the file exists.
     pub const fn is_there(&self) -> bool {
         self.hash.is_some()
     }
 
-    /// What has become of what somebody has read of it.
+    /// Checks a read of this file for changes since.
     pub fn seen(&self, read: &FileRead, granularity: Granularity) -> Seen {
         let all = self.is_there().then_some((1, self.lines));
         if read.version == self.version {
@@ -124,7 +123,7 @@ impl Entry {
                 return Seen::Stale;
             }
         }
-        // A version to come was never read.
+        // A version from the future was never read.
         if read.version > self.version { Seen::Stale } else { Seen::Fresh(now) }
     }
 }
@@ -150,7 +149,7 @@ fn number(node: &Node) -> Option<u64> {
     }
 }
 
-/// What has become of what somebody has read of a file, of which the state says this.
+/// Checks a read of a file against its entry, if there is one.
 pub fn seen(entry: Option<&Entry>, read: &FileRead, granularity: Granularity) -> Seen {
     match entry {
         Some(entry) => entry.seen(read, granularity),
@@ -165,7 +164,7 @@ impl From<(u32, u32, u32)> for Move {
     }
 }
 
-/// The operations that bring a file's place in the state up to a change.
+/// Returns the patch operations that apply a change to the file's entry in the state.
 pub(super) fn operations(
     state: &State,
     floor: u64,
@@ -203,7 +202,7 @@ pub(super) fn operations(
         json!({"op": "add", "path": format!("{place}/edits/{version}"), "value": {"by": writer, "moves": moves}}),
     ];
     let most = EDITS_MAX - u64::from(planted::is(Bug::OneEditLess));
-    // One comes, so one goes at most.
+    // An edit adds one entry, so at most one must be evicted.
     let oldest = version.saturating_sub(most).to_string();
     if node.child("edits").is_some_and(|edits| edits.child(&oldest).is_some()) {
         operations.push(json!({"op": "remove", "path": format!("{place}/edits/{oldest}")}));
@@ -211,9 +210,10 @@ pub(super) fn operations(
     operations
 }
 
-/// The files that are gone and not among these, the one that went first before the others: as many as are to be forgotten
-/// so that `excess` of them make room, and some more, so that this is not asked for each new file; none if there are not
-/// that many.
+/// Returns the deleted files to evict, oldest deletion first, without those in `except`.
+///
+/// These are at least `excess` files, and more to amortise the search over several new files. Returns `None` if fewer
+/// than `excess` files can be evicted.
 pub(super) fn forgettable(state: &State, excess: usize, except: &[FileChange]) -> Option<Vec<PointerBuf>> {
     let files = state.root().child(FILES).and_then(Node::as_object)?;
     let is_gone = |node: &Node| matches!(node.child("hash"), Some(Node::Null));

@@ -1,4 +1,4 @@
-//! Whether an edit may be made: the stages of the pipeline, for files.
+//! Judges edits: the stages of the pipeline, for files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,42 +15,42 @@ use crate::planted::{self, Bug};
 use crate::rejection::{Code, Rejection, Stage, Stale, VIOLATIONS_MAX, Violation};
 use crate::state::State;
 
-/// Files that one edit changes at most.
+/// Maximum number of files that one edit changes.
 pub const CHANGES_MAX: usize = 64;
-/// Reads that one edit rests on at most.
+/// Maximum number of reads that one edit rests on.
 pub const READS_MAX: usize = 4096;
-/// Characters of an intent.
+/// Maximum characters of an intent.
 pub const INTENT_MAX: usize = 200;
-/// Characters of an author's name.
+/// Maximum characters of an author's name.
 const NAME_MAX: usize = 64;
-/// Files of a workspace at most. Of those that are gone the oldest are forgotten where room is needed.
+/// Maximum number of files of a workspace. The oldest deleted ones are evicted when room is needed.
 pub const FILES_MAX: usize = 20_000;
 
-/// The author of what has happened around the workspace.
+/// Author of changes made outside the board.
 pub const EXTERNAL: &str = "external";
 
-/// What an edit is judged by.
+/// Inputs for judging an edit.
 pub(crate) struct Inputs<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) state: &'a State,
-    /// Whose edit it is; none: it has happened.
+    /// Invocation and worker that propose the edit; `None` for an external change that has already happened.
     pub(crate) author: Option<(InvocationId, &'a Seat)>,
-    /// In whose name it is made.
+    /// Author name recorded with the edit.
     pub(crate) writer: &'a str,
-    /// Places kept for others.
+    /// Places reserved for other invocations.
     pub(crate) reservations: &'a Reservations,
     /// The recorded time.
     pub(crate) at: Timestamp,
-    /// Who made which version.
+    /// Lookup of the commit and author of a version.
     pub(crate) commits: &'a dyn Commits,
-    /// The highest version of a file that was forgotten.
+    /// The highest version of an evicted file.
     pub(crate) floor: u64,
 }
 
-/// Why an edit may not be made.
+/// Rejection of an edit.
 pub(crate) struct Refused {
     pub(crate) rejection: Rejection,
-    /// Where others had been faster: what should stay as it is until the next try.
+    /// Places to reserve until the next attempt if the edit lost a race.
     pub(crate) contested: Vec<PointerBuf>,
 }
 
@@ -60,7 +60,7 @@ impl From<Rejection> for Refused {
     }
 }
 
-/// The patch that an edit makes of the state, none if every file stays as it is, or why it may not be made.
+/// Returns the state patch of an edit, `None` if every file stays as it is, or the rejection.
 pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Option<Value>, Refused> {
     let entries: BTreeMap<&FilePath, Entry> = edit
         .changes
@@ -78,7 +78,7 @@ pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Option<Value>, R
         if isolation(inputs.plan) == Isolation::Storm {
             let violations = Conflicts { edit, entries: &entries, invocation, inputs, found: Vec::new() }.find();
             if !violations.is_empty() {
-                // Who has not looked was not too slow.
+                // An author that never read the file has lost no race.
                 let is_slow = |violation: &Violation| matches!(violation.code, Code::StaleTarget | Code::StaleRead);
                 let contested = match violations.iter().any(is_slow) {
                     true => edit.changes.iter().map(|change| change.path.place()).collect(),
@@ -92,7 +92,7 @@ pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Option<Value>, R
     let forgotten = forgotten(edit, &entries, inputs).unwrap_or_default();
     let forgotten = forgotten.iter().map(|place| json!({"op": "remove", "path": place.as_str()}));
     let (writer, intent) = (inputs.writer, edit.intent.as_deref());
-    // What stays as it is has no further version: nobody would be to read it again for that.
+    // An unchanged file gets no new version, so that no author must read it again.
     let is_changed = |change: &&FileChange| entries.get(&change.path).and_then(|entry| entry.hash) != change.hash;
     let mut operations = edit
         .changes
@@ -103,12 +103,13 @@ pub(crate) fn judge(edit: &Edit, inputs: &Inputs<'_>) -> Result<Option<Value>, R
     Ok(operations.peek().is_some().then(|| forgotten.chain(operations).collect()))
 }
 
-/// The oldest version at which a file was read; if it was not, what its edits did is of no interest.
+/// Returns the oldest version at which a file was read; `u64::MAX` if it was not, because then its edits are
+/// irrelevant.
 fn oldest(reads: &[FileRead], path: &FilePath) -> u64 {
     reads.iter().filter(|read| read.path == *path).map(|read| read.version).min().unwrap_or(u64::MAX)
 }
 
-/// What is known of files that are gone and has to go to make room; none if that does not suffice.
+/// Returns the entries of deleted files to evict for new ones; `None` if that makes too little room.
 fn forgotten(edit: &Edit, entries: &BTreeMap<&FilePath, Entry>, inputs: &Inputs<'_>) -> Option<Vec<PointerBuf>> {
     let new = edit.changes.iter().filter(|change| !entries.contains_key(&change.path)).count();
     let known = inputs.state.root().child(super::FILES).map_or(0, crate::tree::Node::part_count);
@@ -131,7 +132,7 @@ fn files_max(plan: &Plan) -> usize {
     most.and_then(|most| usize::try_from(most).ok()).map_or(FILES_MAX, |most| most.min(FILES_MAX))
 }
 
-/// What is wrong with its form.
+/// Returns violations of the edit's form.
 fn malformed(edit: &Edit, entries: &BTreeMap<&FilePath, Entry>, inputs: &Inputs<'_>) -> Vec<Violation> {
     let wrong = |code, place: &str, message: String| Violation::new(code, place, message);
     let mut found = Vec::new();
@@ -198,7 +199,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().count() <= NAME_MAX && name.chars().all(is_plain)
 }
 
-/// What is wrong with the pieces of a change to a file of so many lines.
+/// Returns the error in the hunks of a change to a file with `lines` lines.
 fn bent(hunks: &[Hunk], lines: u32, change: &FileChange) -> Option<&'static str> {
     let mut left = i64::from(lines);
     let mut free_from = 1;
@@ -221,7 +222,7 @@ fn bent(hunks: &[Hunk], lines: u32, change: &FileChange) -> Option<&'static str>
         return (change.from.is_some() && change.hash.is_some() && change.from != change.hash)
             .then_some("its content is another, and no hunk says what changes");
     };
-    // A line without an end that others follow joins the next: then the numbers would not be those of the text.
+    // An unterminated line before others would join the next one, and the line numbers would no longer match the text.
     let is_open = |text: &str| !text.is_empty() && !text.ends_with('\n');
     let reaches_end = last.at.saturating_add(count(&last.was)) > lines;
     if before.iter().any(|hunk| is_open(&hunk.now)) || (is_open(&last.now) && !reaches_end) {
@@ -257,7 +258,7 @@ fn unauthorized(edit: &Edit, seat: &Seat, plan: &Plan) -> Vec<Violation> {
     found
 }
 
-/// Looks for what others were faster at.
+/// Finds conflicts with concurrent edits.
 struct Conflicts<'a> {
     edit: &'a Edit,
     entries: &'a BTreeMap<&'a FilePath, Entry>,
@@ -312,7 +313,7 @@ impl Conflicts<'_> {
         if self.stale(Code::StaleTarget, &change.path, entry, reads) || (is_new && !is_there) {
             return;
         }
-        // Who makes a file expects none there. If it did not look, or saw that there is one, nobody was faster.
+        // A file creation expects no file. If its author did not look, or saw that one exists, it has lost no race.
         if let Some(entry) = entry.filter(|_| is_new && is_there) {
             let message = format!(
                 "there is a file {} already, version {} by {}: take another name, or view it and change it",
@@ -335,12 +336,12 @@ impl Conflicts<'_> {
         }
     }
 
-    /// Notes what of a file has changed since it was read; whether anything has.
+    /// Records changes to a file since its reads; returns true if there are any.
     fn stale(&mut self, code: Code, path: &FilePath, entry: Option<&Entry>, reads: &[&FileRead]) -> bool {
         let granularity = granularity(self.inputs.plan);
         let mut stale = reads.iter().filter(|read| seen(entry, read, granularity) == Seen::Stale);
         let Some(first) = stale.next() else { return false };
-        // The oldest says most.
+        // The oldest read gives the most informative message.
         let read_at = stale.fold(first.version, |oldest, read| oldest.min(read.version));
         let now = entry.map_or(0, |entry| entry.version);
         let what = match entry.filter(|entry| entry.is_there()) {
@@ -368,7 +369,7 @@ impl Conflicts<'_> {
     }
 }
 
-/// Whether who has read this of a file has read all that would change; `moves`: what changes, all of it if none.
+/// Returns true if the reads cover all lines that would change. `moves`: the changes; `None` means the whole file.
 pub fn is_covered(
     entry: Option<&Entry>,
     reads: &[&FileRead],
@@ -386,7 +387,7 @@ pub fn is_covered(
     let seen: Vec<Lines> = union(seen);
     let everything = [Move { at: 1, removed: entry.lines, added: 0 }];
     moves.unwrap_or(&everything).iter().all(|moved| match moved.removed {
-        // Between two lines, of which one is known; an empty file has no line to know.
+        // An insertion between two lines requires one of them; an empty file has no line to read.
         0 => {
             let beside = [moved.at.saturating_sub(1), moved.at];
             entry.lines == 0 || beside.iter().any(|line| *line > 0 && cover(&seen, (*line, *line)))
@@ -395,12 +396,12 @@ pub fn is_covered(
     })
 }
 
-/// What the author of a refused edit is told of a file.
+/// Returns a file's summary for the author of a rejected edit.
 fn brief(entry: &Entry) -> Value {
     json!({"version": entry.version, "lines": entry.lines, "writer": entry.writer, "intent": entry.intent})
 }
 
-/// What does not apply to the files as they are.
+/// Returns violations by changes that do not apply to the current files.
 fn inapplicable(edit: &Edit, entries: &BTreeMap<&FilePath, Entry>) -> Vec<Violation> {
     let mut found = Vec::new();
     for change in &edit.changes {

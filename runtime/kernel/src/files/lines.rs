@@ -1,26 +1,26 @@
-//! Lines of texts, and how edits move them.
+//! Lines of texts, and their moves by edits.
 //!
-//! A text's lines keep their ends: it is cut behind each `\n`, and what is left behind the last one is a line too. Lines
-//! are counted from 1.
+//! A text is split after each `\n`; lines keep their ends, and a rest behind the last `\n` is a line too. Line numbers
+//! start at 1.
 
 use serde::{Deserialize, Serialize};
 
 use crate::planted::{self, Bug};
 
-/// How many lines a text has; the empty text has none.
+/// Returns the number of lines of a text; the empty text has none.
 pub fn count(text: &str) -> u32 {
     let ends = text.bytes().filter(|byte| *byte == b'\n').count();
     let rest = usize::from(!text.is_empty() && !text.ends_with('\n'));
     u32::try_from(ends + rest).unwrap_or(u32::MAX)
 }
 
-/// A piece of a text that became another: the lines `was`, of which the first is line `at`, became the lines `now`.
+/// A replaced piece of a text: the lines `was`, beginning at line `at`, became the lines `now`.
 ///
-/// Where `was` is empty, lines were put before line `at`; one more than there are lines puts them at the end.
+/// An empty `was` inserts before line `at`; one more than the number of lines appends at the end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hunk {
-    /// Line number, in the text before.
+    /// Line number in the old text.
     pub at: u32,
     /// Whole lines, with their ends.
     pub was: String,
@@ -28,14 +28,14 @@ pub struct Hunk {
     pub now: String,
 }
 
-/// What a hunk does to line numbers.
+/// Effect of a hunk on line numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// The first line it concerns, in the text before.
+    /// First affected line in the old text.
     pub at: u32,
-    /// How many lines it takes away.
+    /// Number of removed lines.
     pub removed: u32,
-    /// How many lines it puts there.
+    /// Number of added lines.
     pub added: u32,
 }
 
@@ -48,8 +48,10 @@ impl From<&Hunk> for Move {
 /// Lines `first` to `last`, both included.
 pub type Lines = (u32, u32);
 
-/// Where lines are after one edit, of which the moves are in order and in the numbers before it; none if the edit touched
-/// them. What is put right before the first or right behind the last of them does not touch them.
+/// Returns the position of lines after one edit; `None` if the edit touched them.
+///
+/// The moves are sorted and use the line numbers before the edit. Insertions right before the first or right after the
+/// last line do not touch the range.
 pub fn carry(lines: Lines, edit: &[Move]) -> Option<Lines> {
     let (first, last) = lines;
     let mut shift = 0_i64;
@@ -72,7 +74,7 @@ pub fn carry(lines: Lines, edit: &[Move]) -> Option<Lines> {
     Some((moved(first)?, moved(last)?))
 }
 
-/// The lines of several ranges, each once: sorted, and joined where nothing lies between them.
+/// Returns the union of line ranges, sorted, with adjacent ranges joined.
 pub fn union(ranges: impl IntoIterator<Item = Lines>) -> Vec<Lines> {
     let mut sorted: Vec<_> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
     sorted.sort_unstable();
@@ -86,7 +88,7 @@ pub fn union(ranges: impl IntoIterator<Item = Lines>) -> Vec<Lines> {
     joined
 }
 
-/// Whether all these lines lie in the ranges, which are as [`union`] makes them.
+/// Returns true if one range of a [`union`] contains all these lines.
 pub fn cover(ranges: &[Lines], lines: Lines) -> bool {
     lines.0 > lines.1 || ranges.iter().any(|range| range.0 <= lines.0 && lines.1 <= range.1)
 }
@@ -110,7 +112,7 @@ mod tests {
     #[test]
     fn an_edit_shifts_what_it_does_not_touch() {
         let cases = [
-            // Before, right before, at the first line, inside, at the last line, right behind, far behind.
+            // Before, right before, at the first line, inside, at the last line, right after, far after.
             ((10, 20), step(3, 2, 5), Some((13, 23))),
             ((10, 20), step(8, 2, 0), Some((8, 18))),
             ((10, 20), step(9, 2, 2), None),
@@ -118,7 +120,7 @@ mod tests {
             ((10, 20), step(20, 1, 0), None),
             ((10, 20), step(21, 4, 9), Some((10, 20))),
             ((10, 20), step(40, 1, 1), Some((10, 20))),
-            // Nothing taken away: what is put before the first line shifts, what is put between two lines touches.
+            // Pure insertions: before the first line they shift the range, between two lines they touch it.
             ((10, 20), step(10, 0, 3), Some((13, 23))),
             ((10, 20), step(11, 0, 3), None),
             ((10, 20), step(20, 0, 3), None),

@@ -1,8 +1,8 @@
-//! A directory of files that several agents edit, under the same guarantee as the document: what is written is checked
-//! against what its author has read.
+//! A directory of files edited by several agents, with the same guarantee as the document: writes are checked against
+//! their author's reads.
 //!
-//! The files are outside; the state says of each which version it has, what it holds by its hash, who wrote it last, and
-//! which lines the last edits moved. So whether an edit may be made is a question to the state, and is answered here.
+//! The files are outside of the kernel. For each file, the state holds its version, its content hash, its last author,
+//! and the lines moved by the latest edits. So edits can be judged by the state alone, in this module.
 
 mod access;
 mod author;
@@ -27,24 +27,24 @@ pub(crate) use judge::{Inputs, Refused, judge};
 pub use lines::{Hunk, Lines, Move, carry, count, cover, union};
 pub use path::{FilePath, PATH_BYTES_MAX, PathError};
 
-/// What a board knows of its files beside what the state says.
+/// File counters of a board, kept outside the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tally {
-    /// Edits that were committed.
+    /// Number of committed edits.
     pub edits: u64,
-    /// The highest version of a file that is gone and was forgotten. Files that are new begin above it: so whoever has read
-    /// one of the same name before is found to have read something else.
+    /// The highest version of an evicted entry. New files begin above it, so a read of an evicted file with the same
+    /// name is found stale.
     pub floor: u64,
 }
 
 impl Tally {
-    /// Whether there is nothing to know.
+    /// Returns true if the counters are unset.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Takes note of the patch of an edit, which has not been applied to the state yet.
+    /// Records the patch of an edit before it is applied to the state.
     pub(crate) fn note(&mut self, state: &State, patch: &Value) {
         self.edits = self.edits.saturating_add(1);
         let removed = patch.as_array().into_iter().flatten().filter(|op| op["op"] == "remove");
@@ -57,32 +57,32 @@ impl Tally {
     }
 }
 
-/// The member of the state that says of each file what is known of it; only the kernel writes it.
+/// The member of the state that holds the file entries; only the kernel writes it.
 pub const FILES: &str = "files";
 
-/// What an agent has seen of a file.
+/// An agent's read of a file.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileRead {
-    /// Which file.
+    /// Path of the file.
     pub path: FilePath,
-    /// The version it had; 0: there was none of this name yet.
+    /// Version that was read; 0: there was no file of this name yet.
     pub version: u64,
-    /// The lines, in that version's numbers; none: all of it, or that it was gone.
+    /// Lines that were read, in that version's numbers; `None`: the whole file, or its absence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<Lines>,
 }
 
-/// What an edit does to one file.
+/// Change of one file by an edit.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileChange {
-    /// Which file.
+    /// Path of the file.
     pub path: FilePath,
-    /// SHA-256 of the content it replaces; none where there was no file.
+    /// SHA-256 of the content it replaces; `None` for a new file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Digest>,
-    /// SHA-256 of the new content; none where the file goes.
+    /// SHA-256 of the new content; `None` for a deletion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<Digest>,
     /// Lines of the new content.
@@ -91,41 +91,40 @@ pub struct FileChange {
     /// Bytes of the new content.
     #[serde(default)]
     pub bytes: u64,
-    /// What became of which lines, sorted, none reaching into another; none where that is not known, and then all of them
-    /// may have changed.
+    /// Changed lines, sorted and without overlap; `None` if unknown, in which case any line may have changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hunks: Option<Vec<Hunk>>,
 }
 
-/// Somebody wants to change files, or something else has changed them.
+/// A proposed edit of files, or an external change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edit {
-    /// The attempt that wants it; none: it has happened, and nobody can refuse it.
+    /// Attempt that proposes the edit; `None` for an external change, which cannot be rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<EditAttempt>,
-    /// For recognising a repetition.
+    /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
-    /// Who it is, where several share a seat or what has happened has a name; the worker, or `external`, if absent.
+    /// Author name, if several agents share a worker or an external change has one; the worker or `external` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is for, in one line.
+    /// One-line statement of intent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<String>,
-    /// All that its author has read.
+    /// The author's read set.
     #[serde(default)]
     pub reads: Vec<FileRead>,
-    /// What it does; each file once.
+    /// Changes; each file at most once.
     pub changes: Vec<FileChange>,
 }
 
-/// The attempt that an edit belongs to. It goes on after the edit.
+/// The attempt that an edit belongs to. It continues after the edit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EditAttempt {
     /// The invocation.
     pub invocation: InvocationId,
-    /// Which attempt of it.
+    /// Number of the attempt.
     pub attempt: u32,
 }

@@ -1,4 +1,4 @@
-//! The names of files, as all parts of the system know them: below one directory, and nowhere else.
+//! File names of a workspace: relative paths below one directory.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -6,41 +6,41 @@ use std::fmt;
 use jsonptr::PointerBuf;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Bytes of a name at most.
+/// Maximum bytes of a name.
 pub const PATH_BYTES_MAX: usize = 1024;
 
 /// The name of a file in a workspace: relative to its directory, segments joined by `/`.
 ///
-/// There is one way to write each name: no empty segments, no `.` and no `..`, no backslashes and no control characters.
+/// Each name has exactly one spelling: no empty segments, no `.` and no `..`, no backslashes and no control characters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(transparent)]
 pub struct FilePath(String);
 
-/// Why something is not the name of a file in a workspace.
+/// Reason that a text is not a file name of a workspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PathError {
-    /// It is empty.
+    /// The name is empty.
     #[error("a file has a name, relative to the directory of the workspace, like src/main.py")]
     Empty,
     /// More than [`PATH_BYTES_MAX`] bytes.
     #[error("a name has at most {PATH_BYTES_MAX} bytes")]
     TooLong,
-    /// It begins at the root of a file system.
+    /// The name is absolute.
     #[error("names are relative to the directory of the workspace, like src/main.py")]
     Absolute,
-    /// It leads out of the directory, or may.
+    /// The name has `.`, `..` or empty segments.
     #[error("a name has no `.` and no `..` in it, and no empty parts")]
     Dots,
-    /// It has characters that mean something else elsewhere.
+    /// The name has characters with a special meaning on other systems.
     #[error("a name has no backslashes, no colons before its first `/` and no control characters")]
     Characters,
 }
 
 impl FilePath {
-    /// Reads a name.
+    /// Parses a name.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Returns the first rule that the name violates.
     pub fn parse(name: &str) -> Result<Self, PathError> {
         if name.is_empty() {
             return Err(PathError::Empty);
@@ -61,28 +61,28 @@ impl FilePath {
         Ok(Self(name.to_owned()))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Its parts, from the directory of the workspace down.
+    /// Returns its segments, from the workspace directory down.
     pub fn segments(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/')
     }
 
-    /// The last of its parts.
+    /// Returns the last segment.
     pub fn name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// What follows the last dot of its last part; none for `Makefile` and `.gitignore`.
+    /// Returns the part after the last dot of the last segment; `None` for `Makefile` and `.gitignore`.
     pub fn extension(&self) -> Option<&str> {
         let (stem, extension) = self.name().rsplit_once('.')?;
         (!stem.is_empty()).then_some(extension)
     }
 
-    /// Its place in the state of a board.
+    /// Returns the location of its entry in the state.
     pub fn place(&self) -> PointerBuf {
         PointerBuf::from_tokens([super::FILES, self.as_str()])
     }

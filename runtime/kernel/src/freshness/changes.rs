@@ -1,51 +1,50 @@
-//! What changed at a place since a version: asked of the stamps of the state, at the cost of what changed.
+//! Finds changes at a place since a version, by the change stamps of the state; the cost depends on the changes alone.
 
 use jsonptr::{Pointer, PointerBuf};
 
 use crate::tree::{At, Node, Stamp};
 
-/// Something that is not as it was.
+/// A change since the read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Change {
-    /// Where.
+    /// Location.
     pub(super) place: PointerBuf,
-    /// The version that last made it so.
+    /// The latest version that changed it.
     pub(super) at: At,
-    /// How.
+    /// Kind of change.
     pub(super) what: What,
 }
 
-/// How something changed.
+/// Kind of change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
-    /// There is another value.
+    /// The value was replaced.
     Value,
-    /// There is nothing any more.
+    /// The value was removed.
     Gone,
-    /// There was nothing before.
+    /// The place was empty before.
     New,
-    /// Elements came or went before it.
+    /// Elements were added or removed before it.
     Shifted,
-    /// A part of it is gone or has another index.
+    /// A part of it was removed or has another index.
     Parts,
-    /// Members came or went.
+    /// Members were added or removed.
     Members,
 }
 
-/// How much of what changed inside of a value counts.
+/// Changes inside a value that count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Depth {
-    /// What was there is not as it was. What came beside it does not matter.
+    /// Changes of existing values; added values do not count.
     Values,
-    /// Also members that came or went.
+    /// Also added or removed members.
     Everything,
 }
 
-/// Whether something on the way to a place, or the place itself, is another than at version `read`: replaced, gone or
-/// shifted.
+/// Returns the first change since version `read` on the path to a place: a replaced, removed or shifted value.
 ///
-/// `was_there` says of a place whether it was there then, if that is known. `includes_place`: whether the place itself is
-/// asked about, or only the way to it.
+/// `was_there` reports whether a place existed at that version, if known. `includes_place` also checks the place
+/// itself.
 pub(super) fn on_the_way(
     root: &Node,
     place: &Pointer,
@@ -58,23 +57,23 @@ pub(super) fn on_the_way(
     let mut end = 0;
     for token in place.tokens() {
         end += 1 + token.encoded().len();
-        // The way so far, in the last round all of it.
+        // The path so far; in the last iteration all of it.
         let here = place.split_at_offset(end).map_or(place, |(here, _)| here);
         if here == place && !includes_place {
             return None;
         }
         let decoded = token.decoded();
         let change = |at, what| Some(Change { place: here.to_buf(), at, what });
-        // What neither was there nor is was not shifted.
+        // A place that was and is absent was not shifted.
         let is_nothing = || node.slot(&decoded).is_none() && was_there(here) == Some(false);
         if let Some(at) = shifted(node, &decoded, read).filter(|_| !is_nothing()) {
-            // What is there now may have come, or been written over, since.
+            // The present value may have been added or overwritten since.
             let at = node.slot(&decoded).map_or(at, |(_, stamp)| at.max(stamp.changed));
             return change(at, What::Shifted);
         }
         let Some((child, stamp)) = node.slot(&decoded) else {
             let lost = member_lost_since(node, &decoded, read);
-            // Of what was never there nothing can have gone.
+            // A place that was always absent cannot have been removed.
             return match was_there(here) {
                 Some(true) => change(lost.unwrap_or(node.touched()).max(floor), What::Gone),
                 Some(false) => None,
@@ -92,7 +91,7 @@ pub(super) fn on_the_way(
     None
 }
 
-/// Whether a place whose container is the one that was there came to be, went or was shifted after version `read`.
+/// Returns a creation, removal or shift of a place after version `read`. Its container must be unchanged.
 pub(super) fn of_place(
     root: &Node,
     place: &Pointer,
@@ -112,14 +111,14 @@ pub(super) fn of_place(
     }
 }
 
-/// Whether members of the collection at a place came or went after version `read`.
+/// Returns an addition or removal of members of the collection at a place after version `read`.
 pub(super) fn of_members(root: &Node, place: &Pointer, read: At) -> Option<Change> {
     let at = members_changed(root.get(place)?)?;
     (at > read).then(|| Change { place: place.to_buf(), at, what: What::Members })
 }
 
-/// What changed inside of the value at a place, which itself is the one that was there at version `read`; the highest
-/// such places, at most `max`.
+/// Returns the changes inside the value at a place, which must itself be the one of version `read`. Only the topmost
+/// changed places are returned, at most `max`.
 pub(super) fn at_and_below(root: &Node, place: &Pointer, read: At, depth: Depth, max: usize) -> Vec<Change> {
     let mut search = Search { read, depth, max, found: Vec::new() };
     if let Some(node) = root.get(place).filter(|node| node.touched() > read) {
@@ -166,7 +165,7 @@ impl Search {
     }
 
     fn child(&mut self, node: &Node, stamp: Stamp, place: impl Fn() -> PointerBuf) {
-        // What came later was not read.
+        // Later additions were not read.
         if stamp.born > self.read || self.found.len() >= self.max {
             return;
         }
@@ -191,7 +190,7 @@ fn lost_since(node: &Node, read: At) -> Option<At> {
     }
 }
 
-/// When a member went away that was there at version `read`; if that is not known any more, when last any did.
+/// Returns the removal of a member that existed at version `read`; if that is no longer known, the last removal of any.
 fn member_lost_since(node: &Node, key: &str, read: At) -> Option<At> {
     let lost = lost_since(node, read)?;
     Some(node.as_object().and_then(|object| object.member_lost_since(key, read)).unwrap_or(lost))

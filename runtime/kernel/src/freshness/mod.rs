@@ -1,12 +1,12 @@
-//! Whether what a proposal depends on is still as its author saw it (SPEC section 5).
+//! Checks that the state a proposal depends on is unchanged since its author read it (SPEC section 5).
 //!
-//! A worker's view is taken of one version; what it showed is the worker's read set. A proposal is refused if, since
-//! then, something that it writes has changed (`target`), or anything it has read (`reads`), or which members there are
-//! in a collection it saw (`members`). Every place of the state knows when it last changed, so the question costs what
-//! has changed, not what there is.
+//! A worker's view is taken of one version; the places it showed are the worker's read set. A proposal is rejected if a
+//! place that it writes has changed since (`target`), also if a place that it read has (`reads`), or the membership of
+//! a collection that it saw (`members`). Every place of the state records its last change, so a check costs as much as
+//! the changes, not the state.
 //!
-//! `changes` finds what changed at a place; `targets` finds which places of the committed state a patch writes;
-//! `reservation` keeps others from places that a refused worker is about to write again.
+//! `changes` finds the changes at a place; `targets` finds the places of the committed state that a patch writes.
+//! `reservation` blocks others from the places that a rejected worker is about to write again.
 
 mod changes;
 mod reservation;
@@ -34,89 +34,89 @@ pub(crate) use reservation::{DECISIONS_MAX, LASTS_MS};
 pub use reservation::{Reservation, Reservations};
 pub(crate) use targets::{Action, Target, Targets, index_in};
 
-/// Bytes of values and differences that the violations of one rejection hold at most; what comes after is named only.
+/// Maximum bytes of values and differences in the violations of one rejection; later ones only name the place.
 const PAYLOAD_BYTES_MAX: u64 = 16 * 1024;
 
-/// Characters that are taken for the rest of a word.
+/// Maximum characters by which a difference is extended to a word boundary.
 const WORD_MAX: usize = 24;
 
-/// What a view was made of: the state it was taken of, and what of it was shown.
+/// The read set of a view, with the state it was taken of.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Basis {
     /// The state, at the version of the view.
     pub state: State,
-    /// Places whose whole values were shown; none lies below another.
+    /// Places shown with their whole values; none lies below another.
     pub reads: Vec<PointerBuf>,
-    /// Collections of which it was shown what members they have, but not the whole of them.
+    /// Collections shown with their membership, but not with all values.
     pub members: Vec<PointerBuf>,
 }
 
 impl Basis {
-    /// Whether something was there that its author could have been shown, but was not shown the whole of: that may not
-    /// be written over or taken away (SPEC section 5). `readable`: of this state.
+    /// Returns true if a value exists that its author could have read but was not shown in full. Such a value may not
+    /// be overwritten or removed (SPEC section 5). `readable` refers to this state.
     pub(crate) fn is_unseen(&self, place: &Pointer, readable: &Readable<'_>) -> bool {
         let was_shown = self.reads.iter().any(|read| place.starts_with(read));
         !was_shown && self.state.get(place).is_some() && readable.may_read(place)
     }
 
-    /// Nothing, of an empty document.
+    /// Returns an empty basis of an empty document.
     pub(crate) fn nothing() -> Arc<Self> {
         let state = State::new(&Value::Null, &Hasher::new(&Salt::ZERO));
         Arc::new(Self { state, reads: Vec::new(), members: Vec::new() })
     }
 }
 
-/// Who made which version.
+/// Lookup of the commit that made a version.
 pub trait Commits {
-    /// The record of the commit that made the version, and its author.
+    /// Returns the record of the commit that made the version, and its author.
     fn by(&self, version: Version) -> Option<(Seq, WorkerName)>;
 }
 
-/// Where a proposal comes from, and what else is going on.
+/// Origin of a proposal, and the concurrent activity on the board.
 pub struct Context<'a> {
     /// The version it was written against.
     pub base: Version,
-    /// What its author was shown; none for a proposal that nobody was asked for.
+    /// The author's read set; `None` for an unsolicited proposal.
     pub basis: Option<&'a Basis>,
-    /// The invocation it answers.
+    /// Invocation that it answers.
     pub invocation: Option<InvocationId>,
-    /// How often it may still ask to be shown more.
+    /// Number of view expansions that remain for its author.
     pub expansions_left: u32,
-    /// Places kept for others.
+    /// Places reserved for other invocations.
     pub reservations: &'a Reservations,
-    /// Who made which version.
+    /// Lookup of the commit that made a version.
     pub commits: &'a dyn Commits,
 }
 
-/// A proposal and what it is judged against.
+/// A proposal, and the state it is judged against.
 pub(crate) struct Inputs<'a> {
-    /// What is checked: what the blueprint wants, or more.
+    /// Freshness mode: the blueprint's, or a stricter one.
     pub(crate) mode: Freshness,
-    /// Whether what its author could have seen, and was not shown, may not be written over.
+    /// Rejects overwriting values that the author could have read but was not shown.
     pub(crate) wants_seen: bool,
     /// The author's contract.
     pub(crate) contract: &'a Contract,
     /// The committed state.
     pub(crate) state: &'a State,
-    /// Where it comes from.
+    /// Origin of the proposal.
     pub(crate) context: &'a Context<'a>,
 }
 
-/// What is wrong with the freshness of a proposal.
+/// Freshness violations of a proposal.
 #[derive(Default)]
 pub struct Conflict {
-    /// What to tell its author; empty if nothing is wrong.
+    /// Violations to report to the author; empty if there is no conflict.
     pub violations: Vec<Violation>,
-    /// Its targets, and what had changed under it: what must stay as it is for the next try to succeed. Empty if only
-    /// others' reservations stood in its way.
+    /// Places to reserve for the retry: its targets, and the changed places. Empty if only reservations of others
+    /// conflicted.
     pub contested: Vec<PointerBuf>,
 }
 
-/// Judges what a patch writes, and what its author has read; the conditions of its reads within this allowance.
+/// Checks a patch's targets and its author's read set. Conditions of read grants are evaluated within `allowance`.
 pub(crate) fn judge(inputs: &Inputs<'_>, targets: &[Target], allowance: &mut Allowance) -> Conflict {
     let mut conflict = Conflict::default();
     if targets.iter().all(|target| target.action == Action::Copies) {
-        // What writes nothing depends on nothing.
+        // A patch that writes nothing depends on nothing.
         return conflict;
     }
     let basis = inputs.context.basis;
@@ -146,12 +146,12 @@ pub(crate) fn judge(inputs: &Inputs<'_>, targets: &[Target], allowance: &mut All
     conflict
 }
 
-/// A rejection in the making.
+/// A rejection under construction.
 struct Report<'a> {
     inputs: &'a Inputs<'a>,
-    /// What the author could read of the state that it was shown.
+    /// Places that the author could read in the state of its view.
     was_readable: Option<Readable<'a>>,
-    /// Bytes of payload that may still be shown.
+    /// Remaining payload bytes.
     left: u64,
     conflict: &'a mut Conflict,
 }
@@ -181,26 +181,26 @@ impl Report<'_> {
     fn check_target(&mut self, target: &Target) {
         let (place, base, action) = (&*target.place, self.base(), target.action);
         let was_there = |place: &Pointer| Some(self.inputs.context.basis?.state.get(place).is_some());
-        // What must be there for it to be applied: the place, or what would hold a new one.
+        // The place that must exist for the operation to apply: the target, or the container of a new value.
         let needed = if action.needs_value() { Some(place) } else { place.parent() };
         if needed.is_some_and(|needed| was_there(needed) == Some(false) && self.inputs.state.get(needed).is_none()) {
-            // Nobody was faster: it could be applied neither then nor now, and why is told at the next stage.
+            // No concurrent change caused this: it could never have been applied, and the next stage reports why.
             return;
         }
         let changes = match changes::on_the_way(self.root(), place, base, &was_there, action.needs_value()) {
             Some(change) => vec![change],
             None => match action {
-                // What came to be in it meanwhile would be lost as well.
+                // Values added inside meanwhile would be lost as well.
                 Action::Overwrites | Action::Removes | Action::Copies => {
                     changes::at_and_below(self.root(), place, base, Depth::Everything, VIOLATIONS_MAX)
                 }
-                // An index so far behind the end that there was never an element before it.
+                // The index is so far beyond the end that there was never an element before it.
                 Action::Creates if !self.could_be_appended(place) => Vec::new(),
                 Action::Creates | Action::Inserts => {
                     changes::of_place(self.root(), place, base, &was_there).into_iter().collect()
                 }
-                // Elements that others appended are no reason not to append another. But an index that an element had
-                // names that element, and it is not the last one's successor that was meant.
+                // Concurrent appends do not conflict with each other. But an index that had an element names that
+                // element, not the end of the array.
                 Action::Appends => {
                     let meant =
                         target.lands_at.as_deref().filter(|made| target.names_index && was_there(made) == Some(true));
@@ -217,7 +217,8 @@ impl Report<'_> {
         }
     }
 
-    /// Whether there was an element before this place when its author looked; true of what is no index of an array.
+    /// Returns true if an element preceded this place in the author's view. Also true of any place that is no array
+    /// index.
     fn could_be_appended(&self, place: &Pointer) -> bool {
         let (Some(basis), Some((above, token))) = (self.inputs.context.basis, place.split_back()) else { return true };
         if basis.state.get(above).is_some_and(|node| node.as_object().is_some()) {
@@ -228,7 +229,7 @@ impl Report<'_> {
         last.is_none_or(|last| basis.state.get(&last).is_some())
     }
 
-    /// What is written over or taken away must have been seen by whoever could see it.
+    /// Requires that an overwritten or removed value was shown to an author that could read it.
     fn check_seen(&mut self, target: &Target) {
         let overwrites = matches!(target.action, Action::Overwrites | Action::Removes);
         let Some(basis) = self.inputs.context.basis.filter(|_| overwrites) else { return };
@@ -300,7 +301,7 @@ impl Report<'_> {
         self.conflict.contested.push(place);
     }
 
-    /// What is at a place, while there is room for it.
+    /// Returns the value at a place, if it fits the remaining payload.
     fn payload(&mut self, place: &Pointer) -> Option<Value> {
         let node = self.inputs.state.get(place)?;
         let bytes = node.bytes();
@@ -311,8 +312,8 @@ impl Report<'_> {
         Some(node.to_value())
     }
 
-    /// How what was read differs from what is there now: of a text what was taken out and put in, of anything else what
-    /// was there.
+    /// Returns the difference between the value read and the current one: for texts the removed and added parts,
+    /// otherwise the old value.
     fn difference(&mut self, place: &Pointer) -> Option<Value> {
         let was = self.inputs.context.basis?.state.get(place)?;
         let difference = match (was.as_str(), self.inputs.state.get(place).and_then(Node::as_str)) {
@@ -329,7 +330,7 @@ impl Report<'_> {
     }
 }
 
-/// The part in which two texts differ, by whole words: where it begins, in characters, and what it was and is.
+/// Returns the differing part of two texts, in whole words: its position in characters, and both versions.
 fn text_difference(was: &str, now: &str) -> Value {
     let head: usize = was.chars().zip(now.chars()).take_while(|(was, now)| was == now).map(|(c, _)| c.len_utf8()).sum();
     let (was_rest, now_rest) = (&was[head..], &now[head..]);
@@ -340,7 +341,7 @@ fn text_difference(was: &str, now: &str) -> Value {
         .take_while(|(was, now)| was == now)
         .map(|(c, _)| c.len_utf8())
         .sum();
-    // "jum" became "lea" says less than "jumps" became "leaps".
+    // Whole words are clearer: "jumps" became "leaps", not "jum" became "lea".
     let parts = [&was_rest[..was_rest.len() - tail], &now_rest[..now_rest.len() - tail]];
     let in_word = |c: Option<char>| c.is_some_and(|c| !c.is_whitespace());
     let begins_in_word = parts.iter().any(|part| in_word(part.chars().next()));
@@ -355,7 +356,7 @@ fn text_difference(was: &str, now: &str) -> Value {
     })
 }
 
-/// Bytes of what is left of a word, or of as much of it as words are long.
+/// Returns the bytes up to the end of the word, at most [`WORD_MAX`] characters.
 fn rest_of_word(text: impl Iterator<Item = char>) -> usize {
     text.take_while(|c| !c.is_whitespace()).take(WORD_MAX).map(char::len_utf8).sum()
 }

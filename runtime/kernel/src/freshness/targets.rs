@@ -1,8 +1,7 @@
-//! Which places of the committed state a patch writes.
+//! Finds the places of the committed state that a patch writes.
 //!
-//! Operations are applied one after the other, so a later one may name a place that an earlier one made or shifted.
-//! What its author knew is the state before the patch: every target is traced back to there, and what the patch itself
-//! made is nobody else's.
+//! Operations apply in order, so a later one may name a place that an earlier one made or shifted. The author knew only
+//! the state before the patch: every target is traced back to it. Places made by the patch itself cannot conflict.
 
 use jsonptr::{Pointer, PointerBuf};
 
@@ -10,59 +9,59 @@ use crate::blueprint::GrantOp;
 use crate::patch::Op;
 use crate::state::{Candidate, Effect};
 
-/// A place that a patch depends on because of what it does there.
+/// A place that a patch depends on, with the operation's effect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Target {
     /// Index of the operation.
     pub(crate) op: usize,
-    /// Where, in the state before the patch; an append has `-`.
+    /// Location in the state before the patch; `-` for an append.
     pub(crate) place: PointerBuf,
-    /// What it does there.
+    /// Effect of the operation.
     pub(crate) action: Action,
-    /// Of an append: the place it makes.
+    /// The created place, for an append.
     pub(crate) lands_at: Option<PointerBuf>,
-    /// Of an append: whether the patch named that place by its index, not by `-`.
+    /// True if an append named its place by index instead of `-`.
     pub(crate) names_index: bool,
 }
 
-/// What an operation does at a place.
+/// Effect of an operation at a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
-    /// Puts another value there.
+    /// Overwrites the value.
     Overwrites,
-    /// Takes away what is there.
+    /// Removes the value.
     Removes,
-    /// Makes a member.
+    /// Creates a member.
     Creates,
-    /// Puts an element before the one that is there.
+    /// Inserts an element before an existing one.
     Inserts,
-    /// Puts an element behind the last one.
+    /// Appends an element.
     Appends,
-    /// Takes a copy of what is there.
+    /// Copies the value.
     Copies,
 }
 
 impl Action {
-    /// Whether what is there must be as it was, not only the way to it.
+    /// Returns true if the place itself must be unchanged, not only the path to it.
     pub(super) const fn needs_value(self) -> bool {
         matches!(self, Self::Overwrites | Self::Removes | Self::Copies)
     }
 
-    /// Whether elements behind the place get other indices.
+    /// Returns true if the operation shifts the indices of later elements.
     pub(super) const fn shifts(self) -> bool {
         matches!(self, Self::Removes | Self::Inserts)
     }
 }
 
-/// What an earlier operation did to the places of later ones.
+/// Effect of an earlier operation on the places of later ones.
 enum Own {
-    /// Everything there is of its making.
+    /// The value at the place is entirely new.
     Wrote(PointerBuf),
-    /// The same, but there was something before, and an element there still has its place among the others.
+    /// Like `Wrote`, but a value existed before, and its index among the elements is unchanged.
     Overwrote(PointerBuf),
     Inserted(PointerBuf, usize),
     Removed(PointerBuf, usize),
-    /// Sums up so many entries before it, which one `move` made, for who follows values: `to` holds what stood at `from`.
+    /// Combines the preceding `entries` entries of one `move`, for value tracing: `to` holds the value from `from`.
     Moved {
         from: PointerBuf,
         to: PointerBuf,
@@ -75,12 +74,12 @@ enum Own {
 pub(crate) struct Targets {
     targets: Vec<Target>,
     own: Vec<Own>,
-    /// How many of them the operations before the last one noted have made.
+    /// Number of entries made by operations before the last one recorded.
     applied: usize,
 }
 
 impl Targets {
-    /// Notes what an operation is about to do to the candidate.
+    /// Records the effect of an operation before it is applied to the candidate.
     pub(crate) fn note(&mut self, index: usize, op: &Op<'_>, effect: &Effect<'_>, candidate: &Candidate) {
         self.applied = self.own.len();
         match *op {
@@ -96,7 +95,7 @@ impl Targets {
                 self.arrive(index, path, effect);
             }
             Op::Move { from, path } => {
-                // The effect is judged as the document is once `from` is gone, and so is noted after that.
+                // The effect refers to the document after the removal of `from`, so it is recorded after that.
                 let before = self.own.len();
                 self.leave(index, from, candidate);
                 self.arrive(index, path, effect);
@@ -106,21 +105,22 @@ impl Targets {
         }
     }
 
-    /// What was noted of the last operation stays, but it could not be applied: later ones meet the document before it.
+    /// Marks the last recorded operation as not applied. Its targets stay, but later operations see the document before
+    /// it.
     pub(crate) fn not_applied(&mut self) {
         self.own.truncate(self.applied);
     }
 
-    /// Where what the operation that was noted last meets at a place stood before the patch; none of what the patch put
-    /// between elements. What was put in the place of something stands where that stood. `arrives`: the place is named as
-    /// the document is once the operation, a `move`, has taken away what is at its `from`.
+    /// Returns the place before the patch of the value that the last recorded operation meets at `place`; `None` for
+    /// elements that the patch inserted. An overwritten value keeps its place. `arrives`: `place` refers to the
+    /// document after a `move` has removed its `from`.
     pub(crate) fn stood(&self, place: &Pointer, arrives: bool) -> Option<PointerBuf> {
         let before = self.own.iter().take(self.applied + usize::from(arrives));
         before.rev().try_fold(place.to_buf(), |place, own| own.before(place))
     }
 
-    /// Returns where the value at a place, once the whole patch is applied, stood before it; none for an element that the patch
-    /// put between others. What was written over a value stands where that stood.
+    /// Returns the place before the patch of the value at `place` after the patch; `None` for elements that the patch
+    /// inserted. An overwritten value keeps its place.
     pub(crate) fn stood_at_first(&self, place: &Pointer) -> Option<PointerBuf> {
         let (mut place, mut below) = (place.to_buf(), PointerBuf::root());
         let mut left = self.own.len();
@@ -132,7 +132,7 @@ impl Targets {
                     place = from.concat(&rest);
                     left = left.saturating_sub(*entries);
                 }
-                // Of what was put there as a whole, shifts of what was there before say nothing.
+                // Inside a value written as a whole, earlier shifts do not apply.
                 Own::Wrote(wrote) | Own::Overwrote(wrote) if place.starts_with(wrote) && place != *wrote => {
                     let rest = place.strip_prefix(wrote).map_or_else(PointerBuf::root, Pointer::to_buf);
                     below = rest.concat(&below);
@@ -150,7 +150,7 @@ impl Targets {
 
     fn leave(&mut self, index: usize, from: &Pointer, candidate: &Candidate) {
         self.add(index, from, Action::Removes);
-        // What is not there cannot be taken away, and shifts nothing.
+        // A missing value cannot be removed, and shifts nothing.
         let array = from.parent().filter(|parent| candidate.get(parent).is_some_and(|node| node.as_array().is_some()));
         let array = array.filter(|_| candidate.get(from).is_some());
         let element = array.and_then(|array| Some((array.to_buf(), from.back()?.decoded().parse().ok()?)));
@@ -160,7 +160,7 @@ impl Targets {
         });
     }
 
-    /// `path`: the place as the operation has it.
+    /// Records the arrival of a value. `path`: the place as named by the operation.
     fn arrive(&mut self, index: usize, path: &Pointer, effect: &Effect<'_>) {
         let lands_at = &*effect.lands_at;
         let appends = effect.granted_at != effect.lands_at;
@@ -195,8 +195,8 @@ impl Targets {
         self.targets.last_mut()
     }
 
-    /// What a place was called before the patch; none if the patch made it. `as_slot`: it is not about what is there but
-    /// about where it stands among others, which writing over it leaves as it was.
+    /// Returns the place before the patch; `None` if the patch made it. `as_slot`: the index matters, not the value,
+    /// and an overwrite keeps it.
     fn before(&self, place: &Pointer, as_slot: bool) -> Option<PointerBuf> {
         let mut place = place.to_buf();
         for own in self.own.iter().rev() {
@@ -212,7 +212,7 @@ impl Targets {
 }
 
 impl Own {
-    /// What a place was called before it; none of what it put between elements.
+    /// Returns the place before this entry; `None` for an element that the entry inserted.
     fn before(&self, place: PointerBuf) -> Option<PointerBuf> {
         let (array, index, inserted) = match self {
             Self::Wrote(_) | Self::Overwrote(_) | Self::Moved { .. } => return Some(place),
@@ -232,7 +232,7 @@ impl Own {
     }
 }
 
-/// The index by which a place lies in an array, and the rest of its pointer.
+/// Returns a place's index within an array, and the rest of its pointer.
 pub(crate) fn index_in(place: &Pointer, array: &Pointer) -> Option<(usize, PointerBuf)> {
     // `strip_prefix` alone would find `/a/1` in `/a/10`.
     let below = place.starts_with(array).then(|| place.strip_prefix(array)).flatten()?;

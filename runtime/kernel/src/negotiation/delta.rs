@@ -1,4 +1,4 @@
-//! How far two drafts are apart: a number, the places, and the patch from one to the other (W27, W32).
+//! Differences between two drafts: a magnitude, the changed places, and a patch (W27, W32).
 
 use std::collections::BTreeSet;
 
@@ -9,23 +9,23 @@ use super::Content;
 use crate::json;
 use crate::source::push_token;
 
-/// How many changed places are named, at most.
+/// Maximum number of changed places that are listed.
 pub const PATHS_MAX: usize = 256;
-/// Bytes of the names of all of them.
+/// Maximum total bytes of their names.
 const PATH_BYTES_MAX: usize = 16 * 1024;
-/// How many comparisons of lines are made, at most; beyond, all that lies between lines that both begin and end with counts
-/// as different.
+/// Maximum number of line comparisons. Beyond it, everything between the common first and last lines counts as
+/// different.
 const LINE_PAIRS_MAX: usize = 1 << 22;
 
-/// How far two drafts are apart.
+/// Difference between two drafts.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DeltaSummary {
-    /// The share that is different, from 0 (they are equal, and only then) to 1: see [`delta`].
+    /// Share of differing parts, from 0 (equal, and only then) to 1; see [`delta`].
     pub magnitude: f64,
-    /// The smallest places that are different, as JSON Pointers; of what is not JSON in both drafts the whole (`""`). The
-    /// first [`PATHS_MAX`] in the order of the documents.
+    /// The smallest differing places, as JSON Pointers; `""` unless both drafts are JSON. The first [`PATHS_MAX`] in
+    /// document order.
     pub changed_paths: BTreeSet<String>,
-    /// How many more there are.
+    /// Number of further places.
     #[serde(default, skip_serializing_if = "is_none")]
     pub more: u64,
 }
@@ -35,12 +35,11 @@ const fn is_none(more: &u64) -> bool {
     *more == 0
 }
 
-/// How far two drafts are apart.
+/// Compares two drafts.
 ///
-/// `magnitude` is `1 - common / max(parts of one, parts of the other)`. The parts of JSON are its scalars and empty
-/// containers, and common are those that are equal at the same place; elements of arrays have their place by index. The
-/// parts of anything else are its lines, and common are the most that both have in the same order. JSON and anything else
-/// have nothing in common.
+/// `magnitude` is `1 - common / max(parts of one, parts of the other)`. The parts of a JSON draft are its scalars and
+/// empty containers, in common if equal at the same place; array elements are placed by index. The parts of any other
+/// draft are its lines; common is the longest common subsequence. JSON and other drafts have nothing in common.
 pub fn delta(before: &Content, after: &Content) -> DeltaSummary {
     let (common, one, other) = match (before, after) {
         (Content::Json(before), Content::Json(after)) => {
@@ -61,8 +60,8 @@ pub fn delta(before: &Content, after: &Content) -> DeltaSummary {
     DeltaSummary { magnitude, changed_paths, more: 0 }
 }
 
-/// The patch (RFC 6902) from one JSON draft to another, element by element where they are arrays; one that replaces the
-/// whole where that is shorter. None if either is no JSON.
+/// Returns the patch (RFC 6902) from one JSON draft to another. Arrays are compared element by element; the patch
+/// replaces the whole draft if that is shorter. Returns `None` unless both are JSON.
 pub fn patch(before: &Content, after: &Content) -> Option<Value> {
     let (Content::Json(before), Content::Json(after)) = (before, after) else { return None };
     let whole = json!([{"op": "replace", "path": "", "value": after}]);
@@ -83,7 +82,7 @@ fn magnitude(common: usize, one: usize, other: usize) -> f64 {
     }
 }
 
-/// Scalars and empty containers. Recursion is as deep as the value, which was read within limits.
+/// Counts scalars and empty containers. The recursion is as deep as the value, which was parsed within limits.
 fn leaves(value: &Value) -> usize {
     match value {
         Value::Array(items) if !items.is_empty() => items.iter().map(leaves).sum(),
@@ -92,7 +91,7 @@ fn leaves(value: &Value) -> usize {
     }
 }
 
-/// Those that are equal at the same place.
+/// Counts the parts that are equal at the same place.
 fn common(one: &Value, other: &Value) -> usize {
     match (one, other) {
         (Value::Array(one), Value::Array(other)) if !one.is_empty() && !other.is_empty() => {
@@ -105,21 +104,21 @@ fn common(one: &Value, other: &Value) -> usize {
     }
 }
 
-/// What is different, as places and as operations.
+/// Differences, as places and as operations.
 #[derive(Default)]
 struct Changes {
     paths: BTreeSet<String>,
     path_bytes: usize,
     more: u64,
     ops: Vec<Value>,
-    /// How long the operations may be together; none are collected without.
+    /// Maximum bytes of the operations; 0 collects none.
     bytes_max: u64,
     bytes: u64,
     is_long: bool,
 }
 
 impl Changes {
-    /// Goes through both; `at` is where they are, and is the same again afterwards.
+    /// Compares two values recursively. `at` is their place, and is restored before returning.
     fn walk(&mut self, before: &Value, after: &Value, at: &mut String) {
         match (before, after) {
             (Value::Object(before), Value::Object(after)) => self.members(before, after, at),
@@ -128,7 +127,7 @@ impl Changes {
                 for (index, (before, after)) in before.iter().zip(after).enumerate() {
                     within(at, &index.to_string(), |at| self.walk(before, after, at));
                 }
-                // From the end, so that what is removed moves nothing that is still to be.
+                // Remove from the end, so that earlier removals shift no later ones.
                 for index in (shared..before.len()).rev() {
                     within(at, &index.to_string(), |at| self.changed("remove", at, None));
                 }
@@ -163,7 +162,7 @@ impl Changes {
         if self.bytes_max == 0 || self.is_long {
             return;
         }
-        // What an operation is beside its place and value, at least.
+        // A lower bound of an operation's bytes besides its place and value.
         self.bytes += json::text_size(at) + value.map_or(0, json::size) + 20;
         self.is_long = self.bytes > self.bytes_max;
         if self.is_long {
@@ -177,7 +176,7 @@ impl Changes {
     }
 }
 
-/// Does something one step further down.
+/// Runs `work` with a token appended to the place.
 fn within(at: &mut String, token: &str, work: impl FnOnce(&mut String)) {
     let length = at.len();
     push_token(at, token);
@@ -185,12 +184,12 @@ fn within(at: &mut String, token: &str, work: impl FnOnce(&mut String)) {
     at.truncate(length);
 }
 
-/// Lines with their ends.
+/// Splits into lines, with their ends.
 fn lines(bytes: &[u8]) -> Vec<&[u8]> {
     bytes.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// The length of a longest common subsequence. What both begin and end with is in one.
+/// Returns the length of a longest common subsequence. Common first and last lines are counted directly.
 fn common_lines(one: &[&[u8]], other: &[&[u8]]) -> usize {
     let begin = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     let (one, other) = (&one[begin..], &other[begin..]);

@@ -1,4 +1,4 @@
-//! What a draft holds, and what is checked of it before it counts: a schema, and examples that are expressions (W11, W25).
+//! Content of drafts and its checks: a schema, and examples given as expressions (W11, W25).
 
 use std::str;
 
@@ -15,27 +15,27 @@ use crate::expr::{Expr, Variable, Variables};
 use crate::json::{self, Limits};
 use crate::schema::Schema;
 
-/// Bytes of a payload, at most.
+/// Maximum bytes of a payload.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
-/// How many examples there may be.
+/// Maximum number of examples.
 pub const EXAMPLES_MAX: usize = 64;
-/// How deep a JSON payload may be nested: the place where it is kept needs some of a board's depth.
+/// Maximum nesting of a JSON payload: its location on the board uses part of the board's depth limit.
 const DEPTH_MAX: usize = 48;
-/// How many violations of a schema are told.
+/// Maximum number of schema violations reported.
 const PROBLEMS_MAX: usize = 20;
 
-/// The usual alphabet; what fills up the end may be left out.
+/// The standard alphabet; padding is optional.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The bytes that a text in base64 stands for.
+/// Decodes a base64 payload.
 ///
 /// # Errors
 /// [`NegotiationCode::BadPayload`], [`NegotiationCode::TooLarge`].
 pub fn decode(text: &str) -> Result<Vec<u8>, Refusal> {
-    // Four characters are three bytes.
+    // Four characters encode three bytes.
     if text.len() > PAYLOAD_BYTES_MAX.div_ceil(3) * 4 {
         return Err(too_large());
     }
@@ -49,19 +49,20 @@ fn too_large() -> Refusal {
     Refusal::new(NegotiationCode::TooLarge, format!("the payload has more than {PAYLOAD_BYTES_MAX} bytes"))
 }
 
-/// What a draft holds.
+/// Decoded content of a draft.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Content {
-    /// The content type is JSON.
+    /// A JSON content type.
     Json(Value),
-    /// Another one, and the bytes are UTF-8.
+    /// Another content type, with UTF-8 bytes.
     Text(String),
     /// Any other bytes.
     Bytes(Vec<u8>),
 }
 
 impl Content {
-    /// What bytes of a content type hold. JSON are `application/json` and what ends in `+json`, whatever parameters follow.
+    /// Decodes bytes by their content type. `application/json` and types ending in `+json` are JSON, with any
+    /// parameters.
     ///
     /// # Errors
     /// [`NegotiationCode::BadJson`].
@@ -78,7 +79,7 @@ impl Content {
         })
     }
 
-    /// The bytes of what is not JSON.
+    /// Returns the bytes of non-JSON content; empty for JSON.
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Self::Json(_) => &[],
@@ -87,7 +88,7 @@ impl Content {
         }
     }
 
-    /// As a value, if it can be one.
+    /// Returns the content as a JSON value; `None` for bytes that are not UTF-8.
     pub fn value(&self) -> Option<Value> {
         match self {
             Self::Json(value) => Some(value.clone()),
@@ -103,7 +104,7 @@ fn is_json(ct: &str) -> bool {
 }
 
 impl Draft {
-    /// Its bytes.
+    /// Returns the draft's bytes.
     ///
     /// # Errors
     /// [`NegotiationCode::BadPayload`], [`NegotiationCode::TooLarge`].
@@ -120,35 +121,35 @@ impl Draft {
         if bytes.len() > PAYLOAD_BYTES_MAX { Err(too_large()) } else { Ok(bytes) }
     }
 
-    /// What it holds.
+    /// Returns the decoded content.
     ///
     /// # Errors
-    /// As [`Draft::bytes`]; [`NegotiationCode::BadJson`].
+    /// As for [`Draft::bytes`]; [`NegotiationCode::BadJson`].
     pub fn content(&self) -> Result<Content, Refusal> {
         Content::of(&self.ct, self.bytes()?)
     }
 
-    /// Its bytes in base64: as they came, if they did.
+    /// Returns the draft's bytes in base64, unchanged if it was sent that way.
     ///
     /// # Errors
-    /// As [`Draft::bytes`].
+    /// As for [`Draft::bytes`].
     pub fn to_base64(&self) -> Result<String, Refusal> {
         let bytes = self.bytes()?;
         Ok(self.payload_b64.clone().unwrap_or_else(|| BASE64.encode(bytes)))
     }
 }
 
-/// Something that has to be so of a draft: a boolean CEL expression over `draft`. No code of others is run.
+/// A condition on drafts: a boolean CEL expression over `draft`. No foreign code is run.
 ///
-/// `draft` is what JSON says, or else the text; a draft of other bytes fails every example.
+/// `draft` is the JSON value or the text; a draft of other bytes fails every example.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
-    /// What it is called.
+    /// Name of the example.
     pub name: String,
-    /// What has to be so.
+    /// CEL expression.
     pub expr: String,
-    /// How much it counts; the schema counts 1.
+    /// Weight in the score; the schema has weight 1.
     #[serde(default = "one")]
     pub weight: f64,
 }
@@ -157,18 +158,18 @@ const fn one() -> f64 {
     1.0
 }
 
-/// What came of a check.
+/// Result of a check.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Check {
     /// `schema`, or the name of an example.
     pub name: String,
-    /// Whether it holds.
+    /// True if the check passed.
     pub passed: bool,
-    /// Whether a draft for which it does not hold is invalid.
+    /// True if a draft that fails the check is invalid.
     pub required: bool,
-    /// How much it counts.
+    /// Weight in the score.
     pub weight: f64,
-    /// Why it does not hold, at most 20 reasons.
+    /// Reasons for a failure, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
@@ -202,7 +203,7 @@ impl Checks {
         Ok(Self { schema, examples: examples.iter().map(compile).collect::<Result<_, _>>()? })
     }
 
-    /// What comes of them for a draft; `required` says of the schema and of examples whether they have to hold.
+    /// Runs the checks on a draft. `required` marks the schema and the examples as required.
     pub fn run(&self, content: &Content, required: (bool, bool)) -> Vec<Check> {
         let draft = content.value();
         let schema = self.schema.as_ref().map(|schema| {

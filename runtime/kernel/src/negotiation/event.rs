@@ -1,4 +1,4 @@
-//! The events of a negotiation, and in what order they may come.
+//! The events of a negotiation, and their permitted order.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,36 +6,35 @@ use serde_json::Value;
 use super::{NegotiationCode, Policy, Refusal};
 use crate::rejection::coded;
 
-/// How many events a negotiation may have. The last two places are kept for its end.
+/// Maximum number of events of a negotiation. The last two are reserved for its end.
 pub const EVENTS_MAX: usize = 128;
 
-/// What is said in a negotiation (W4 to W10). Members that are not known are left out of account (W3); where the event is
-/// kept, it is kept as it came.
+/// An event of a negotiation (W4 to W10). Unknown members are ignored (W3); stored events are kept unchanged.
 ///
-/// `ts` is the sender's time in whatever form it has; nothing follows from it. `corr` is copied from `open` to whatever
-/// answers it (W2); a draft or an evaluation with another one does not count, one without is of this negotiation.
+/// `ts` is the sender's time in any format, and has no effect. `corr` is copied from `open` to the replies (W2). A
+/// draft or an evaluation with another `corr` is rejected; one without is accepted.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Event {
-    /// The negotiation begins.
+    /// Opens the negotiation.
     Open {
-        /// When.
+        /// Sender's time.
         ts: Value,
-        /// What about.
+        /// Subject of the negotiation.
         topic: String,
-        /// Under what its messages are known to belong together.
+        /// Correlation id of its messages.
         corr: String,
-        /// The policy that whoever opens it would like ([`Profile`](super::Profile)).
+        /// The policy profile requested by the opener ([`Profile`](super::Profile)).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         profile: Option<String>,
     },
-    /// By what it is decided, for all to see.
+    /// Announces the effective policy.
     Policy {
-        /// When.
+        /// Sender's time.
         ts: Value,
-        /// Which negotiation.
+        /// Id of the negotiation.
         negotiation_id: String,
-        /// The profile it was made from, if one was asked for.
+        /// The profile that it was derived from, if one was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         profile: Option<String>,
         /// The effective policy.
@@ -44,17 +43,17 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         corr: Option<String>,
     },
-    /// A draft.
+    /// Proposes a draft.
     Propose(Draft),
-    /// Another draft instead of the one that lies there.
+    /// Proposes a draft in place of the current one.
     Counter(Draft),
-    /// What somebody thinks of the draft that lies there.
+    /// Evaluates the current draft.
     Evaluate(Evaluation),
-    /// A draft is taken.
+    /// Accepts a draft.
     Decide {
-        /// When.
+        /// Sender's time.
         ts: Value,
-        /// By whom.
+        /// The deciding agent.
         by: String,
         /// The content type of the result.
         ct: String,
@@ -64,13 +63,13 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         corr: Option<String>,
     },
-    /// It is over without a result.
+    /// Ends the negotiation without a result.
     Abort {
-        /// When.
+        /// Sender's time.
         ts: Value,
-        /// Why: the code of a [`StopReason`](super::StopReason) where the policy ended it.
+        /// Reason: the code of a [`StopReason`](super::StopReason) if the policy ended it.
         reason: String,
-        /// Who says so; absent: who decides.
+        /// The aborting party; absent: the deciding agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<String>,
         /// As in `open`.
@@ -79,23 +78,23 @@ pub enum Event {
     },
 }
 
-/// A draft, as it came.
+/// A draft, as sent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Draft {
-    /// When.
+    /// Sender's time.
     pub ts: Value,
-    /// Whose.
+    /// Author.
     pub from: String,
-    /// Its content type.
+    /// Content type.
     pub ct: String,
-    /// Its bytes in base64.
+    /// Content in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_b64: Option<String>,
-    /// Instead of them a value, for those who cannot write base64: a text stands for its own bytes unless `ct` is JSON,
-    /// anything else for its canonical JSON.
+    /// The content as a value instead of base64. A text means its own bytes unless `ct` is JSON; any other value means
+    /// its canonical JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
-    /// Tokens that its author says it took.
+    /// Tokens used for it, as reported by its author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// As in `open`.
@@ -103,19 +102,19 @@ pub struct Draft {
     pub corr: Option<String>,
 }
 
-/// What somebody thinks of the draft that lies there.
+/// An evaluation of the current draft.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// When.
+    /// Sender's time.
     pub ts: Value,
-    /// Who.
+    /// Evaluator.
     pub from: String,
-    /// How good it is, from 0 to 1.
+    /// Score, from 0 to 1.
     pub score: f64,
-    /// Why.
+    /// Reasons for the score.
     #[serde(default)]
     pub notes: String,
-    /// Tokens that its author says it took.
+    /// Tokens used for it, as reported by its author.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// As in `open`.
@@ -124,27 +123,27 @@ pub struct Evaluation {
 }
 
 coded! {
-    /// The kinds of events.
+    /// Kinds of events of a negotiation.
     Kind {
-        /// The negotiation begins.
+        /// Opens the negotiation.
         Open = "open",
-        /// By what it is decided.
+        /// Announces the effective policy.
         Policy = "policy",
-        /// A draft.
+        /// Proposes a draft.
         Propose = "propose",
-        /// Another draft instead of the one that lies there.
+        /// Proposes a draft in place of the current one.
         Counter = "counter",
-        /// What somebody thinks of a draft.
+        /// Evaluates the current draft.
         Evaluate = "evaluate",
-        /// A draft is taken.
+        /// Accepts a draft.
         Decide = "decide",
-        /// It is over without a result.
+        /// Ends the negotiation without a result.
         Abort = "abort",
     }
 }
 
 impl Event {
-    /// Reads an event.
+    /// Parses an event.
     ///
     /// # Errors
     /// [`NegotiationCode::BadEvent`].
@@ -153,7 +152,7 @@ impl Event {
             .map_err(|why| Refusal::new(NegotiationCode::BadEvent, format!("this is no event: {why}")))
     }
 
-    /// Its kind.
+    /// Returns the event's kind.
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Open { .. } => Kind::Open,
@@ -167,7 +166,7 @@ impl Event {
     }
 }
 
-/// How far a negotiation is, as far as the order of events goes.
+/// State of a negotiation with respect to the order of events.
 ///
 /// | | open | policy | propose | counter | evaluate | decide | abort |
 /// |---|---|---|---|---|---|---|---|
@@ -178,23 +177,23 @@ impl Event {
 /// | ended | | | | | | | |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// Nothing was said.
+    /// No event yet.
     New,
-    /// It was opened.
+    /// Opened, without a policy.
     Opened,
-    /// There is a policy.
+    /// A policy is in effect.
     Agreed,
-    /// A draft was made.
+    /// A draft was proposed.
     Drafted,
-    /// It was decided or aborted.
+    /// Decided or aborted.
     Ended,
 }
 
 impl Phase {
-    /// How far it is after an event of this kind.
+    /// Returns the phase after an event of this kind.
     ///
     /// # Errors
-    /// Why that may not come now.
+    /// Returns the code of the rejection if the event is not allowed in this phase.
     pub const fn after(self, kind: Kind) -> Result<Self, NegotiationCode> {
         match (self, kind) {
             (Self::Ended, _) => Err(NegotiationCode::Ended),

@@ -1,60 +1,60 @@
-//! What a negotiation is bound by, and how the wishes of those who take part make it stricter.
+//! Policy of a negotiation, and its tightening by the participants' preferences.
 
 use serde::{Deserialize, Serialize};
 
-/// When a person is asked (W23), from the laxest to the strictest: each includes those before it.
+/// Human-in-the-loop mode (W23), from the laxest to the strictest; each includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
 pub enum Hitl {
     /// Never.
     #[default]
     None,
-    /// Before a draft is taken.
+    /// Before a draft is accepted.
     PauseOnFinalAccept,
-    /// After each round, also before a draft is taken.
+    /// After each round, and before a draft is accepted.
     PauseBetweenRounds,
 }
 
-/// How drafts are scored (W24).
+/// Scoring of drafts (W24).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scoring {
-    /// Whether a draft that does not satisfy the schema is invalid; otherwise it is worth less.
+    /// Rejects drafts that violate the schema; otherwise they only score lower.
     pub require_schema_valid: bool,
-    /// The same for one that fails an example.
+    /// Rejects drafts that fail an example; otherwise they only score lower.
     pub require_examples_pass: bool,
-    /// How much of the score is what evaluators think, from 0 to 1. The rest is what was checked.
+    /// Share of the evaluators in the score, from 0 to 1. The rest is the share of the checks.
     pub llm_weight: f64,
 }
 
 impl Default for Scoring {
     fn default() -> Self {
-        // No source has a number for the weight.
+        // No source gives a number for the weight.
         Self { require_schema_valid: true, require_examples_pass: true, llm_weight: 0.5 }
     }
 }
 
-/// What a negotiation is bound by (W17 to W24). The defaults are the published ones of the Python SDK.
+/// Policy of a negotiation (W17 to W24). The defaults are those published with the Python SDK.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Policy {
-    /// How many rounds there are, at most.
+    /// Maximum number of rounds.
     pub max_rounds: u32,
-    /// The score, from 0 to 1, at which a draft is taken.
+    /// Minimum score for acceptance, from 0 to 1.
     pub score_threshold: f64,
-    /// How much of a draft, from 0 to 1, may be different at most for it to count as the same again.
+    /// Maximum share of a draft, from 0 to 1, that may differ for it to count as unchanged.
     pub diff_tolerance: f64,
-    /// How long a round may take, in milliseconds.
+    /// Timeout of a round, in milliseconds.
     pub round_timeout_ms: u64,
-    /// How many tokens a round may take.
+    /// Maximum tokens of a round.
     pub token_budget_per_round: u64,
-    /// How many all of them may; absent: only each is bound.
+    /// Maximum tokens of all rounds; absent: only each round is limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_token_budget: Option<u64>,
-    /// How often scores may turn from rising to falling or back.
+    /// Maximum number of turns of the scores between rising and falling.
     pub oscillation_limit: u32,
-    /// When a person is asked.
+    /// Human-in-the-loop mode.
     pub hitl: Hitl,
-    /// How drafts are scored.
+    /// Scoring of drafts.
     pub scoring: Scoring,
 }
 
@@ -74,7 +74,7 @@ impl Default for Policy {
     }
 }
 
-/// What somebody who takes part would like; absent: they do not mind.
+/// Preferences of a participant; absent members express none.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Preferences {
@@ -106,7 +106,7 @@ pub struct Preferences {
     pub scoring: ScoringPreferences,
 }
 
-/// What somebody would like of the scoring.
+/// Preferences of a participant about scoring.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScoringPreferences {
@@ -121,35 +121,35 @@ pub struct ScoringPreferences {
     pub llm_weight: Option<f64>,
 }
 
-/// A policy, and how far wishes can make it stricter.
+/// A policy, and the bounds of its tightening by preferences.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Profile {
-    /// What holds if nobody minds.
+    /// Policy without preferences.
     pub policy: Policy,
-    /// What no wish goes beyond; where it says nothing, what [`effective`] says.
+    /// Bounds of preferences; absent members default to those of [`effective`].
     pub strictest: Preferences,
 }
 
-/// The policy of a negotiation: what holds if nobody minds, made stricter by what those who take part would like, and no
-/// stricter than is allowed (W14). Nothing gets laxer, and the order of the wishes does not matter.
+/// Returns the policy of a negotiation: the base policy, tightened by the participants' preferences within its bounds
+/// (W14). Preferences never loosen the policy, and their order does not matter.
 ///
-/// | | stricter is | of several wishes | no further than, unless said |
+/// | | stricter means | combined preference | default bound |
 /// |---|---|---|---|
 /// | `max_rounds` | fewer | the least | 1 |
 /// | `score_threshold` | higher | the greatest | 1 |
-/// | `diff_tolerance` | higher: what is hardly different is given up sooner | the greatest | 0.5 |
+/// | `diff_tolerance` | higher: small changes end the negotiation sooner | the greatest | 0.5 |
 /// | `round_timeout_ms` | shorter | the least | 1000 |
 /// | `token_budget_per_round`, `total_token_budget` | fewer | the least | 1 |
 /// | `oscillation_limit` | fewer | the least | 0 |
 /// | `hitl` | asking more often | the most often | `PauseBetweenRounds` |
-/// | `require_schema_valid`, `require_examples_pass` | required | if anybody wants it | `true` |
+/// | `require_schema_valid`, `require_examples_pass` | required | required if any prefers it | `true` |
 /// | `llm_weight` | less | the least | 0 |
 pub fn effective<'p>(profile: &Profile, wishes: impl IntoIterator<Item = &'p Preferences>) -> Policy {
     let wishes: Vec<&Preferences> = wishes.into_iter().collect();
     let Profile { policy, strictest } = profile;
     let (scoring, bounds) = (policy.scoring, strictest.scoring);
-    // No budget at all is more than any.
+    // No total budget means an unlimited one.
     let total = policy.total_token_budget.unwrap_or(u64::MAX);
     let total =
         lower(total, strictest.total_token_budget.unwrap_or(1), wished(&wishes, |wish| wish.total_token_budget));
@@ -214,10 +214,10 @@ fn wished<T>(wishes: &[&Preferences], of: impl Fn(&Preferences) -> Option<T>) ->
     wishes.iter().filter_map(|wish| of(wish)).collect()
 }
 
-/// The least, but not below what is the strictest. What is no number is below and above nothing.
+/// Returns the minimum, but not below the strictest bound. NaN compares as neither lower nor higher.
 fn lower<T: PartialOrd + Copy>(base: T, strictest: T, wished: Vec<T>) -> T {
     let least = wished.into_iter().fold(base, |least, wish| if wish < least { wish } else { least });
-    // A bound that is laxer than the policy bounds nothing.
+    // A bound that is laxer than the policy has no effect.
     let bound = if strictest < base { strictest } else { base };
     if least < bound { bound } else { least }
 }
@@ -229,7 +229,7 @@ fn higher<T: PartialOrd + Copy>(base: T, strictest: T, wished: Vec<T>) -> T {
 }
 
 impl Policy {
-    /// What of it cannot be meant, as sentences.
+    /// Returns invalid settings, as sentences.
     pub fn problems(&self) -> Vec<String> {
         let share = |name: &str, value: f64| {
             (!(0.0..=1.0).contains(&value)).then(|| format!("`{name}` is {value}; it goes from 0 to 1"))

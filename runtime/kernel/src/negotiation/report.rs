@@ -1,4 +1,4 @@
-//! What is kept of a negotiation, round by round (W32).
+//! Records of a negotiation, round by round (W32).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,65 +6,65 @@ use serde_json::Value;
 use super::{Check, DeltaSummary, NegotiationCode, Said, StopReason};
 use crate::id::Timestamp;
 
-/// A draft that counts: `contract_vN`.
+/// A valid draft: `contract_vN`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Version {
-    /// Its number, which is that of its round.
+    /// Number of the version, equal to that of its round.
     pub n: usize,
-    /// The index of its event, where its bytes are.
+    /// Index of its event, which holds its bytes.
     pub event: usize,
-    /// Whose it is.
+    /// Author.
     pub from: String,
-    /// Its content type.
+    /// Content type.
     pub ct: String,
-    /// When it was judged.
+    /// Time at which the draft was judged.
     pub at: Timestamp,
-    /// What JSON says, or the text; absent for other bytes.
+    /// The JSON value or the text; absent for other bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Value>,
-    /// What was checked.
+    /// Results of the checks.
     pub checks: Vec<Check>,
 }
 
-/// An event that does not count, and why.
+/// A rejected event.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Refused {
-    /// The index of the event.
+    /// Index of the event.
     pub event: usize,
-    /// In which round it came; 0: before the first.
+    /// Round in which it was sent; 0: before the first.
     pub round: usize,
-    /// Whose it is; empty where it says nothing of it.
+    /// Author; empty if the event names none.
     pub from: String,
-    /// Stable.
+    /// Stable code of the rejection.
     pub code: NegotiationCode,
-    /// Why, as sentences.
+    /// Reasons, as sentences.
     pub problems: Vec<String>,
-    /// Whether it is a draft of the party whose turn it is, who is to make another one.
+    /// True for a draft of the current party, which must send another one.
     pub again: bool,
 }
 
-/// What is different between two versions: `diff_v{N-1}_to_vN`.
+/// Difference between two versions: `diff_v{N-1}_to_vN`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Diff {
-    /// From which version.
+    /// Number of the old version.
     pub from: usize,
-    /// To which.
+    /// Number of the new version.
     pub to: usize,
-    /// How much, and where.
+    /// Magnitude and changed places.
     pub delta: DeltaSummary,
-    /// The way from one to the other (RFC 6902), if both are JSON.
+    /// Patch (RFC 6902) from the old to the new version, if both are JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<Value>,
 }
 
-/// What somebody has thought of a version.
+/// Recorded evaluation of a version.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Heard {
-    /// Who.
+    /// Evaluator.
     pub from: String,
-    /// How good it is, from 0 to 1.
+    /// Score, from 0 to 1.
     pub score: f64,
-    /// Why.
+    /// Reasons for the score.
     pub notes: String,
 }
 
@@ -72,89 +72,89 @@ pub struct Heard {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Report {
-    /// The `EvaluationReport`: what its version is worth.
+    /// The `EvaluationReport`: scores of the round's version.
     Evaluation(Judgement),
-    /// What a person said.
+    /// A person's answer.
     Person(Word),
-    /// The `DecisionReport`: what followed from the round. The last one is how it ended.
+    /// The `DecisionReport`: the outcome of the round. The last one is the outcome of the negotiation.
     Decision(Decision),
 }
 
-/// What the version of a round is worth, and what follows of.
+/// Scores of a round's version.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Judgement {
-    /// Which round.
+    /// Number of the round.
     pub round: usize,
-    /// What was checked.
+    /// Results of the checks.
     pub checks: Vec<Check>,
-    /// The share of that which holds.
+    /// Weighted share of passed checks; absent without checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deterministic: Option<f64>,
-    /// What evaluators think.
+    /// Evaluations of the version.
     pub evaluations: Vec<Heard>,
-    /// The mean of that.
+    /// Mean score of the evaluations; absent without evaluations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// Both, as the policy weighs them.
+    /// Combined score, weighted by the policy.
     pub score: f64,
-    /// How much is different from the version before.
+    /// Difference from the previous version, from 0 to 1; absent for the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude: Option<f64>,
-    /// Tokens that the round took.
+    /// Tokens used in the round.
     pub tokens: u64,
 }
 
-/// What a person said of a round.
+/// A person's answer about a round.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Word {
-    /// Which round.
+    /// Number of the round.
     pub round: usize,
-    /// Who was asked; absent if nobody answered.
+    /// The person; absent if the question was not answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// What they said; nobody's answer is `stop`.
+    /// The answer; `stop` if the question was not answered.
     pub said: Said,
 }
 
-/// What became of the negotiation.
+/// Outcome of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It goes on with another round.
+    /// Another round follows.
     Continue,
-    /// The version of the last round was taken.
+    /// The version of the last round was accepted.
     Accepted,
-    /// Nothing was.
+    /// No draft was accepted.
     Aborted,
 }
 
-/// Who decided.
+/// Decider of an outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DecidedBy {
-    /// Every evaluator on their own thinks that it reaches the threshold.
+    /// Every evaluator's score reaches the threshold.
     Consensus,
     /// A person.
     Hitl,
     /// The policy.
     Policy,
-    /// Somebody who takes part, by `abort`.
+    /// A participant, by `abort`.
     Party,
 }
 
-/// What followed from a round, and why.
+/// Outcome of a round, with the reason.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Decision {
-    /// From which round; 0: it ended before the first.
+    /// Number of the round; 0: the negotiation ended before the first.
     pub round: usize,
-    /// What became of it.
+    /// Outcome of the round.
     pub outcome: Outcome,
-    /// Who decided.
+    /// Decider of the outcome.
     pub decided_by: DecidedBy,
-    /// Why it ended; null where it goes on.
+    /// Reason for the end; null if another round follows.
     pub stop_reason: Option<StopReason>,
-    /// The scores of the rounds so far.
+    /// Scores of all rounds so far.
     pub scores: Vec<f64>,
-    /// Why, in a sentence.
+    /// One-sentence rationale.
     pub rationale: String,
 }

@@ -1,4 +1,4 @@
-//! What is to be added to a negotiation as it stands: a function of what was said, the policy and the time.
+//! Advances a negotiation: a function of its events, the policy and the time.
 
 use std::collections::BTreeSet;
 
@@ -14,18 +14,19 @@ use super::{
 use crate::id::Timestamp;
 use crate::json as document;
 
-/// Events for which there is always room: a decision or an abortion, and one for who is late.
+/// Events reserved for the end: a decision or an abort, and one late event.
 const RESERVED: usize = 2;
-/// How many reasons are told why a draft is invalid.
+/// Maximum number of reasons reported for an invalid draft.
 const PROBLEMS_MAX: usize = 20;
-/// How far sums of doubles may be off what they are compared with.
+/// Tolerance for rounding errors of sums of doubles.
 const NOISE: f64 = 1e-9;
 
-/// What is to be added to a negotiation as it stands. Once that is added there is nothing more to be done before something
-/// happens: another event, a round's time, a person's answer.
+/// Returns the next additions to a negotiation. After they are added, no further step is possible until new input: an
+/// event, a round's timeout or a person's answer.
 ///
-/// It opens the negotiation if it was asked to, derives the policy, judges drafts and evaluations in the order of events,
-/// and ends it or begins another round ([`next`](super::next)). Where somebody else has said `abort`, it reports that.
+/// Opens the negotiation if requested, derives the policy, and judges drafts and evaluations in the order of events.
+/// Then it ends the negotiation or begins another round ([`next`](super::next)). An `abort` by another sender is
+/// reported.
 ///
 /// # Errors
 /// [`NegotiationCode::BadSetup`].
@@ -70,7 +71,7 @@ pub fn advance(session: &Session, seats: &Seats, asked: &Asked, woken: &Woken) -
     Ok(Step { ask: ask.filter(|_| work.added.is_empty()), added: work.added })
 }
 
-/// What `open` says.
+/// Content of the `open` event.
 #[derive(Clone)]
 struct Opened {
     topic: String,
@@ -78,14 +79,14 @@ struct Opened {
     profile: Option<String>,
 }
 
-/// A negotiation with what was added so far.
+/// A negotiation under evaluation, with the additions so far.
 struct Work<'s> {
     session: Session,
     checks: Checks,
     seats: &'s Seats,
     now: Timestamp,
     opened: Option<Opened>,
-    /// The evaluations of the last round.
+    /// Evaluations of the last round.
     heard: Vec<Evaluation>,
     added: Vec<Added>,
 }
@@ -115,7 +116,7 @@ impl Work<'_> {
         self.opened.as_ref().map(|opened| opened.corr.clone())
     }
 
-    /// Judges the events of the last round that were not judged yet; how far the negotiation is.
+    /// Judges the pending events of the last round, and returns the resulting phase.
     fn judge(&mut self) -> Phase {
         let since = self.session.rounds.last().map_or(usize::MAX, |round| round.since);
         let known: BTreeSet<usize> = self.session.refused.iter().map(|refused| refused.event).collect();
@@ -162,12 +163,12 @@ impl Work<'_> {
         phase
     }
 
-    /// The version of the last round.
+    /// Returns the version of the last round.
     fn version(&self) -> Option<&Version> {
         self.session.versions.last().filter(|version| version.n == self.session.rounds.len())
     }
 
-    /// Judges a draft of the last round: a version, or why not.
+    /// Judges a draft of the last round: adds it as a version, or returns the reasons for its rejection.
     fn draft(&mut self, at: usize, draft: &Draft) -> Result<(), (NegotiationCode, Vec<String>)> {
         let plain = |why: Refusal| (why.code, vec![why.message]);
         let turn = self.session.rounds.last().map(|round| round.turn.clone()).unwrap_or_default();
@@ -211,7 +212,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Hears an evaluation of the last round, or says why not.
+    /// Accepts an evaluation of the last round, or returns the reason for its rejection.
     fn evaluation(&mut self, at: usize, evaluation: Evaluation) -> Result<(), Refusal> {
         let refused = |code, why: String| Err(Refusal::new(code, why));
         let Evaluation { from, score, .. } = &evaluation;
@@ -232,7 +233,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether an event is of this negotiation, as far as it says of which it is.
+    /// Checks that an event's `corr`, if present, is the one of this negotiation.
     fn belongs(&self, said: Option<&str>) -> Result<(), Refusal> {
         let (Some(said), Some(corr)) = (said, self.corr()) else { return Ok(()) };
         if said == corr {
@@ -242,7 +243,7 @@ impl Work<'_> {
         Err(Refusal::new(NegotiationCode::OtherCorr, why))
     }
 
-    /// Derives the policy and begins the first round, or ends it where nobody knows which policy is meant.
+    /// Derives the policy and begins the first round, or aborts if the requested profile is unknown.
     fn agree(&mut self, asked: &Asked) -> Result<Phase, Refusal> {
         let Some(opened) = self.opened.clone() else { return Ok(Phase::New) };
         let setup = &self.session.setup;
@@ -276,10 +277,10 @@ impl Work<'_> {
         self.add(Added::Round(Begun { n, turn, since, started_at: self.now, timeout_ms }));
     }
 
-    /// What follows from the rounds; what a person is to be asked, if that comes first.
+    /// Applies the outcome of the rounds; returns the question for a person if one must be asked first.
     fn decide(&mut self, policy: &Policy, woken: &Woken) -> Result<Option<Question>, Refusal> {
         self.report(policy);
-        // With a person's word there is no further pause, so this goes round twice at most.
+        // A person's answer rules out a further pause, so the loop runs at most twice.
         loop {
             let rounds = self.rounds();
             let round = rounds.len();
@@ -317,7 +318,7 @@ impl Work<'_> {
         }
     }
 
-    /// Reports what the version of the last round is worth, once everybody has evaluated it.
+    /// Reports the scores of the last round's version once all evaluators have answered.
     fn report(&mut self, policy: &Policy) {
         let round = self.session.rounds.len();
         let is_heard = |name: &String| self.heard.iter().any(|heard| heard.from == *name);
@@ -361,7 +362,8 @@ impl Work<'_> {
         self.session.diffs.iter().find(|diff| diff.to == round).map(|diff| diff.delta.magnitude)
     }
 
-    /// Tokens of the events of a round, but for what others said who were not asked: nobody ends a round of others.
+    /// Returns the tokens of a round's events, without rejected events of other senders: they cannot exhaust its
+    /// budget.
     fn tokens(&self, round: usize) -> u64 {
         let Some(begun) = self.session.rounds.get(round.wrapping_sub(1)) else { return 0 };
         let end = self.session.rounds.get(round).map_or(self.session.events.len(), |next| next.since);
@@ -428,13 +430,13 @@ impl Work<'_> {
         self.conclude(rounds, Outcome::Continue, decided_by, None, words::why_continued(decided_by, rounds, policy));
     }
 
-    /// Reports that somebody has said `abort`, once.
+    /// Reports an `abort` by another sender, once.
     fn withdrawn(&mut self) {
         let is_end = |report: &Report| matches!(report, Report::Decision(one) if one.outcome != Outcome::Continue);
         if self.session.reports.iter().any(is_end) {
             return;
         }
-        // What was said after the end does not count, so the first is what ended it.
+        // Events after the end are ignored, so the first `abort` is the one that ended it.
         let said = self.session.events.iter().find_map(|event| {
             let Ok(Event::Abort { from, reason, .. }) = Event::read(event) else { return None };
             Some((from?, reason))
@@ -461,7 +463,7 @@ impl Work<'_> {
     }
 }
 
-/// What a person has said to a question.
+/// Returns a person's answer to a question; `stop` if the question expired.
 fn word(question: &Question, round: usize, woken: &Woken) -> Option<Word> {
     let answer = woken.answers.iter().find(|answer| answer.question == question.text);
     let said = answer.and_then(|answer| Some((answer.by.clone(), Said::of(answer.text.trim())?)));
@@ -472,13 +474,13 @@ fn word(question: &Question, round: usize, woken: &Woken) -> Option<Word> {
     }
 }
 
-/// The party whose turn it is after one.
+/// Returns the next party in turn order after `author`.
 fn after(parties: &[String], author: &str) -> String {
     let next = parties.iter().position(|party| party == author).map_or(0, |at| at + 1);
     parties.get(next).or(parties.first()).cloned().unwrap_or_default()
 }
 
-/// What the draft of an event holds.
+/// Returns the content of a draft event.
 fn content_of(event: &Value) -> Option<Content> {
     match Event::read(event).ok()? {
         Event::Propose(draft) | Event::Counter(draft) => draft.content().ok(),
@@ -488,12 +490,12 @@ fn content_of(event: &Value) -> Option<Content> {
     }
 }
 
-/// Tokens of an event: what it says, and at least one for every four characters of what it carries.
+/// Returns the tokens of an event: the reported number, but at least one per four bytes of its content.
 fn tokens_of(event: &Value) -> u64 {
     let said = event.get("tokens").and_then(Value::as_u64).unwrap_or(0);
     let text = |name: &str| event.get(name).and_then(Value::as_str).map_or(0, |text| text.len() as u64);
     let payload = event.get("payload").map_or(0, document::size);
-    // Base64 has four characters for three bytes.
+    // Base64 encodes three bytes in four characters.
     let bytes = text("payload_b64") / 4 * 3 + payload + text("notes");
     said.max(bytes.div_ceil(4))
 }

@@ -1,4 +1,4 @@
-//! A negotiation as data: as it stands, who takes part, what has happened, and what is to be added.
+//! Data of a negotiation: its session, its participants, its input, and its additions.
 
 use std::collections::BTreeMap;
 
@@ -8,47 +8,47 @@ use serde_json::{Value, json};
 use super::{Diff, Event, Example, Policy, Preferences, Profile, Refused, Report, Version};
 use crate::id::Timestamp;
 
-/// A negotiation as it stands. All of it but `setup` and `policy` only grows.
+/// State of a negotiation. All members but `setup` and `policy` are append-only.
 #[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Session {
-    /// What it goes by.
+    /// Settings of the negotiation.
     pub setup: Setup,
-    /// What was said, as it came and in the order in which it came (W2, W12).
+    /// Events unchanged, in order of arrival (W2, W12).
     pub events: Vec<Value>,
-    /// By what it is decided (W16).
+    /// The effective policy (W16).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<Effective>,
-    /// The rounds that have begun.
+    /// Rounds begun so far.
     pub rounds: Vec<Begun>,
-    /// The drafts that count, one a round.
+    /// Valid drafts, at most one per round.
     pub versions: Vec<Version>,
-    /// The events that do not.
+    /// Rejected events.
     pub refused: Vec<Refused>,
-    /// What is different between versions.
+    /// Differences between versions.
     pub diffs: Vec<Diff>,
-    /// What came of the rounds.
+    /// Reports of the rounds.
     pub reports: Vec<Report>,
 }
 
-/// What a negotiation goes by, before anybody has said anything.
+/// Settings of a negotiation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Setup {
-    /// The policy if no profile is asked for.
+    /// Policy if no profile is requested.
     pub policy: Policy,
-    /// How far wishes can make that stricter.
+    /// Bounds of its tightening by preferences.
     pub strictest: Preferences,
-    /// Other policies, by their names (W15).
+    /// Alternative policies, by name (W15).
     pub profiles: BTreeMap<String, Profile>,
-    /// What those who take part would like, by their names (W14).
+    /// Preferences of the participants, by name (W14).
     pub preferences: BTreeMap<String, Preferences>,
     /// The JSON Schema of drafts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// What else has to be so of them.
+    /// Further conditions on drafts.
     pub examples: Vec<Example>,
-    /// How many invalid drafts a party may make in one round.
+    /// Maximum number of invalid drafts of a party in one round.
     pub invalid_drafts: u32,
 }
 
@@ -66,123 +66,123 @@ impl Default for Setup {
     }
 }
 
-/// The policy that holds, as it was made when the negotiation was opened.
+/// The effective policy, derived when the negotiation was opened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Effective {
-    /// Which negotiation.
+    /// Id of the negotiation.
     pub negotiation_id: String,
-    /// The profile it was made from, if one was asked for.
+    /// The profile that it was derived from, if one was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// What holds.
+    /// The policy in effect.
     pub policy: Policy,
 }
 
 /// A round that has begun.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Begun {
-    /// Its number, from 1.
+    /// Number of the round, from 1.
     pub n: usize,
-    /// Whose draft it waits for.
+    /// The party that must send a draft.
     pub turn: String,
-    /// How many events there were: those from this index on belong to it.
+    /// Index of its first event.
     pub since: usize,
-    /// When it began.
+    /// Start time.
     pub started_at: Timestamp,
-    /// How long it may take, in milliseconds.
+    /// Timeout of the round, in milliseconds.
     pub timeout_ms: u64,
 }
 
-/// Who takes part.
+/// Participants of a negotiation.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Seats {
-    /// Who decides, as `by` says.
+    /// The deciding agent, written to `by`.
     pub by: String,
-    /// Whose drafts are waited for, in turn.
+    /// Parties in turn order; each proposes drafts.
     pub parties: Vec<String>,
-    /// Whose evaluations are, of each draft; of none if they are nobody's.
+    /// Evaluators of each draft; empty: drafts are scored by the checks alone.
     pub evaluators: Vec<String>,
 }
 
-/// What a negotiation is opened with, if nobody else opens it.
+/// Parameters for opening the negotiation.
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default)]
 pub struct Asked {
-    /// What about; absent: somebody else says `open`.
+    /// Subject; absent: another agent sends `open`.
     pub topic: Option<String>,
     /// The correlation id.
     pub corr: Option<String>,
-    /// The profile.
+    /// Requested profile.
     pub profile: Option<String>,
-    /// What those who take part would like, beside what [`Setup`] has.
+    /// Preferences of the participants, in addition to those of [`Setup`].
     pub preferences: BTreeMap<String, Preferences>,
 }
 
-/// What has made it look.
+/// Input that triggered the evaluation.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Woken {
-    /// When.
+    /// Current time.
     pub now: Timestamp,
-    /// The round whose time is over, if that is why, whatever the clock says.
+    /// The round that timed out, if that was the trigger; overrides the clock.
     pub timed_out: Option<usize>,
-    /// A rule reports the end of a round's time. The clock is not consulted then, because waits for providers do not count.
+    /// True if a rule reports the end of a round. The clock is then ignored, because waits for providers do not count.
     pub has_timer: bool,
-    /// What a person has answered.
+    /// Answers of persons.
     pub answers: Vec<Answer>,
-    /// A person was asked and does not answer.
+    /// True if a question expired without an answer.
     pub is_unanswered: bool,
 }
 
-/// What a person has answered.
+/// A person's answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// To what.
+    /// Text of the question.
     pub question: String,
-    /// Who.
+    /// The person.
     pub by: String,
-    /// What.
+    /// Text of the answer.
     pub text: String,
 }
 
-/// What a person is to be asked.
+/// A question for a person.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Question {
-    /// It names its round, so no other question of the negotiation has these words.
+    /// Text; it names its round, so it is unique within the negotiation.
     pub text: String,
-    /// What can be said.
+    /// Possible answers.
     pub choices: Vec<String>,
 }
 
-/// What follows: what is added to the negotiation, or else what is to be asked.
+/// Result of a step: additions to the negotiation, or else a question.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Step {
-    /// In this order.
+    /// Additions, in this order.
     pub added: Vec<Added>,
-    /// Only if nothing is added.
+    /// Question to ask; only if there are no additions.
     pub ask: Option<Question>,
 }
 
-/// One thing that is added.
+/// One addition to the negotiation.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Added {
-    /// To the events.
+    /// An event.
     Event(Box<Event>),
     /// The policy.
     Policy(Box<Effective>),
-    /// To the rounds.
+    /// A round.
     Round(Begun),
-    /// To the versions.
+    /// A version.
     Version(Version),
-    /// To the refused events.
+    /// A rejected event.
     Refused(Refused),
-    /// To the differences.
+    /// A difference.
     Diff(Diff),
-    /// To the reports.
+    /// A report.
     Report(Report),
 }
 
 impl Added {
-    /// The operation that adds it to the negotiation at a place.
+    /// Returns the operation that adds it to the negotiation at `at`.
     pub fn op(&self, at: &str) -> Value {
         let (place, value) = match self {
             Self::Event(event) => ("events/-", json!(event)),

@@ -1,95 +1,96 @@
-//! What follows from rounds: going on, asking a person, taking a draft, giving up (W30, W31).
+//! Decides the next step after a round: continue, ask a person, accept or stop (W30, W31).
 
 use serde::{Deserialize, Serialize};
 
 use super::{Hitl, Policy, StopReason};
 use crate::id::Timestamp;
 
-/// How far sums of doubles may be off what they are compared with.
+/// Tolerance for rounding errors of sums of doubles.
 const NOISE: f64 = 1e-9;
 
-/// What is known of a round.
+/// Summary of a round.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Round {
-    /// When it began.
+    /// Start time.
     pub started_at: Timestamp,
-    /// The score of its draft, once everybody has evaluated it.
+    /// Score of its draft; `None` until all evaluators have answered.
     pub score: Option<f64>,
-    /// Whether its draft has passed what is required.
+    /// True if its draft passed all required checks.
     pub is_valid: bool,
-    /// How much of its draft is different from the one before, from 0 to 1; none in the first round.
+    /// Difference of its draft from the previous one, from 0 to 1; `None` in the first round.
     pub magnitude: Option<f64>,
-    /// Tokens it took.
+    /// Tokens used.
     pub tokens: u64,
-    /// Invalid drafts of the party whose turn it is.
+    /// Number of invalid drafts by the current party.
     pub invalid_drafts: u32,
-    /// What a person has said of it.
+    /// A person's answer.
     pub said: Option<Said>,
 }
 
-/// What a person can say of a round.
+/// Possible answers of a person about a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Said {
-    /// Its draft is taken.
+    /// Accept its draft.
     Accept,
-    /// It goes on.
+    /// Begin another round.
     Continue,
-    /// It is over.
+    /// Stop the negotiation.
     Stop,
 }
 
 impl Said {
-    /// All of it, as it is said.
+    /// All answers, with their texts.
     pub const ALL: [(&'static str, Self); 3] =
         [("accept", Self::Accept), ("continue", Self::Continue), ("stop", Self::Stop)];
 
-    /// What a text says.
+    /// Parses an answer.
     pub fn of(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(known, _)| *known == text).map(|(_, said)| said)
     }
 }
 
-/// What follows.
+/// Next step of a negotiation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// The round is not over: a draft or an evaluation is still to come.
+    /// Wait for a draft or an evaluation of the current round.
     Wait,
-    /// Another round.
+    /// Begin another round.
     Continue,
-    /// A person is asked first.
+    /// Ask a person first.
     Pause(Pause),
-    /// The draft of the last round is taken.
+    /// Accept the draft of the last round.
     Accept,
-    /// It is over without one.
+    /// Stop without a result.
     Stop(StopReason),
 }
 
-/// Why a person is asked.
+/// Reason for asking a person.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pause {
-    /// A round is over, and another one would begin.
+    /// A round is over, and another would begin.
     BetweenRounds,
-    /// A draft would be taken.
+    /// A draft would be accepted.
     FinalAccept,
 }
 
-/// What follows from the rounds so far; the last one is the one that counts. The first line that is so decides:
+/// Returns the next step, given the rounds so far; the last one is the current one. The first matching line applies:
 ///
-/// | | a round that is not over | a round that is |
+/// | | the round is not over | the round is over |
 /// |---|---|---|
-/// | 1 | `round_timeout_ms` have passed: `timeout` | a person has said `accept` or `stop` |
-/// | 2 | it, or all together, took more tokens than it may: `budget` | its draft is valid, its score at least `score_threshold`, and nobody has said to go on: accepted, or a pause if `hitl` says so |
-/// | 3 | `invalid_drafts_max` of them: `invalid_drafts` | more tokens than it may: `budget` |
-/// | 4 | it waits | more turns of scores than `oscillation_limit`: `oscillation` |
-/// | 5 | | its draft is different by `diff_tolerance` at most, and its score is no higher than that of the round before: `no_progress` |
-/// | 6 | | there were `max_rounds`: `max_rounds` |
-/// | 7 | | a pause if `hitl` says so, and nobody has said anything |
+/// | 1 | `round_timeout_ms` have passed: `timeout` | a person answered `accept` or `stop` |
+/// | 2 | a token budget is exceeded: `budget` | the draft is good, no person answered `continue`: accept, or pause (`hitl`) |
+/// | 3 | `invalid_drafts_max` invalid drafts: `invalid_drafts` | a token budget is exceeded: `budget` |
+/// | 4 | wait | the scores turned more often than `oscillation_limit`: `oscillation` |
+/// | 5 | | its draft differs by at most `diff_tolerance`, and scores no higher than the previous one: `no_progress` |
+/// | 6 | | `max_rounds` are used: `max_rounds` |
+/// | 7 | | no person has answered, and `hitl` requires a pause |
 /// | 8 | | another round |
 ///
-/// So a draft that is good enough is taken even if the round was the last, or dear. The time of a round that is over does not
-/// count, nor that of a pause; together rounds take `max_rounds` times `round_timeout_ms` at most.
+/// A draft is good if it is valid and its score is at least `score_threshold`. Such a draft is accepted even in the
+/// last round or over budget. Budgets apply to each round and to all together. Only the time of open rounds counts,
+/// without pauses: the rounds take at most `max_rounds` times `round_timeout_ms`.
 pub fn next(policy: &Policy, rounds: &[Round], invalid_drafts_max: u32, now: Timestamp) -> Next {
     let Some(last) = rounds.last() else { return Next::Wait };
     let total = rounds.iter().fold(0_u64, |sum, round| sum.saturating_add(round.tokens));
@@ -114,7 +115,7 @@ pub fn next(policy: &Policy, rounds: &[Round], invalid_drafts_max: u32, now: Tim
     let is_good = last.is_valid && score >= policy.score_threshold - NOISE;
     let scores: Vec<f64> = rounds.iter().filter_map(|round| round.score).collect();
     let is_same = last.magnitude.is_some_and(|magnitude| magnitude <= policy.diff_tolerance + NOISE);
-    // A small change that makes a draft better is what a negotiation is for.
+    // Small changes that improve a draft are progress.
     let is_better = matches!(scores.as_slice(), [.., before, last] if *last > before + NOISE);
     match last.said {
         None if is_good && policy.hitl > Hitl::None => Next::Pause(Pause::FinalAccept),
@@ -130,8 +131,8 @@ pub fn next(policy: &Policy, rounds: &[Round], invalid_drafts_max: u32, now: Tim
     }
 }
 
-/// How often scores turn: of the differences between each and the next, without those that are none, how many have another
-/// sign than the one before. `0.2 0.6 0.4 0.4 0.7` turns twice.
+/// Counts the turns of the scores: sign changes between consecutive nonzero differences. `0.2 0.6 0.4 0.4 0.7` turns
+/// twice.
 pub fn oscillations(scores: &[f64]) -> u32 {
     let rises = scores.windows(2).filter_map(|pair| {
         let difference = pair.get(1)? - pair.first()?;

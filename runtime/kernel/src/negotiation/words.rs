@@ -1,4 +1,4 @@
-//! What persons read of a negotiation: questions, why it goes on, and why it ended.
+//! User-readable texts of a negotiation: questions, and rationales of its decisions.
 
 use serde_json::Value;
 
@@ -8,19 +8,19 @@ use super::stop::{self, Pause, Round, Said};
 use super::{EVENTS_MAX, Policy, StopReason};
 use crate::canonical;
 
-/// Characters of a question, as many as one may have.
+/// Maximum characters of a question.
 const QUESTION_CHARS_MAX: usize = 2000;
-/// Characters of a topic in a question.
+/// Maximum characters of a topic in a question.
 const TOPIC_CHARS_MAX: usize = 100;
-/// Characters of a name, and of a content type.
+/// Maximum characters of a name, and of a content type.
 const NAME_CHARS_MAX: usize = 100;
-/// Characters of what an evaluator notes.
+/// Maximum characters of an evaluator's notes.
 const NOTES_CHARS_MAX: usize = 240;
-/// Characters of all evaluations together, but for the sentence that says how many are left out.
+/// Maximum characters of all evaluations together, without the sentence that counts the omitted ones.
 const HEARD_CHARS_MAX: usize = 800;
 
-/// What a person is asked after a round: a line each for what is asked, whose draft it is and every evaluation, and the draft
-/// with the characters that are left.
+/// Returns the question to a person after a round. The question, the author and each evaluation take one line; the
+/// draft gets the remaining characters.
 pub(super) fn question(
     topic: &str,
     policy: &Policy,
@@ -55,7 +55,7 @@ pub(super) fn question(
     Question { text, choices: Said::ALL.map(|(choice, _)| choice.to_owned()).to_vec() }
 }
 
-/// What evaluators think, in a line each.
+/// Formats the evaluations, one per line.
 fn evaluations(heard: &[Heard]) -> String {
     let mut lines = String::new();
     for (at, Heard { from, score, notes }) in heard.iter().enumerate() {
@@ -70,7 +70,7 @@ fn evaluations(heard: &[Heard]) -> String {
     lines
 }
 
-/// A draft in a line of its own of at most so many characters, which says if it is not all of it.
+/// Formats a draft in one line of at most `chars_max` characters; a truncated draft is marked.
 fn draft(content: Option<&Value>, chars_max: usize) -> String {
     let Some(content) = content else { return "\nThe draft is neither JSON nor a text.".to_owned() };
     let text = content.as_str().map_or_else(|| canonical::to_string(content), str::to_owned);
@@ -84,8 +84,8 @@ fn draft(content: Option<&Value>, chars_max: usize) -> String {
     format!("{head}{}", one_line(&text, left))
 }
 
-/// One line of at most `max` characters: control characters and runs of white space become one space each, because the text
-/// was written by strangers and is shown to people.
+/// Formats a text in one line of at most `max` characters. Control characters and runs of white space become one space
+/// each, because the text is untrusted and shown to people.
 fn one_line(text: &str, max: usize) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let mut chars = words.flat_map(|word| std::iter::once(' ').chain(word.chars())).skip(1);
@@ -97,7 +97,7 @@ fn one_line(text: &str, max: usize) -> String {
     line
 }
 
-/// Why a version was taken.
+/// Explains the acceptance of a version.
 pub(super) fn why_accepted(version: &Version, decided_by: DecidedBy, score: f64, policy: &Policy) -> String {
     let Version { n, from, .. } = version;
     match decided_by {
@@ -112,7 +112,7 @@ pub(super) fn why_accepted(version: &Version, decided_by: DecidedBy, score: f64,
     }
 }
 
-/// Why there is another round.
+/// Explains another round.
 pub(super) fn why_continued(decided_by: DecidedBy, rounds: &[Round], policy: &Policy) -> String {
     let (round, score) = (rounds.len(), rounds.last().and_then(|round| round.score).unwrap_or_default());
     match decided_by {
@@ -125,12 +125,12 @@ pub(super) fn why_continued(decided_by: DecidedBy, rounds: &[Round], policy: &Po
     }
 }
 
-/// Why somebody has ended it.
+/// Explains an `abort` by another sender.
 pub(super) fn why_withdrawn(from: &str, reason: &str) -> String {
     format!("{from} has ended it: {reason}")
 }
 
-/// Why it ended without a result.
+/// Explains an end without a result.
 pub(super) fn why_aborted(policy: &Policy, rounds: &[Round], reason: StopReason) -> String {
     let round = rounds.len();
     let scores: Vec<f64> = rounds.iter().filter_map(|round| round.score).collect();
@@ -166,7 +166,7 @@ pub(super) fn why_aborted(policy: &Policy, rounds: &[Round], reason: StopReason)
     }
 }
 
-/// A number with as many digits as people read.
+/// Formats a number with at most four decimals.
 fn short(number: f64) -> String {
     let text = format!("{number:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! The decision over an artefact: who is heard, what forces a person to look, what approves.
+//! Decision about an artefact: counted votes, escalation triggers and approval conditions.
 
 use std::collections::BTreeSet;
 
@@ -8,102 +8,101 @@ use super::policy::Policy;
 use super::quorum::{Action, quorum};
 use super::votes::{BadVote, Scores, Vote, aggregate, ids};
 
-/// How far sums of doubles may be off what they are compared with: 0.7 three times, divided by three, is 0.7.
+/// Tolerance for rounding errors of sums of doubles, such as 0.7 three times, divided by three.
 const NOISE: f64 = 1e-9;
 
-/// What becomes of an artefact (W40).
+/// Outcome for an artefact (W40).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Outcome {
-    /// It is taken.
+    /// The artefact is accepted.
     Approved,
-    /// Its producer is to try again.
+    /// The producer must revise the artefact.
     RevisionRequested,
     /// A person decides.
     EscalatedToHitl,
 }
 
-/// Why a person is asked, in the order in which it is looked for.
+/// Reason for escalation to a person, in evaluation order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// A critic is not sure at all (W44).
+    /// A critic's confidence is too low (W44).
     #[serde(rename = "vote_confidence_below")]
     VoteConfidence,
-    /// Critics are of very different minds (W45).
+    /// The critics' scores differ too much (W45).
     #[serde(rename = "std_dev_above")]
     StdDev,
-    /// A critic asks for it (W46).
+    /// A critic requested it (W46).
     #[serde(rename = "critic_requested_escalation")]
     CriticRequested,
-    /// Time is over before enough have voted (W47).
+    /// Too few critics voted before the vote closed (W47).
     PolicyTimeout,
 }
 
-/// What approval demands, and which of it is so (W42, W43).
+/// Results of the approval conditions (W42, W43).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Conditions {
     /// The aggregated score is high enough.
     pub score: bool,
-    /// Critics are sure enough, on average.
+    /// The mean confidence is high enough.
     pub confidence: bool,
-    /// Enough of them passed it.
+    /// Enough critics passed the artefact.
     pub pass_ratio: bool,
-    /// They are near enough to each other.
+    /// The scores deviate little enough.
     pub std_dev: bool,
 }
 
 impl Conditions {
-    /// Whether all of it is so.
+    /// Returns true if all conditions hold.
     pub fn all(&self) -> bool {
         self.score && self.confidence && self.pass_ratio && self.std_dev
     }
 }
 
-/// The decision over one artefact, for good.
+/// The final decision about one artefact.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Decision {
-    /// What becomes of it.
+    /// Outcome for the artefact.
     pub outcome: Outcome,
-    /// Why, in a sentence.
+    /// One-sentence reason.
     pub reason: String,
-    /// By which policy ([`Policy::version`]).
+    /// Version of the applied policy ([`Policy::version`]).
     pub policy_version: String,
-    /// What the votes come to; absent if there are none.
+    /// Aggregated scores; absent without votes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aggregated: Option<Scores>,
-    /// How sure critics are, on average; 0 without votes.
+    /// Mean confidence of the critics; 0 without votes.
     pub avg_confidence: f64,
-    /// The share of them that passed it; 0 without votes.
+    /// Share of critics that passed it; 0 without votes.
     pub pass_ratio: f64,
-    /// What approval demands.
+    /// Results of the approval conditions.
     pub approval_conditions: Conditions,
-    /// Why a person is asked; empty if nobody is.
+    /// Reasons for escalation to a person; empty without escalation.
     pub escalation_triggers: Vec<Trigger>,
-    /// Whether enough of those who were asked have voted.
+    /// True if enough of the requested critics voted.
     pub quorum_met: bool,
-    /// How many of them have.
+    /// Number of requested critics that voted.
     pub votes_received: usize,
-    /// How many were asked.
+    /// Number of requested critics.
     pub votes_expected: usize,
-    /// Who was asked and has not voted.
+    /// Requested critics that have not voted.
     pub unavailable_critics: Vec<String>,
-    /// Who has said that they do not vote.
+    /// Critics that abstained.
     pub abstained: Vec<String>,
-    /// Whose vote was not counted as nobody had asked them.
+    /// Voters that were not requested; their votes are ignored.
     pub foreign_votes: Vec<String>,
-    /// Whose further votes were not counted: the first is.
+    /// Critics that voted repeatedly; only their first votes count.
     pub repeated_votes: Vec<String>,
 }
 
-/// Decides over the votes that are there, if it is time to: when everybody who was asked has voted or abstained, or
-/// `is_over`. `None`: it is not.
+/// Decides on the votes if all requested critics have voted or abstained, or if `is_over`. Otherwise returns `None`.
 ///
-/// Of several votes of one critic the first counts, and only votes of those who were asked do. What forces a person to look
-/// comes before what approves (W44 to W47, then W43); whatever does neither is to be revised (W49).
+/// Only the first vote of each requested critic counts. Escalation takes precedence over approval (W44 to W47, then
+/// W43); without either, the outcome is a revision (W49).
 ///
 /// # Errors
-/// [`BadVote`]: a vote that counts is out of range.
+/// [`BadVote`] if a counted vote is out of range.
 pub fn decide(
     requested: &[String],
     votes: &[Vote],
@@ -145,7 +144,7 @@ pub fn decide(
         pass_ratio: pass_ratio >= policy.min_pass_ratio - NOISE,
         std_dev: std_dev <= policy.max_std_dev + NOISE,
     };
-    // Nothing can be decided without any vote, whatever the quorum lets pass.
+    // Without any vote nothing can be decided, even if the quorum rule permits it.
     let is_short = count.action == Action::EscalateHitl || counted.is_empty();
     let triggers: Vec<Trigger> = [
         (Trigger::VoteConfidence, counted.iter().any(|vote| vote.confidence < policy.escalate_confidence_below)),
@@ -182,13 +181,13 @@ pub fn decide(
     Ok(Some(decision))
 }
 
-/// A number with as many digits as people read.
+/// Formats a number with at most four decimals.
 fn short(number: f64) -> String {
     let text = format!("{number:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// What led to the outcome: everything that forced or prevented it.
+/// Explains the outcome: all conditions that forced or prevented it.
 fn reason(decision: &Decision, counted: &[&Vote], threshold: usize, policy: &Policy) -> String {
     let score = decision.aggregated.map_or(0.0, |scores| scores.weighted_mean);
     let std_dev = decision.aggregated.map_or(0.0, |scores| scores.std_dev);

@@ -1,4 +1,4 @@
-//! What decides over an artefact, as data: thresholds, quorum, how long votes are waited for.
+//! Decision policy for an artefact: thresholds, quorum and voting window.
 
 use serde::de::{DeserializeOwned, Deserializer, Error};
 use serde::{Deserialize, Serialize};
@@ -7,40 +7,40 @@ use serde_json::{Map, Value};
 use super::quorum::Quorum;
 use crate::digest::sha256;
 
-/// How the number is made that the threshold is held against.
+/// Method of aggregating the scores for comparison with the threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Aggregation {
-    /// Each vote counts alike.
+    /// Equal weights.
     Mean,
-    /// Each counts as much as its critic is sure; all alike if nobody is.
+    /// Weights by confidence; equal weights if all confidences are zero.
     #[default]
     ConfidenceWeighted,
-    /// Only whether critics passed it counts.
+    /// Pass or fail of the votes only.
     Majority,
-    /// Each counts by its rank.
+    /// Weights by rank.
     Borda,
 }
 
-/// What an artefact is (W35).
+/// Type of an artefact (W35).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ArtifactType {
-    /// What is wanted.
+    /// Requirements of the work.
     Requirements,
-    /// How it is to be done.
+    /// Plan of the work.
     Plan,
-    /// What does it.
+    /// Implementation.
     Code,
-    /// How it gets where it is used.
+    /// Delivery to its users.
     Deployment,
 }
 
-/// For how many seconds votes are waited for.
+/// Voting windows in seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "SCREAMING_SNAKE_CASE")]
 pub struct Windows {
-    /// Where the type is not known.
+    /// For unknown types.
     #[serde(rename = "default")]
     pub other: u32,
     /// For requirements.
@@ -60,7 +60,7 @@ impl Default for Windows {
 }
 
 impl Windows {
-    /// The seconds for an artefact.
+    /// Returns the voting window for an artefact, in seconds.
     pub fn of(&self, artifact: Option<ArtifactType>) -> u32 {
         match artifact {
             Some(ArtifactType::Requirements) => self.requirements,
@@ -72,36 +72,36 @@ impl Windows {
     }
 }
 
-/// When an artefact is approved, and when a person is asked (W42 to W47). The defaults are the numbers there.
+/// Policy for approval and escalation (W42 to W47). The defaults are the numbers given there.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// What decisions call it; where it is empty, the beginning of its digest.
+    /// Version recorded with decisions; if empty, the beginning of the policy's digest.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// How votes are made one number.
+    /// Method of aggregating the scores.
     pub aggregation: Aggregation,
-    /// That number, at least.
+    /// Minimum aggregated score.
     pub min_score_threshold: f64,
-    /// The mean of the confidences, at least.
+    /// Minimum mean confidence.
     pub min_confidence_threshold: f64,
-    /// The share of critics who passed it, at least.
+    /// Minimum share of critics that passed it.
     pub min_pass_ratio: f64,
-    /// The standard deviation of the scores, at most.
+    /// Maximum standard deviation of the scores.
     pub max_std_dev: f64,
-    /// A single vote less sure than this takes it to a person.
+    /// Confidence of a single vote below which a person is asked.
     pub escalate_confidence_below: f64,
-    /// Scores that deviate by more than this take it to a person.
+    /// Standard deviation above which a person is asked.
     pub escalate_std_dev_above: f64,
-    /// How many of the critics who were asked have to vote.
+    /// Number of requested critics that must vote.
     #[serde(deserialize_with = "object")]
     pub quorum: Quorum,
-    /// For how long they may take.
+    /// Voting windows.
     #[serde(deserialize_with = "object")]
     pub window_s: Windows,
 }
 
-/// What an object says. By itself, serde takes a list of its members for it as well.
+/// Deserialises an object only. By default, serde also accepts a list of the members.
 fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(given: D) -> Result<T, D::Error> {
     let members = Map::<String, Value>::deserialize(given)?;
     serde_json::from_value(Value::Object(members)).map_err(D::Error::custom)
@@ -125,7 +125,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// What decisions that follow it carry (W48): its name, or 16 hex digits of the digest of what it says.
+    /// Returns the version recorded with decisions (W48): its name, or 16 hex digits of the policy's digest.
     pub fn version(&self) -> String {
         if !self.version.is_empty() {
             return self.version.clone();
@@ -134,7 +134,7 @@ impl Policy {
         sha256(crate::canonical::to_string(&said).as_bytes()).to_string()[..16].to_owned()
     }
 
-    /// What of it cannot be meant, as sentences.
+    /// Returns invalid settings, as sentences.
     pub fn problems(&self) -> Vec<String> {
         let within = |name: &str, value: f64, max: f64| {
             (!(0.0..=max).contains(&value)).then(|| format!("`{name}` is {value}; it goes from 0 to {max}"))

@@ -1,16 +1,16 @@
-//! Whether enough of those who were asked have voted, and what follows if not.
+//! Quorum of a vote, and the action without one.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// How many votes are needed, and what becomes of an artefact that gets fewer.
+/// Required number of votes, and the action if fewer are cast.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quorum {
-    /// How many.
+    /// Required number of votes.
     pub rule: Rule,
-    /// What follows from fewer.
+    /// Action without a quorum.
     pub on_failure: OnFailure,
 }
 
@@ -21,7 +21,7 @@ impl Default for Quorum {
 }
 
 impl Quorum {
-    /// What of it cannot be meant.
+    /// Returns the invalid setting, if there is one.
     pub(super) fn problem(&self) -> Option<String> {
         match self.rule {
             Rule::MinimumFraction(share) if !(0.0..=1.0).contains(&share) => {
@@ -32,62 +32,63 @@ impl Quorum {
     }
 }
 
-/// How many votes are needed.
+/// Required number of votes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// This share of those who were asked, rounded up.
+    /// Share of the requested critics, rounded up.
     MinimumFraction(f64),
-    /// So many.
+    /// A fixed number.
     MinimumVotes(usize),
-    /// Everybody, or if `false` nobody.
+    /// All requested critics, or none if `false`.
     RequireAll(bool),
 }
 
-/// What becomes of an artefact with too few votes.
+/// Action if a vote has no quorum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// A person is asked.
+    /// Ask a person.
     FailClosed,
-    /// The votes that are there decide.
+    /// Decide with the votes cast.
     FailWithAvailable,
-    /// So they do, and who is missing is named as abstaining. An abstention is no vote: it changes no number.
+    /// Decide with the votes cast, and list missing critics as abstaining. An abstention is no vote, and changes no
+    /// number.
     FailWithAbstain,
 }
 
-/// What to do.
+/// Action after counting the votes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// There are enough votes.
+    /// The quorum is met.
     None,
-    /// There are not; a person is asked.
+    /// No quorum: ask a person.
     EscalateHitl,
-    /// There are not; those that are there decide.
+    /// No quorum: the votes cast decide.
     DecidedWithAvailable,
-    /// There are not; those that are there decide, beside abstentions.
+    /// No quorum: the votes cast decide, and abstentions are listed.
     DecidedWithAbstains,
 }
 
-/// Whether there are enough votes.
+/// Result of counting the votes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Count {
-    /// Whether there are.
+    /// True if the quorum is met.
     pub met: bool,
-    /// How many of those who were asked have voted; each counts once.
+    /// Number of requested critics that voted, each counted once.
     pub received: usize,
-    /// How many were asked.
+    /// Number of requested critics.
     pub expected: usize,
-    /// How many are needed.
+    /// Number of required votes.
     pub threshold: usize,
-    /// What follows.
+    /// Resulting action.
     pub action: Action,
-    /// Who abstains by not having voted, in the order of asking.
+    /// Critics that abstain by not voting, in request order.
     pub injected: Vec<String>,
 }
 
-/// Counts who of `requested` has voted. Whoever votes twice counts once, whoever was not asked does not count.
+/// Counts the votes of the `requested` critics. Each critic counts once; other voters do not count.
 pub fn quorum(requested: &[String], voters: &[String], quorum: Quorum) -> Count {
     let voters: BTreeSet<&String> = voters.iter().collect();
     let asked: BTreeSet<&String> = requested.iter().collect();
@@ -118,7 +119,7 @@ pub fn quorum(requested: &[String], voters: &[String], quorum: Quorum) -> Count 
     Count { met, received, expected, threshold, action, injected }
 }
 
-/// So many of `all`, rounded up. What a double adds in its last digits (0.7 of 10) is no further one.
+/// Returns this share of `all`, rounded up. The tolerance absorbs rounding errors of doubles, as in 0.7 of 10.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

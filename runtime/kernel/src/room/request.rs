@@ -1,16 +1,16 @@
-//! Whether a recommendation asks for a person (W46).
+//! Detects recommendations that request a person's decision (W46).
 //!
-//! Recommendations are free texts. Asking a person once too often is the cheaper mistake, so a request counts unless one of a
-//! few fixed forms stands right before it.
+//! Recommendations are free text. An unnecessary request is the cheaper mistake, so a match counts unless one of a few
+//! fixed negations precedes it.
 
-/// Recommendations that ask for it as a whole.
+/// Texts that are a request as a whole.
 const WHOLE: [&[&str]; 2] = [&["hitl"], &["human", "review"]];
-/// What a clause ends with.
+/// Ends of clauses.
 const ENDS: &[char] = &['.', ';', ':', ',', '!', '?', '\n', '(', ')', '/', '\u{2013}', '\u{2014}'];
-/// Words that deny what comes right after them.
+/// Words that negate the next word.
 const DENIALS: [&str; 10] =
     ["don't", "doesn't", "mustn't", "needn't", "never", "no", "not", "shouldn't", "without", "won't"];
-/// Beginnings of words that ask for a review.
+/// Prefixes of words that request a review.
 const ASKING: [&str; 13] = [
     "ask",
     "demand",
@@ -27,10 +27,10 @@ const ASKING: [&str; 13] = [
     "want",
 ];
 
-/// Whether a text asks for a person: it has a word that begins with `escalat`, or asks for a human review, and does not
-/// deny it right before.
+/// Returns true if a text requests a person, by a word that begins with `escalat` or a request for a human review. A
+/// negation right before it cancels the request.
 pub(super) fn asks(text: &str) -> bool {
-    // Who writes "I can't decide - please escalate" has begun another clause.
+    // A spaced hyphen begins a new clause, as in "I can't decide - please escalate".
     let text = text.to_lowercase().replace('\u{2019}', "'").replace(" - ", "\n");
     let of = |clause: &'_ str| -> Vec<String> {
         let words = clause.split(|c: char| !c.is_alphanumeric() && c != '\'');
@@ -47,7 +47,7 @@ pub(super) fn asks(text: &str) -> bool {
         })
 }
 
-/// Whether a clause does, after the words of earlier ones.
+/// Returns true if a clause requests a person, given the words of earlier clauses.
 fn asks_in(earlier: &[&str], clause: &[&str]) -> bool {
     (0..clause.len()).any(|at| {
         let (before, after) = clause.split_at(at);
@@ -65,7 +65,7 @@ fn asks_in(earlier: &[&str], clause: &[&str]) -> bool {
     })
 }
 
-/// Whether words ask for something: one of them does, and the word before it does not deny it.
+/// Returns true if one of the words is a request and is not negated by the word before it.
 fn wants(words: &[&str]) -> bool {
     words.iter().enumerate().any(|(at, word)| {
         let is_asking = ASKING.iter().any(|asking| word.starts_with(asking));
@@ -74,16 +74,16 @@ fn wants(words: &[&str]) -> bool {
     })
 }
 
-/// What the words before a request say of it.
+/// Effect of the preceding words on a request.
 enum Said {
     Nothing,
-    /// That it is none.
+    /// They negate it.
     No,
-    /// That nothing is done without.
+    /// They make it mandatory.
     Must,
 }
 
-/// What the last words before a request in its clause say of it.
+/// Returns the effect of the last words before a request in its clause.
 fn said_before(earlier: &[&str], before: &[&str]) -> Said {
     let before = match before {
         [before @ .., "a" | "an" | "any" | "the"] => before,
@@ -98,7 +98,7 @@ fn said_before(earlier: &[&str], before: &[&str]) -> Said {
                 false => Said::No,
             }
         }
-        // Another clause begins, though no mark says so: "if not escalate".
+        // A new clause begins here without punctuation: "if not escalate".
         [.., "if" | "why", "not"] => Said::Nothing,
         [.., last] if DENIALS.contains(last) => Said::No,
         _ => Said::Nothing,

@@ -1,4 +1,4 @@
-//! Votes, and the numbers that several of them make.
+//! Votes, and their aggregation.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,55 +8,55 @@ use serde::{Deserialize, Serialize};
 use super::policy::Aggregation;
 use super::request;
 
-/// The highest score.
+/// Maximum score.
 pub(super) const SCORE_MAX: f64 = 10.0;
 
-/// What one critic says of an artefact (W37), read from what is [`Told`].
+/// A critic's vote on an artefact (W37), converted from [`Told`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Told", into = "Told")]
 pub struct Vote {
-    /// Who votes.
+    /// The critic.
     pub critic_id: String,
-    /// How good it is, from 0 to 10.
+    /// Score, from 0 to 10.
     pub score: f64,
-    /// How sure the critic is, from 0 to 1.
+    /// Confidence of the critic, from 0 to 1.
     pub confidence: f64,
-    /// Whether it meets what the critic looks for.
+    /// True if the artefact meets the critic's criteria.
     pub passed: bool,
-    /// What is good about it.
+    /// Strengths of the artefact.
     pub strengths: Vec<String>,
-    /// What is not.
+    /// Weaknesses of the artefact.
     pub weaknesses: Vec<String>,
-    /// What should be done. One that says so takes the artefact to a person ([`Vote::asks_for_a_person`]).
+    /// Recommendations. One that requests a person causes an escalation ([`Vote::asks_for_a_person`]).
     pub recommendations: Vec<String>,
-    /// The critic was asked and says nothing: that is no vote, whatever the numbers are.
+    /// Marks an abstention, which is no vote; its numbers are ignored.
     pub abstain: bool,
 }
 
-/// A vote as critics tell it: who abstains need not tell any numbers. Members that are not known are left out of account.
+/// Wire format of a vote. An abstention may omit the numbers and `passed`. Unknown members are ignored.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Told {
-    /// Who votes.
+    /// The critic.
     pub critic_id: String,
-    /// How good it is, from 0 to 10.
+    /// Score, from 0 to 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// How sure the critic is, from 0 to 1.
+    /// Confidence of the critic, from 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// Whether it meets what the critic looks for.
+    /// True if the artefact meets the critic's criteria.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed: Option<bool>,
-    /// What is good about it.
+    /// Strengths of the artefact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub strengths: Vec<String>,
-    /// What is not.
+    /// Weaknesses of the artefact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weaknesses: Vec<String>,
-    /// What should be done.
+    /// Recommendations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recommendations: Vec<String>,
-    /// It is no vote.
+    /// Marks an abstention, which is no vote.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub abstain: bool,
 }
@@ -94,37 +94,37 @@ impl From<Vote> for Told {
     }
 }
 
-/// What is wrong with votes.
+/// Errors in votes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum BadVote {
-    /// There is none.
+    /// There are no votes.
     Empty,
-    /// Nobody is named whose it is.
+    /// The critic's id is empty.
     Nameless,
-    /// It lacks something that only who abstains may leave out.
+    /// A member is missing that only abstentions may omit.
     Missing {
-        /// Whose.
+        /// The critic.
         critic_id: String,
-        /// What it lacks.
+        /// Name of the missing member.
         member: &'static str,
     },
-    /// A score is no number from 0 to 10.
+    /// A score is not between 0 and 10.
     Score {
-        /// Whose.
+        /// The critic.
         critic_id: String,
-        /// What it is.
+        /// The score.
         score: f64,
     },
-    /// A confidence is no number from 0 to 1.
+    /// A confidence is not between 0 and 1.
     Confidence {
-        /// Whose.
+        /// The critic.
         critic_id: String,
-        /// What it is.
+        /// The confidence.
         confidence: f64,
     },
-    /// The share of critics that is asked for is none.
+    /// A consensus threshold is not between 0 and 1.
     Threshold {
-        /// What it is.
+        /// The threshold.
         threshold: f64,
     },
 }
@@ -154,7 +154,7 @@ impl fmt::Display for BadVote {
 impl std::error::Error for BadVote {}
 
 impl Vote {
-    /// Whether its numbers are such.
+    /// Checks the ranges of score and confidence.
     ///
     /// # Errors
     /// [`BadVote::Score`], [`BadVote::Confidence`].
@@ -169,27 +169,27 @@ impl Vote {
         Ok(())
     }
 
-    /// Whether a recommendation asks for a person (W46): it has a word that begins with `escalat`, or asks for human review, and
-    /// nothing right before that denies it. Whoever writes "no need to escalate" does not ask for it.
+    /// Returns true if a recommendation requests a person (W46), by a word that begins with `escalat` or a request for
+    /// a human review. A negation right before it cancels the request: "no need to escalate" is none.
     pub fn asks_for_a_person(&self) -> bool {
         self.recommendations.iter().any(|text| request::asks(text))
     }
 }
 
-/// What votes come to (W39).
+/// Aggregated scores of votes (W39).
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Scores {
-    /// Of the scores, each counted alike.
+    /// Unweighted mean of the scores.
     pub mean: f64,
     /// The lowest score.
     pub min_score: f64,
     /// The highest score.
     pub max_score: f64,
-    /// The standard deviation of the scores, of all there are (divided by their number), unweighted.
+    /// Unweighted population standard deviation of the scores.
     pub std_dev: f64,
-    /// What the way of aggregating makes of them ([`Aggregation`]); this is what a threshold is held against.
+    /// Score by the aggregation method ([`Aggregation`]), compared with the threshold.
     pub weighted_mean: f64,
-    /// How many.
+    /// Number of votes.
     pub vote_count: usize,
 }
 
@@ -198,10 +198,10 @@ fn float(count: usize) -> f64 {
     count as f64
 }
 
-/// The numbers of votes.
+/// Aggregates the scores of votes.
 ///
 /// # Errors
-/// [`BadVote`]: there is none, or one that is out of range.
+/// [`BadVote`] if there are no votes, or one is out of range.
 pub fn aggregate(votes: &[&Vote], aggregation: Aggregation) -> Result<Scores, BadVote> {
     votes.iter().try_for_each(|vote| vote.check())?;
     let first = votes.first().ok_or(BadVote::Empty)?;
@@ -229,7 +229,7 @@ pub fn aggregate(votes: &[&Vote], aggregation: Aggregation) -> Result<Scores, Ba
     })
 }
 
-/// 10 if all passed it, 7.5 if more did than did not, 5 if as many, 2.5 if fewer, 0 if none.
+/// Returns 10 if all critics passed it, 7.5 if more than half did, 5 for half, 2.5 for fewer, 0 for none.
 fn majority(votes: &[&Vote]) -> f64 {
     let passed = votes.iter().filter(|vote| vote.passed).count();
     let failed = votes.len() - passed;
@@ -242,8 +242,8 @@ fn majority(votes: &[&Vote]) -> f64 {
     }
 }
 
-/// The mean of the scores, weighted by rank: the highest of n counts n times, the lowest once. Among equals the order in
-/// which they came decides, which changes nothing of the sum.
+/// Returns the mean of the scores weighted by rank: of n votes the highest counts n times, the lowest once. The order
+/// of equal scores does not affect the sum.
 fn borda(votes: &[&Vote]) -> f64 {
     let mut scores: Vec<f64> = votes.iter().map(|vote| vote.score).collect();
     scores.sort_by(|a, b| b.total_cmp(a));
@@ -252,7 +252,7 @@ fn borda(votes: &[&Vote]) -> f64 {
     sum / (0..scores.len()).map(points).sum::<f64>()
 }
 
-/// Bits of disorder of the scores over five classes of width 2; a 10 is in the last.
+/// Returns the entropy of the scores in bits, over five classes of width 2; a 10 is in the last class.
 ///
 /// # Errors
 /// [`BadVote`], as in [`aggregate`].
@@ -266,8 +266,8 @@ pub fn entropy(votes: &[&Vote]) -> Result<f64, BadVote> {
     Ok(bits.map(|count| share(count) * share(count).recip().log2()).sum())
 }
 
-/// Whether critics agree: scores deviate by less than 2, and at least the share `threshold` (0 to 1) of them passed it, or
-/// did not.
+/// Returns true if the critics agree. Their scores must deviate by less than 2, and at least the share `threshold` (0
+/// to 1) of them must pass the artefact, or fail it.
 ///
 /// # Errors
 /// [`BadVote`], as in [`aggregate`]; [`BadVote::Threshold`].
@@ -281,8 +281,8 @@ pub fn is_consensus(votes: &[&Vote], threshold: f64) -> Result<bool, BadVote> {
     Ok(scores.std_dev < 2.0 && agreeing >= threshold)
 }
 
-/// Whether critics are of two minds: three votes or more that deviate by 3 or more, 30 % of them or more at 3 or below, as
-/// many at 7 or above, and 20 % at most between.
+/// Returns true if the critics are polarised. This takes at least three votes with a deviation of 3 or more. At least
+/// 30 % must score 3 or below, at least 30 % 7 or above, and at most 20 % between.
 ///
 /// # Errors
 /// [`BadVote`], as in [`aggregate`].
@@ -295,7 +295,7 @@ pub fn is_polarised(votes: &[&Vote]) -> Result<bool, BadVote> {
     Ok(votes.len() >= 3 && scores.std_dev >= 3.0 && low >= 0.3 && high >= 0.3 && between <= 0.2)
 }
 
-/// The ids of votes, each once, in their order.
+/// Returns the critic ids of votes, without duplicates, in order.
 pub(super) fn ids<'a>(votes: impl IntoIterator<Item = &'a Vote>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut ids = Vec::new();

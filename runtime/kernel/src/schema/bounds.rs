@@ -1,9 +1,8 @@
-//! Bounds that keep a schema from overflowing the stack, or from taking for ever, when instances are validated.
+//! Bounds on schemas, so that validation neither overflows the stack nor takes too long.
 //!
-//! Validation recurses along a walk through the subschemas: some steps go one level down in the instance, others
-//! (`allOf`, `$ref`, …) stay where they are. The longest walk is measured here, once; the numbers leave a thread with
-//! a stack of two megabytes half of it in an unoptimised build. How many walks there are into one document, `meter`
-//! counts while it is validated.
+//! Validation recurses through the subschemas. Some steps descend into the instance, others (`allOf`, `$ref`, …) stay
+//! at the same value. The longest such walk is measured here, once per schema. The limits leave half of a two-megabyte
+//! thread stack free in an unoptimised build. `meter` limits the number of walks while a document is validated.
 
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -14,16 +13,16 @@ use super::map::{Id, SchemaMap};
 use super::meter::Weight;
 use super::regexes::{Regexes, STATES_MAX};
 
-/// The deepest nesting of instances that walks are measured for; the default limit of a board's state (SPEC section 12).
+/// Maximum instance depth for which walks are measured; the default depth limit of a board's state (SPEC section 12).
 pub(super) const INSTANCE_DEPTH: usize = 64;
-/// The most subschemas in a row that judge the same instance.
+/// Maximum number of nested subschemas that apply to the same instance.
 const IN_PLACE_MAX: usize = 64;
-/// The most subschemas on one walk into an instance of [`INSTANCE_DEPTH`].
+/// Maximum number of subschemas on one walk into an instance of depth [`INSTANCE_DEPTH`].
 const WALK_MAX: usize = 1500;
-/// The most times that subschemas are applied to the same instance.
+/// Maximum number of subschema applications to the same instance.
 const APPLIED_MAX: usize = 50_000;
 
-/// Refuses a document nested deeper than `max`.
+/// Rejects a document nested deeper than `max`.
 pub(super) fn check_nesting(document: &Value, max: usize) -> Result<(), SchemaError> {
     let mut level = vec![document];
     for _ in 0..=max {
@@ -42,7 +41,7 @@ pub(super) fn check_nesting(document: &Value, max: usize) -> Result<(), SchemaEr
     Err(SchemaError::new("", format!("a schema is nested at most {max} deep; put the inner parts under $defs")))
 }
 
-/// Refuses a schema whose walks are too long or whose branches are too many; of others, what they ask of one value.
+/// Rejects a schema with too long walks or too many branches; returns its cost per value otherwise.
 pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<Weight, SchemaError> {
     let refuse = |id: Id, message: String| Err(SchemaError::new(map.node(id).pointer.clone(), message));
     let groups = groups_in_place(map);
@@ -51,7 +50,7 @@ pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<Weight, 
         group.iter().for_each(|&id| group_of[id] = at);
     }
 
-    // Groups come in an order in which each follows all that it applies, so that one pass is enough.
+    // Groups are in dependency order, each after all that it applies, so one pass suffices.
     let mut chain = vec![0; groups.len()];
     let mut applied = vec![0_usize; groups.len()];
     let mut states = vec![0_usize; groups.len()];
@@ -60,7 +59,7 @@ pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<Weight, 
         let next =
             || group.iter().flat_map(|&id| map.node(id).in_place()).map(|id| group_of[id]).filter(|&to| to != at);
         chain[at] = group.len() + next().map(|to| chain[to]).max().unwrap_or(0);
-        // A circle is gone round once, by whichever of its members it is entered.
+        // A cycle is traversed once, from any of its members.
         let once = next().fold(group.len(), |sum, to| sum.saturating_add(applied[to]));
         applied[at] = once.saturating_mul(group.len());
         let matched = |of: &dyn Fn(Id) -> usize, others: &[usize]| {
@@ -120,8 +119,8 @@ pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<Weight, 
     }
 }
 
-/// The subschemas in groups: those that apply each other to the same instance in a circle are one group. Each group
-/// comes after all that it leads to.
+/// Groups the subschemas: those that apply each other to the same instance in a cycle form one group. Each group comes
+/// after all groups that it leads to.
 fn groups_in_place(map: &SchemaMap) -> Vec<Vec<Id>> {
     let mut graph = DiGraph::<(), (), usize>::default();
     for _ in 0..map.len() {

@@ -1,18 +1,18 @@
-//! Claims of a schema about one place: and-or expressions over subschemas, which [`super::locate`] finds.
+//! Claims of a schema about a place: and-or expressions over subschemas, computed by [`super::locate`].
 
 use std::collections::BTreeSet;
 
 use super::map::Id;
 
-/// The most subschemas in one claim; a longer one is taken to allow anything.
+/// Maximum number of subschemas in one claim; a larger one is treated as `Anything`.
 const CLAIM_MAX: usize = 256;
 
-/// A claim of a schema about one place.
+/// Claim of a schema about a place.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Claim {
     Anything,
     Nothing,
-    /// The claim of this subschema.
+    /// Claim of this subschema.
     Of(Id),
     All(BTreeSet<Claim>),
     Any(BTreeSet<Claim>),
@@ -61,7 +61,7 @@ impl Claim {
         }
     }
 
-    /// The subschemas in it.
+    /// Collects the subschemas of the claim.
     pub(super) fn ids(&self, found: &mut BTreeSet<Id>) {
         match self {
             Self::Anything | Self::Nothing => {}
@@ -71,7 +71,7 @@ impl Claim {
     }
 }
 
-/// How far a search got that found nothing.
+/// Deepest point of an unsuccessful search.
 #[derive(Clone, Debug)]
 pub(super) struct Furthest {
     pub(super) tokens: usize,

@@ -1,6 +1,6 @@
-//! Equality of instances as JSON Schema has it: numbers are compared by what they mean.
+//! Equality of instances as defined by JSON Schema: numbers are compared by value.
 //!
-//! Numbers of a tree are in their one form, but above 2^53 an integer and a double may still mean the same.
+//! Numbers of a tree are normalised, but above 2^53 an integer and a double may still be equal.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,10 +8,10 @@ use serde_json::{Number, Value};
 
 use crate::tree::{Array, Node};
 
-/// Up to here every element is compared with every other; hashing them costs more.
+/// Maximum array length for pairwise comparison; for longer arrays hashing is cheaper.
 const PAIRWISE_MAX: usize = 12;
 
-/// Whether two numbers mean the same.
+/// Returns true if two numbers have the same value.
 fn equal_numbers(one: &Number, other: &Number) -> bool {
     match (integer(one), integer(other)) {
         (Some(one), Some(other)) => one == other,
@@ -25,15 +25,15 @@ fn integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-/// Whether a double is exactly that integer.
+/// Returns true if a double is exactly this integer.
 fn is_integer(double: f64, whole: i128) -> bool {
-    // Beyond 2^64 the cast would saturate; no integer of a document is that far.
+    // Beyond 2^64 the cast would saturate; document integers are smaller.
     #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough, as was just asked")]
     let same = double.fract() == 0.0 && double.abs() < 2e19 && double as i128 == whole;
     same
 }
 
-/// Whether a node of a tree means the same as a value.
+/// Returns true if a node of a tree equals a value.
 pub(super) fn equals_value(node: &Node, value: &Value) -> bool {
     match (node, value) {
         (Node::Null, Value::Null) => true,
@@ -51,7 +51,7 @@ pub(super) fn equals_value(node: &Node, value: &Value) -> bool {
     }
 }
 
-/// Whether two nodes mean the same.
+/// Returns true if two nodes are equal.
 pub(super) fn equal(one: &Node, other: &Node) -> bool {
     if one.is_same(other) {
         return true;
@@ -71,7 +71,7 @@ pub(super) fn equal(one: &Node, other: &Node) -> bool {
     }
 }
 
-/// Whether no two elements mean the same.
+/// Returns true if no two elements are equal.
 pub(super) fn is_unique(array: &Array) -> bool {
     if array.len() <= PAIRWISE_MAX {
         return array.iter().enumerate().all(|(index, one)| array.iter().take(index).all(|other| !equal(one, other)));
@@ -83,7 +83,8 @@ pub(super) fn is_unique(array: &Array) -> bool {
     })
 }
 
-/// Whether an array whose elements were all different before some of them changed still is so.
+/// Returns true if an array is still unique after the elements at `changed` have changed; it must have been unique
+/// before.
 pub(super) fn stays_unique(array: &Array, changed: &[usize]) -> bool {
     if changed.len() > PAIRWISE_MAX {
         return is_unique(array);
@@ -94,7 +95,7 @@ pub(super) fn stays_unique(array: &Array, changed: &[usize]) -> bool {
     })
 }
 
-/// The same for all that is equal.
+/// Returns a hash that is the same for equal nodes.
 fn hash(node: &Node) -> u64 {
     let mut hasher = DefaultHasher::new();
     feed(node, &mut hasher);
@@ -105,7 +106,7 @@ fn feed(node: &Node, hasher: &mut DefaultHasher) {
     match node {
         Node::Null => hasher.write_u8(0),
         Node::Bool(truth) => hasher.write_u8(1 + u8::from(*truth)),
-        // Numbers that mean the same are the same double; `-0.0` is not in the one form.
+        // Equal numbers convert to the same double; `-0.0` does not occur in normalised numbers.
         Node::Number(number) => hasher.write_u64(number.as_f64().unwrap_or(0.0).to_bits()),
         Node::Short(_) | Node::Long(_) => node.as_str().hash(hasher),
         Node::Array(array) => {

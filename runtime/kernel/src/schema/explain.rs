@@ -1,7 +1,7 @@
-//! Turns a failed validation into violations that a model can act on.
+//! Converts failed validations into violations that a model can act on.
 //!
-//! A message names keywords, limits and members, but holds no value of the instance; values are in `found` only, where
-//! they can be taken out for those who may not read them.
+//! A message names keywords, limits and members, but contains no value of the instance. Values are in `found` only,
+//! so that they can be removed for readers without access.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -18,37 +18,37 @@ use crate::json;
 use crate::rejection::{Code, Violation};
 use crate::tree::Node;
 
-/// The most characters of a value that is shown as it is.
+/// Maximum characters of a value that is shown unchanged.
 const SHOWN_MAX: usize = 200;
-/// The most characters of a keyword's value that is shown.
+/// Maximum characters of a keyword's value that is shown.
 const EXPECTED_MAX: usize = 600;
-/// The most names or alternatives that a message lists.
+/// Maximum number of names or alternatives that a message lists.
 const LISTED_MAX: usize = 12;
-/// Why a validation would not end in time, and what to do.
+/// Reason for an unfinished validation, with advice.
 const REPEATED: &str = "the schema judges what is nested again and again, as several of its alternatives, or of its \
                         `allOf`, `items` and `contains`, lead to the same members or elements; nest it less, or change \
                         one level at a time";
-/// How alike two names must be (Jaro–Winkler, 0 to 1) for one to be suggested for the other.
+/// Minimum similarity (Jaro–Winkler, 0 to 1) for suggesting one name for another.
 const ALIKE: f64 = 0.8;
-/// The most pairs of characters that are compared of two names.
+/// Maximum number of character pairs compared for two names.
 const COMPARED_MAX: usize = 1_000_000;
 
-/// Where the validator that failed was applied.
+/// Location at which the failed validator was applied.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Applied<'a> {
-    /// JSON Pointer of the value it judged.
+    /// JSON Pointer of the validated value.
     pub(super) instance: &'a str,
-    /// JSON Pointers of a schema as the validator knows it, and as the document does, if they are not the same.
+    /// JSON Pointers of a schema as known to the validator and in the document, if they differ.
     pub(super) home: Option<(&'a str, &'a str)>,
-    /// What to show instead of the value it judged.
+    /// Value to show instead of the validated one.
     pub(super) shown: Option<&'a Node>,
 }
 
 impl Applied<'_> {
-    /// To the whole instance, with the whole schema.
+    /// The whole schema, applied to the whole instance.
     pub(super) const WHOLE: Self = Self { instance: "", home: None, shown: None };
 
-    /// The place in the schema document where an error comes from.
+    /// Returns the place of an error in the schema document.
     fn schema_path<'e>(&self, error: &'e ValidationError<'_>) -> Cow<'e, str> {
         let path = error.schema_path().as_str();
         match self.home.and_then(|(known, real)| Some((path.strip_prefix(known)?, real))) {
@@ -57,7 +57,7 @@ impl Applied<'_> {
         }
     }
 
-    /// The last token of the place in the instance where an error comes from.
+    /// Returns the last token of an error's place in the instance.
     fn last_token<'e>(&'e self, error: &'e ValidationError<'_>) -> &'e str {
         let path = error.instance_path().as_str();
         let place = if path.is_empty() { self.instance } else { path };
@@ -65,14 +65,14 @@ impl Applied<'_> {
     }
 }
 
-/// The violations of an instance, found by one validator or by several.
+/// Violations of an instance, collected from one or more validators.
 pub(super) struct Findings<'s> {
     schema: &'s Schema,
     max: usize,
     found: Vec<Violation>,
-    /// The `required` of the last violation, if it is one.
+    /// Schema path of the last violation, if its keyword is `required`.
     missing_of: Option<String>,
-    /// Whether it was said that something was not found.
+    /// True once an unexplained violation was recorded.
     is_unexplained: bool,
 }
 
@@ -93,7 +93,7 @@ impl<'s> Findings<'s> {
         self.found
     }
 
-    /// Takes what one validator found. Values that are trees are shortened already.
+    /// Adds the errors of one validator. Values of trees are already shortened.
     pub(super) fn add<'i>(
         &mut self,
         errors: impl Iterator<Item = ValidationError<'i>>,
@@ -120,7 +120,7 @@ impl<'s> Findings<'s> {
         }
     }
 
-    /// Notes members that an object may not have; `parent` is the JSON Pointer of the schema that says so.
+    /// Records unexpected members of an object; `parent` is the JSON Pointer of the schema that forbids them.
     pub(super) fn unexpected(&mut self, place: &str, parent: &str, unexpected: &[String]) {
         if !self.is_full() {
             self.missing_of = None;
@@ -131,12 +131,12 @@ impl<'s> Findings<'s> {
         }
     }
 
-    /// Notes that nobody can say in time whether the document is valid.
+    /// Records that the validity of the document could not be decided in time.
     pub(super) fn endless(&mut self) {
         self.note("", format!("validating this would take too long: {REPEATED}"));
     }
 
-    /// Notes that what is at a place is not valid, and nobody can say in time why.
+    /// Records that a value is invalid for a reason that could not be found in time.
     pub(super) fn unexplained(&mut self, place: &str) {
         if std::mem::replace(&mut self.is_unexplained, true) {
             return;
@@ -152,7 +152,7 @@ impl<'s> Findings<'s> {
     }
 }
 
-/// The first `max` violations of an instance.
+/// Returns the first `max` violations of an instance.
 pub(super) fn violations(schema: &Schema, instance: &Value, max: usize) -> Vec<Violation> {
     let bytes = json::size(instance);
     let mut findings = Findings::new(schema, max);
@@ -172,7 +172,7 @@ pub(super) fn violations(schema: &Schema, instance: &Value, max: usize) -> Vec<V
     findings.done()
 }
 
-/// A value as it is, or, if it is long, what kind of value it is.
+/// Returns the value itself, or a description if it is long.
 pub fn shorten(value: &Value) -> Value {
     let text = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => return value.clone(),
@@ -188,7 +188,7 @@ pub fn shorten(value: &Value) -> Value {
     text.into()
 }
 
-/// The same for a node of a tree, at no more than what it shows.
+/// Like [`shorten`], for a node of a tree; costs no more than the text it shows.
 pub(super) fn shorten_node(node: &Node) -> Value {
     match node {
         Node::Null | Node::Bool(_) | Node::Number(_) | Node::Short(_) | Node::Long(_) => shorten(&node.to_value()),
@@ -205,7 +205,7 @@ fn describe_object<'a>(len: usize, names: impl Iterator<Item = &'a str>) -> Stri
     format!("an object of {}: {}", counted(len as u64, "member"), listed_of(len, names))
 }
 
-/// Whether the compact JSON of a value is short, without writing a long one out.
+/// Returns true if the compact JSON of a value is short, without writing a long one in full.
 fn is_short(value: &Value) -> bool {
     struct Room(usize);
     impl std::io::Write for Room {
@@ -250,14 +250,14 @@ fn is_showable(expected: &Value) -> bool {
     expected.to_string().len() <= EXPECTED_MAX
 }
 
-/// Says which members may not be there and which might.
+/// Sets message and values for unexpected members, with the permitted names.
 fn name_unexpected(violation: &mut Violation, unexpected: &[String], known: BTreeSet<String>) {
     violation.message = unexpected_names(unexpected, &known);
     violation.found = Some(unexpected.iter().take(LISTED_MAX).cloned().collect());
     violation.expected = Some(known.into_iter().take(LISTED_MAX * 2).collect());
 }
 
-/// The keyword that is not satisfied. A `false` that stands where a keyword wants a schema counts as that keyword.
+/// Returns the violated keyword. A `false` in place of a keyword's schema counts as that keyword.
 fn rule(error: &ValidationError<'_>, path: &str) -> String {
     let kind = error.kind().keyword();
     let mut path = path.rsplit('/');
@@ -278,7 +278,7 @@ fn rule(error: &ValidationError<'_>, path: &str) -> String {
     }
 }
 
-/// What the schema document has at the keyword.
+/// Returns the keyword's value in the schema document.
 fn keyword_value(schema: &Schema, error: &ValidationError<'_>, path: &str) -> Option<Value> {
     Some(match error.kind() {
         Kind::MaxItems { limit } | Kind::MaxLength { limit } | Kind::MaxProperties { limit } => json!(limit),
@@ -296,7 +296,7 @@ fn keyword_value(schema: &Schema, error: &ValidationError<'_>, path: &str) -> Op
     })
 }
 
-/// The names of members that the object could have.
+/// Returns the member names that the schema at `parent` describes.
 fn known(schema: &Schema, parent: &str) -> BTreeSet<String> {
     let map: &SchemaMap = &schema.map;
     let Some(id): Option<Id> = map.at(parent) else { return BTreeSet::new() };
@@ -316,12 +316,12 @@ fn unexpected_names(unexpected: &[String], known: &BTreeSet<String>) -> String {
     message
 }
 
-/// The known name most like a wrong one, if any is like it.
+/// Returns the most similar known name, if any is similar enough.
 pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let length = wrong.chars().count();
     let is_comparable = |name: &&str| {
         let other = name.chars().count();
-        // A name with less than a tenth of the other's characters is never alike: its similarity is 0.7 at most.
+        // A name with less than a tenth of the other's characters is never similar: it scores at most 0.7.
         length.max(other) <= 10 * length.min(other) && length.saturating_mul(other) <= COMPARED_MAX
     };
     known
@@ -344,7 +344,7 @@ fn missing(names: &[Value]) -> String {
     format!("required members are missing: {names}")
 }
 
-/// Why a value is not valid, without the value.
+/// Returns the reason that a value is invalid, without the value.
 pub(super) fn reason(error: &ValidationError<'_>) -> String {
     reason_at(error, Applied::WHOLE)
 }
@@ -388,18 +388,18 @@ fn reason_at(error: &ValidationError<'_>, at: Applied<'_>) -> String {
         Kind::PropertyNames { error } => format!("the names of members are restricted: {}", reason(error)),
         Kind::Required { property } => missing(std::slice::from_ref(property)),
         Kind::Type { kind } => format!("must be of type {}", one_of(&types(kind))),
-        // What is listed there are the elements themselves, which are no business of a message.
+        // The unevaluated elements themselves are values, and must not appear in a message.
         Kind::UnevaluatedItems { unexpected } => format!("no keyword allows {} of its elements", unexpected.len()),
         Kind::UniqueItems => "no two elements may be equal".into(),
         Kind::Referencing(cause) => format!("a reference of the schema leads nowhere: {cause}"),
     }
 }
 
-/// Why each alternative does not fit, by its first violation.
+/// Describes the first violation of each alternative.
 fn alternatives(context: &[Vec<ValidationError<'_>>], at: Applied<'_>) -> String {
     let mut said = Vec::new();
     for (number, errors) in context.iter().enumerate().take(LISTED_MAX) {
-        // Alternatives within alternatives would make the message grow without limit.
+        // Nested alternatives would make the message grow without bound.
         let reason = errors.first().map(|error| match error.kind() {
             Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => "none of its own alternatives fits".to_owned(),
             _ => reason(error),
@@ -432,12 +432,12 @@ fn counted(count: u64, unit: &str) -> String {
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Names in quotes, the first few of them.
+/// Quotes and joins the first few names.
 fn listed<'a>(names: impl Iterator<Item = &'a str> + Clone) -> String {
     listed_of(names.clone().count(), names)
 }
 
-/// The same, if their number is known.
+/// Like [`listed`], for a known number of names.
 fn listed_of<'a>(len: usize, names: impl Iterator<Item = &'a str>) -> String {
     let shown = names.take(LISTED_MAX);
     let mut names = shown.map(|name| format!("`{}`", name.chars().take(60).collect::<String>())).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! Shows the piece of a schema that governs a place, short enough for a model to read.
+//! Renders the part of a schema that governs a place, short enough for a model to read.
 //!
-//! What is shown says at least as much as is allowed: references that are too long to resolve stay references, and
-//! parts that are too long to show are cut down to type and description. The names of a group are always shown, once: who
-//! is not told them cannot choose.
+//! A fragment may allow more than the schema: long references stay unresolved, and long parts are reduced to type and
+//! description. The names of a group are always shown, once, because a model cannot choose from names that it does not
+//! see.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +15,13 @@ use crate::blueprint::GROUP_DEFINITION;
 use crate::json;
 use crate::pattern::Pattern;
 
-/// The most characters of a fragment as compact JSON, beside the groups in it.
+/// Maximum characters of a fragment as compact JSON, without its groups.
 const CHARS_MAX: usize = 1500;
-/// The most characters of what is said of the members of a group, beside their names.
+/// Maximum characters of the descriptions of a group's members, without their names.
 const GROUP_CHARS_MAX: usize = 12_000;
-/// The most characters of a description beside a reference or in a part that was cut down.
+/// Maximum characters of a description beside a reference or in a reduced part.
 const DESCRIPTION_MAX: usize = 120;
-/// Keywords that say nothing to somebody who writes a value.
+/// Keywords without information for the author of a value.
 const DROPPED: [&str; 10] = [
     "$schema",
     "$id",
@@ -34,7 +34,8 @@ const DROPPED: [&str; 10] = [
     "title",
     "examples",
 ];
-/// How far references are resolved and how deep parts are shown: the first pair whose result is short enough is taken.
+/// Levels of resolved references and of shown parts, in order of attempt. The first pair with a short enough result
+/// wins.
 const ATTEMPTS: [(usize, usize); 11] = [
     (8, usize::MAX),
     (4, usize::MAX),
@@ -49,10 +50,10 @@ const ATTEMPTS: [(usize, usize); 11] = [
     (0, 0),
 ];
 
-/// The schema at the places that a pattern matches; `None` where anything goes or nothing is allowed.
+/// Returns the schema at the places that a pattern matches; `None` if it allows anything or nothing there.
 pub(super) fn fragment(document: &Value, map: &SchemaMap, pattern: &Pattern) -> Option<Value> {
     let mut claims = claims_of(map, pattern);
-    // A schema that has `items` and no `type` leaves open what an object in that place holds; what it says is shown.
+    // A schema with `items` and no `type` permits any object there; only its constraints are shown.
     claims.remove(&Claim::Anything);
     ATTEMPTS.iter().find_map(|&(inline, deep)| {
         let mut shown = Attempt { document, map, left: CHARS_MAX, groups: BTreeMap::new(), resolving: Vec::new() };
@@ -70,15 +71,15 @@ pub(super) fn fragment(document: &Value, map: &SchemaMap, pattern: &Pattern) -> 
     })
 }
 
-/// One attempt to show something.
+/// One attempt to render a fragment.
 struct Attempt<'a> {
     document: &'a Value,
     map: &'a SchemaMap,
-    /// About how many more characters fit; the attempt ends when there are none.
+    /// Approximate number of remaining characters; the attempt fails when it is exhausted.
     left: usize,
-    /// The groups that are shown, and how many characters each takes.
+    /// Groups shown, with the characters of each.
     groups: BTreeMap<Id, usize>,
-    /// The targets of the references that are being resolved.
+    /// Targets of the references under resolution.
     resolving: Vec<Id>,
 }
 
@@ -152,7 +153,7 @@ impl Attempt<'_> {
         Some(Value::Object(shown))
     }
 
-    /// The value of a keyword, or a part of one: schemas in it are shown as such, all else as it is.
+    /// Renders a keyword's value, or a part of it: schemas are rendered as such, other values are copied.
     fn value(&mut self, pointer: &str, value: &Value, inline: usize, deep: usize) -> Option<Value> {
         if let Some(id) = self.map.at(pointer) {
             return self.schema(id, inline, deep - 1);
@@ -179,7 +180,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// What is left of a schema that is too deep to show.
+    /// Renders the outline of a schema that is too deep to show.
     fn outline(&mut self, members: &Map<String, Value>) -> Option<Value> {
         let mut shown = Map::new();
         for keyword in ["type", "const", "enum", "$ref"] {
@@ -208,19 +209,19 @@ impl Attempt<'_> {
         Some(short.into())
     }
 
-    /// Whether it is the definition of a group that has not been shown yet.
+    /// Returns true for the definition of a group that has not been shown yet.
     fn is_new_group(&self, target: Id) -> bool {
         let name = self.map.node(target).pointer.strip_prefix("/$defs/");
         name.is_some_and(|name| name.starts_with(GROUP_DEFINITION)) && !self.groups.contains_key(&target)
     }
 
-    /// The group that a reference means, if it was not shown.
+    /// Returns the referenced group, if it has not been shown yet.
     fn group_of(&self, reference: &str) -> Option<Id> {
         let pointer = reference.strip_prefix('#')?;
         self.map.at(pointer).filter(|target| self.is_new_group(*target))
     }
 
-    /// The names of a group, and of what is said of them as much as there is room for: the same share of each line.
+    /// Renders a group: all names, and their descriptions shortened to equal shares of the limit.
     fn group(&mut self, target: Id) -> Value {
         let mut group = self.document.pointer(&self.map.node(target).pointer).cloned().unwrap_or_default();
         if let Some(Value::String(lines)) = group.get_mut("description")
@@ -246,7 +247,7 @@ impl Attempt<'_> {
     }
 }
 
-/// As many characters of a text.
+/// Truncates a text to this many characters.
 fn shortened(text: &str, chars: usize) -> String {
     let mut short = text.chars().take(chars).collect::<String>();
     if short.len() < text.len() {
@@ -255,7 +256,7 @@ fn shortened(text: &str, chars: usize) -> String {
     short
 }
 
-/// Each value once, in their order.
+/// Removes duplicate values, keeping the order.
 fn distinct(values: impl Iterator<Item = Option<Value>>) -> Option<Vec<Value>> {
     let mut seen = BTreeSet::new();
     let mut distinct = Vec::new();
@@ -268,10 +269,10 @@ fn distinct(values: impl Iterator<Item = Option<Value>>) -> Option<Vec<Value>> {
     Some(distinct)
 }
 
-/// A schema that says what stood beside a reference and what the reference leads to.
+/// Merges the keywords beside a reference with its target.
 fn merged(mut beside: Map<String, Value>, resolved: Value) -> Map<String, Value> {
     match resolved {
-        // The description beside a reference is the closer one.
+        // The description beside a reference is the more specific one.
         Value::Object(resolved) if beside.keys().all(|keyword| keyword == "description") => {
             for (keyword, value) in resolved {
                 beside.entry(keyword).or_insert(value);
@@ -281,7 +282,7 @@ fn merged(mut beside: Map<String, Value>, resolved: Value) -> Map<String, Value>
         resolved => {
             match beside.entry("allOf").or_insert_with(|| Value::Array(Vec::new())) {
                 Value::Array(parts) => parts.push(resolved),
-                // The meta-schema has `allOf` be an array.
+                // The meta-schema requires `allOf` to be an array.
                 other => *other = resolved,
             }
             beside

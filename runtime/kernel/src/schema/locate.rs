@@ -1,9 +1,9 @@
-//! Asks a schema which places it has.
+//! Determines the legal places of a schema.
 //!
-//! Walking down a path turns what a schema claims of the root into what it claims of the place: a [`Claim`], an and-or
-//! expression over subschemas. A place is legal unless the claim is [`Claim::Nothing`]. The answer errs on the side of
-//! "legal" (`not`, `propertyNames` and the values of siblings are not considered), because every candidate is
-//! validated afterwards; it exists so that a misspelt path is refused with the names that would have been right.
+//! Walking down a path turns the schema's claim about the root into its claim about the place: a [`Claim`], an and-or
+//! expression over subschemas. A place is legal unless its claim is [`Claim::Nothing`]. The answer may be too
+//! permissive (`not`, `propertyNames` and the values of siblings are ignored), because every candidate is validated
+//! afterwards. Its purpose is to reject a misspelt path with the correct names.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -15,20 +15,20 @@ use super::claim::{Claim, Furthest};
 use super::map::{Id, Node, Role, SchemaMap};
 use crate::pattern::{Pattern, PatternToken, is_index};
 
-/// The most steps of one search; places beyond are taken to be legal.
+/// Maximum number of steps of one search; places beyond are treated as legal.
 const STEPS_MAX: usize = 20_000;
-/// The steps of a check that it takes to look at one place, and at one subschema there.
+/// Effort of inspecting one place, and one subschema there.
 const PLACE_STEPS: usize = 10;
 const VERDICT_STEPS: usize = 60;
-/// The deepest place that `**` is searched for.
+/// Maximum depth of a search for `**`.
 const DEEP_MAX: usize = 64;
-/// The most names that an answer lists.
+/// Maximum number of names that an answer lists.
 const KNOWN_MAX: usize = 64;
 
-/// Whether a place is one that the schema names plainly: by `properties` and `items`, through references with one
-/// target. Says no of whatever needs more thought; [`locate_pointer`] thinks.
+/// Returns true if the schema names a place directly: by `properties` and `items`, and by references with one target.
+/// Returns false in all other cases; [`locate_pointer`] gives the full answer.
 pub(super) fn is_plain(map: &SchemaMap, place: &Pointer) -> bool {
-    /// References that are followed on one value.
+    /// Maximum number of references followed for one value.
     const REFERENCES_MAX: usize = 16;
     let mut id = 0;
     let settled = |mut id: Id| {
@@ -40,7 +40,7 @@ pub(super) fn is_plain(map: &SchemaMap, place: &Pointer) -> bool {
             }
             match node.refs.as_slice() {
                 [] => return Some(id),
-                // Beside a reference there may be more that restricts the value.
+                // Siblings of a reference may restrict the value further.
                 [targets] if node.children.is_empty() && targets.len() == 1 => id = targets[0],
                 _ => return None,
             }
@@ -64,32 +64,32 @@ pub(super) fn is_plain(map: &SchemaMap, place: &Pointer) -> bool {
     settled(id).is_some()
 }
 
-/// The names that a closed object may have.
+/// Permitted member names of a closed object.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Names {
-    /// Those that are written somewhere.
+    /// Names written in the schema.
     pub(crate) known: BTreeSet<String>,
-    /// Regular expressions, not anchored, of which others match one.
+    /// Unanchored regular expressions; other names match one of them.
     pub(crate) patterns: BTreeSet<String>,
 }
 
-/// One token down.
+/// A step down by one token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Step<'a> {
-    /// The member of this name.
+    /// A member with this name.
     Name(&'a str),
-    /// Some member whose name matches this expression and is otherwise unknown.
+    /// A member with another name that matches this expression.
     Matching(&'a str),
-    /// Some member whose name is unknown.
+    /// A member with any other name.
     Other,
-    /// The element at this index.
+    /// An element at this index.
     Index(usize),
-    /// Some element, or the one that is appended.
+    /// Any element, or the one to be appended.
     Element,
 }
 
-/// What a subschema says of a child: `seen` where some keyword of its own governs it, `unseen` where none does, so that
-/// an `unevaluated…` keyword around it still may.
+/// A subschema's claim about a child: `seen` if one of its keywords governs the child, `unseen` if none does. An
+/// enclosing `unevaluated…` keyword governs unseen children.
 #[derive(Clone, Debug)]
 struct Verdict {
     seen: Claim,
@@ -118,7 +118,7 @@ impl Verdict {
     }
 }
 
-/// What a schema says of the places that a pattern matches.
+/// Returns the legality of the places that a pattern matches.
 pub(super) fn locate(map: &SchemaMap, pattern: &Pattern) -> Location {
     let wanted = pattern.tokens().iter().map(Wanted::from).collect::<Vec<_>>();
     match claims(map, &wanted, Kinds::All) {
@@ -127,7 +127,7 @@ pub(super) fn locate(map: &SchemaMap, pattern: &Pattern) -> Location {
     }
 }
 
-/// What a schema says of one place.
+/// Returns the legality of one place.
 pub(super) fn locate_pointer(map: &SchemaMap, place: &Pointer) -> Location {
     let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
     let wanted = tokens.iter().map(|token| Wanted::Exactly(token)).collect::<Vec<_>>();
@@ -140,25 +140,25 @@ pub(super) fn locate_pointer(map: &SchemaMap, place: &Pointer) -> Location {
     }
 }
 
-/// What a schema claims of the places that a pattern matches, legal ones only; none if there is none.
+/// Returns the claims about the legal places that a pattern matches; empty if there are none.
 pub(super) fn claims_of(map: &SchemaMap, pattern: &Pattern) -> BTreeSet<Claim> {
     let wanted = pattern.tokens().iter().map(Wanted::from).collect::<Vec<_>>();
     claims(map, &wanted, Kinds::All).unwrap_or_default()
 }
 
-/// Whether a schema leaves room for arrays at the places that a pattern matches; also if it has no such places.
+/// Returns true if the schema permits arrays at the places that a pattern matches, or has no such places.
 pub(super) fn may_be_array(map: &SchemaMap, pattern: &Pattern) -> bool {
     let claims = claims_of(map, pattern);
     claims.is_empty() || claims.iter().any(|claim| admits(map, claim, |node| node.arrays))
 }
 
-/// Whether a schema leaves room for objects at the places that a pattern matches; also if it has no such places.
+/// Returns true if the schema permits objects at the places that a pattern matches, or has no such places.
 pub(super) fn may_be_object(map: &SchemaMap, pattern: &Pattern) -> bool {
     let claims = claims_of(map, pattern);
     claims.is_empty() || claims.iter().any(|claim| admits(map, claim, |node| node.objects))
 }
 
-/// Whether a schema says of the places that a pattern matches that numbers with a fraction may stand there.
+/// Returns true if the schema explicitly permits fractional numbers at the places that a pattern matches.
 pub(super) fn says_number(map: &SchemaMap, pattern: &Pattern) -> bool {
     claims_of(map, pattern).iter().any(|claim| claims_number(map, claim))
 }
@@ -174,7 +174,7 @@ fn claims_number(map: &SchemaMap, claim: &Claim) -> bool {
     }
 }
 
-/// Whether a subschema says number, itself or by what it is made of; of several choices, one that leaves room for it.
+/// Returns true if a subschema names `number` itself or by its parts; for alternatives, if one of them permits it.
 fn is_number(map: &SchemaMap, id: Id, asked: &mut BTreeSet<Id>) -> bool {
     let node = map.node(id);
     if !asked.insert(id) {
@@ -186,7 +186,7 @@ fn is_number(map: &SchemaMap, id: Id, asked: &mut BTreeSet<Id>) -> bool {
         || [Role::AllOf, Role::AnyOf, Role::OneOf].iter().any(|role| node.each(role).any(&mut ask))
 }
 
-/// The names that the members of an object at a place may have; none if they are free.
+/// Returns the permitted member names of an object at a place; `None` if any name is permitted.
 pub(super) fn names_at(map: &SchemaMap, place: &Pointer) -> Option<Names> {
     let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
     let wanted = tokens.iter().map(|token| Wanted::Exactly(token)).collect::<Vec<_>>();
@@ -208,7 +208,7 @@ pub(super) fn names_at(map: &SchemaMap, place: &Pointer) -> Option<Names> {
     Some(names)
 }
 
-/// The names of members that a subschema and what it applies in place know.
+/// Returns the member names described by a subschema and all that it applies in place.
 pub(super) fn names(map: &SchemaMap, id: Id) -> BTreeSet<&str> {
     map.closure(id).into_iter().flat_map(|id| map.node(id).names()).collect()
 }
@@ -219,10 +219,10 @@ fn legal(map: &SchemaMap, claims: &BTreeSet<Claim>) -> Location {
     Location::Legal(ids.into_iter().map(|id| map.node(id).pointer.clone()).collect())
 }
 
-/// What a token of a path must be.
+/// Requirement on a path token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wanted<'a> {
-    /// This token of a path: a name, an index where it can be one, the append position if it is `-`.
+    /// This token: a name, an index if valid as one, the append position if it is `-`.
     Exactly(&'a str),
     Any,
     Append,
@@ -240,17 +240,17 @@ impl<'a> From<&'a PatternToken> for Wanted<'a> {
     }
 }
 
-/// Steps that a wildcard stands for.
+/// Steps represented by a wildcard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kinds {
-    /// Members and elements, wherever both may be.
+    /// Members and elements, if both are possible.
     All,
-    /// Elements alone where a schema without a type speaks of elements alone, and members in the same way.
+    /// Only elements if an untyped schema describes only elements; only members likewise.
     Meant,
 }
 
-/// Returns true if the schema describes all that may be at the places of a pattern, without a neighbour of `$ref` that its draft
-/// ignores. Where it names no type, what it speaks of is meant: members or elements.
+/// Returns true if the schema describes all values at the places of a pattern, without ignored siblings of `$ref`. An
+/// untyped schema counts as describing the members or elements that it mentions.
 pub(super) fn is_described(map: &SchemaMap, pattern: &Pattern) -> bool {
     let wanted = pattern.tokens().iter().map(Wanted::from).collect::<Vec<_>>();
     let Ok(claims) = claims(map, &wanted, Kinds::Meant) else { return false };
@@ -259,8 +259,7 @@ pub(super) fn is_described(map: &SchemaMap, pattern: &Pattern) -> bool {
     })
 }
 
-/// Returns true if the subschemas of a claim speak of elements, false if they speak of members; none if they speak of both or
-/// neither.
+/// Returns true if the subschemas of a claim describe only elements, false if only members; `None` for both or neither.
 fn speaks_of_elements(map: &SchemaMap, claim: &Claim) -> Option<bool> {
     let (mut members, mut elements) = (false, false);
     for (role, _) in subschemas(map, claim).into_iter().flat_map(|id| &map.node(id).children) {
@@ -279,7 +278,7 @@ fn speaks_of_elements(map: &SchemaMap, claim: &Claim) -> Option<bool> {
     (members != elements).then_some(elements)
 }
 
-/// The claims at the places that the tokens lead to.
+/// Returns the claims at the places that the tokens lead to.
 fn claims(map: &SchemaMap, wanted: &[Wanted<'_>], kinds: Kinds) -> Result<BTreeSet<Claim>, Furthest> {
     let mut found = BTreeSet::new();
     let mut furthest = Furthest { tokens: 0, claims: BTreeSet::new() };
@@ -291,7 +290,7 @@ fn claims(map: &SchemaMap, wanted: &[Wanted<'_>], kinds: Kinds) -> Result<BTreeS
             continue;
         }
         let is_end = tokens == wanted.len();
-        // On the way, references to one schema are that schema; at the end, what stands beside them counts.
+        // On the path, a single reference equals its target; at the end, its siblings count.
         let claim = if is_end { claim } else { resolved(map, claim) };
         if !visited.insert((tokens, claim.clone())) {
             continue;
@@ -306,7 +305,7 @@ fn claims(map: &SchemaMap, wanted: &[Wanted<'_>], kinds: Kinds) -> Result<BTreeS
         if tokens == furthest.tokens {
             furthest.claims.insert(claim.clone());
         }
-        // Where anything goes, so does the rest of the path.
+        // If anything is permitted here, so is the rest of the path.
         let Some(next) = wanted.get(tokens).filter(|_| claim != Claim::Anything) else {
             found.insert(claim);
             continue;
@@ -321,7 +320,7 @@ fn claims(map: &SchemaMap, wanted: &[Wanted<'_>], kinds: Kinds) -> Result<BTreeS
                 if token == "-" {
                     go(tokens + 1, Step::Element);
                 } else if is_index(token) {
-                    // An index too large to count is beyond every prefix.
+                    // An index too large to parse is beyond every prefix.
                     go(tokens + 1, Step::Index(token.parse().unwrap_or(usize::MAX)));
                 }
             }
@@ -343,12 +342,12 @@ fn claims(map: &SchemaMap, wanted: &[Wanted<'_>], kinds: Kinds) -> Result<BTreeS
     if found.is_empty() { Err(furthest) } else { Ok(found) }
 }
 
-/// The same claim with every subschema that only refers to another replaced by that one.
+/// Replaces every pure reference in a claim by its target.
 fn resolved(map: &SchemaMap, claim: Claim) -> Claim {
     match claim {
         Claim::Anything | Claim::Nothing => claim,
         Claim::Of(mut id) => {
-            // As often as there are subschemas at most: references may go in a circle.
+            // Bounded by the number of subschemas, because references may form a cycle.
             for _ in 0..map.len() {
                 let node = map.node(id);
                 match node.refs[..] {
@@ -371,7 +370,7 @@ fn resolved(map: &SchemaMap, claim: Claim) -> Claim {
     }
 }
 
-/// The answer for a place that is not legal, with the names below the furthest place that are.
+/// Returns the answer for an illegal place, with the legal names below its longest legal prefix.
 fn illegal(map: &SchemaMap, legal_prefix: String, furthest: &Furthest) -> Location {
     let (mut known, mut patterns) = (BTreeSet::new(), BTreeSet::new());
     for claim in &furthest.claims {
@@ -392,10 +391,10 @@ fn illegal(map: &SchemaMap, legal_prefix: String, furthest: &Furthest) -> Locati
     Location::Illegal { legal_prefix, known: some(known), patterns: some(patterns) }
 }
 
-/// A step, and the name by which an answer lists it.
+/// A step, and its name in an answer.
 type Named<'n> = (&'n str, Step<'n>);
 
-/// The first names whose steps a claim allows, as many as an answer lists.
+/// Returns the first legal names, as many as an answer lists.
 fn first_legal<'n>(map: &SchemaMap, claim: &Claim, named: impl Iterator<Item = Named<'n>>) -> BTreeSet<String> {
     let is_legal = |(_, step): &Named<'_>| descend(map, claim, *step) != Claim::Nothing;
     let mut legal = BTreeSet::new();
@@ -408,7 +407,7 @@ fn first_legal<'n>(map: &SchemaMap, claim: &Claim, named: impl Iterator<Item = N
     legal
 }
 
-/// Merges sources, each in the order of names, and leaves repetitions out: an answer needs the first names of many.
+/// Merges sorted sources without duplicates; an answer needs only the first of many names.
 fn in_order<'n>(mut sources: Vec<Box<dyn Iterator<Item = Named<'n>> + 'n>>) -> impl Iterator<Item = Named<'n>> {
     let firsts = sources.iter_mut().enumerate().filter_map(|(from, source)| Some(Reverse((source.next()?, from))));
     let mut heads: BinaryHeap<_> = firsts.collect();
@@ -424,14 +423,14 @@ fn in_order<'n>(mut sources: Vec<Box<dyn Iterator<Item = Named<'n>> + 'n>>) -> i
     })
 }
 
-/// The subschemas of a claim, and all that judge the same places.
+/// Returns the subschemas of a claim, and all that apply to the same places.
 fn subschemas(map: &SchemaMap, claim: &Claim) -> BTreeSet<Id> {
     let mut ids = BTreeSet::new();
     claim.ids(&mut ids);
     ids.into_iter().flat_map(|id| map.closure(id)).collect()
 }
 
-/// The elements that subschemas describe one by one.
+/// Iterates over the indices of individually described elements.
 fn indices<'m>(map: &'m SchemaMap, ids: &'m BTreeSet<Id>) -> impl Iterator<Item = usize> + 'm {
     ids.iter().flat_map(|id| map.node(*id).others()).filter_map(|(role, _)| match role {
         Role::Prefix(index) => Some(*index),
@@ -439,7 +438,7 @@ fn indices<'m>(map: &'m SchemaMap, ids: &'m BTreeSet<Id>) -> impl Iterator<Item 
     })
 }
 
-/// The regular expressions by which subschemas describe members.
+/// Returns the regular expressions by which the subschemas describe members.
 fn expressions<'m>(map: &'m SchemaMap, ids: &BTreeSet<Id>) -> BTreeSet<&'m str> {
     let others = ids.iter().flat_map(|id| map.node(*id).others());
     let expressions = others.filter_map(|(role, _)| match role {
@@ -449,7 +448,7 @@ fn expressions<'m>(map: &'m SchemaMap, ids: &BTreeSet<Id>) -> BTreeSet<&'m str> 
     expressions.collect()
 }
 
-/// One step of each kind that the subschemas of a claim tell apart.
+/// Returns one step of each kind that the subschemas of a claim distinguish.
 fn steps<'a>(map: &'a SchemaMap, claim: &Claim) -> Vec<Step<'a>> {
     let ids = subschemas(map, claim);
     let names: BTreeSet<&str> = ids.iter().flat_map(|id| map.node(*id).names()).collect();
@@ -458,7 +457,7 @@ fn steps<'a>(map: &'a SchemaMap, claim: &Claim) -> Vec<Step<'a>> {
     named.chain([Step::Other, Step::Element]).collect()
 }
 
-/// What a claim about a place says of a child of the place.
+/// Returns a claim's consequence for a child of the place.
 fn descend(map: &SchemaMap, claim: &Claim, step: Step<'_>) -> Claim {
     match claim {
         Claim::Anything => Claim::Anything,
@@ -469,8 +468,8 @@ fn descend(map: &SchemaMap, claim: &Claim, step: Step<'_>) -> Claim {
     }
 }
 
-/// What a subschema, and all it applies in place, says of a child. `done` holds what is known already; a circle of
-/// references has no opinion where it closes.
+/// Returns the verdict of a subschema, and of all it applies in place, about a child. `done` caches verdicts; the
+/// closing reference of a cycle has no opinion.
 fn verdict(map: &SchemaMap, id: Id, step: Step<'_>, done: &mut BTreeMap<Id, Verdict>) -> Verdict {
     if let Some(verdict) = done.get(&id) {
         return verdict.clone();
@@ -512,7 +511,7 @@ fn verdict(map: &SchemaMap, id: Id, step: Step<'_>, done: &mut BTreeMap<Id, Verd
     for dependent in node.each(&Role::Dependent) {
         verdict = verdict.and(ask(dependent).or(Verdict::NO_OPINION));
     }
-    // What is unknown may govern the child as well as not.
+    // An unknown schema may or may not govern the child.
     if node.outside || (!is_member && node.one(&Role::Contains).is_some()) {
         verdict = verdict.and(Verdict { seen: Claim::Anything, unseen: Claim::Anything });
     }
@@ -529,7 +528,7 @@ fn any_of(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
     verdicts.fold(Verdict::NOTHING, Verdict::or)
 }
 
-/// What the keywords for objects say of a member.
+/// Returns the verdict of the object keywords about a member.
 fn member(map: &SchemaMap, node: &Node, step: Step<'_>) -> Verdict {
     let mut claims = Vec::new();
     if let Step::Name(name) = step {
@@ -551,7 +550,7 @@ fn member(map: &SchemaMap, node: &Node, step: Step<'_>) -> Verdict {
     governed(claims, Claim::all)
 }
 
-/// What the keywords for arrays say of an element.
+/// Returns the verdict of the array keywords about an element.
 fn element(map: &SchemaMap, node: &Node, step: Step<'_>) -> Verdict {
     let items = node.one(&Role::Items).map(|id| claim_of(map, id));
     let prefix = node.others().filter_map(|(role, id)| match role {
@@ -562,7 +561,7 @@ fn element(map: &SchemaMap, node: &Node, step: Step<'_>) -> Verdict {
         let exact = prefix.into_iter().find(|(index, _)| *index == wanted).map(|(_, claim)| claim);
         return governed(exact.or(items).into_iter().collect(), Claim::all);
     }
-    // Some element: one of the prefix, or one after it.
+    // Any element: one of the prefix, or one after it.
     let first = governed(prefix.map(|(_, claim)| claim).collect(), Claim::any);
     let later = governed(items.into_iter().collect(), Claim::all);
     if node.others().any(|(role, _)| matches!(role, Role::Prefix(_))) { first.or(later) } else { later }
@@ -575,7 +574,7 @@ fn governed(claims: Vec<Claim>, joined: fn(Vec<Claim>) -> Claim) -> Verdict {
     Verdict { seen: joined(claims), unseen: Claim::Nothing }
 }
 
-/// What a subschema claims of the place it judges.
+/// Returns a subschema's claim about its own place.
 fn claim_of(map: &SchemaMap, id: Id) -> Claim {
     if map.node(id).anything {
         Claim::Anything
@@ -586,7 +585,7 @@ fn claim_of(map: &SchemaMap, id: Id) -> Claim {
     }
 }
 
-/// Whether a claim leaves room for a value of a kind.
+/// Returns true if a claim permits a value of a kind.
 fn admits(map: &SchemaMap, claim: &Claim, kind: fn(&Node) -> bool) -> bool {
     match claim {
         Claim::Anything => true,
@@ -597,7 +596,7 @@ fn admits(map: &SchemaMap, claim: &Claim, kind: fn(&Node) -> bool) -> bool {
     }
 }
 
-/// Whether a value of a kind may satisfy a subschema, as far as types are written somewhere.
+/// Returns true if a value of a kind may satisfy a subschema, judged by its explicit types.
 fn has_room(map: &SchemaMap, id: Id, kind: fn(&Node) -> bool, done: &mut BTreeMap<Id, bool>) -> bool {
     if let Some(&known) = done.get(&id) {
         return known;
@@ -616,7 +615,7 @@ fn has_room(map: &SchemaMap, id: Id, kind: fn(&Node) -> bool, done: &mut BTreeMa
     has_room
 }
 
-/// Whether nothing satisfies a subschema, as far as `false` is written somewhere.
+/// Returns true if no value satisfies a subschema, judged by its explicit `false` schemas.
 fn is_impossible(map: &SchemaMap, id: Id, done: &mut BTreeMap<Id, bool>) -> bool {
     if let Some(&known) = done.get(&id) {
         return known;

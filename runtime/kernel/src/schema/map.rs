@@ -1,7 +1,7 @@
-//! Where the subschemas of a document are, what they say of places, and where their references lead.
+//! Map of a document's subschemas: their locations, their constraints on places, and the targets of their references.
 //!
-//! A reference is resolved with the base URIs of its surroundings (`$id`, JSON Schema Core sections 8.2 and 8.3), but
-//! only inside the document. One that leads elsewhere is kept as "unknown", about which nothing can be said.
+//! References are resolved with the enclosing base URIs (`$id`, JSON Schema Core sections 8.2 and 8.3), but only inside
+//! the document. A reference out of the document is kept as unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::effort::{Effort, Work};
 
-/// The number of a subschema; 0 is the document itself.
+/// Number of a subschema; 0 is the document itself.
 pub(super) type Id = usize;
 
 /// The accepted drafts, oldest first.
@@ -24,7 +24,7 @@ enum Dialect {
     Draft202012,
 }
 
-/// What a subschema is to the one around it.
+/// Role of a subschema in its parent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Role {
     AllOf,
@@ -34,26 +34,26 @@ pub(super) enum Role {
     If,
     Then,
     Else,
-    /// Applies to the same object if it has some member.
+    /// Applies to the same object if a certain member is present.
     Dependent,
     Property(String),
-    /// Of members whose names match the regular expression.
+    /// Applies to members with matching names.
     Pattern(String),
     AdditionalProperties,
     UnevaluatedProperties,
     PropertyNames,
-    /// Of the element with this index.
+    /// Applies to the element with this index.
     Prefix(usize),
-    /// Of the elements after the prefix.
+    /// Applies to the elements after the prefix.
     Items,
     UnevaluatedItems,
     Contains,
-    /// Only there to be referred to.
+    /// Applies nowhere by itself; a target for references.
     Definition,
 }
 
 impl Role {
-    /// The name of the member that it is of; empty for all others.
+    /// Returns the member name of a property; empty for other roles.
     fn name(&self) -> &str {
         match self {
             Self::Property(name) => name,
@@ -61,7 +61,7 @@ impl Role {
         }
     }
 
-    /// Whether the subschema judges the same instance as the one around it.
+    /// Returns true if the subschema applies to the same instance as its parent.
     pub(super) fn is_in_place(&self) -> bool {
         match self {
             Self::AllOf
@@ -91,93 +91,93 @@ impl Role {
 pub(super) struct Node {
     /// JSON Pointer into the document.
     pub(super) pointer: String,
-    /// `false`.
+    /// The schema is `false`.
     pub(super) never: bool,
-    /// `true` or `{}`.
+    /// The schema is `true` or `{}`.
     pub(super) anything: bool,
-    /// Whether whatever stands beside its `$ref` is ignored.
+    /// Siblings of its `$ref` are ignored.
     pub(super) hides_siblings: bool,
-    /// Whether `type`, `const` and `enum` leave room for objects.
+    /// Objects are permitted by `type`, `const` and `enum`.
     pub(super) objects: bool,
-    /// Whether they leave room for arrays.
+    /// Arrays are permitted by `type`, `const` and `enum`.
     pub(super) arrays: bool,
-    /// Whether `type` names `number`, or `enum` or `const` a number with a fraction.
+    /// Fractional numbers are named: by `type` as `number`, or by a value of `enum` or `const`.
     pub(super) numbers: bool,
-    /// Whether they leave room for numbers with a fraction.
+    /// Fractional numbers are permitted by `type`, `const` and `enum`.
     pub(super) fractions: bool,
-    /// Where each reference may lead: usually to one place, a dynamic one to any of several.
+    /// Possible targets of each reference: usually one, several for a dynamic reference.
     pub(super) refs: Vec<Vec<Id>>,
-    /// Whether a reference leads to a place that is not in the document.
+    /// A reference leads out of the document.
     pub(super) outside: bool,
-    /// The subschemas in it.
+    /// Direct subschemas.
     pub(super) children: Vec<(Role, Id)>,
-    /// Positions among them of those of members, sorted by name.
+    /// Indices into `children` of properties, sorted by name.
     by_name: Vec<usize>,
-    /// Positions among them of all that are neither of a member nor definitions.
+    /// Indices into `children` of all but properties and definitions.
     others: Vec<usize>,
 }
 
 impl Node {
-    /// The subschema of the member of a name.
+    /// Returns the subschema of the property with this name.
     pub(super) fn property(&self, name: &str) -> Option<Id> {
         let at = self.by_name.binary_search_by(|&at| self.children[at].0.name().cmp(name)).ok()?;
         Some(self.children[self.by_name[at]].1)
     }
 
-    /// The names of members it describes, in their order.
+    /// Iterates over the names of the properties, in order.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.iter().map(|&at| self.children[at].0.name())
     }
 
-    /// The subschemas that are neither of a member nor definitions, of which there may be many.
+    /// Iterates over all subschemas except properties, which can be numerous, and definitions.
     pub(super) fn others(&self) -> impl Iterator<Item = &(Role, Id)> {
         self.others.iter().map(|&at| &self.children[at])
     }
 
-    /// The subschemas of one role among [`Self::others`], in the order of the document.
+    /// Iterates over the subschemas of one role among [`Self::others`], in document order.
     pub(super) fn each(&self, role: &Role) -> impl Iterator<Item = Id> {
         self.others().filter(move |(child, _)| child == role).map(|(_, id)| *id)
     }
 
-    /// The subschema of a role that occurs once.
+    /// Returns the subschema of a role that occurs once.
     pub(super) fn one(&self, role: &Role) -> Option<Id> {
         self.each(role).next()
     }
 
-    /// The subschemas that judge the same instance, references included.
+    /// Iterates over the subschemas for the same instance, including reference targets.
     pub(super) fn in_place(&self) -> impl Iterator<Item = Id> {
         let applied = self.others().filter(|(role, _)| role.is_in_place()).map(|(_, id)| *id);
         applied.chain(self.refs.iter().flatten().copied())
     }
 
-    /// The subschemas that judge parts of the instance.
+    /// Iterates over the subschemas for parts of the instance.
     pub(super) fn deeper(&self) -> impl Iterator<Item = Id> {
         let is_deeper = |role: &Role| !role.is_in_place() && *role != Role::Definition;
         self.children.iter().filter(move |(role, _)| is_deeper(role)).map(|(_, id)| *id)
     }
 }
 
-/// The subschemas of a document.
+/// Subschemas of a document.
 #[derive(Debug)]
 pub(super) struct SchemaMap {
     nodes: Vec<Node>,
     at: BTreeMap<String, Id>,
-    /// Those that are reached from the root, once there are matchers.
+    /// Matchers for the patterns reachable from the root; filled by `with_matchers`.
     patterns: BTreeMap<String, Validator>,
-    /// A second subschema with a name that another has: its place and the name.
+    /// The first subschema with the name of another one: its pointer and the name.
     twice: Option<(String, String)>,
-    /// True for each subschema that no value satisfies, once it is known.
+    /// Cached results per subschema; true if no value satisfies it.
     impossible: Vec<OnceLock<bool>>,
-    /// Steps that questions are counted in.
+    /// Budget for queries.
     effort: Effort,
 }
 
 impl SchemaMap {
-    /// The map of a document that satisfies its meta-schema.
+    /// Builds the map of a document that satisfies its meta-schema.
     pub(super) fn of(document: &Value, draft: Draft) -> Self {
         let mut survey = Survey::of(document, draft);
         let mut refs = Vec::new();
-        // A reference may lead to a place that no keyword makes a schema; it is one then, and may refer to others.
+        // A reference target is a schema even where no keyword makes it one, and may have references itself.
         while refs.len() < survey.found.len() {
             let targets = survey.refs_of(document, refs.len());
             for pointer in targets.iter().flatten().flatten() {
@@ -219,17 +219,17 @@ impl SchemaMap {
         Self { nodes, at, patterns: BTreeMap::new(), twice, impossible, effort: Effort::default() }
     }
 
-    /// The same with a bound on what it may be asked.
+    /// Sets the budget for queries.
     pub(super) fn within(self, effort: Effort) -> Self {
         Self { effort, ..self }
     }
 
-    /// Counts steps of a question; false if there are none left, and any answer will do.
+    /// Spends steps of the query budget; false if it is exhausted and any answer is acceptable.
     pub(super) fn spend(&self, steps: usize) -> bool {
         self.effort.spend(Work::Places, steps as u64)
     }
 
-    /// The same with what decides which names the regular expressions of `patternProperties` match.
+    /// Adds matchers for the regular expressions of `patternProperties`.
     pub(super) fn with_matchers(mut self) -> Self {
         for id in self.reach(0) {
             for (role, _) in &self.nodes[id].children {
@@ -244,7 +244,7 @@ impl SchemaMap {
         self
     }
 
-    /// A subschema and all that it leads to, each once.
+    /// Returns a subschema and all that are reachable from it, without duplicates.
     pub(super) fn reach(&self, id: Id) -> Vec<Id> {
         let mut seen = vec![false; self.nodes.len()];
         let mut reached = Vec::new();
@@ -266,28 +266,28 @@ impl SchemaMap {
         self.nodes.len()
     }
 
-    /// Returns true if no value satisfies a subschema; `found` decides it once.
+    /// Returns true if no value satisfies a subschema; `found` is evaluated at most once.
     pub(super) fn is_impossible(&self, id: Id, found: impl FnOnce() -> bool) -> bool {
         *self.impossible[id].get_or_init(found)
     }
 
-    /// The places of all subschemas.
+    /// Iterates over the JSON Pointers of all subschemas.
     pub(super) fn pointers(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.pointer.as_str())
     }
 
-    /// The subschema at a JSON Pointer.
+    /// Returns the subschema at a JSON Pointer.
     pub(super) fn at(&self, pointer: &str) -> Option<Id> {
         self.at.get(pointer).copied()
     }
 
-    /// Whether a name matches a regular expression of `patternProperties`; a bad one matches nothing, and keeps the
-    /// schema from being compiled elsewhere.
+    /// Returns true if a name matches a pattern of `patternProperties`. An invalid pattern matches nothing; compilation
+    /// rejects its schema elsewhere.
     pub(super) fn name_matches(&self, pattern: &str, name: &str) -> bool {
         self.patterns.get(pattern).is_some_and(|matcher| matcher.is_valid(&Value::from(name)))
     }
 
-    /// This subschema and all that judge the same instance, each once.
+    /// Returns this subschema and all that apply to the same instance, without duplicates.
     pub(super) fn closure(&self, id: Id) -> Vec<Id> {
         let mut seen = BTreeSet::new();
         let mut closure = Vec::new();
@@ -302,13 +302,13 @@ impl SchemaMap {
         closure
     }
 
-    /// A subschema that has an anchor or identifier of another: its JSON Pointer and the name. What a reference to it
-    /// means is undefined (JSON Schema Core section 8.2).
+    /// Returns a subschema with the anchor or identifier of another one: its JSON Pointer and the name. References to
+    /// such a name are undefined (JSON Schema Core section 8.2).
     pub(super) const fn named_twice(&self) -> Option<&(String, String)> {
         self.twice.as_ref()
     }
 
-    /// The first reference that leads out of the document: its JSON Pointer and what it says.
+    /// Returns the first reference out of the document: its JSON Pointer and its text.
     pub(super) fn dangling(&self, document: &Value) -> Option<(String, String)> {
         self.nodes.iter().filter(|node| node.outside).find_map(|node| {
             let value = document.pointer(&node.pointer)?;
@@ -321,23 +321,23 @@ impl SchemaMap {
     }
 }
 
-/// The keywords that refer to another schema.
+/// Keywords that refer to another schema.
 pub(super) const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// A child of a JSON Pointer.
+/// Appends a token to a JSON Pointer.
 pub(super) fn below(pointer: &str, token: &str) -> String {
     format!("{pointer}/{}", Token::new(token).encoded())
 }
 
-/// What the surroundings of a subschema decide about it.
+/// Context of a subschema from its enclosing schemas.
 #[derive(Clone, Debug)]
 struct Scope {
-    /// Base URI without fragment; `None` where an identifier is no URI, so that nothing can be resolved.
+    /// Base URI without fragment; `None` below an invalid identifier, so that nothing can be resolved.
     base: Option<Uri<String>>,
     dialect: Dialect,
 }
 
-/// A subschema that has been seen, with JSON Pointers for what will be numbers.
+/// A visited subschema, with JSON Pointers in place of the later numbers.
 #[derive(Debug)]
 struct Found {
     pointer: String,
@@ -345,18 +345,18 @@ struct Found {
     children: Vec<(Role, String)>,
 }
 
-/// A walk over the document that collects subschemas and what can be referred to.
+/// A walk over the document that collects subschemas and the targets of references.
 #[derive(Debug)]
 struct Survey {
     found: Vec<Found>,
     at: BTreeMap<String, Id>,
-    /// Base URIs and the places that have them.
+    /// Pointers by base URI.
     resources: BTreeMap<String, String>,
-    /// Base URI and anchor.
+    /// Pointers by base URI and anchor.
     anchors: BTreeMap<(String, String), String>,
-    /// Names of dynamic anchors (`$dynamicAnchor`, and `$recursiveAnchor` under the empty name).
+    /// Pointers by dynamic anchor (`$dynamicAnchor`, and `$recursiveAnchor` under the empty name).
     dynamic: BTreeMap<String, Vec<String>>,
-    /// The first place found that has a name of another, and the name.
+    /// The first subschema with the name of another one: its pointer and the name.
     twice: Option<(String, String)>,
 }
 
@@ -378,7 +378,7 @@ impl Survey {
         survey
     }
 
-    /// Visits a place that a reference leads to.
+    /// Visits a reference target, unless already visited.
     fn visit_if_new(&mut self, document: &Value, pointer: &str) {
         if self.at.contains_key(pointer) {
             return;
@@ -395,7 +395,7 @@ impl Survey {
 
     /// Visits a place and all subschemas below it.
     fn visit(&mut self, document: &Value, pointer: String, scope: Scope) {
-        // A stack of our own: the map is also made of what may turn out too deeply nested for recursion.
+        // An explicit stack, because the document may prove too deeply nested for recursion.
         let mut pending = vec![(pointer, scope)];
         while let Some((pointer, scope)) = pending.pop() {
             if self.at.contains_key(&pointer) {
@@ -416,7 +416,7 @@ impl Survey {
         }
     }
 
-    /// Notes by what names a schema object can be referred to, and returns the scope of what is in it.
+    /// Records the names of a schema object, and returns the scope of its contents.
     fn enter(&mut self, members: &Map<String, Value>, pointer: &str, mut scope: Scope) -> Scope {
         if let Some(draft) = members.get("$schema").and_then(Value::as_str).map(Draft::from_schema_uri)
             && draft != Draft::Unknown
@@ -464,7 +464,7 @@ impl Survey {
         }
     }
 
-    /// Where the references of a subschema lead; `None` for one that leads out of the document.
+    /// Returns the targets of a subschema's references; `None` for one that leads out of the document.
     fn refs_of(&self, document: &Value, id: Id) -> Vec<Option<Vec<String>>> {
         let found = &self.found[id];
         let Some(members) = document.pointer(&found.pointer).and_then(Value::as_object) else { return Vec::new() };
@@ -494,8 +494,8 @@ impl Survey {
         } else {
             self.anchors.get(&(base.as_str().to_owned(), fragment.clone()))?.clone()
         };
-        // A dynamic reference means the outermost anchor of that name on the way here. Which that is depends on where
-        // validation began, so any may be meant.
+        // A dynamic reference resolves to the outermost anchor of that name on the path. The path depends on the start
+        // of validation, so any of them is possible.
         let name = match keyword {
             "$dynamicRef" if !is_pointer => fragment.as_str(),
             "$recursiveRef" => "",
@@ -517,7 +517,7 @@ fn dialect(draft: Draft) -> Dialect {
     }
 }
 
-/// An absolute URI without its fragment, and the fragment without percent-encoding.
+/// Resolves a reference to an absolute URI without fragment, and the decoded fragment.
 fn resolve(base: &Uri<String>, reference: &str) -> Option<(Uri<String>, String)> {
     let mut uri = uri::resolve_against(&base.borrow(), reference).ok()?;
     let fragment = match uri.fragment() {
@@ -528,12 +528,12 @@ fn resolve(base: &Uri<String>, reference: &str) -> Option<(Uri<String>, String)>
     Some((uri, fragment))
 }
 
-/// Up to draft 7, whatever stands beside a `$ref` is ignored.
+/// Returns true if siblings of `$ref` are ignored, as up to draft 7.
 fn hides_siblings(members: &Map<String, Value>, dialect: Dialect) -> bool {
     dialect <= Dialect::Draft7 && members.get("$ref").is_some_and(Value::is_string)
 }
 
-/// The subschemas of a schema object.
+/// Returns the subschemas of a schema object.
 fn subschemas(members: &Map<String, Value>, pointer: &str, dialect: Dialect) -> Vec<(Role, String)> {
     let since = |first: Dialect| dialect >= first;
     let mut found = Vec::new();
@@ -545,7 +545,7 @@ fn subschemas(members: &Map<String, Value>, pointer: &str, dialect: Dialect) -> 
             ("if", _) if since(Dialect::Draft7) => one(Role::If),
             ("then", _) if since(Dialect::Draft7) && members.contains_key("if") => one(Role::Then),
             ("else", _) if since(Dialect::Draft7) && members.contains_key("if") => one(Role::Else),
-            // Without `if` they judge nothing, but what is in them can be referred to.
+            // Without `if` they apply to nothing, but can be reference targets.
             ("then" | "else", _) if since(Dialect::Draft7) => one(Role::Definition),
             ("additionalProperties", _) => one(Role::AdditionalProperties),
             ("unevaluatedProperties", _) if since(Dialect::Draft201909) => one(Role::UnevaluatedProperties),
@@ -591,7 +591,7 @@ fn subschemas(members: &Map<String, Value>, pointer: &str, dialect: Dialect) -> 
     found
 }
 
-/// The positions of the subschemas of members, sorted by name, and of all others that are no definitions.
+/// Returns the indices of properties, sorted by name, and of all other subschemas except definitions.
 fn by_role(children: &[(Role, Id)]) -> (Vec<usize>, Vec<usize>) {
     let is_of = |wanted: fn(&Role) -> bool| (0..children.len()).filter(move |&at| wanted(&children[at].0)).collect();
     let mut by_name: Vec<usize> = is_of(|role| matches!(role, Role::Property(_)));
@@ -599,7 +599,7 @@ fn by_role(children: &[(Role, Id)]) -> (Vec<usize>, Vec<usize>) {
     (by_name, is_of(|role| !matches!(role, Role::Property(_) | Role::Definition)))
 }
 
-/// Whether `type`, `const` and `enum` leave room for objects and for arrays.
+/// Returns two flags: `type`, `const` and `enum` permit objects, and arrays.
 fn containers(schema: &Value, dialect: Dialect) -> (bool, bool) {
     let Some(members) = schema.as_object().filter(|members| !hides_siblings(members, dialect)) else {
         return (true, true);
@@ -616,7 +616,8 @@ fn containers(schema: &Value, dialect: Dialect) -> (bool, bool) {
     (typed("object") && valued(Value::is_object), typed("array") && valued(Value::is_array))
 }
 
-/// Whether `type` names `number`, or where it is not there, `enum` or `const` a number with a fraction; none if nothing does.
+/// Returns true if `type` names `number`, or without a type, if `enum` or `const` names a fraction; `None` if all are
+/// absent.
 fn names_number(schema: &Value, dialect: Dialect) -> Option<bool> {
     let members = schema.as_object().filter(|members| !hides_siblings(members, dialect))?;
     let is_number = |name: &Value| name == "number";
@@ -631,7 +632,7 @@ fn names_number(schema: &Value, dialect: Dialect) -> Option<bool> {
     }
 }
 
-/// Decides whether names match a regular expression, in the way that validation does.
+/// Compiles a matcher of names with the semantics of validation.
 fn matcher(pattern: &str) -> Option<Validator> {
     let schema = serde_json::json!({ "pattern": pattern });
     jsonschema::options().offline().with_pattern_options(PatternOptions::regex()).build(&schema).ok()

@@ -1,9 +1,9 @@
-//! What one validation may take: a representation of instances that counts how often `jsonschema` asks it.
+//! Validation budgets: an instance representation that counts the accesses of `jsonschema`, called questions.
 //!
-//! A schema may judge what is nested again and again: where `items` and `contains` both lead to the same schema, an
-//! element `d` deep is judged 2^d times. How often that happens to one document is not known from the schema, since
-//! `jsonschema` remembers some results and stops at others. So it is counted. When the budget is used up, every
-//! container looks empty, which ends the validation soon; what it then says is thrown away.
+//! A schema may judge nested values repeatedly: if `items` and `contains` lead to the same schema, an element at depth
+//! `d` is judged 2^d times. The actual number depends on the document, since `jsonschema` caches some results and stops
+//! early at others, so it is counted. After the budget is used up, every container appears empty. Validation then ends
+//! soon, and its result is discarded.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -13,37 +13,37 @@ use jsonschema::JsonType;
 use jsonschema::json::{Array as ArrayOf, Json, Node as NodeOf, NodeIdentity, Object as ObjectOf};
 use serde_json::Value;
 
-/// Questions that a verdict may take, beside those that the size of the instance allows. A question takes 3 to 10 ns.
+/// Base budget of a verdict in questions, beside the allowance for the instance's size. A question takes 3 to 10 ns.
 const VERDICT_BASE: u64 = 20_000_000;
-/// The same for finding what is wrong: nothing is remembered on the way, and a question takes ten times as long.
+/// Base budget for finding violations: nothing is cached, and a question takes ten times as long.
 const FINDINGS_BASE: u64 = 4_000_000;
-/// What validating a change may take, however large the document is, before all of it is validated instead.
+/// Budget for validating a change, regardless of document size; beyond it the whole document is validated.
 const CHANGE_MAX: u64 = 4_000_000;
-/// What an error counts for. It is kept, in about a kilobyte, until all are found.
+/// Cost of an error in questions. Each error is kept until all are found, in about a kilobyte.
 const ERROR_COST: u64 = 50;
-/// Errors that are kept, beside those that the size of the instance allows: one for so many bytes of it.
+/// Base number of errors to keep, beside one for every [`BYTES_OF_ERROR`] bytes of the instance.
 const ERRORS_BASE: u64 = FINDINGS_BASE / ERROR_COST;
 const BYTES_OF_ERROR: u64 = 16;
-/// The most questions that a schema which judges values more often than most do adds to those of others.
+/// Maximum additional questions for a schema that judges values more often than most do.
 const WIDE_MAX: u64 = 100_000_000;
-/// The fewest subschemas that are taken to judge one value: those of a meta-schema outside of the document are not seen.
+/// Minimum number of subschemas assumed to judge one value; those of an external meta-schema are not counted.
 const APPLIED_MIN: u64 = 16;
-/// States of regular expressions that count for one question with each byte of a text. Where a text is in all of them at
-/// once, each takes as long as a question; in most expressions it is in a few.
+/// Regular expression states that cost one question per byte of text. In the worst case a match is in all states at
+/// once, and each takes as long as a question; usually it is in a few.
 const STATES_OF_QUESTION: u64 = 8;
-/// The most questions that regular expressions of many states add to those of others.
+/// Maximum additional questions for regular expressions with many states.
 const STATES_MAX: u64 = 30_000_000;
 
-/// What a schema asks of one value at most.
+/// Upper bounds of a schema's cost for one value.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Weight {
-    /// Subschemas that judge it, each as often as it does.
+    /// Number of subschema applications to the value.
     pub(super) applied: usize,
-    /// States of the regular expressions that it is matched with, by the time that they take.
+    /// States of the regular expressions matched with the value, weighted by their time.
     pub(super) states: usize,
 }
 
-/// What came of a validation.
+/// Result of a validation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     Valid,
@@ -63,25 +63,25 @@ impl Outcome {
 }
 
 impl Weight {
-    /// For a verdict on an instance of so many bytes.
+    /// Creates the budget of a verdict on an instance of `bytes` bytes.
     pub(super) fn verdict(self, bytes: u64) -> Meter {
         self.meter(VERDICT_BASE, bytes)
     }
 
-    /// For finding what is wrong with one.
+    /// Creates the budget for finding the violations of an instance of `bytes` bytes.
     pub(super) fn findings(self, bytes: u64) -> Meter {
         let errors = ERRORS_BASE.saturating_add(bytes / BYTES_OF_ERROR);
         Meter { errors: Cell::new(errors), ..self.meter(FINDINGS_BASE, bytes) }
     }
 
-    /// For a verdict on what changed in an instance.
+    /// Creates the budget of a verdict on a change.
     pub(super) fn change(self) -> Meter {
         self.meter(CHANGE_MAX, 0)
     }
 
-    /// Every byte allows for what judges its value once, so that an instance is never too large: the value has two bytes
-    /// or more, and each subschema asks about three questions of it. Where thousands of subschemas judge thousands of values,
-    /// or thousands of states are gone through for long texts, that is bounded: a small blueprint can have both.
+    /// Creates a budget. Every byte allows for judging its value once, so that no instance is too large. A value has at
+    /// least two bytes, and each subschema asks about three questions. Allowances for thousands of subschemas or states
+    /// are bounded, since a small blueprint can combine them with thousands of values or long texts.
     fn meter(self, base: u64, bytes: u64) -> Meter {
         let of_byte = |applied: u64| bytes.saturating_mul(applied.saturating_mul(2).saturating_add(8));
         let usual = of_byte(APPLIED_MIN);
@@ -93,31 +93,31 @@ impl Weight {
     }
 }
 
-/// What is left of a budget.
+/// Remaining budget.
 #[derive(Debug)]
 pub(super) struct Meter {
     left: Cell<u64>,
-    /// Errors that may still be kept.
+    /// Number of errors that may still be kept.
     errors: Cell<u64>,
     per_text_byte: u64,
 }
 
 impl Meter {
-    /// Takes so much from the budget; false if it was not there.
+    /// Spends questions; returns false if too few were left.
     pub(super) fn spend(&self, questions: u64) -> bool {
         let rest = self.left.get().checked_sub(questions);
         self.left.set(rest.unwrap_or(0));
         rest.is_some()
     }
 
-    /// Takes what an error counts for. One that is too many ends the search.
+    /// Spends the cost of an error. Excess errors end the search.
     fn spend_error(&self) {
         let rest = self.errors.get().checked_sub(1);
         self.errors.set(rest.unwrap_or(0));
         self.spend(if rest.is_some() { ERROR_COST } else { u64::MAX });
     }
 
-    /// Takes what a text counts for: it may be matched with regular expressions.
+    /// Spends the cost of a text, which may be matched with regular expressions.
     fn spend_text(&self, text: &str) -> bool {
         self.spend((text.len() as u64).saturating_mul(self.per_text_byte).saturating_add(1))
     }
@@ -126,13 +126,13 @@ impl Meter {
         self.left.get() == 0
     }
 
-    /// An instance that is counted with this.
+    /// Wraps an instance, so that this meter counts its accesses.
     pub(super) fn of<'a, J: Json>(&'a self, node: J::Node<'a>) -> Counted<'a, J> {
         Counted { node, meter: Some(self) }
     }
 }
 
-/// Another representation, with a meter.
+/// A metered representation of another one.
 pub(super) struct Metered<J>(PhantomData<fn() -> J>);
 
 impl<J: Json> Json for Metered<J> {
@@ -147,12 +147,12 @@ impl<J: Json> Json for Metered<J> {
     }
 
     fn with_string_node<T>(buffer: &mut J::StringBuffer, string: &str, f: impl FnOnce(Counted<'_, J>) -> T) -> T {
-        // A name has nothing inside, and the object that has it was counted.
+        // A name has no contents, and its object was already counted.
         J::with_string_node(buffer, string, |node| f(Counted { node, meter: None }))
     }
 }
 
-/// A node that is counted.
+/// A metered node.
 pub(super) struct Counted<'a, J: Json> {
     node: J::Node<'a>,
     meter: Option<&'a Meter>,
@@ -187,7 +187,7 @@ impl<'a, J: Json> NodeOf<'a, Metered<J>> for Counted<'a, J> {
 
     fn as_string(&self) -> Option<Cow<'a, str>> {
         let text = self.node.as_string();
-        // One match of a long text can take seconds, and nothing ends it.
+        // A single match of a long text can take seconds, and cannot be interrupted.
         let is_left = self.meter.is_none_or(|meter| meter.spend_text(text.as_deref().unwrap_or_default()));
         text.filter(|_| is_left)
     }
@@ -245,7 +245,7 @@ impl<'a, J: Json> NodeOf<'a, Metered<J>> for Counted<'a, J> {
     }
 }
 
-/// An object or an array that is counted.
+/// A metered object or array.
 pub(super) struct CountedPart<'a, P> {
     part: P,
     meter: Option<&'a Meter>,
@@ -293,7 +293,7 @@ impl<'a, J: Json, P: ArrayOf<'a, J, Node = J::Node<'a>>> ArrayOf<'a, Metered<J>>
     }
 }
 
-/// The parts of a counted container.
+/// Parts of a metered container.
 pub(super) struct CountedParts<'a, J, I> {
     parts: I,
     meter: Option<&'a Meter>,
@@ -307,7 +307,7 @@ impl<J, I: Iterator> CountedParts<'_, J, I> {
     }
 }
 
-/// The members of a counted object.
+/// Members of a metered object.
 pub(super) struct CountedMembers<'a, J, I>(CountedParts<'a, J, I>);
 
 impl<'a, J: Json, N: AsRef<str>, I: Iterator<Item = (N, J::Node<'a>)>> Iterator for CountedMembers<'a, J, I> {
@@ -321,7 +321,7 @@ impl<'a, J: Json, N: AsRef<str>, I: Iterator<Item = (N, J::Node<'a>)>> Iterator 
     }
 }
 
-/// The elements of a counted array.
+/// Elements of a metered array.
 pub(super) struct CountedElements<'a, J, I>(CountedParts<'a, J, I>);
 
 impl<'a, J: Json, I: Iterator<Item = J::Node<'a>>> Iterator for CountedElements<'a, J, I> {

@@ -1,13 +1,12 @@
-//! JSON Schema: the validator of states and values, and the map of the places a schema allows.
+//! JSON Schema: validation of states and values, and the map of the places that a schema allows.
 //!
-//! Owns what is accepted as a schema (SPEC section 2): drafts 6, 7, 2019-09 and 2020-12, linear regular expressions,
-//! references that stay in the document (or name one of the published meta-schemas, which are part of the program),
-//! and bounds that keep validation from overflowing the stack or taking for ever. The validation itself is
-//! `jsonschema`'s.
+//! Owns the accepted schemas (SPEC section 2): drafts 6, 7, 2019-09 and 2020-12 with linear regular expressions.
+//! References stay in the document, or name one of the published meta-schemas, which are built in. Bounds keep
+//! validation from overflowing the stack or taking too long. The validator itself is `jsonschema`.
 //!
-//! `map` knows where subschemas are and where references lead; `regexes` measures the regular expressions in them, and
-//! `bounds` the map; `meter` ends a validation that would not end in time; `locate` asks the map what may be where;
-//! `fragment` shows a piece of it; `explain` turns a failed validation into violations.
+//! `map` locates subschemas and resolves references; `regexes` measures the regular expressions, and `bounds` the map.
+//! `meter` ends a validation that takes too long; `locate` finds the legal places; `fragment` renders a part of the
+//! schema; `explain` converts failed validations into violations.
 
 mod bounds;
 mod claim;
@@ -42,22 +41,22 @@ pub(crate) use locate::Names;
 pub(crate) use regexes::{REGEX_BYTES_MAX, regexes_too_large};
 pub use state::StateSchema;
 
-/// The deepest nesting of a schema document.
+/// Maximum nesting of a schema document.
 const DEPTH_MAX: usize = 128;
 
-/// The steps of a check that it takes to compile a schema, beside one for each byte of it.
+/// Base effort of compiling a schema, beside one step for each byte.
 const COMPILE_STEPS: u64 = 1_000;
 
-/// Formats of the specification that need Unicode tables which are not built in.
+/// Standard formats that need Unicode tables which are not built in.
 const FORMATS_UNKNOWN: [&str; 2] = ["idn-email", "idn-hostname"];
 
-/// Why a schema cannot be used.
+/// Reason that a schema cannot be used.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct SchemaError {
     /// JSON Pointer into the schema.
     pub pointer: String,
-    /// For people.
+    /// User-readable message.
     pub message: String,
 }
 
@@ -76,19 +75,19 @@ pub struct Schema {
     weight: Weight,
 }
 
-/// What a schema says of a place.
+/// Legality of a place.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Location {
-    /// The schema allows something there: the schema fragments that apply, as JSON Pointers into the schema document
-    /// (empty where anything goes).
+    /// The place is legal. Holds the applicable subschemas as JSON Pointers into the schema document; empty if anything
+    /// is permitted.
     Legal(Vec<String>),
-    /// It allows nothing there.
+    /// The place is illegal.
     Illegal {
         /// The longest legal prefix of the path.
         legal_prefix: String,
-        /// The names it knows below that, `-` for the elements of an array.
+        /// Permitted names below that prefix; `-` for the elements of an array.
         known: Vec<String>,
-        /// The regular expressions that other names below that match.
+        /// Regular expressions that other permitted names below that prefix match.
         patterns: Vec<String>,
     },
 }
@@ -97,29 +96,30 @@ impl Schema {
     /// Compiles a schema. References never leave the document (SPEC section 2: dialect, formats).
     ///
     /// # Errors
-    /// Not a valid schema, a dialect or reference that is not accepted, a name that two subschemas have, a regular expression that is not linear,
-    /// regular expressions that are too large, a format that would have to be asserted and cannot be (`idn-email`, `idn-hostname`), or a schema so nested or so
-    /// branched that validation could overflow the stack or not end in time.
+    /// Rejects invalid schemas, unsupported dialects or references, and names shared by two subschemas. Rejects regular
+    /// expressions that are not linear or too large. Rejects formats that must be asserted and cannot be (`idn-email`,
+    /// `idn-hostname`). Rejects schemas so nested or branched that validation could overflow the stack or take too
+    /// long.
     pub fn compile(schema: &Value, assert_formats: bool) -> Result<Self, SchemaError> {
         Self::compile_within(schema, assert_formats, &Effort::default())
     }
 
-    /// The same as part of a check, to which also counts what the schema is asked later.
+    /// Like [`Self::compile`], within a check's effort, which also covers later queries of the schema.
     pub(crate) fn compile_within(schema: &Value, assert_formats: bool, effort: &Effort) -> Result<Self, SchemaError> {
         if !effort.spend(Work::Schemas, COMPILE_STEPS + json::size(schema)) {
             return Err(SchemaError::new("", "there are too many schemas, or too large ones, to look at all"));
         }
-        // First of all, because whatever follows may recurse into the document.
+        // The nesting is checked first, because later steps may recurse into the document.
         bounds::check_nesting(schema, DEPTH_MAX)?;
         let draft = draft(schema)?;
         check_meta_schema(schema, draft)?;
         let map = SchemaMap::of(schema, draft).within(effort.clone());
-        // Validator and map could each take it for another.
+        // Validator and map could resolve such a name differently.
         if let Some((pointer, name)) = map.named_twice() {
             let message = format!("another subschema is called `{name}` already; give each a name of its own");
             return Err(SchemaError::new(pointer.clone(), message));
         }
-        // Before anything compiles them.
+        // Measured before any compilation.
         let regexes = Regexes::measure(schema, &map)?;
         let weight = bounds::check_walks(&map, &regexes)?;
         let map = map.with_matchers();
@@ -136,97 +136,100 @@ impl Schema {
         Ok(Self { document: schema.clone(), validator, map, regexes, weight })
     }
 
-    /// The schema as it was written.
+    /// Returns the schema document, unchanged.
     pub fn document(&self) -> &Value {
         &self.document
     }
 
-    /// Bytes that its regular expressions take, compiled once.
+    /// Returns the bytes of its regular expressions, each compiled once.
     pub(crate) fn regex_bytes(&self) -> usize {
         self.regexes.bytes()
     }
 
-    /// Whether the instance is valid. One whose validation would not end in time is not.
+    /// Returns true if the instance is valid; false also if validation takes too long.
     ///
-    /// The schema was measured for instances nested at most 64 deep (SPEC section 12); the documents of boards, patches
-    /// and requests are held to that before they get here.
+    /// The schema was measured for instances nested at most 64 deep (SPEC section 12). Documents of boards, patches and
+    /// requests are checked against that limit before.
     pub fn is_valid(&self, instance: &Value) -> bool {
         self.outcome(instance, json::size(instance)) == Outcome::Valid
     }
 
-    /// Validates an instance of so many bytes.
+    /// Validates an instance of `bytes` bytes.
     fn outcome(&self, instance: &Value, bytes: u64) -> Outcome {
         let meter = self.weight.verdict(bytes);
         let is_valid = self.validator.is_valid(meter.of(instance));
         Outcome::of(is_valid, &meter)
     }
 
-    /// The first `max` violations, each `schema_violation` with instance pointer, keyword (as `rule`), expected, found.
+    /// Returns the first `max` violations, each `schema_violation` with instance pointer, keyword (as `rule`),
+    /// expected, found.
     ///
-    /// All names that one object lacks are one violation. Messages hold names of members, but no values; those are in
-    /// `found` only, and long ones are described instead of shown. If validation would not end in time, that is the
-    /// violation; if only the search for what is wrong would not, one says so.
+    /// All missing names of one object form one violation. Messages contain names of members, but no values: these are
+    /// in `found` only, and long ones are described. If validation takes too long, that is the only violation; if only
+    /// the search for violations does, one says so.
     pub fn violations(&self, instance: &Value, max: usize) -> Vec<Violation> {
         explain::violations(self, instance, max)
     }
 
-    /// What the schema says of the places a pattern matches (legal if any of them is).
+    /// Returns the legality of the places that a pattern matches; legal if any of them is.
     pub fn locate(&self, pattern: &Pattern) -> Location {
         locate::locate(&self.map, pattern)
     }
 
-    /// Whether the schema leaves room for an array at some of the places a pattern matches, or has no such places.
+    /// Returns true if the schema permits an array at some of the places that a pattern matches, or has no such places.
     pub(crate) fn may_be_array(&self, pattern: &Pattern) -> bool {
         locate::may_be_array(&self.map, pattern)
     }
 
-    /// Whether the schema leaves room for an object at some of the places a pattern matches, or has no such places.
+    /// Returns true if the schema permits an object at some of the places that a pattern matches, or has no such
+    /// places.
     pub(crate) fn may_be_object(&self, pattern: &Pattern) -> bool {
         locate::may_be_object(&self.map, pattern)
     }
 
-    /// Returns true if the schema describes all that may be at the places of a pattern.
+    /// Returns true if the schema describes all values at the places of a pattern.
     pub(crate) fn is_described(&self, pattern: &Pattern) -> bool {
         locate::is_described(&self.map, pattern)
     }
 
-    /// Whether the schema says `number` of some of the places a pattern matches.
+    /// Returns true if the schema explicitly permits `number` at some of the places that a pattern matches.
     pub(crate) fn says_number(&self, pattern: &Pattern) -> bool {
         locate::says_number(&self.map, pattern)
     }
 
-    /// Whether the schema has such a place; see [`Self::locate_pointer`].
+    /// Returns true if the schema has this place; see [`Self::locate_pointer`].
     pub(crate) fn has_place(&self, place: &Pointer) -> bool {
         self.is_plain(place) || matches!(self.locate_pointer(place), Location::Legal(_))
     }
 
-    /// The names that the members of an object at a place may have; none if they are free. Errs on the side of free.
+    /// Returns the permitted member names of an object at a place; `None` if any name is permitted, or in doubt.
     pub(crate) fn names_at(&self, place: &Pointer) -> Option<Names> {
         locate::names_at(&self.map, place)
     }
 
-    /// Whether a place is one that the schema names plainly; if not, [`Self::locate_pointer`] says more.
+    /// Returns true if the schema names a place directly; otherwise [`Self::locate_pointer`] gives the full answer.
     pub(crate) fn is_plain(&self, place: &Pointer) -> bool {
         locate::is_plain(&self.map, place)
     }
 
-    /// What the schema says of one place; the token `-` is the append position of an array or a member of that name.
+    /// Returns the legality of one place; the token `-` is the append position of an array or a member of that name.
     pub fn locate_pointer(&self, place: &Pointer) -> Location {
         locate::locate_pointer(&self.map, place)
     }
 
-    /// The schema at those places, for a worker to read: the fragment with its local `$ref`s resolved where that is
-    /// finite and short; `None` where anything goes or nothing is allowed.
+    /// Returns the schema at these places, rendered for a worker, with local `$ref`s resolved if the result is finite
+    /// and short. `None` if it allows anything or nothing there.
     ///
-    /// About 1500 characters of compact JSON at most, beside the names of groups and what is said of these. What does not fit keeps its `$ref` (into [`Self::document`]) or
-    /// is cut down to its type and description, so that a fragment may allow more than the schema. It allows less only
-    /// where a schema says nothing of a container's type: `/list/*` shows `items`, not that objects are free.
+    /// At most about 1,500 characters of compact JSON, without groups and their descriptions. Longer parts keep their
+    /// `$ref` (into [`Self::document`]) or are reduced to type and description, so a fragment may allow more than the
+    /// schema. It allows less only if the schema leaves a container's type open: `/list/*` shows `items`, not that any
+    /// object is permitted.
     pub fn fragment(&self, pattern: &Pattern) -> Option<Value> {
         fragment::fragment(&self.document, &self.map, pattern)
     }
 }
 
-/// The draft that a document declares.
+/// Returns the draft that a document declares.
 fn draft(schema: &Value) -> Result<Draft, SchemaError> {
     let Some(dialect) = schema.get("$schema") else { return Ok(Draft::Draft202012) };
     let accepted = "accepted are the drafts 2020-12 (the default), 2019-09, 7 and 6";
@@ -253,8 +256,7 @@ fn check_meta_schema(schema: &Value, draft: Draft) -> Result<(), SchemaError> {
     Err(SchemaError::new(pointer, format!("this is no valid schema: {said}, found {found}")))
 }
 
-/// Refuses formats of the specification that would be asserted and cannot be. Other unknown ones are annotations, as
-/// the specification has it.
+/// Rejects standard formats that must be asserted and cannot be. Other unknown formats are annotations, as specified.
 fn check_formats(schema: &Value, map: &SchemaMap) -> Result<(), SchemaError> {
     for pointer in map.pointers() {
         let format = schema.pointer(pointer).and_then(|subschema| subschema.get("format")).and_then(Value::as_str);
@@ -266,7 +268,7 @@ fn check_formats(schema: &Value, map: &SchemaMap) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// What keeps a document that satisfies its meta-schema from being compiled.
+/// Converts the compilation error of a document that satisfies its meta-schema.
 fn build_error(error: &jsonschema::ValidationError<'_>, schema: &Value, map: &SchemaMap) -> SchemaError {
     use jsonschema::error::ValidationErrorKind as Kind;
     match error.kind() {

@@ -1,7 +1,7 @@
-//! Trees as instances for `jsonschema`, which asks for their parts through its own traits.
+//! Trees as instances for `jsonschema`, through its traits.
 //!
-//! Nothing is turned into a `serde_json::Value` but what a message shows; what is too long to be shown is described
-//! instead, because a message about a large document must not cost what the document costs.
+//! Only the values shown in messages become a `serde_json::Value`. Long values are described instead, because a message
+//! about a large document must not cost as much as the document.
 
 use std::borrow::Cow;
 
@@ -13,10 +13,10 @@ use smol_str::SmolStr;
 use super::{equality, explain};
 use crate::tree::{Array, Elements, Key, Members, Node, Object};
 
-/// The representation.
+/// Tree representation for `jsonschema`.
 pub(super) struct Tree;
 
-/// Room for the name of a member while it is judged as a text.
+/// Buffer for a member name that is validated as a text.
 pub(super) struct Name(Node);
 
 impl Default for Name {
@@ -93,18 +93,19 @@ impl<'a> NodeOf<'a, Tree> for &'a Node {
         equality::equals_value(self, expected)
     }
 
-    /// What messages show of it; nothing else asks for it, as `equals_value` and `is_unique` are our own.
+    /// Returns the value to show in messages. No other caller needs it, as `equals_value` and `is_unique` are
+    /// overridden.
     fn to_value(&self) -> Cow<'a, Value> {
         Cow::Owned(explain::shorten_node(self))
     }
 
-    /// Places of a document never share an address, and what is shared between places is equal.
+    /// Distinct places have distinct addresses, except for shared nodes, which are equal.
     fn identity(&self) -> Option<NodeIdentity> {
         Some(NodeIdentity::new(std::ptr::from_ref::<Node>(self) as usize))
     }
 }
 
-/// The members of an object, in the order of their keys.
+/// Members of an object, sorted by key.
 pub(super) struct Named<'a>(Members<'a>);
 
 impl<'a> Iterator for Named<'a> {

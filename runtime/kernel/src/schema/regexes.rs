@@ -1,8 +1,8 @@
-//! What the regular expressions of a schema cost, known before `jsonschema` compiles them.
+//! Costs of a schema's regular expressions, measured before `jsonschema` compiles them.
 //!
-//! A short one can be large: a counted repetition stands for as many copies, and each class of Unicode in it for a table.
-//! Bytes bound what compiling takes, in time and memory. States bound what matching takes: at worst all of them are gone
-//! through for each byte of a text. The tables make an expression large and not slow, so these are two numbers.
+//! A short expression can be large: a counted repetition expands to copies, and each Unicode class in it to a table.
+//! Bytes bound the time and memory of compilation. States bound the time of matching: at worst, each byte of a text
+//! visits all of them. Tables make an expression large but not slow, so both numbers are needed.
 
 use std::collections::BTreeMap;
 
@@ -14,44 +14,43 @@ use serde_json::Value;
 use super::SchemaError;
 use super::map::{Id, Role, SchemaMap, below};
 
-/// Bytes that are needed to compile one regular expression: what the crate `regex` allows by itself. What is left of
-/// them is less than half.
+/// Maximum bytes for compiling one regular expression, the default limit of the crate `regex`. The compiled form takes
+/// less than half.
 const BYTES_MAX: usize = 10 << 20;
-/// Bytes of all regular expressions of one schema. It takes about 30 ms a megabyte to compile them once, which is done a
-/// few times, and three to four times their bytes to keep them ready to match.
+/// Maximum bytes of all regular expressions of one schema. Compiling them takes about 30 ms a megabyte, and happens a
+/// few times; keeping them ready to match takes three to four times their bytes.
 const BYTES_ALL_MAX: usize = 8 << 20;
-/// Bytes of the regular expressions of all schemas of a blueprint.
+/// Maximum bytes of the regular expressions of all schemas of a blueprint.
 pub(crate) const REGEX_BYTES_MAX: usize = 16 << 20;
-/// What reading a class of Unicode counts for, in bytes: it becomes a list of hundreds of ranges before anything is
-/// compiled.
+/// Cost of parsing a Unicode class, in bytes: it becomes a list of hundreds of ranges before compilation.
 const CLASS_BYTES: usize = 4096;
-/// States of the regular expressions that one value is matched with. A state takes up to 30 ns for each byte of a text, so
-/// a text of 16 KiB takes four seconds at worst.
+/// Maximum states of the regular expressions that are matched with one value. A state takes up to 30 ns per byte of
+/// text, so a text of 16 KiB takes four seconds at worst.
 pub(super) const STATES_MAX: usize = 8192;
 
-/// Groups of an expression whose places are copied with each state in the time that a state takes without them.
+/// Number of capture groups that take as long to copy for a state as the state takes without them.
 const GROUPS_OF_STATE: usize = 16;
 
-/// The regular expressions that a schema's root leads to.
+/// Regular expressions reachable from a schema's root.
 #[derive(Debug, Default)]
 pub(super) struct Regexes {
     sizes: Vec<Size>,
-    /// Those that stand in a subschema.
+    /// Indices of the expressions in each subschema.
     of: BTreeMap<Id, Vec<usize>>,
 }
 
-/// What a regular expression costs.
+/// Costs of a regular expression.
 #[derive(Clone, Copy, Default, Debug)]
 struct Size {
     bytes: usize,
     states: usize,
-    /// States, each as often as its share of the groups takes time.
+    /// States, weighted by the cost of the capture groups.
     weight: usize,
 }
 
 impl Regexes {
-    /// Measures each once, as `jsonschema` compiles it once in a document. One that cannot be compiled has no size, and
-    /// keeps the schema from being compiled elsewhere.
+    /// Measures each expression once, as `jsonschema` compiles it once per document. An invalid expression has size
+    /// zero; compilation rejects its schema elsewhere.
     pub(super) fn measure(document: &Value, map: &SchemaMap) -> Result<Self, SchemaError> {
         let mut regexes = Self::default();
         let mut known: BTreeMap<&str, usize> = BTreeMap::new();
@@ -80,12 +79,12 @@ impl Regexes {
         Ok(regexes)
     }
 
-    /// Bytes of all of them.
+    /// Returns the bytes of all expressions.
     pub(super) fn bytes(&self) -> usize {
         self.sizes.iter().map(|size| size.bytes).sum()
     }
 
-    /// Bytes of those in some subschemas, each counted once.
+    /// Returns the bytes of the expressions in some subschemas, each counted once.
     pub(super) fn bytes_in(&self, ids: impl Iterator<Item = Id>) -> usize {
         let mut counted = vec![false; self.sizes.len()];
         for number in ids.filter_map(|id| self.of.get(&id)).flatten() {
@@ -94,12 +93,12 @@ impl Regexes {
         self.sizes.iter().zip(counted).filter(|(_, counted)| *counted).map(|(size, _)| size.bytes).sum()
     }
 
-    /// States of those in one subschema.
+    /// Returns the states of the expressions in one subschema.
     pub(super) fn states(&self, id: Id) -> usize {
         self.sizes(id).map(|size| size.states).sum()
     }
 
-    /// States of the regular expressions in a subschema, by the time that they take.
+    /// Returns the states of the expressions in one subschema, weighted by their time.
     pub(super) fn weight(&self, id: Id) -> usize {
         self.sizes(id).map(|size| size.weight).sum()
     }
@@ -109,7 +108,7 @@ impl Regexes {
     }
 }
 
-/// Says why a text is no regular expression that can be matched in linear time.
+/// Explains why a text is no regular expression that can be matched in linear time.
 pub(super) fn why_not(expression: &str) -> String {
     match regex_syntax::parse(expression) {
         Err(regex_syntax::Error::Parse(error)) => format!(": {}", error.kind()),
@@ -118,11 +117,11 @@ pub(super) fn why_not(expression: &str) -> String {
     }
 }
 
-/// What to do about one that is too large.
+/// Advice for an expression that is too large.
 const SHORTEN: &str =
     "shorten counted repetitions like {1,200}, above all of \\p{…} and `.`; `maxLength` bounds a text at no cost";
 
-/// Said of a blueprint whose schemas have more than [`REGEX_BYTES_MAX`].
+/// Returns the error message for a blueprint with schemas beyond [`REGEX_BYTES_MAX`].
 pub(crate) fn regexes_too_large() -> String {
     format!(
         "with this schema, the regular expressions of the blueprint take more than {} MiB when compiled, those of \
@@ -131,7 +130,7 @@ pub(crate) fn regexes_too_large() -> String {
     )
 }
 
-/// The regular expressions of all subschemas that are compiled: where they stand and what they say.
+/// Returns the regular expressions of all compiled subschemas: subschema, JSON Pointer and text.
 fn expressions<'s>(document: &'s Value, map: &'s SchemaMap) -> Vec<(Id, String, &'s str)> {
     let mut found = Vec::new();
     let mut reached = map.reach(0);
@@ -153,7 +152,7 @@ fn expressions<'s>(document: &'s Value, map: &'s SchemaMap) -> Vec<(Id, String, 
 
 /// Measures a regular expression, without compiling much more of it than is allowed.
 fn size(expression: &str) -> Result<Size, String> {
-    // Beginnings and lists of words are compared without an automaton.
+    // Prefixes and lists of words are compared without an automaton.
     if analyze_pattern(expression).is_some() {
         return Ok(Size::default());
     }
@@ -186,12 +185,12 @@ fn size(expression: &str) -> Result<Size, String> {
     }
 }
 
-/// What reading a regular expression counts for, in bytes. It is read again for each of its classes that have other
-/// characters in Rust than in ECMAScript.
+/// Returns the cost of parsing a regular expression, in bytes. It is parsed again for each class with different
+/// characters in Rust and ECMAScript.
 fn read(expression: &str) -> usize {
     let (mut classes, mut grown, mut of_unicode) = (0, 0, 0);
     for pair in expression.as_bytes().windows(2).filter(|pair| pair[0] == b'\\') {
-        // How long it becomes in Rust's spelling.
+        // Length of the class in Rust's syntax.
         let length = match pair[1] {
             b'd' | b'D' => 6,
             b'w' | b'W' => 15,
@@ -208,8 +207,8 @@ fn read(expression: &str) -> usize {
     classes * (expression.len() + grown / 2) + of_unicode * CLASS_BYTES
 }
 
-/// In how many places of it a match can be at once, at most. A character of any class is one place; what is optional, and
-/// a group, is one more, as it is gone through without reading anything.
+/// Returns the maximum number of simultaneous states of a match. A character of any class is one state. Optional parts
+/// and groups add one each, as they are traversed without consuming text.
 fn states(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 0,
@@ -223,7 +222,7 @@ fn states(hir: &Hir) -> usize {
         HirKind::Capture(capture) => states(&capture.sub).saturating_add(1),
         HirKind::Concat(parts) => parts.iter().fold(0, |sum, part| sum.saturating_add(states(part))),
         HirKind::Alternation(branches) => {
-            // Words are matched by the letters they begin with: one place for each letter, not one for each word.
+            // Words form a prefix tree, so the longest one counts, not their sum.
             let (words, others): (Vec<&Hir>, Vec<&Hir>) =
                 branches.iter().partition(|branch| matches!(branch.kind(), HirKind::Literal(_)));
             let longest = words.into_iter().map(states).max().unwrap_or(0);

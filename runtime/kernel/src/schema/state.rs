@@ -1,4 +1,4 @@
-//! The schema of a board's state: one that also validates trees, and of a tree only what changed.
+//! The schema of a board's state, with incremental validation of trees.
 
 use std::ops::Deref;
 
@@ -10,7 +10,7 @@ use super::{Schema, SchemaError, draft};
 use crate::rejection::Violation;
 use crate::tree::{At, Node};
 
-/// A schema for states. What a [`Schema`] does, it does, too.
+/// A schema for states; dereferences to [`Schema`].
 pub struct StateSchema {
     schema: Schema,
     incremental: Incremental,
@@ -25,10 +25,10 @@ impl Deref for StateSchema {
 }
 
 impl StateSchema {
-    /// Compiles a schema, and the plan by which changes are validated.
+    /// Compiles a schema, and the plan for incremental validation.
     ///
     /// # Errors
-    /// As [`Schema::compile`].
+    /// As for [`Schema::compile`].
     pub fn compile(document: &Value, assert_formats: bool) -> Result<Self, SchemaError> {
         let schema = Schema::compile(document, assert_formats)?;
         let settings = Settings { draft: draft(document)?, assert_formats };
@@ -37,35 +37,37 @@ impl StateSchema {
         Ok(Self { schema, incremental })
     }
 
-    /// Whether a tree is valid, all of it.
+    /// Returns true if the whole tree is valid.
     pub fn is_valid_tree(&self, root: &Node) -> bool {
         self.incremental.outcome(root) == Outcome::Valid
     }
 
-    /// The first `max` violations of a tree, as [`Schema::violations`] of its value says them.
+    /// Returns the first `max` violations of a tree, as [`Schema::violations`] does for its value.
     pub fn tree_violations(&self, root: &Node, max: usize) -> Vec<Violation> {
         self.incremental.violations(&self.schema, root, max)
     }
 
-    /// Whether a tree is valid that was so at `version`, and in which everything changed since has later stamps.
+    /// Returns true if a tree is valid. It must have been valid at `version`, and all later changes must have later
+    /// stamps.
     ///
-    /// Costs what was touched since, and what the schema makes of it ([`Self::costs`]). A root that was replaced as a
-    /// whole has no stamp to show it: that needs [`Self::is_valid_tree`].
+    /// The cost depends on the changes and on the schema ([`Self::costs`]). A root replaced as a whole has no stamp of
+    /// its own and requires [`Self::is_valid_tree`].
     pub fn is_valid_since(&self, root: &Node, version: At) -> bool {
         self.incremental.outcome_since(root, version) == Outcome::Valid
     }
 
-    /// The first `max` violations of such a tree: the ones of [`Self::tree_violations`], maybe in another order.
+    /// Returns the first `max` violations of such a tree: those of [`Self::tree_violations`], in any order.
     pub fn violations_since(&self, root: &Node, version: At, max: usize) -> Vec<Violation> {
         self.incremental.violations_since(&self.schema, root, version, max)
     }
 
-    /// Where a write validates more than it touches, and why. Of a very large or deep schema the first places.
+    /// Returns the places where a write validates more than it touches; for very large or deep schemas only the first
+    /// ones.
     pub fn costs(&self) -> Vec<Cost> {
         self.incremental.costs(&self.schema.document, &self.schema.map)
     }
 
-    /// Whether every change makes the whole document be validated.
+    /// Returns true if every change requires validation of the whole document.
     pub fn is_opaque(&self) -> bool {
         self.incremental.is_opaque()
     }

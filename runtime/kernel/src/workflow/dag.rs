@@ -1,7 +1,9 @@
-//! The order of a workflow, or why there is none. Ids are found by their hash, and whether there is a cycle, and the stages, take each
-//! node and dependency once (Kahn's way, W68). To take always the smallest in the order takes the logarithm of their number more.
+//! Computes the order of a workflow, or the problems that prevent one.
 //!
-//! What a large workflow costs is waiting for memory, so nodes are numbers, and all lists of them lie in one.
+//! Ids are found by hash. The cycle check and the stages visit each node and dependency once (Kahn's algorithm, W68).
+//! The order, smallest ready node first, costs a further logarithmic factor.
+//!
+//! Memory latency dominates for large workflows, so nodes are numbers, and all their lists share one vector.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,32 +14,32 @@ use super::{
     Definition, NODES_MAX, Node, Order, PROBLEMS_MAX, Problem, RUNNING_NODES_MAX, Warning, is_node_name, shared,
 };
 
-/// A node: how many ids are smaller than its own. There are at most [`NODES_MAX`].
+/// Number of a node: the rank of its id. There are at most [`NODES_MAX`].
 pub(super) type Number = u32;
 
-/// The nodes as numbers, in the order of their ids.
+/// Dependency graph with numbered nodes, in id order.
 pub(super) struct Dag<'d> {
     ids: Ids<'d>,
-    /// What each depends on; each once, the smallest first.
+    /// Dependencies of each node, sorted and without duplicates.
     needs: Lists,
-    /// What depends on each, the smallest first.
+    /// Dependents of each node, sorted.
     feeds: Lists,
 }
 
-/// How far a workflow goes when each node goes as soon as what it needs is done.
+/// Stages of a workflow in which each node starts once its dependencies are done.
 pub(super) struct Stages {
     /// The stage of each node.
     stage_of: Vec<usize>,
-    /// For how much each still waits: for nothing, unless nodes wait for each other.
+    /// Number of dependencies that each node still waits for; zero unless there is a cycle.
     left: Vec<usize>,
-    /// Nodes and dependencies that were taken.
+    /// Number of nodes and dependencies visited.
     pub(super) steps: usize,
 }
 
-/// In what order a workflow goes.
+/// Returns the order of a workflow.
 ///
 /// # Errors
-/// What prevents it, the first twenty: everything that is wrong with single nodes, or else one cycle.
+/// Returns the first twenty problems: all problems of single nodes, or else one cycle.
 pub(super) fn check(definition: &Definition) -> Result<Order<'_>, Vec<Problem>> {
     let dag = Dag::of(definition)?;
     let Stages { stage_of, left, steps } = dag.stages();
@@ -74,7 +76,7 @@ impl<'d> Dag<'d> {
         let ids = Ids::of(definition.nodes.keys().map(String::as_str).collect());
         let mut needs = Lists { ends: Vec::with_capacity(count), all: Vec::new() };
         let mut problems = Vec::new();
-        // By which node each was named last.
+        // Last node that named each node as a dependency.
         let mut named_by: Vec<Option<Number>> = vec![None; count];
         for (node, (id, said)) in (0..).zip(&definition.nodes) {
             if let Some(says) = said.node_id.as_ref().filter(|says| *says != id) {
@@ -87,7 +89,7 @@ impl<'d> Dag<'d> {
                         problems.push(Problem::UnknownDependency { node, dependency });
                     }
                     Some(_) if dependency == id => problems.push(Problem::SelfDependency { node: id.clone() }),
-                    // What is named twice is waited for once.
+                    // A dependency named twice counts once.
                     Some(needed) if named_by[index(needed)].replace(node) == Some(node) => {}
                     Some(needed) => needs.all.push(needed),
                 }
@@ -102,7 +104,7 @@ impl<'d> Dag<'d> {
             return Err(problems);
         }
         let feeds = needs.turned();
-        // Turned back, each list has the smallest first.
+        // Inverting twice sorts each list.
         Ok(Self { ids, needs: feeds.turned(), feeds })
     }
 
@@ -118,17 +120,17 @@ impl<'d> Dag<'d> {
         self.ids.name(node)
     }
 
-    /// What depends on a node.
+    /// Returns the dependents of a node.
     pub(super) fn fed_by(&self, node: Number) -> &[Number] {
         self.feeds.of(node)
     }
 
-    /// For how much each node waits.
+    /// Returns the number of dependencies of each node.
     fn waits(&self) -> Vec<usize> {
         self.numbers().map(|node| self.needs.of(node).len()).collect()
     }
 
-    /// First in, first out.
+    /// Computes the stages with a first-in, first-out queue.
     pub(super) fn stages(&self) -> Stages {
         let (mut left, mut stage_of, mut steps) = (self.waits(), vec![0; self.count()], 0);
         let mut ready: Vec<Number> = self.numbers().filter(|node| left[index(*node)] == 0).collect();
@@ -140,7 +142,7 @@ impl<'d> Dag<'d> {
                 steps += 1;
                 left[next] -= 1;
                 if left[next] == 0 {
-                    // Stages come one after the other, so what it waited for last is of the last of them.
+                    // Nodes are taken in stage order, so the last dependency taken has the highest stage.
                     stage_of[next] = stage_of[index(node)] + 1;
                     ready.push(number(next));
                 }
@@ -149,7 +151,7 @@ impl<'d> Dag<'d> {
         Stages { stage_of, left, steps }
     }
 
-    /// All nodes of a sound workflow, of those that could be next always the smallest.
+    /// Returns all nodes of an acyclic workflow, always the smallest ready node first.
     fn order(&self) -> Vec<Number> {
         let mut left = self.waits();
         let mut ready: BinaryHeap<Reverse<Number>> =
@@ -168,7 +170,7 @@ impl<'d> Dag<'d> {
         order
     }
 
-    /// What never starts, and what waits for that; in this order.
+    /// Returns the nodes that never start, and those that wait for them, in workflow order.
     fn unreachable(&self, definition: &Definition, order: &[Number]) -> Vec<Warning<'d>> {
         let mut never: Vec<bool> = definition.nodes.values().map(Node::never_starts).collect();
         if !never.contains(&true) {
@@ -178,7 +180,7 @@ impl<'d> Dag<'d> {
         for node in order {
             let waits_for = self.needs.of(*node).iter().find(|needed| never[index(**needed)]);
             if never[index(*node)] || waits_for.is_some() {
-                // Its own reason goes first.
+                // A node's own reason takes precedence.
                 let waits_for = waits_for.filter(|_| !never[index(*node)]).map(|needed| self.ids.name(*needed));
                 found.push(Warning::Unreachable { node: self.ids.name(*node), waits_for });
                 never[index(*node)] = true;
@@ -187,7 +189,7 @@ impl<'d> Dag<'d> {
         found
     }
 
-    /// What the workflow of a blueprint may not have; of names the first twenty.
+    /// Returns violations of the limits for blueprint workflows; at most twenty bad names.
     fn of_boards(&self) -> Vec<Warning<'d>> {
         let nodes = self.count();
         let size = (nodes > RUNNING_NODES_MAX).then_some(Warning::TooLarge { nodes });
@@ -196,8 +198,8 @@ impl<'d> Dag<'d> {
         size.into_iter().chain(names).collect()
     }
 
-    /// One cycle among what still waits. Of each such node something that it needs waits, too, so the way back over these
-    /// comes to a node for the second time.
+    /// Returns one cycle among the waiting nodes. Each of them depends on another waiting node, so walking backwards
+    /// revisits a node.
     fn cycle(&self, left: &[usize]) -> Vec<String> {
         let waits = |node: &Number| left[index(*node)] > 0;
         let Some(mut node) = self.numbers().find(waits) else { return Vec::new() };
@@ -213,7 +215,7 @@ impl<'d> Dag<'d> {
             node = before;
         };
         let mut cycle = way.split_off(from);
-        // It was walked backwards.
+        // The walk went backwards.
         cycle.reverse();
         let smallest = cycle.iter().enumerate().min_by_key(|(_, node)| **node).map_or(0, |(at, _)| at);
         cycle.rotate_left(smallest);
@@ -221,7 +223,7 @@ impl<'d> Dag<'d> {
     }
 }
 
-/// Ids in their order, and where to find one among them.
+/// Sorted ids, with a lookup by id.
 struct Ids<'d> {
     sorted: Vec<&'d str>,
     #[expect(clippy::disallowed_types, reason = "it is asked and never walked, so nothing depends on its order")]
@@ -243,9 +245,9 @@ impl<'d> Ids<'d> {
     }
 }
 
-/// A list for each node, one after the other in one.
+/// Lists of all nodes, concatenated.
 struct Lists {
-    /// Where each ends. It begins where the one before it does.
+    /// End of each list, where the next one begins.
     ends: Vec<usize>,
     all: Vec<Number>,
 }
@@ -257,10 +259,10 @@ impl Lists {
         &self.all[from..self.ends[node]]
     }
 
-    /// For each node those in whose lists it is, the smallest first.
+    /// Inverts the lists: for each node, the nodes with a list that contains it, sorted.
     fn turned(&self) -> Self {
         let count = self.ends.len();
-        // Where the next goes: at first where the list begins, in the end where it ends.
+        // Next write position of each list: first its beginning, finally its end.
         let mut ends = vec![0; count];
         for node in &self.all {
             ends[index(*node)] += 1;
@@ -285,8 +287,10 @@ pub(super) const fn index(node: Number) -> usize {
     node as usize
 }
 
+/// Converts an index to a node number.
+///
 /// # Panics
-/// Beyond [`NODES_MAX`], which [`Dag::of`] has checked.
+/// Panics beyond [`NODES_MAX`], which [`Dag::of`] has checked.
 pub(super) fn number(index: usize) -> Number {
     Number::try_from(index).expect("there are at most a million nodes")
 }

@@ -1,9 +1,8 @@
-//! What a workflow does next: a function of its definition, of how far its nodes are, and of what happened.
+//! Decides the next steps of a workflow: a function of its definition, the status of its nodes, and the latest event.
 //!
-//! Every decision is made on the document as it is at the beginning of a turn, and a node moves once in a turn at most, so
-//! nothing depends on the order in which nodes are looked at; that order is the one of their ids. Where more can be done at
-//! once, the turn says so, and another follows. Values are copied within the document and are not looked at, apart from what
-//! conditions ask for.
+//! All decisions of a turn use the document at its beginning, and a node moves at most once in a turn. So the order
+//! in which nodes are visited does not matter; it is that of their ids. If more can be done at once, the turn reports
+//! it, and another follows. Values are copied within the document without inspection, except for conditions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,72 +13,72 @@ use crate::expr::{Expr, Variable, Variables};
 use crate::source::child;
 use crate::tree;
 
-/// The variables of a node's condition.
+/// Variables of a node's condition.
 pub const WHEN_VARIABLES: &[&str] = &["data"];
 
-/// How many entries for the workflow's data a request may bring.
+/// Maximum entries for the workflow's data in a request.
 pub const DATA_MAX: usize = 256;
 
-/// After so many operations a turn begins with no further node. One node takes 131 of them at most, and what ends a turn two.
+/// Operations after which a turn starts no further node. One node takes at most 131, and the end of a turn two.
 const OPS_MAX: usize = 512;
 
-/// What a turn follows.
+/// Event that a turn responds to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Happened<'h> {
-    /// The board was made.
+    /// The board was created.
     Start {
-        /// Whether the member `data` of the request is laid over the workflow's data.
+        /// True if the member `data` of the request is merged into the workflow's data.
         from_request: bool,
     },
-    /// Somebody came to an output, or the turn before left something to do.
+    /// A worker produced an output, or the previous turn left work.
     GoesOn,
-    /// What starts a node came.
+    /// The trigger of a node fired.
     Came(&'h str),
-    /// A node's worker is done with it.
+    /// No invocation of a node's worker is under way any more.
     GaveUp(&'h str),
-    /// It is to go on from a node: that one, and all that depends on it, once more.
+    /// A resumption from a node: it and all that depends on it run again.
     Resume(&'h str),
 }
 
-/// What a turn comes to.
+/// Result of a turn.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Turn {
-    /// Which nodes move, in the order of their ids.
+    /// Status changes, by node id.
     pub moves: Vec<Move>,
-    /// The operations of RFC 6902 that make it so, in their order.
+    /// JSON Patch (RFC 6902) that applies them, in order.
     pub patch: Vec<Value>,
-    /// How far the whole workflow is then: `RUNNING`, `COMPLETED` or `FAILED`.
+    /// Resulting status of the workflow: `RUNNING`, `COMPLETED` or `FAILED`.
     pub status: Status,
-    /// Whether another turn can do more at once.
+    /// True if another turn can do more at once.
     pub more: bool,
 }
 
-/// A node that becomes something else.
+/// Status change of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// Which.
+    /// Id of the node.
     pub node: String,
-    /// From what.
+    /// Old status.
     pub from: Status,
-    /// To what.
+    /// New status.
     pub to: Status,
 }
 
-/// Why there is no turn.
+/// Reason that a turn is not possible.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
     /// A stable code.
     pub code: WorkflowCode,
-    /// For people.
+    /// User-readable message.
     pub message: String,
 }
 
-/// What to do now; nothing if there is nothing to do.
+/// Computes a turn; `None` if there is nothing to do.
 ///
 /// # Errors
-/// `workflow_no_state` if the document lacks what the workflow is about; `workflow_unknown_node` and
-/// `workflow_illegal_move` (something that would be done once more is running) for a resumption; `workflow_too_much_data`.
+/// `workflow_no_state` if the document lacks the workflow's state; `workflow_too_much_data`. For a resumption also
+/// `workflow_unknown_node`, and `workflow_illegal_move` if a node to run again is still running.
 pub fn turn(definition: &Definition, document: &tree::Node, happened: Happened<'_>) -> Result<Option<Turn>, Refusal> {
     let mut work = Work::of(definition, document)?;
     match happened {
@@ -95,22 +94,22 @@ pub fn turn(definition: &Definition, document: &tree::Node, happened: Happened<'
             work.give_up(node)?;
             work.settle()?;
         }
-        // What is done once more is looked at in the next turn.
+        // Nodes to run again are settled in the next turn.
         Happened::Resume(node) => work.resume(node)?,
     }
     Ok(work.turn(document))
 }
 
-/// A node that failed.
+/// A failed node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailedNode {
-    /// Its id.
+    /// Id of the node.
     pub node: String,
-    /// Why, as the document says it.
+    /// Error recorded in the document.
     pub error: String,
 }
 
-/// Returns the nodes of a document's workflow that failed, in the order of their ids.
+/// Returns the failed nodes of a document's workflow, sorted by id.
 pub fn failed(document: &tree::Node) -> Vec<FailedNode> {
     let nodes = document["workflow"]["nodes"].as_object().into_iter().flat_map(tree::Object::iter);
     let failed = nodes.filter(|(_, node)| node["status"].as_str() == Some(Status::Failed.as_str()));
@@ -125,25 +124,25 @@ fn is_object_with_members(value: &tree::Node) -> bool {
     value.as_object().is_some_and(|members| !members.is_empty())
 }
 
-/// How far a node is.
+/// Current state of a node.
 struct Standing<'a> {
     id: &'a str,
     node: &'a Node,
     status: Status,
-    /// Whether what starts it came.
+    /// True if its trigger has fired.
     came: bool,
-    /// What of it is there.
+    /// The node's entry in the document.
     there: &'a tree::Node,
     moved: bool,
 }
 
-/// A turn that is being made.
+/// A turn under construction.
 struct Work<'a> {
     nodes: BTreeMap<&'a str, Standing<'a>>,
     data: &'a tree::Node,
     moves: Vec<Move>,
     patch: Vec<Value>,
-    /// What becomes of outputs, after all that is taken from the data as they are.
+    /// Copies of outputs into the data, applied after all inputs were taken from the old data.
     given: Vec<Value>,
 }
 
@@ -169,7 +168,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Changes the status of a node, which must be allowed.
+    /// Changes the status of a node; the change must be legal.
     fn advance(&mut self, id: &str, to: Status) -> Result<(), Refusal> {
         let standing = self.known(id)?;
         let from = standing.status;
@@ -186,7 +185,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Lays what the request brings over the data.
+    /// Merges the request's data into the workflow's.
     fn take_data(&mut self, brought: &tree::Node) -> Result<(), Refusal> {
         if brought.part_count() > DATA_MAX {
             let message = format!("the request brings {} entries, more than {DATA_MAX}", brought.part_count());
@@ -198,7 +197,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// That what starts a node came counts from then on, also if its dependencies are not completed.
+    /// Records that a node's trigger fired. The record persists, also if the dependencies are not completed yet.
     fn note(&mut self, id: &str) -> Result<(), Refusal> {
         let standing = self.known(id)?;
         if !standing.came && matches!(standing.status, Status::Pending | Status::Ready) {
@@ -208,7 +207,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// A worker that is done with a node that has no output has given up. Otherwise it is long known what came of it.
+    /// Fails a running node without an output, because its worker has finished. Otherwise its outcome is known already.
     fn give_up(&mut self, id: &str) -> Result<(), Refusal> {
         let standing = self.known(id)?;
         if standing.status == Status::Running && standing.there.child("output").is_none() {
@@ -217,7 +216,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Takes back a node and all that depends on it. Its own trigger need not come again; those of the others must.
+    /// Resets a node and all that depends on it. Its own trigger stays recorded; those of the others must fire again.
     fn resume(&mut self, from: &str) -> Result<(), Refusal> {
         let from = self.known(from)?.id;
         let mut again = BTreeSet::from([from]);
@@ -249,7 +248,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Everything that can be done now, as far as there is room for it.
+    /// Makes all possible status changes, within the operation limit.
     fn settle(&mut self) -> Result<(), Refusal> {
         let before: BTreeMap<&str, Status> = self.nodes.iter().map(|(id, at)| (*id, at.status)).collect();
         let ids: Vec<&str> = before.keys().copied().collect();
@@ -277,7 +276,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Whether the condition of a node holds of the data.
+    /// Evaluates the condition of a node on the data.
     fn holds(&self, node: &Node) -> Result<bool, String> {
         let Some(when) = &node.when else { return Ok(true) };
         let when = Expr::compile(when, WHEN_VARIABLES).map_err(|why| why.to_string())?;
@@ -285,7 +284,7 @@ impl<'a> Work<'a> {
         when.evaluate(&variables).map_err(|why| why.to_string())
     }
 
-    /// Gives a node to its worker. What the data do not have is left out of its input (W63).
+    /// Starts a node. Input entries that are missing in the data are omitted (W63).
     fn run(&mut self, id: &str, node: &Node) -> Result<(), Refusal> {
         self.advance(id, Status::Running)?;
         let input = of_node(id, "input");
@@ -296,7 +295,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Takes over what a worker made. What it did not make, and what is not mapped, does not come to the data.
+    /// Completes a node. Only mapped outputs that the worker produced are copied to the data.
     fn complete(&mut self, id: &str, node: &Node, output: &tree::Node) -> Result<(), Refusal> {
         self.advance(id, Status::Completed)?;
         for (name, key) in node.output_mapping.iter().filter(|(name, _)| output.child(name).is_some()) {
@@ -305,7 +304,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// What all of it comes to.
+    /// Assembles the result of the turn.
     fn turn(mut self, document: &tree::Node) -> Option<Turn> {
         let now: BTreeMap<&str, Status> = self.nodes.iter().map(|(id, at)| (*id, at.status)).collect();
         let more = self.nodes.values().any(|standing| standing.possible(&now).is_some());
@@ -313,7 +312,7 @@ impl<'a> Work<'a> {
         let status = if more || now.values().any(is_under_way) {
             Status::Running
         } else if now.values().any(|status| *status == Status::Failed) {
-            // What is pending then waits for what failed.
+            // Pending nodes then wait for failed ones.
             Status::Failed
         } else {
             Status::Completed
@@ -334,12 +333,12 @@ impl<'a> Work<'a> {
 }
 
 impl Standing<'_> {
-    /// What it can become now, if the others are like this; `Ready` stands for what its condition comes to.
+    /// Returns the next status, given those of the others; `Ready` means that the condition must be evaluated.
     fn possible(&self, others: &BTreeMap<&str, Status>) -> Option<Status> {
         let is = |id: &String, status: Status| others.get(id.as_str()) == Some(&status);
         let needed = &self.node.dependencies;
         match self.status {
-            // Only what is completed satisfies, so what depends on something that was skipped is never run.
+            // Only completion satisfies a dependency, so dependents of a skipped node never run.
             Status::Pending if needed.iter().any(|id| is(id, Status::Skipped)) => Some(Status::Skipped),
             Status::Pending => needed.iter().all(|id| is(id, Status::Completed)).then_some(Status::Ready),
             Status::Ready => {
@@ -352,10 +351,10 @@ impl Standing<'_> {
     }
 }
 
-/// Where the workflow's data are.
+/// Location of the workflow's data.
 const DATA: &str = "/workflow/data";
 
-/// A place of a node.
+/// Returns the location of a node's member.
 fn of_node(id: &str, member: &str) -> String {
     format!("{}/{member}", child("/workflow/nodes", id))
 }

@@ -1,5 +1,5 @@
-//! What a workflow becomes in a blueprint: a seat, what wakes it and the workers of the nodes, and what must hold of the
-//! document.
+//! Expansion of a workflow into a blueprint: a worker for the decisions, rules for it and for the nodes, and
+//! invariants.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use super::engine::{DATA_MAX, Happened};
 use super::{Definition, Node, Status, TriggerType};
 use crate::source::child;
 
-/// The seat, and the rule by which it begins.
+/// Name of the workflow worker, and of the rule that starts it.
 const SEAT: &str = "workflow";
 const OUTPUT: &str = "workflow-output";
 const ROUND: &str = "workflow-round";
 const RESUME: &str = "workflow-resume";
-/// The rules of a node begin so and end with its id; no two of these are the beginning of one name.
+/// Name prefixes of a node's rules, followed by its id. No prefix begins with another one.
 const RUN: &str = "run-";
 const START: &str = "start-";
 const GAVE_UP: &str = "gave-up-";
 
-/// The signal from which a workflow goes on, with `{node}`.
+/// Signal that resumes a workflow, with `{node}`.
 pub const RESUMPTION: &str = "resume";
 
-/// The definition of the schema that all nodes refer to.
+/// Schema definition shared by all nodes.
 const NODE_DEFINITION: &str = "workflow:node";
 
-/// What the seat of a workflow is told.
+/// Arguments of the workflow worker.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct With {
-    /// The nodes, with what a decision needs.
+    /// The nodes, reduced to the data for decisions.
     pub nodes: BTreeMap<String, Node>,
-    /// Whether the request may bring data.
+    /// True if the request may provide data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub from_request: bool,
 }
@@ -44,12 +44,12 @@ impl With {
         Self { nodes, from_request }
     }
 
-    /// The same as a definition.
+    /// Converts the arguments back into a definition.
     pub fn definition(self) -> Definition {
         Definition { nodes: self.nodes, ..Definition::default() }
     }
 
-    /// What a rule of the workflow says by waking its seat; `resumed` is the node that the signal named.
+    /// Returns the event signalled by a workflow rule; `resumed` is the node named by the signal.
     pub fn happened<'h>(&self, rule: &'h str, resumed: Option<&'h str>) -> Happened<'h> {
         if rule == SEAT {
             Happened::Start { from_request: self.from_request }
@@ -65,45 +65,45 @@ impl With {
     }
 }
 
-/// What the worker of a node may do because of it.
+/// Additional grants of a node's worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grants {
     /// The worker.
     pub worker: String,
     /// The node.
     pub node: String,
-    /// What it may read: its input.
+    /// Place that it may read: the node's input.
     pub read: String,
-    /// What it may add: its output.
+    /// Place that it may add: the node's output.
     pub write: String,
 }
 
-/// Something that a workflow becomes.
+/// A part of the blueprint generated from a workflow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Made {
-    /// The list that it is an element of, or the mapping that it is a member of: a JSON Pointer into a blueprint.
+    /// JSON Pointer to the list or object in the blueprint that contains it.
     pub within: &'static str,
-    /// Its name there; absent for an element of a list, which has a `name`.
+    /// Member name; absent for an element of a list, which has a `name`.
     pub name: Option<&'static str>,
-    /// The node that it is made of; absent if of all of them.
+    /// The node that it was generated from; absent for the whole workflow.
     pub node: Option<String>,
-    /// What it is.
+    /// The generated value.
     pub value: Value,
 }
 
-/// The parts of a blueprint that a workflow becomes.
+/// Parts of a blueprint generated from a workflow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expansion {
-    /// What is put into it; there must be nothing else of the name.
+    /// Generated parts; the blueprint must not define the same names.
     pub made: Vec<Made>,
-    /// What the workers of the nodes may do beside.
+    /// Additional grants of the nodes' workers.
     pub grants: Vec<Grants>,
-    /// What is put where the blueprint says nothing itself: a holder, a member, a value.
+    /// Defaults for settings absent from the blueprint: container, member, value.
     pub defaults: Vec<(&'static str, &'static str, Value)>,
 }
 
 impl Expansion {
-    /// What is at first at `/workflow`.
+    /// Returns the initial value of `/workflow`.
     pub fn initial(&self) -> Option<&Value> {
         self.made.iter().find(|made| made.within == INITIAL).map(|made| &made.value)
     }
@@ -111,10 +111,10 @@ impl Expansion {
 
 const INITIAL: &str = "/state/initial";
 
-/// What a request brings for the data.
+/// Schema of the data in a request.
 pub const REQUESTED: &str = "/request/properties/data";
 
-/// What becomes of a sound workflow; `from_request`: whether the request may have a member `data`.
+/// Expands a checked workflow. `from_request` permits a member `data` of the request.
 pub fn expand(definition: &Definition, from_request: bool) -> Expansion {
     let named =
         |within: &'static str, name: &'static str, value: Value| Made { within, name: Some(name), node: None, value };
@@ -146,18 +146,19 @@ pub fn expand(definition: &Definition, from_request: bool) -> Expansion {
     });
     let mut defaults = vec![
         ("", "done", json!({"when": "state.workflow.status == \"COMPLETED\""})),
-        // Who is to do something once more comes to the same again.
+        // Resumed nodes repeat earlier values. A window of one commit never holds two returns, which disables the
+        // check.
         ("/circuit", "cycles", json!({"window": 1, "repeats": 2, "then": "stop_branch"})),
     ];
-    // What the seat would not take is refused with the request.
+    // Reject excess data with the request, before the workflow worker would.
     defaults.extend(from_request.then(|| (REQUESTED, "maxProperties", DATA_MAX.into())));
     Expansion { grants: grants.collect(), made, defaults }
 }
 
-/// The rules and the invariants.
+/// Generates the rules and invariants.
 fn each_element(definition: &Definition, mut element: impl FnMut(&'static str, Option<&String>, Value)) {
     const RULES: &str = "/rules";
-    // What is next is decided before those go on who wait for a place.
+    // Decisions take precedence over queued invocations.
     let decide = |name: &str, trigger: Value, when: Option<String>| {
         let mut rule = json!({"name": name, "trigger": trigger, "run": SEAT, "urgent": true});
         if let Some(when) = when {
@@ -193,7 +194,7 @@ fn each_element(definition: &Definition, mut element: impl FnMut(&'static str, O
     element("/invariants", None, json!({"name": "workflow-outputs", "for": each, "expr": outputs}));
 }
 
-/// That every node is what it was, or one of the successors of that.
+/// Returns an invariant: every node keeps its status or moves to a successor.
 fn moves() -> String {
     let before = "before.workflow.nodes[self.node_id].status";
     let mut moves = format!("self.status == {before}");
@@ -204,7 +205,7 @@ fn moves() -> String {
     moves
 }
 
-/// Who decides what is next. It writes what nobody else may, and copies values without a look at them.
+/// Returns the workflow worker. It has exclusive write grants, and copies values without inspecting them.
 fn seat(definition: &Definition, from_request: bool) -> Value {
     let grant = |path: &str, ops: &[&str]| json!({"path": path, "ops": ops});
     let mut reads = vec!["/workflow"];
@@ -226,8 +227,8 @@ fn seat(definition: &Definition, from_request: bool) -> Value {
             grant("/workflow/nodes/*/error", &["add", "remove"]),
             grant("/workflow/nodes/*/came", &["add", "remove"]),
         ],
-        // It is the only writer of all that it goes by, one call at a time, and what a call decides is held against what
-        // was before: nothing that it was not shown can be lost.
+        // Safe without a freshness check: other workers only add outputs, calls run one at a time, and invariants check
+        // each decision against the previous state.
         "freshness": "none",
         "view": {"budget": VIEW_CHARS},
         "limits": {"invocations": 1_000_000, "exempt": true},
@@ -235,7 +236,7 @@ fn seat(definition: &Definition, from_request: bool) -> Value {
     })
 }
 
-/// Its view is for people who look what it was shown; it goes by the document.
+/// Size of its view, which only serves people; the worker reads the document.
 const VIEW_CHARS: u32 = 24_000;
 
 fn schema(ids: &[&String]) -> Value {
@@ -291,7 +292,7 @@ mod tests {
     use super::*;
     use crate::expr::{Expr, Variable, Variables};
 
-    /// The invariant on the board says of all 36 pairs what the table says; what stays is no move.
+    /// The board invariant agrees with the table on all 36 pairs; an unchanged status is no move.
     #[test]
     fn the_board_allows_what_the_table_allows() {
         let expr = Expr::compile(&moves(), &["before", "self"]).expect("it compiles");

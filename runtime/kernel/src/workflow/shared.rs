@@ -1,12 +1,13 @@
-//! Entries of a workflow's data that several outputs become, where nothing says which of them is the later.
+//! Finds entries of a workflow's data that several outputs write in no defined order.
 
 use super::dag::{Dag, Number, index, number};
 use super::{Definition, Node, PROBLEMS_MAX, Warning};
 
-/// How many steps over dependencies are taken at most to find paths; what is not found out by then is not warned of.
+/// Maximum number of dependency steps in searches for paths; conflicts beyond it are not reported.
 const STEPS_MAX: usize = 1 << 22;
 
-/// For each such entry the first two, at most [`PROBLEMS_MAX`]. Two nodes with a `when` each may be alternatives, and are not told.
+/// Returns the first two writers of each such entry, at most [`PROBLEMS_MAX`] entries. Two nodes that both have a
+/// `when` may be alternatives, and are not reported.
 pub(super) fn outputs<'d>(dag: &Dag<'d>, definition: &'d Definition, order: &[Number]) -> Vec<Warning<'d>> {
     let nodes = || dag.numbers().zip(definition.nodes.values());
     let keys = |(number, node): (Number, &'d Node)| {
@@ -37,22 +38,22 @@ pub(super) fn outputs<'d>(dag: &Dag<'d>, definition: &'d Definition, order: &[Nu
     writers.chunk_by(|one, other| one.0 == other.0).filter_map(shared).take(PROBLEMS_MAX).collect()
 }
 
-/// What leads to what.
+/// Reachability search between nodes.
 struct Paths<'a, 'd> {
     dag: &'a Dag<'d>,
-    /// Where each node is in the order.
+    /// Position of each node in the order.
     places: Vec<Number>,
-    /// Whether each has a `when`.
+    /// True for nodes with a `when`.
     is_choice: Vec<bool>,
-    /// The last search that came to each node.
+    /// Last search that reached each node.
     seen: Vec<u32>,
     search: u32,
-    /// How many steps may still be taken.
+    /// Remaining search steps.
     steps: usize,
 }
 
 impl Paths<'_, '_> {
-    /// Two of these nodes, which are in the order of the workflow, without a path from one to the other.
+    /// Returns two of these nodes without a path between them. `nodes` are in workflow order.
     fn without(&mut self, nodes: &[Number]) -> Option<(Number, Number)> {
         if let Some(twice) = nodes.windows(2).find(|pair| pair.first() == pair.last()) {
             return Some((*twice.first()?, *twice.last()?));
@@ -60,7 +61,7 @@ impl Paths<'_, '_> {
         let mut is_chain = true;
         for at in (0..nodes.len().saturating_sub(1)).rev() {
             let (node, later) = (nodes[at], &nodes[at + 1..]);
-            // Whatever comes to the next comes to all after it, as long as these are a chain.
+            // While the later nodes form a chain, reaching the first of them reaches all.
             if is_chain && self.not_reached(node, &later[..1]).is_empty() {
                 continue;
             }
@@ -74,7 +75,8 @@ impl Paths<'_, '_> {
         None
     }
 
-    /// Those to which no path leads from a node, of some in the order of the workflow; nothing where there are no steps left.
+    /// Returns the sought nodes that are not reachable from a node; empty if the search steps run out. `sought` is in
+    /// workflow order.
     fn not_reached(&mut self, from: Number, sought: &[Number]) -> Vec<Number> {
         let Some(last) = sought.last() else { return Vec::new() };
         self.seen.resize(self.places.len(), 0);

@@ -1,51 +1,51 @@
-//! How far a node is, and what it can become: one table.
+//! Status of a node, and the table of its transitions.
 
 use super::WorkflowCode;
 use super::engine::Refusal;
 use crate::rejection::coded;
 
 coded! {
-    /// How far a node is (W60).
+    /// Status of a node (W60).
     Status {
-        /// It waits for its dependencies.
+        /// Waiting for its dependencies.
         Pending = "PENDING",
-        /// Its dependencies are completed; it waits for its trigger.
+        /// Dependencies completed; waiting for its trigger.
         Ready = "READY",
-        /// Its worker has it.
+        /// Given to its worker.
         Running = "RUNNING",
-        /// Its worker came to an output.
+        /// Completed by its worker with an output.
         Completed = "COMPLETED",
-        /// Its worker gave up, or its condition could not be evaluated.
+        /// Given up by its worker, or its condition could not be evaluated.
         Failed = "FAILED",
-        /// Its condition did not hold, or something that it depends on was skipped.
+        /// Skipped because its condition did not hold, or a dependency was skipped.
         Skipped = "SKIPPED",
     }
 }
 
 impl Status {
-    /// What a node in this status can become in one commit.
+    /// Returns the statuses that can follow in one commit.
     pub const fn successors(self) -> &'static [Self] {
         match self {
             Self::Pending => &[Self::Ready, Self::Failed, Self::Skipped],
-            // Back, if something that it depends on is resumed.
+            // Back to pending, if a dependency is resumed.
             Self::Ready => &[Self::Pending, Self::Running],
             Self::Running => &[Self::Completed, Self::Failed],
-            // Only when the workflow is resumed from it, or from something that it depends on.
+            // Only by a resumption from the node or from a dependency.
             Self::Completed | Self::Failed | Self::Skipped => &[Self::Pending],
         }
     }
 
-    /// Whether nothing more happens to the node unless it is resumed.
+    /// Returns true if the status is final unless the node is resumed.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Skipped)
     }
 
-    /// The status of this name.
+    /// Returns the status of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|status| status.as_str() == name)
     }
 
-    /// The move of a node to another status.
+    /// Returns the new status of a node after a legal transition.
     ///
     /// # Errors
     /// `workflow_illegal_move`.
@@ -62,7 +62,7 @@ impl Status {
 mod tests {
     use super::*;
 
-    /// All 36 pairs, written out: a row is what a node is, a column what it is to become.
+    /// All 36 pairs: rows are the current status, columns the next one.
     #[test]
     fn a_node_becomes_only_what_it_can() {
         use Status::{Completed, Failed, Pending, Ready, Running, Skipped};
@@ -88,7 +88,7 @@ mod tests {
                     }
                 }
             }
-            // What is over moves only when it is resumed.
+            // A final status changes only by a resumption.
             assert_eq!(from.is_terminal(), from.successors() == [Pending], "{from}");
             assert_eq!(Status::named(from.as_str()), Some(from));
         }

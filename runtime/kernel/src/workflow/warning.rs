@@ -1,48 +1,48 @@
-//! What a workflow that has an order is warned of.
+//! Warnings about a valid workflow.
 
 use std::fmt;
 
 use super::{Definition, ID_CHARS_MAX, PROBLEMS_MAX, RESUMPTION, RUNNING_NODES_MAX};
 
-/// What will not come out as it is meant.
+/// A part of the workflow that cannot work as intended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Warning<'d> {
-    /// A node that nothing starts. In a workflow without a cycle there are no others: from what waits for nothing, every node can
-    /// be reached.
+    /// A node that never starts. In an acyclic workflow there are no others, since every node can be reached from the
+    /// roots.
     Unreachable {
-        /// Which.
+        /// Id of the node.
         node: &'d str,
-        /// For which such node it waits; none: it waits for a moment that is not named.
+        /// Dependency that never starts; `None`: the node itself has a schedule without times.
         waits_for: Option<&'d str>,
     },
-    /// Two outputs become the same entry of the data, and nothing says which of them is the later.
+    /// Two outputs write the same entry of the data in no defined order.
     SharedOutput {
         /// The entry.
         key: &'d str,
-        /// Who writes it.
+        /// Id of the first writer.
         node: &'d str,
-        /// Who else does: a node between which and the first there is no path, or the same with another output.
+        /// Id of the second writer: a node without a path to or from the first, or the same node with another output.
         other: &'d str,
     },
-    /// It has more nodes than the workflow of a blueprint may have.
+    /// More nodes than a blueprint's workflow may have.
     TooLarge {
-        /// How many.
+        /// Number of nodes.
         nodes: usize,
     },
-    /// The id of a node is no name that a blueprint takes.
+    /// A node id that is not valid as a name in a blueprint.
     NodeName {
-        /// Which.
+        /// Id of the node.
         node: &'d str,
     },
-    /// A node waits for the signal from which a workflow is resumed; no blueprint takes it.
+    /// A node waits for the signal that resumes a workflow; blueprints reject it.
     TakenSignal {
-        /// Which.
+        /// Id of the node.
         node: &'d str,
     },
 }
 
 impl<'d> Warning<'d> {
-    /// Its stable code.
+    /// Returns the stable code.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "workflow_unreachable_node",
@@ -53,7 +53,7 @@ impl<'d> Warning<'d> {
         }
     }
 
-    /// The node that it is about, if it is about one.
+    /// Returns the node concerned, if it is a single one.
     pub const fn node(self) -> Option<&'d str> {
         match self {
             Self::Unreachable { node, .. }
@@ -64,7 +64,7 @@ impl<'d> Warning<'d> {
         }
     }
 
-    /// What to do about it.
+    /// Returns advice for the user.
     pub const fn help(self) -> &'static str {
         match self {
             Self::Unreachable { .. } => "Say when: `every: \"0 6 * * *\"`, or give it another `trigger_type`.",
@@ -108,13 +108,13 @@ impl fmt::Display for Warning<'_> {
     }
 }
 
-/// The first nodes that wait for a signal which is the workflow's own.
+/// Returns the first nodes that wait for the workflow's own signal.
 pub(super) fn taken_signals(definition: &Definition) -> impl Iterator<Item = Warning<'_>> {
     let nodes = definition.nodes.iter().filter(|(id, node)| node.awaited(id) == Some(RESUMPTION));
     nodes.map(|(id, _)| Warning::TakenSignal { node: id }).take(PROBLEMS_MAX)
 }
 
-/// Whether the id of a node is a name that a blueprint takes: the names of its rules end with it.
+/// Returns true if a node id is valid as a name in a blueprint: the names of its rules end with it.
 pub fn is_node_name(id: &str) -> bool {
     id.starts_with(|c: char| c.is_ascii_alphanumeric())
         && id.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))

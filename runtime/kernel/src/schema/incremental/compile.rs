@@ -1,8 +1,8 @@
 //! Compiles the places of a plan.
 //!
-//! `jsonschema` compiles documents, so each part is compiled as a reference into the document, which a registry holds
-//! once. Keywords that are run apart from the rest of their schema object stand in a second document there, with
-//! references to the subschemas of the first.
+//! `jsonschema` compiles documents, so each part is compiled as a reference into the document, held once in a registry.
+//! Keywords checked separately from their schema object are in a second document, which refers to the subschemas of the
+//! first.
 
 use jsonschema::{Draft, PatternOptions, Registry, ValidationOptions};
 use serde_json::{Map, Value, json};
@@ -16,18 +16,18 @@ use super::plan::{Check, Inside, Names, Others, Parts, Place, PlaceId};
 use super::sketch::{Sketch, sketch};
 use super::survey::{DOCUMENT, Survey, reference};
 
-/// The URI of the document that holds what is compiled apart.
+/// URI of the document with the separately compiled keywords.
 const APART: &str = "patchboard:///apart";
 
-/// The most subschemas that are compiled, those counted that are compiled again as parts of others. Beyond, the
-/// document is validated whole; a hundred subschemas that all hold one another are a tenth of it.
+/// Maximum number of compiled subschemas, counted again for each part that contains them. Beyond it, the document is
+/// validated as a whole. A hundred mutually nested subschemas use a tenth of it.
 const COMPILED_MAX: usize = 100_000;
 
-/// Bytes of the regular expressions that are compiled in all parts, counted again in each part they are compiled in.
-/// Beyond, the document is validated whole.
+/// Maximum bytes of the regular expressions in all compiled parts, counted again for each part. Beyond it, the document
+/// is validated as a whole.
 const REGEX_BYTES_MAX: usize = 8 << 20;
 
-/// What validation is to be like, apart from the schema.
+/// Validation options beside the schema.
 #[derive(Clone, Copy)]
 pub(in crate::schema) struct Settings {
     pub(in crate::schema) draft: Draft,
@@ -44,7 +44,7 @@ impl Settings {
     }
 }
 
-/// Makes the plan of a document.
+/// Compiles the plan of a document.
 pub(super) fn compile(
     document: &Value,
     settings: Settings,
@@ -75,7 +75,7 @@ pub(super) fn compile(
     Ok(places)
 }
 
-/// Whether no more is compiled for these places than may be.
+/// Returns true if compiling these places stays within the limits.
 fn is_light(sketches: &[Sketch], map: &SchemaMap, regexes: &Regexes) -> bool {
     let (mut subschemas, mut bytes): (usize, usize) = (0, 0);
     for sketch in sketches {
@@ -92,7 +92,7 @@ fn is_light(sketches: &[Sketch], map: &SchemaMap, regexes: &Regexes) -> bool {
     true
 }
 
-/// Compiles all places; `None` if one of them cannot be compiled alone.
+/// Compiles all places; `None` if one of them cannot be compiled on its own.
 fn build(document: &Value, settings: Settings, map: &SchemaMap, sketches: &[Sketch]) -> Option<Vec<Place>> {
     let mut apart = Map::new();
     for (number, sketch) in sketches.iter().enumerate() {
@@ -119,7 +119,7 @@ fn build(document: &Value, settings: Settings, map: &SchemaMap, sketches: &[Sket
     sketches.iter().enumerate().map(|(number, sketch)| compiler.place(number, sketch, sketches, map)).collect()
 }
 
-/// The name of a part that is compiled apart.
+/// Returns the name of a separately compiled part.
 fn name(number: PlaceId, what: &str) -> String {
     format!("patchboard-{number}-{what}")
 }
@@ -133,7 +133,7 @@ impl Compiler<'_> {
     fn place(&self, number: PlaceId, sketch: &Sketch, sketches: &[Sketch], map: &SchemaMap) -> Option<Place> {
         let node = map.node(sketch.id);
         let pointer = node.pointer.clone();
-        // The root is compiled by itself.
+        // The root is compiled separately.
         let needs_whole = sketch.applied && number != 0 && !node.anything;
         let whole = if needs_whole { Some(self.whole(&pointer)?) } else { None };
         let inside = match &sketch.opaque {
@@ -169,7 +169,7 @@ impl Compiler<'_> {
         let others = match sketch.others {
             None => Others::Anything,
             Some(place) if map.node(sketches[place].id).anything => Others::Anything,
-            // Only a literal `false` is told of the object and not of the member.
+            // Only a literal `false` is reported at the object instead of the member.
             Some(place)
                 if map.node(sketches[place].id).pointer == format!("{pointer}/additionalProperties")
                     && map.node(sketches[place].id).never =>
@@ -192,7 +192,8 @@ impl Compiler<'_> {
         })
     }
 
-    /// What was put apart for a place, if anything was; outer `None` if it cannot be compiled.
+    /// Returns the separately compiled part of a place, if there is one; the outer `None` means that it cannot be
+    /// compiled.
     #[expect(clippy::option_option, reason = "whether it is there, and whether it can be compiled")]
     fn apart(&self, number: PlaceId, what: &str, pointer: &str) -> Option<Option<Check>> {
         let name = name(number, what);

@@ -1,7 +1,7 @@
-//! What of a schema costs more than what a write touches, and where.
+//! Finds the parts of a schema that make validation cost more than a write touches.
 //!
-//! A part of the schema that looks across a value is cheap where the value is small. So for each such part the walk it
-//! makes through a value is followed, until it comes to a collection whose size nothing bounds.
+//! A keyword that inspects a whole value is cheap if the value is small. So each such keyword's walk through its value
+//! is traced to the first collection without a size bound.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,32 +11,32 @@ use serde_json::Value;
 use super::super::map::{Id, Role, SchemaMap};
 use super::plan::{Inside, Place};
 
-/// The most elements or members that are few: going through them costs some tens of microseconds.
+/// Maximum size of a small collection; traversing it takes some tens of microseconds.
 pub const FEW: u64 = 128;
-/// How deep the places of a recursive schema are followed.
+/// Maximum depth to which a recursive schema is traced.
 const DEPTH_MAX: usize = 12;
-/// The most places that are looked at; larger schemas are reported in part.
+/// Maximum number of places inspected; larger schemas are reported in part.
 const LOOKED_MAX: usize = 5_000;
-/// The most visits of subschemas by one estimate; it reports what it has found until then.
+/// Maximum number of subschema visits of one estimate; later findings are omitted.
 const VISITS_MAX: usize = 2_000_000;
 
-/// A place below which a write validates more than it touches.
+/// A place where a write validates more than it touches.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cost {
     /// Path pattern of the value; empty for the document.
     pub place: String,
-    /// The keyword because of which a write in it costs more.
+    /// Keyword that causes the cost.
     pub keyword: String,
-    /// Whether everything that is asked of the value is validated again because of it, not only the keyword.
+    /// True if the keyword causes validation of the entire value, beyond the keyword itself.
     pub is_whole: bool,
-    /// JSON Pointer of the keyword in the schema document; of the schema object, if it is no single keyword's doing.
+    /// JSON Pointer of the keyword in the schema document; of the schema object, if no single keyword is the cause.
     pub pointer: String,
-    /// Path pattern of the first collection that is gone through and that may grow without bound; `None` if all that
-    /// are gone through stay small.
+    /// Path pattern of the first traversed collection without a size bound; `None` if all traversed collections stay
+    /// small.
     pub collection: Option<String>,
 }
 
-/// The costs of a plan, by place.
+/// Returns the costs of a plan, sorted by place.
 pub(super) fn costs(document: &Value, map: &SchemaMap, places: &[Place]) -> Vec<Cost> {
     let mut costing = Costing {
         document,
@@ -56,18 +56,18 @@ struct Costing<'c> {
     map: &'c SchemaMap,
     places: &'c [Place],
     found: BTreeSet<Cost>,
-    /// Sets of places that were looked at, by the pattern of their path.
+    /// Sets of places already inspected, with the pattern of their path.
     seen: BTreeSet<(String, Vec<usize>)>,
     left: usize,
-    /// Visits of subschemas that are left.
+    /// Remaining visits of subschemas.
     visits: usize,
 }
 
-/// What judges a value for sure, and what somebody goes through it with.
+/// Subschemas that apply to a value.
 struct Looked<'l> {
-    /// Subschemas that the value satisfies, whatever else.
+    /// Subschemas that a valid value satisfies unconditionally.
     sure: &'l [Id],
-    /// Subschemas that are run on all of it.
+    /// Subschemas that are run on the whole value.
     run: &'l [Id],
 }
 
@@ -75,13 +75,13 @@ fn pattern(path: &[String]) -> String {
     path.iter().map(|token| format!("/{token}")).collect()
 }
 
-/// A name as patterns write it. One that is itself `*` or `-` has no other form there and reads as more than it is.
+/// Encodes a name for a pattern. The names `*` and `-` cannot be escaped there, and read as wildcards.
 fn literal(name: &str) -> String {
     Token::new(name).encoded().to_owned()
 }
 
 impl Costing<'_> {
-    /// Looks at all places of the plan that judge the value at a path.
+    /// Inspects all places of the plan that judge the value at a path.
     fn place(&mut self, places: BTreeSet<usize>, path: &mut Vec<String>) {
         let beside = |place: usize| match &self.places[place].inside {
             Inside::Parts(parts) => parts.beside.as_slice(),
@@ -104,7 +104,7 @@ impl Costing<'_> {
         self.deeper(&all, path);
     }
 
-    /// Recursive schemas have no end of paths; what was seen at a path that names the same last steps is seen.
+    /// Returns the last steps of a path. Paths of recursive schemas are endless, so equal last steps count as visited.
     fn shape_of(&self, path: &[String]) -> String {
         pattern(&path[path.len().saturating_sub(2)..])
     }
@@ -147,7 +147,7 @@ impl Costing<'_> {
         }
     }
 
-    /// Looks at what one place does when something below it changed.
+    /// Reports the cost of one place after a change below it.
     fn look(&mut self, place: usize, sure: &[Id], path: &[String]) {
         let here = &self.places[place];
         let is_whole = matches!(here.inside, Inside::Whole(_));
@@ -218,11 +218,11 @@ impl Costing<'_> {
     }
 }
 
-/// Subschemas that judge what is directly in a value.
+/// Subschemas that apply to the parts of a value.
 #[derive(Default)]
 struct Parts<'m> {
     members: BTreeMap<&'m str, BTreeSet<Id>>,
-    /// Those of members that no `properties` names.
+    /// Subschemas of members that no `properties` names.
     other_members: BTreeSet<Id>,
     elements: BTreeSet<Id>,
 }
@@ -253,7 +253,7 @@ impl<'m> Parts<'m> {
     }
 }
 
-/// The first collection without a bound that subschemas go through, by its path; none if `visits` are used up before.
+/// Returns the path of the first unbounded collection that the subschemas traverse; `None` also if `visits` run out.
 fn grows(
     document: &Value,
     map: &SchemaMap,
@@ -286,7 +286,7 @@ fn grows(
         if may_be(|node| node.objects) && through_members && !is_small(document, map, both(), true) {
             return Some(path);
         }
-        // Everything it goes through here is small: what of the parts?
+        // All collections traversed here are small; continue with the parts.
         let (mut certain, parts) = (Parts::of(map, &sure, visits), Parts::of(map, &run, visits));
         let mut go = |token: String, sure: BTreeSet<Id>, run: BTreeSet<Id>| {
             if !run.is_empty() {
@@ -296,14 +296,14 @@ fn grows(
         for (name, run) in parts.members {
             go(literal(name), certain.members.remove(name).unwrap_or_default(), run);
         }
-        // Of several elements or members no single schema is sure.
+        // No single schema is certain to apply to all of several elements or members.
         go("*".to_owned(), BTreeSet::new(), parts.other_members);
         go("*".to_owned(), BTreeSet::new(), parts.elements);
     }
     None
 }
 
-/// Subschemas and all that are reached from them.
+/// Returns the subschemas and all that are reachable from them.
 fn reached<I: Iterator<Item = Id>>(from: BTreeSet<Id>, visits: &mut usize, next: impl Fn(Id) -> I) -> BTreeSet<Id> {
     let mut pending: Vec<Id> = from.iter().copied().collect();
     let mut all = from;
@@ -318,7 +318,7 @@ fn reached<I: Iterator<Item = Id>>(from: BTreeSet<Id>, visits: &mut usize, next:
     all
 }
 
-/// Subschemas that hold whenever a subschema does.
+/// Iterates over the subschemas implied by a subschema.
 fn conjuncts(map: &SchemaMap, id: Id) -> impl Iterator<Item = Id> {
     let node = map.node(id);
     let targets = node.refs.iter().filter(|targets| targets.len() == 1).flatten().copied();
@@ -330,7 +330,7 @@ fn value_at<'d>(document: &'d Value, map: &SchemaMap, id: Id, keyword: &str) -> 
     if node.hides_siblings { None } else { document.pointer(&node.pointer)?.get(keyword) }
 }
 
-/// Whether something keeps the elements, or the members, few.
+/// Returns true if the schema bounds the number of elements, or of members.
 fn is_small(document: &Value, map: &SchemaMap, mut ids: impl Iterator<Item = Id>, members: bool) -> bool {
     ids.any(|id| {
         let keyword = if members { "maxProperties" } else { "maxItems" };

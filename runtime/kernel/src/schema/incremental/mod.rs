@@ -1,10 +1,11 @@
-//! Validation of what a commit touched, instead of the whole document.
+//! Incremental validation: checks only the parts that a commit touched.
 //!
-//! A plan is made of the schema once (`survey` sorts keywords, `sketch` follows them, `compile` makes a `plan` of it, `cost` says what stays expensive), and a
-//! candidate is followed along the stamps of its tree (`walk`). The argument that the verdict is the same: a valid
-//! document satisfies every subschema that is joined to the root by conjunctions only, so a part that was not touched
-//! still does, and only such subschemas are followed. All else — alternatives, negations, counts — is run again on the
-//! whole value where it stands.
+//! A plan is built once per schema: `survey` classifies keywords, `sketch` traces them, `compile` builds a `plan`, and
+//! `cost` reports the expensive parts. `walk` then follows the change stamps of a candidate's tree.
+//!
+//! The verdict is the same as for the whole document. A valid document satisfies every subschema that is joined to the
+//! root by conjunctions only, and only these are followed, so their untouched parts stay valid. All other keywords
+//! (alternatives, negations, counts) are checked again on their whole value.
 
 mod compile;
 mod cost;
@@ -30,13 +31,13 @@ pub use cost::{Cost, FEW};
 
 /// A validation plan.
 pub(super) struct Incremental {
-    /// The first is the root's.
+    /// Places of the plan; the first is the root's.
     places: Vec<Place>,
     weight: Weight,
 }
 
 impl Incremental {
-    /// Makes the plan of a document that a schema was compiled of.
+    /// Builds the plan for the document of a compiled schema.
     pub(super) fn compile(
         document: &Value,
         settings: Settings,
@@ -47,19 +48,19 @@ impl Incremental {
         Ok(Self { places: compile::compile(document, settings, map, regexes)?, weight })
     }
 
-    /// Validates a tree, all of it.
+    /// Validates a whole tree.
     pub(super) fn outcome(&self, root: &Node) -> Outcome {
         let meter = self.weight.verdict(root.bytes());
         let is_valid = self.whole(&mut Verdict(&meter), root);
         Outcome::of(is_valid, &meter)
     }
 
-    /// Validates what changed in a tree since a version at which it was valid.
+    /// Validates the changes of a tree since a version at which it was valid.
     pub(super) fn outcome_since(&self, root: &Node, version: At) -> Outcome {
         let meter = self.weight.change();
         let is_valid = self.walk(&mut Verdict(&meter), root, version);
         match Outcome::of(is_valid, &meter) {
-            // A walk goes every way to what changed, a validator of the whole remembers where it has been.
+            // A walk repeats shared parts for every path, while a validator of the whole document caches results.
             Outcome::Unknown => self.outcome(root),
             known => known,
         }
@@ -71,7 +72,7 @@ impl Incremental {
     }
 
     pub(super) fn violations_since(&self, schema: &Schema, root: &Node, version: At, max: usize) -> Vec<Violation> {
-        // Nearly always there are none, and saying so is cheaper than looking for them.
+        // Violations are rare, and a verdict is cheaper than searching for them.
         let outcome = self.outcome_since(root, version);
         self.explained(outcome, schema, root, max, |listing| self.walk(listing, root, version))
     }
@@ -115,7 +116,7 @@ impl Incremental {
         cost::costs(document, map, &self.places)
     }
 
-    /// Whether every change makes the whole document be validated.
+    /// Returns true if every change requires validation of the whole document.
     pub(super) fn is_opaque(&self) -> bool {
         matches!(self.places[0].inside, Inside::Whole(_))
     }

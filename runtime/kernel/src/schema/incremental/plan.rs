@@ -1,4 +1,4 @@
-//! The validation plan: for every subschema that a write can be followed to, what to check there.
+//! The validation plan: the checks for every subschema that a write can be traced to.
 
 use jsonschema::Validator;
 
@@ -8,59 +8,59 @@ use super::super::node::Tree;
 use super::survey::Opaque;
 use crate::tree::{Key, Node};
 
-/// The number of a place of the plan; 0 is the root.
+/// Index of a place in the plan; 0 is the root.
 pub(super) type PlaceId = usize;
 
 /// A compiled part of the schema.
 pub(super) struct Check {
     pub(super) validator: Validator<Metered<Tree>>,
-    /// Where the validator believes its own keywords to be, and where they are in the document.
+    /// Pointer to its keywords as known to the validator, and the pointer in the document.
     pub(super) home: Option<(String, String)>,
 }
 
-/// A subschema that a write can be followed to.
+/// A subschema that a write can be traced to.
 pub(super) struct Place {
     pub(super) id: Id,
     /// JSON Pointer into the schema document.
     pub(super) pointer: String,
-    /// All of it; `None` where anything goes, or where nothing asks for it.
+    /// Check of the whole subschema; `None` if it allows anything, or no change needs the check.
     pub(super) whole: Option<Check>,
     pub(super) inside: Inside,
 }
 
-/// What to do when something changed inside of a value that this subschema judges.
+/// Action after a change inside a value that this subschema judges.
 pub(super) enum Inside {
-    /// Nothing can be wrong by that.
+    /// No check is needed.
     Nothing,
-    /// Validate it whole.
+    /// Validate the value as a whole.
     Whole(Opaque),
     Parts(Box<Parts>),
 }
 
-/// What to check when something changed inside.
+/// Checks after a change inside a value.
 #[derive(Default)]
 pub(super) struct Parts {
-    /// When members or elements came or went.
+    /// Check after members or elements were added or removed.
     pub(super) shape: Option<Check>,
-    /// When anything changed.
+    /// Check after any change.
     pub(super) across: Option<Check>,
-    /// When an element changed and they must all be different.
+    /// Check for uniqueness after an element changed.
     pub(super) unique: Option<Check>,
-    /// Other places that judge the same value: `allOf`, `$ref`.
+    /// Other places for the same value: `allOf`, `$ref`.
     pub(super) beside: Vec<PlaceId>,
-    /// By name, sorted.
+    /// Places of members, sorted by name.
     pub(super) members: Vec<(String, PlaceId)>,
-    /// By a validator of names.
+    /// Places of members, by a validator of their names.
     pub(super) patterns: Vec<(Validator<Metered<Tree>>, PlaceId)>,
     pub(super) others: Others,
     pub(super) names: Option<Names>,
-    /// Of the first elements.
+    /// Places of the first elements.
     pub(super) prefix: Vec<PlaceId>,
-    /// Of the elements after those.
+    /// Place of the elements after the prefix.
     pub(super) items: Option<PlaceId>,
 }
 
-/// What members may be that neither `properties` nor `patternProperties` know.
+/// Rule for members not described by `properties` or `patternProperties`.
 #[derive(Default)]
 pub(super) enum Others {
     #[default]
@@ -71,9 +71,9 @@ pub(super) enum Others {
 
 /// `propertyNames`.
 pub(super) struct Names {
-    /// Judges one name.
+    /// Check of a single name.
     pub(super) one: Option<Check>,
-    /// Judges an object by its names.
+    /// Check of an object's names.
     pub(super) all: Check,
 }
 
@@ -83,7 +83,7 @@ impl Parts {
         Some(self.members[index].1)
     }
 
-    /// What judges members that nothing else knows.
+    /// Returns the place for members that nothing else describes.
     pub(super) const fn judged_others(&self) -> Option<PlaceId> {
         match self.others {
             Others::Judged(place) => Some(place),
@@ -91,7 +91,7 @@ impl Parts {
         }
     }
 
-    /// All that judge a member of that name.
+    /// Returns all places that judge a member of this name.
     pub(super) fn applied_to(&self, name: &str) -> Vec<PlaceId> {
         let matching = self.patterns.iter().filter(|(matcher, _)| matches(matcher, &name.into()));
         let known: Vec<PlaceId> = self.member(name).into_iter().chain(matching.map(|(_, place)| *place)).collect();
@@ -106,7 +106,7 @@ impl Parts {
     }
 }
 
-/// Whether a validator of names lets one through.
+/// Returns true if a validator of names accepts a name.
 pub(super) fn matches(matcher: &Validator<Metered<Tree>>, name: &Key) -> bool {
     let name = Node::Short(name.clone());
     let meter = Weight::default().verdict(name.bytes());

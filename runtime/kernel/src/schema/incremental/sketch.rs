@@ -1,4 +1,4 @@
-//! The plan before anything is compiled: which places there are, and where each leads.
+//! The plan before compilation: its places, and the links between them.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use super::super::map::{Id, Role, SchemaMap};
 use super::plan::PlaceId;
 use super::survey::{Keywords, Opaque, Survey};
 
-/// A place before anything is compiled.
+/// A place before compilation.
 pub(super) struct Sketch {
     pub(super) id: Id,
     pub(super) opaque: Option<Opaque>,
-    /// Whether values come to it that are new as a whole.
+    /// True if entirely new values can arrive at it.
     pub(super) applied: bool,
     pub(super) keywords: Keywords,
     pub(super) beside: Vec<PlaceId>,
@@ -22,10 +22,10 @@ pub(super) struct Sketch {
     pub(super) items: Option<PlaceId>,
 }
 
-/// The places that the root leads to.
+/// Returns the places reachable from the root.
 pub(super) fn sketch(survey: &Survey<'_>, map: &SchemaMap) -> Vec<Sketch> {
     let mut sketching = Sketching { survey, map, numbers: BTreeMap::new(), order: Vec::new() };
-    // The root is judged as it is, even if it only refers to something, so that it is number 0.
+    // The root keeps number 0, even if it is only a reference.
     sketching.numbers.insert(0, 0);
     sketching.order.push(0);
     let mut sketches = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn sketch(survey: &Survey<'_>, map: &SchemaMap) -> Vec<Sketch> {
         parts.for_each(|&place| applied[place] = true);
     }
     for (sketch, applied) in sketches.iter_mut().zip(applied) {
-        // A tuple is validated whole when its elements were shifted.
+        // A tuple is validated as a whole after its elements were shifted.
         sketch.applied = applied || sketch.opaque.is_some() || !sketch.prefix.is_empty();
     }
     sketches
@@ -53,9 +53,9 @@ struct Sketching<'s> {
 }
 
 impl Sketching<'_> {
-    /// The place of a subschema; one that only refers to another has that one's.
+    /// Returns the place of a subschema; a pure reference resolves to its target's place.
     fn place(&mut self, mut id: Id) -> PlaceId {
-        // Where there are circles nothing is followed; the bound is for what was not thought of.
+        // Schemas with cycles are never followed; the bound is a safeguard.
         for _ in 0..self.map.len() {
             let Some(target) = self.survey.only_refers_to(id) else { break };
             id = target;
@@ -112,7 +112,7 @@ impl Sketching<'_> {
             sketch.beside.push(self.place(*target));
         }
         sketch.members.sort();
-        // That there must be none is a matter of shape.
+        // Shape checks already forbid these elements or members.
         if sketch.keywords.shape.contains_key("additionalItems") {
             sketch.items = None;
         }

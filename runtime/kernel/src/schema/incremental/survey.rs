@@ -1,8 +1,9 @@
-//! Sorts the keywords of a schema by what they look at, and says which subschemas a write can be followed through.
+//! Classifies the keywords of a schema by the data they inspect, and finds the subschemas a write can be traced
+//! through.
 //!
-//! A subschema is followed only if nothing but its own text decides what it means: no base URI of its own, no reference
-//! out of the document or to several places, no circle of references. Where that is not sure, the schema around it is
-//! validated whole.
+//! A subschema can be traced only if its text alone determines its meaning. It must have no base URI of its own, no
+//! reference out of the document or to several places, and no cycle of references. Otherwise the enclosing schema is
+//! validated as a whole.
 
 use petgraph::algo::toposort;
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -10,26 +11,26 @@ use serde_json::{Map, Value, json};
 
 use super::super::map::{Id, REFERENCES, Role, SchemaMap, below};
 
-/// The URI under which the document can be referred to while its parts are compiled.
+/// URI of the document for references during compilation.
 pub(super) const DOCUMENT: &str = "patchboard:///state";
 
-/// Why a schema is validated whole on the whole value when anything in it changes.
+/// Reason for validating a whole value after any change inside it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Opaque {
-    /// This keyword needs to know what all the others saw.
+    /// This keyword depends on the results of all others.
     Keyword(&'static str),
-    /// A reference of which it is not sure where it leads.
+    /// The target of a reference is uncertain.
     Reference,
-    /// A part of it has an identifier of its own.
+    /// A part of it has its own identifier.
     Identifier,
-    /// It applies itself to the same value.
+    /// The schema applies itself to the same value.
     Circle,
-    /// A part of it cannot be compiled alone.
+    /// A part of it cannot be compiled on its own.
     Uncompiled,
 }
 
 impl Opaque {
-    /// The keyword to name in messages.
+    /// Returns the keyword to name in messages.
     pub(super) const fn keyword(&self) -> &'static str {
         match self {
             Self::Keyword(keyword) => keyword,
@@ -38,7 +39,7 @@ impl Opaque {
         }
     }
 
-    /// JSON Pointer of the first dynamic reference, if that is the reason.
+    /// Returns the JSON Pointer of the first dynamic reference, if that is the reason.
     pub(super) fn at(&self, document: &Value) -> Option<String> {
         if *self != Self::Keyword("$dynamicRef") {
             return None;
@@ -65,22 +66,22 @@ impl Opaque {
     }
 }
 
-/// What a schema object asks, sorted by what it looks at.
+/// Keywords of a schema object, by the data they inspect.
 #[derive(Debug, Default)]
 pub(super) struct Keywords {
-    /// What looks at the members or elements there are, not into them.
+    /// Keywords about the set of members or elements, not their values.
     pub(super) shape: Map<String, Value>,
-    /// What looks across or into the value; its subschemas are references to where they stand.
+    /// Keywords about the value as a whole or its contents; their subschemas are references.
     pub(super) across: Map<String, Value>,
     /// `uniqueItems`.
     pub(super) unique: bool,
 }
 
-/// What is known of the document before anything is compiled.
+/// Facts about the document before compilation.
 pub(super) struct Survey<'s> {
     document: &'s Value,
     map: &'s SchemaMap,
-    /// Nothing in the document can be followed.
+    /// Reason for tracing no part of the document.
     hopeless: Option<Opaque>,
 }
 
@@ -91,18 +92,18 @@ impl<'s> Survey<'s> {
         Self { hopeless, ..survey }
     }
 
-    /// Gives up: all of the document is validated whole.
+    /// Marks the whole document as not traceable.
     pub(super) fn give_up(&mut self) {
         self.hopeless = Some(Opaque::Uncompiled);
     }
 
-    /// What makes all of the document depend on where validation began.
+    /// Returns the reason that makes the whole document depend on the start of validation, if there is one.
     fn hopeless(&self) -> Option<Opaque> {
         let is_dynamic = |id| self.map.node(id).refs.iter().any(|targets| targets.len() > 1);
         if (0..self.map.len()).any(is_dynamic) {
             return Some(Opaque::Keyword("$dynamicRef"));
         }
-        // What a circle means is decided by where it was entered.
+        // The meaning of a cycle depends on its entry point.
         if has_circle(self.map) {
             return Some(Opaque::Circle);
         }
@@ -120,7 +121,7 @@ impl<'s> Survey<'s> {
                     pending.extend(members.values().map(|value| (value, false)));
                 }
                 Value::Array(items) => pending.extend(items.iter().map(|value| (value, false))),
-                // Whoever speaks of our own URIs is up to something.
+                // A schema that uses our internal URIs is suspicious.
                 Value::String(text) if text.starts_with("patchboard:") => return Some(Opaque::Identifier),
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
             }
@@ -133,7 +134,7 @@ impl<'s> Survey<'s> {
         }
     }
 
-    /// Why this subschema has to be validated whole; `None` if it can be followed.
+    /// Returns the reason for validating this subschema as a whole; `None` if it can be traced.
     pub(super) fn opaque(&self, id: Id) -> Option<Opaque> {
         if let Some(hopeless) = &self.hopeless {
             return Some(hopeless.clone());
@@ -155,7 +156,7 @@ impl<'s> Survey<'s> {
         has(Role::UnevaluatedItems).then_some(Opaque::Keyword("unevaluatedItems"))
     }
 
-    /// Whether something between the document and this subschema gives it another base URI or dialect.
+    /// Returns true if an enclosing schema changes the base URI or dialect of this subschema.
     fn is_strange(&self, id: Id) -> bool {
         let mut pointer = self.map.node(id).pointer.as_str();
         loop {
@@ -172,7 +173,7 @@ impl<'s> Survey<'s> {
         self.document.pointer(&self.map.node(id).pointer)?.as_object()
     }
 
-    /// Whether only a reference counts in this subschema: the subschema it leads to.
+    /// Returns the target of a subschema that consists of one reference only.
     pub(super) fn only_refers_to(&self, id: Id) -> Option<Id> {
         let node = self.map.node(id);
         let [targets] = node.refs.as_slice() else { return None };
@@ -181,12 +182,12 @@ impl<'s> Survey<'s> {
             return None;
         }
         let members = self.members(id)?;
-        // Up to draft 7 the map leaves out what stands beside a reference; after it, what asks something is looked at.
+        // Up to draft 7 the map omits siblings of a reference; for later drafts they are checked here.
         let asks = |keyword: &String| !REFERENCES.contains(&keyword.as_str()) && !is_annotation(keyword);
         (self.map.node(id).hides_siblings || !members.keys().any(asks)).then_some(*target)
     }
 
-    /// The keywords of a subschema that are not followed into its parts.
+    /// Returns the keywords of a subschema that are not traced into its parts.
     pub(super) fn keywords(&self, id: Id) -> Keywords {
         let mut keywords = Keywords::default();
         let Some(members) = self.members(id) else { return keywords };
@@ -202,13 +203,13 @@ impl<'s> Survey<'s> {
                     keywords.shape.insert(keyword.clone(), value.clone());
                 }
                 ("additionalItems", Value::Bool(false)) => {
-                    // The tuple before it is followed; only its length counts here.
+                    // The tuple's elements are traced; only its length matters here.
                     if let Some(Value::Array(tuple)) = members.get("items") {
                         keywords.shape.insert("items".to_owned(), vec![Value::Bool(true); tuple.len()].into());
                         keywords.shape.insert(keyword.clone(), value.clone());
                     }
                 }
-                // An object that may have no members at all.
+                // An object that permits no members at all.
                 ("additionalProperties", Value::Bool(false))
                     if !members.contains_key("properties") && !members.contains_key("patternProperties") =>
                 {
@@ -235,7 +236,7 @@ impl<'s> Survey<'s> {
                     keywords.across.insert(keyword.clone(), each.collect());
                 }
                 ("uniqueItems", Value::Bool(true)) => keywords.unique = true,
-                // What is followed, what looks at scalars or kinds only, and what asks nothing.
+                // Traced keywords, keywords about scalars or types only, and annotations.
                 _ => {}
             }
         }
@@ -243,17 +244,17 @@ impl<'s> Survey<'s> {
     }
 }
 
-/// Whether a reference is more than a fragment.
+/// Returns true if a reference is more than a fragment.
 fn leads_elsewhere(members: &Map<String, Value>, keyword: &str) -> bool {
     members.get(keyword).and_then(Value::as_str).is_some_and(|reference| !reference.starts_with('#'))
 }
 
-/// What holds values, not schemas.
+/// Returns true for keywords that hold values instead of schemas.
 fn is_data(keyword: &str) -> bool {
     ["const", "enum", "default", "examples"].contains(&keyword)
 }
 
-/// What asks nothing of an instance.
+/// Returns true for keywords that constrain nothing.
 fn is_annotation(keyword: &str) -> bool {
     let annotations = [
         "$comment",
@@ -273,7 +274,7 @@ fn is_annotation(keyword: &str) -> bool {
     annotations.contains(&keyword)
 }
 
-/// A reference to a place in the document.
+/// Returns a reference to a place in the document.
 pub(super) fn reference(pointer: &str) -> String {
     let mut reference = format!("{DOCUMENT}#");
     for byte in pointer.bytes() {
@@ -287,7 +288,7 @@ pub(super) fn reference(pointer: &str) -> String {
     reference
 }
 
-/// Whether a subschema comes to itself again on the same instance.
+/// Returns true if a subschema leads back to itself on the same instance.
 fn has_circle(map: &SchemaMap) -> bool {
     let mut graph = DiGraph::<(), (), usize>::default();
     for _ in 0..map.len() {

@@ -1,4 +1,4 @@
-//! Follows what was touched through the plan, and checks what can have become wrong.
+//! Traces changes through the plan, and checks the values that may have become invalid.
 
 use jsonptr::Token;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::super::meter::Meter;
 use super::plan::{self, Check, Inside, Names, Others, Parts, Place, PlaceId};
 use crate::tree::{Array, At, Key, Node, Object, Stamp};
 
-/// The way to a value, without a text of it while nobody asks for one.
+/// Path to a value, converted to text only on demand.
 #[derive(Clone, Copy)]
 pub(super) enum Path<'p> {
     Root,
@@ -18,7 +18,7 @@ pub(super) enum Path<'p> {
 }
 
 impl Path<'_> {
-    /// As a JSON Pointer.
+    /// Returns the path as a JSON Pointer.
     pub(super) fn pointer(&self) -> String {
         let mut steps = Vec::new();
         let mut path = self;
@@ -39,19 +39,19 @@ impl Path<'_> {
     }
 }
 
-/// What is done with what is checked. Every method says whether to go on.
+/// Consumer of a walk's checks. Every method returns whether to continue.
 pub(super) trait Judge {
-    /// The walk goes on to another value, or to the same with another part of the schema.
+    /// Called when the walk moves to another value or another part of the schema.
     fn step(&mut self) -> bool;
-    /// A part of the schema has to hold for a node.
+    /// Checks a node against a part of the schema.
     fn check(&mut self, check: &Check, node: &Node, at: &Path<'_>) -> bool;
-    /// The names of these new members have to be right.
+    /// Checks the names of new members.
     fn names(&mut self, names: &Names, new: &[&Key], object: &Node, at: &Path<'_>) -> bool;
-    /// These members may not be there.
+    /// Handles forbidden members.
     fn unexpected(&mut self, place: &Place, names: &[&Key], at: &Path<'_>) -> bool;
 }
 
-/// Whether everything holds.
+/// Judge that decides validity.
 pub(super) struct Verdict<'m>(pub(super) &'m Meter);
 
 impl Judge for Verdict<'_> {
@@ -73,7 +73,7 @@ impl Judge for Verdict<'_> {
     }
 }
 
-/// What does not hold, until there is enough of it.
+/// Judge that collects violations up to a limit.
 pub(super) struct Listing<'f, 's> {
     pub(super) findings: &'f mut Findings<'s>,
     pub(super) meter: &'f Meter,
@@ -82,7 +82,7 @@ pub(super) struct Listing<'f, 's> {
 impl Listing<'_, '_> {
     fn note(&mut self, check: &Check, judged: &Node, shown: Option<&Node>, at: &Path<'_>) -> bool {
         let home = check.home.as_ref().map(|(known, real)| (known.as_str(), real.as_str()));
-        // The path is written out only for what is wrong.
+        // The path is written only for violations.
         let mut errors = check.validator.iter_errors(self.meter.of(judged)).peekable();
         if self.meter.is_spent() {
             self.findings.unexplained(&at.pointer());
@@ -117,19 +117,19 @@ impl Judge for Listing<'_, '_> {
     }
 }
 
-/// A walk through what was touched since a version at which the document was valid.
+/// A walk through the changes since a version at which the document was valid.
 pub(super) struct Walk<'w> {
     pub(super) places: &'w [Place],
     pub(super) since: At,
 }
 
 impl Walk<'_> {
-    /// A value that came to a place as a whole.
+    /// Checks a value that is new as a whole.
     fn whole<J: Judge>(&self, judge: &mut J, place: PlaceId, node: &Node, at: &Path<'_>) -> bool {
         self.places[place].whole.as_ref().is_none_or(|check| judge.check(check, node, at))
     }
 
-    /// A place below which something may have changed.
+    /// Checks a member or element that may have changed itself or inside.
     fn slot<J: Judge>(&self, judge: &mut J, place: PlaceId, node: &Node, stamp: Stamp, at: &Path<'_>) -> bool {
         if stamp.changed > self.since {
             return self.whole(judge, place, node, at);
@@ -137,7 +137,7 @@ impl Walk<'_> {
         self.inside(judge, place, node, at)
     }
 
-    /// A container in which something changed.
+    /// Checks a container with changes inside.
     pub(super) fn inside<J: Judge>(&self, judge: &mut J, place: PlaceId, node: &Node, at: &Path<'_>) -> bool {
         if !judge.step() {
             return false;
@@ -157,7 +157,7 @@ impl Walk<'_> {
                 }
                 self.array(judge, parts, array, node, at)
             }
-            // Nothing can change inside of a scalar.
+            // Scalars have no inside.
             Node::Null | Node::Bool(_) | Node::Number(_) | Node::Short(_) | Node::Long(_) => true,
         };
         parts_hold
