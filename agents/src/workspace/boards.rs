@@ -1,9 +1,8 @@
-//! The directories of the boards that run here, and the agents at them.
+//! Registry of the workspace directories of the boards that run here, and of the agents that use them.
 //!
-//! A board's directory is opened when the board is taken up and let go with it; until it is open, whoever wants to work
-//! there waits. One directory serves one board at a time, and each taking up of a board is one of its own: what is left of
-//! the one before says nothing about it. If what a workspace keeps in its directory for itself is taken away, the directory is
-//! opened anew for who asks next.
+//! A board's directory is opened when the board is activated (created or resumed) and closed with it; callers wait
+//! until it is open. A directory serves one board at a time. Each activation has a slot of its own, so events of an
+//! earlier one cannot affect it. If `.patchboard` is removed, the next caller triggers a reopen.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,40 +26,40 @@ use super::session::{Answer, Asked, Author};
 use super::sessions::Sessions;
 use crate::config::Directory;
 
-/// How long it is waited for a board's directory to be open.
+/// Longest wait for a board's directory to be open.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long it is waited until whoever had the directory before is done with it, and how often that is tried.
+/// Longest wait for the previous holder of a directory's lock, and the polling interval.
 const LOCKED_MAX: Duration = Duration::from_secs(10);
 const LOCKED_LOOK: Duration = Duration::from_millis(20);
 
-/// How often a directory is looked through that the operating system does not watch.
+/// Interval of full rescans for a directory that the operating system does not watch.
 const LOOKED_THROUGH_EVERY: Duration = Duration::from_secs(10);
 
-/// The directories of the boards that run here.
+/// Open directories of the boards that run here.
 pub struct Workspaces {
     directories: BTreeMap<String, Directory>,
     boards: Mutex<BTreeMap<BoardId, Slot>>,
-    /// How many boards are about to be taken up.
+    /// Number of boards that are being created or resumed.
     coming: watch::Sender<usize>,
     takings: AtomicU64,
-    /// Held by who opens a directory anew.
+    /// Serialises reopening.
     anew: AsyncMutex<()>,
 }
 
-/// A board that is about to be taken up: until this is used or dropped, whoever wants to work at a directory that is not
-/// there waits.
+/// Guard of a board that is about to be activated. Until it is used or dropped, callers wait for a directory that is
+/// not registered yet.
 #[must_use = "whoever wants to work at a directory that is not there waits until this is used or dropped"]
 pub struct TakingUp(Arc<Workspaces>);
 
-/// A board as it was taken up.
+/// One activation of a board.
 struct Slot {
     board: BoardHandle,
-    /// Tells one taking up of the board from another.
+    /// Number that distinguishes the activations of a board.
     taking: u64,
     state: watch::Sender<State>,
     sessions: Sessions,
-    /// What looks after the directory as long as this is here.
+    /// Task that follows changes of the directory, aborted on drop.
     looking: JoinSet<()>,
 }
 
@@ -72,13 +71,13 @@ enum State {
 }
 
 impl Workspaces {
-    /// The operator's directories.
+    /// Creates the registry of the operator's directories.
     pub fn new(directories: BTreeMap<String, Directory>) -> Self {
         let (coming, takings) = (watch::Sender::new(0), AtomicU64::new(0));
         Self { directories, boards: Mutex::default(), coming, takings, anew: AsyncMutex::default() }
     }
 
-    /// What keeps a seat of a blueprint, with what it may do there, from the files that it is to use, if anything does.
+    /// Returns why a worker with this file access cannot use the blueprint's workspace, or `None` if it can.
     pub fn problem(&self, blueprint: &Blueprint, access: &FileAccess) -> Option<String> {
         let Some(workspace) = &blueprint.workspace else {
             return Some("it uses files, and its blueprint has no workspace".to_owned());
@@ -96,13 +95,13 @@ impl Workspaces {
         })
     }
 
-    /// A board is about to be made or resumed.
+    /// Announces that a board is about to be created or resumed.
     pub fn taking_up(self: &Arc<Self>) -> TakingUp {
         self.coming.send_modify(|count| *count += 1);
         TakingUp(Arc::clone(self))
     }
 
-    /// Has a slot for a board from now on, in the place of the one of an earlier taking up.
+    /// Registers a slot for the board and drops that of an earlier activation.
     fn begin(&self, board: &BoardHandle) -> u64 {
         let taking = self.takings.fetch_add(1, Ordering::Relaxed);
         let (state, sessions) = (watch::Sender::new(State::Opening), Sessions::default());
@@ -112,7 +111,7 @@ impl Workspaces {
         taking
     }
 
-    /// Opens the directory of a board; none if it has been let go in the meantime.
+    /// Opens the directory of a board; `None` if the board has ended or its slot is gone or replaced.
     async fn attach(&self, board: &BoardHandle, taking: u64) -> Result<Option<Arc<Workspace>>, WorkspaceError> {
         let opened = self.open(board, taking).await;
         let (opened, watched) = match opened {
@@ -132,14 +131,14 @@ impl Workspaces {
             slot.state.send_replace(state);
         }
         if is_over(board) {
-            // Nobody says so again.
+            // The end was already announced, so `ended` is not called again.
             self.detach(board.id(), taking);
             return Ok(None);
         }
         opened.map(Some)
     }
 
-    /// Opens it, and watches it from before it is looked through: what changes in between is in one or the other.
+    /// Opens the directory. The watch starts before the first scan, so every change is seen by one of the two.
     async fn open(&self, board: &BoardHandle, taking: u64) -> Result<(Arc<Workspace>, Option<Watch>), WorkspaceError> {
         let snapshot = board.snapshot();
         let spec = snapshot.blueprint.workspace.as_ref().ok_or(WorkspaceError::None)?;
@@ -153,7 +152,7 @@ impl Workspaces {
             let (dir, options) = (directory.dir.clone(), options.clone());
             let disk = tokio::task::spawn_blocking(move || Disk::open(dir, options)).await;
             match disk.map_err(|error| WorkspaceError::Broken(error.to_string()))? {
-                // What was begun at the directory before is done to its end first.
+                // Work in progress of the previous holder finishes first.
                 Err(DiskError::Locked { .. }) if Instant::now() < deadline && self.is_current(board.id(), taking) => {
                     sleep(LOCKED_LOOK).await;
                 }
@@ -186,16 +185,16 @@ impl Workspaces {
         directory.is_some_and(|directory| directory.ends_with_own) || workspace.disk().is_there()
     }
 
-    /// Opens a directory again from which was taken away what was the workspace's own. Who works there has to read again.
+    /// Reopens a directory after `.patchboard` was removed. Sessions lose their read sets.
     async fn open_anew(&self, board: &BoardId, gone: &Arc<Workspace>) -> Result<(), WorkspaceError> {
         let _one = self.anew.lock().await;
         let is_it = |slot: &&Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, gone));
         let slot = self.lock().get(board).filter(is_it).map(|slot| (slot.board.clone(), slot.taking));
-        // Somebody has done it.
+        // Another caller has already reopened it.
         let Some((handle, taking)) = slot else { return Ok(()) };
         let dir = gone.disk().path().display().to_string();
         tracing::warn!(%board, dir, "the directory's .patchboard was taken away: it is opened anew, and who works there has to read again");
-        // Nobody tells the board of what the old one sees, and its watches are free.
+        // Stop following the old directory and free its watches.
         let looking = self.lock().get_mut(board).map(|slot| std::mem::take(&mut slot.looking));
         drop(looking);
         let (workspace, watched) = self.open(&handle, taking).await?;
@@ -212,10 +211,10 @@ impl Workspaces {
         self.lock().get(board).is_some_and(|slot| slot.taking == taking)
     }
 
-    /// The directory of a board, once it is open. Answers at once where nothing is being opened.
+    /// Returns the directory of a board once it is open. Returns immediately when no activation is in progress.
     ///
     /// # Errors
-    /// It cannot be opened, or nobody has taken the board up here.
+    /// The directory cannot be opened, or the board is not active in this process.
     pub async fn of(&self, board: &BoardId) -> Result<Arc<Workspace>, WorkspaceError> {
         let deadline = Instant::now() + PATIENCE;
         let mut coming = self.coming.subscribe();
@@ -232,7 +231,7 @@ impl Workspaces {
                             timeout_at(deadline, self.open_anew(board, &workspace)).await.map_err(|_| not_open())??;
                         }
                         Ok(State::Failed(why)) => return Err(WorkspaceError::NotConfigured(why)),
-                        // It was let go, and taken up again perhaps.
+                        // The slot was removed; the board may be active again.
                         Ok(State::Opening) | Err(_) => {}
                     }
                 }
@@ -244,9 +243,9 @@ impl Workspaces {
         }
     }
 
-    /// Does what the arguments of a tool say, for an agent at the directory of a board, and to its end, also if nobody waits
-    /// for it any more: what was shown must be known as read, and what was made as made. `is_anew`: whether it has
-    /// been here before, if it says so.
+    /// Runs an agent's tool call on the board's directory. The call runs to completion even if the caller is dropped,
+    /// so that reads and edits are recorded. `is_anew` is the agent's own statement, if any, that it worked in an
+    /// earlier session.
     ///
     /// # Errors
     /// As [`Workspaces::of`].
@@ -269,15 +268,14 @@ impl Workspaces {
         called.await.map_err(|error| WorkspaceError::Broken(error.to_string()))
     }
 
-    /// A board has ended for good, or does not run here any more: its directory is let go, unless it was taken up again
-    /// since.
+    /// Closes the directory of a board that has ended for good or left this process, unless it was activated again.
     pub fn ended(self: &Arc<Self>, board: &BoardId) {
         let Some((handle, taking)) = self.lock().get(board).map(|slot| (slot.board.clone(), slot.taking)) else {
             return;
         };
         let (own, board) = (Arc::clone(self), board.clone());
         tokio::spawn(async move {
-            // What is said of a board that was taken up before is not so of this one.
+            // The end of an earlier activation does not apply to this one.
             if handle.ended().await.map_or(true, |ended| ended.is_final()) {
                 own.detach(&board, taking);
             }
@@ -294,17 +292,17 @@ impl Workspaces {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<BoardId, Slot>> {
-        // A map is whole whatever thread ended while it held it.
+        // A panic cannot leave the map in an invalid state, so poisoning is ignored.
         self.boards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl TakingUp {
-    /// Opens the directory of the board that was taken up, if it has one and goes on. Who asks for it waits from now on, also
-    /// before what is returned is waited for.
+    /// Opens the directory of the activated board, if it has one and has not ended. The slot is registered before the
+    /// returned future is polled, so callers wait from now on.
     ///
     /// # Errors
-    /// [`WorkspaceError`]; whoever wants to work there is told as well.
+    /// [`WorkspaceError`]; callers that wait for the directory receive it as well.
     pub fn attach(
         self,
         board: &BoardHandle,
@@ -343,7 +341,7 @@ fn not_configured(directory: &str) -> String {
     )
 }
 
-/// Tells the board early of what others change in its directory. Every edit looks for itself; this is for those who read.
+/// Reports external changes to the board early, for readers. Edits do not rely on it: each one checks its files itself.
 async fn look_after(workspace: Weak<Workspace>, mut watched: Option<Watch>) {
     loop {
         let noticed = match &mut watched {

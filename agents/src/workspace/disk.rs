@@ -1,18 +1,18 @@
-//! The directory of a workspace: what of it is served, how a file is read, and how it is replaced.
+//! A workspace's directory on disk: served names, reads and replacement of files.
 //!
-//! The directory is reached by the handle that was opened at the beginning, and everything below it name by name from there
-//! (`handle`), so that nothing outside can be read or written, whatever becomes of the names meanwhile. Symbolic links are
-//! not served: a file has one name here, under which its version is counted.
+//! Every access starts from the handle of the root, opened once, and resolves one name at a time (`handle`). Nothing
+//! outside can be read or written, even if names change meanwhile. Symbolic links are not served: a file has exactly
+//! one name here, and its version is counted under that name.
 //!
-//! * `served`: which names are served.
-//! * `scan`: all files, and what was left out; `series`: many files, one after the other.
-//! * `replace`: a new content is made durable first (`stage`) and put in place later (`put`), so that something else can be
-//!   made durable in between; what others wrote meanwhile is kept. `recover` does what a crash has left undone.
-//! * [`watch`]: to notice early what others change.
-//! * [`locks`]: turns for those who change the same files.
+//! * `served`: rules for served names.
+//! * `scan`: all files, and the omitted names; `series`: bulk reads of sorted paths.
+//! * `replace`: writes new content durably (`stage`) and moves it in place later (`put`), so that callers can commit in
+//!   between. External writes made meanwhile are kept. `recover` completes or discards staged changes after a crash.
+//! * [`watch`]: early notice of external changes.
+//! * [`locks`]: queued locks on sets of paths.
 //!
-//! All calls but those of [`locks`] block. What belongs to the workspace itself lies in `.patchboard`; a lock there keeps
-//! other processes out.
+//! All calls except those of [`locks`] block. The workspace's own data is in `.patchboard`, with a lock that excludes
+//! other processes.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -46,26 +46,26 @@ pub use scan::{Left, Scan, Scanned};
 
 use served::{PRIVATE, Rules, Way};
 
-/// Bytes of a file at most, unless the operator says otherwise.
+/// Default maximum size of a file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
-/// Files of a workspace at most, unless the operator says otherwise.
+/// Default maximum number of files in a workspace.
 pub const FILES_MAX: usize = 20_000;
-/// How many directories a file may be below.
+/// Maximum directory depth of a file.
 pub const DEPTH_MAX: usize = 64;
-/// What is locked by who has the directory, in what is the workspace's own.
+/// Lock file in `.patchboard`, held by the process that has the directory open.
 const LOCK: &str = "lock";
 
-/// How far into a file a zero byte makes it binary.
+/// Number of leading bytes in which a zero byte makes a file binary.
 const BINARY_BYTES: usize = 8 * 1024;
 
-/// What the operator says of a directory.
+/// The operator's settings for a directory.
 #[derive(Clone, Debug)]
 pub struct DiskOptions {
-    /// What is not served, as lines of a `.gitignore` at the root.
+    /// Names that are not served, as lines of a `.gitignore` at the root.
     pub exclude: Vec<String>,
-    /// Bytes of a file at most.
+    /// Maximum size of a file, in bytes.
     pub max_bytes: u64,
-    /// Files at most.
+    /// Maximum number of files.
     pub max_files: usize,
 }
 
@@ -75,10 +75,10 @@ impl Default for DiskOptions {
     }
 }
 
-/// Whether these are lines of a `.gitignore`.
+/// Checks that the lines are valid `.gitignore` patterns.
 ///
 /// # Errors
-/// [`DiskError::Exclude`] if not.
+/// [`DiskError::Exclude`] for the first invalid one.
 pub fn can_exclude(lines: &[String]) -> Result<(), DiskError> {
     Rules::new(lines).map(drop)
 }
@@ -86,10 +86,10 @@ pub fn can_exclude(lines: &[String]) -> Result<(), DiskError> {
 /// A directory that is open as a workspace.
 #[derive(Debug)]
 pub struct Disk {
-    /// As it was given; for messages, and for the watcher, which is only told earlier what is checked later.
+    /// Canonical path, for messages and the watcher only; a watcher's hints are checked through `root`.
     path: PathBuf,
     root: OwnedFd,
-    /// The number of the file system that the root is on.
+    /// Device number of the root's file system.
     device: u64,
     rules: Rules,
     exclude: Vec<String>,
@@ -98,33 +98,33 @@ pub struct Disk {
     staged: OwnedFd,
     displaced: OwnedFd,
     swap: replace::Swap,
-    /// Held for as long as the workspace is open.
+    /// Locked while the workspace is open.
     lock: File,
 }
 
-/// A file as it was read.
+/// A file's content and metadata at the time of the read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Contents {
-    /// What is in it.
+    /// Text of the file.
     pub text: String,
-    /// SHA-256 of that.
+    /// SHA-256 of the text.
     pub hash: Digest,
-    /// When it was changed last, as the file system says.
+    /// Modification time as reported by the file system.
     pub modified: SystemTime,
-    /// Whether its owner may run it.
+    /// True if its owner may execute it.
     pub is_executable: bool,
 }
 
-/// Whether rules are asked on the way to a file, or only the file system.
+/// Checks on the way to a file: the serving rules as well, or the file system alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ask {
     Rules,
-    /// For what has been decided already: a rule that came between does not undo it.
+    /// For changes that are already decided; a rule added since does not undo them.
     Nothing,
 }
 
-/// Locks a file. Waits a little for a lock that is held: a process that this one starts has copies of its descriptors until it
-/// runs its program, and so holds locks that are released here.
+/// Locks a file, retrying for about 0.5 s. A child process holds copies of this process's descriptors until its `exec`,
+/// and so keeps locks that were released here.
 fn lock_exclusively(lock: impl AsFd) -> Result<(), Errno> {
     const TRIES: u32 = 50;
     const PAUSE: Duration = Duration::from_millis(10);
@@ -141,13 +141,13 @@ impl Disk {
     /// Opens a directory as a workspace.
     ///
     /// # Errors
-    /// It cannot be opened or written, is open as a workspace already, or the options cannot be read.
+    /// The directory cannot be opened or written, is already open as a workspace, or an exclusion is invalid.
     pub fn open(path: impl AsRef<Path>, options: DiskOptions) -> Result<Self, DiskError> {
         let path = path.as_ref();
         let shown = path.display().to_string();
         let bad = |error: io::Error| DiskError::Directory { path: shown.clone(), error };
         let rules = Rules::new(&options.exclude)?;
-        // The only path that is followed: which directory it is, is the operator's word.
+        // Links are followed in this path alone, because the operator chose it.
         let path = path.canonicalize().map_err(bad)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| bad(error.into()))?;
@@ -165,13 +165,13 @@ impl Disk {
         Ok(Self { path, root, device, rules, exclude, max_bytes, max_files, staged, displaced, swap, lock })
     }
 
-    /// Where the directory was when it was opened.
+    /// Returns the canonical path at the time of opening.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether what the workspace keeps here for itself is still there. Without it nothing can be replaced, and others may have
-    /// the directory.
+    /// Returns whether `.patchboard` and its lock file are still those of this workspace. Without them nothing can be
+    /// replaced, and another process may have locked the directory.
     pub fn is_there(&self) -> bool {
         let there = match handle::directory(&self.root, PRIVATE) {
             Ok(private) => handle::stat(&private, LOCK),
@@ -180,28 +180,28 @@ impl Disk {
         };
         match (there, rustix::fs::fstat(&self.lock)) {
             (Ok(there), Ok(own)) => there.is_some_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)),
-            // That it cannot be looked at now does not say that it is gone.
+            // A failed lookup does not prove that it is gone.
             (Err(_), _) | (_, Err(_)) => true,
         }
     }
 
-    /// What the operator says of it.
+    /// Returns the operator's settings.
     pub fn options(&self) -> DiskOptions {
         DiskOptions { exclude: self.exclude.clone(), max_bytes: self.max_bytes, max_files: self.max_files }
     }
 
-    /// Whether a file of this name is served, or would be if there were one.
+    /// Checks that a file is served, or would be if it existed.
     ///
     /// # Errors
-    /// [`DiskError::NotServed`] if not.
+    /// [`DiskError::NotServed`], or an error of the read.
     pub fn serves(&self, path: &FilePath) -> Result<(), DiskError> {
         self.read(path).map(drop)
     }
 
-    /// Reads a file; none if there is nothing of the name.
+    /// Reads a file; `None` if it does not exist.
     ///
     /// # Errors
-    /// It is not served, or cannot be read.
+    /// The file is not served or cannot be read.
     pub fn read(&self, path: &FilePath) -> Result<Option<Contents>, DiskError> {
         match self.parent(path, Ask::Rules)? {
             Some(parent) => self.read_in(&parent, path.as_str(), path.name()),
@@ -209,7 +209,7 @@ impl Disk {
         }
     }
 
-    /// The directory that a file is in, or would be; none if that is not there.
+    /// Opens the directory of a file; `None` if it does not exist.
     fn parent(&self, path: &FilePath, ask: Ask) -> Result<Option<OwnedFd>, DiskError> {
         let mut way = (ask == Ask::Rules).then(|| self.rules.way(&self.root)).transpose()?;
         let judge = |way: &Option<Way<'_>>, path: &str, is_directory| match way.as_ref() {
@@ -236,12 +236,12 @@ impl Disk {
         Ok(at)
     }
 
-    /// Opens the directory `path`, by the last of its names, in the one above it; none if there is nothing of the name.
+    /// Opens the directory `path`, by its last name, in its parent; `None` if it does not exist.
     fn enter(&self, parent: impl AsFd, path: &str) -> Result<Option<OwnedFd>, DiskError> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let refuse = |reason| Err(DiskError::not_served(path, reason));
         match handle::directory(&parent, name) {
-            // A mount point: what is staged here could not be put there.
+            // A mount point: staged files cannot be renamed to there.
             Ok(directory) => match device(&directory) {
                 Ok(device) if device == self.device => Ok(Some(directory)),
                 Ok(_) => refuse(Reason::Outside),
@@ -258,7 +258,7 @@ impl Disk {
         }
     }
 
-    /// Reads the file `name` of a directory; `path` is what it is called in errors.
+    /// Reads the file `name` of a directory; errors name it `path`.
     fn read_in(&self, parent: impl AsFd, path: &str, name: &str) -> Result<Option<Contents>, DiskError> {
         let refuse = |reason| Err(DiskError::not_served(path, reason));
         let file = match handle::file(&parent, name) {
@@ -279,7 +279,7 @@ impl Disk {
             return refuse(Reason::TooLarge);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
-        // It may grow while it is read.
+        // The file may grow during the read.
         file.take(self.max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
         if let Some(reason) = self.refuses(&bytes) {
             return refuse(reason);
@@ -290,7 +290,7 @@ impl Disk {
         Ok(Some(Contents { text, hash, modified, is_executable: mode & 0o100 != 0 }))
     }
 
-    /// Why a file with this in it is not served, UTF-8 apart.
+    /// Returns why content like this is not served. UTF-8 is checked by the caller.
     fn refuses(&self, bytes: &[u8]) -> Option<Reason> {
         let is_too_large = u64::try_from(bytes.len()).is_ok_and(|length| length > self.max_bytes);
         let is_binary = || bytes[..bytes.len().min(BINARY_BYTES)].contains(&0);
@@ -298,7 +298,7 @@ impl Disk {
     }
 }
 
-/// The directory that is the workspace's own, and the file that is locked in it.
+/// Opens the private directory and its lock file, creating both if necessary.
 fn private(root: impl AsFd) -> io::Result<(OwnedFd, File)> {
     let private = handle::directory_or_new(root, PRIVATE, 0o700)?;
     match handle::new_file(&private, ".gitignore", 0o600) {
@@ -311,7 +311,7 @@ fn private(root: impl AsFd) -> io::Result<(OwnedFd, File)> {
     Ok((private, lock))
 }
 
-/// The number of the file system that a directory is on.
+/// Returns the device number of a directory's file system.
 #[expect(clippy::allow_attributes, reason = "the number is of another type elsewhere")]
 fn device(directory: impl AsFd) -> Result<u64, Errno> {
     let stat = rustix::fs::fstat(directory)?;

@@ -1,8 +1,7 @@
-//! An editor's tools, one for each of its commands, named as coding agents know them.
+//! Editor tools for models, one per command, under the names that coding agents know.
 //!
-//! The schema of each is a part of the one schema of all commands. What stands first in the description of every tool that
-//! edits is what an edit has to say for the others, and then what becomes of edits of the same file, which is another thing
-//! in each [`Manner`].
+//! Each tool's schema is a subset of the schema of all commands. The description of an editing tool begins with the
+//! intent convention, followed by the rule for concurrent edits, which depends on the [`Manner`].
 
 use patchboard_kernel::blueprint::{Intent, Isolation, WorkspaceSpec};
 use serde_json::{Map, Value, json};
@@ -11,19 +10,19 @@ use super::text::command::schema;
 use super::text::intent::convention;
 use crate::tools::Definition;
 
-/// How somebody edits the files of a workspace.
+/// Concurrency control for an agent's edits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Manner {
-    /// Together with others, and each edit is held against what its author has read.
+    /// Shared files; each edit is checked against the author's read set.
     Checked,
-    /// Together with others, and nothing is checked.
+    /// Shared files without checks.
     Unchecked,
-    /// In a working tree of its own.
+    /// A working tree of the agent's own.
     Alone,
 }
 
 impl Manner {
-    /// That of somebody who may have a working tree of its own.
+    /// Returns the manner of an agent; `has_tree` says that it has a working tree of its own.
     pub const fn of(spec: &WorkspaceSpec, has_tree: bool) -> Self {
         match spec.isolation {
             _ if has_tree => Self::Alone,
@@ -32,7 +31,7 @@ impl Manner {
         }
     }
 
-    /// What becomes of edits.
+    /// Returns the rule for concurrent edits, as tool descriptions state it.
     pub const fn rule(self) -> &'static str {
         match self {
             Self::Checked => {
@@ -53,24 +52,24 @@ impl Manner {
     }
 }
 
-/// A command, as its tool shows it.
+/// A command as a tool definition.
 #[derive(Clone, Copy, Debug)]
 pub struct EditorTool {
-    /// What it is called by, as its command.
+    /// Name of the tool and of its command.
     pub name: &'static str,
-    /// For people.
+    /// Title for human readers.
     pub title: &'static str,
     description: &'static str,
     needs: &'static [&'static str],
     takes: &'static [&'static str],
-    /// Whether it changes files.
+    /// True if the tool changes files.
     pub is_edit: bool,
 }
 
-/// Where edits are held against it.
+/// Sentence for reading tools, used where edits are checked against the read set.
 const COUNTS: &str = " What is shown counts as read.";
 
-/// All of them.
+/// All editor tools.
 pub const ALL: [EditorTool; 8] = [
     EditorTool {
         name: "view",
@@ -140,7 +139,7 @@ pub const ALL: [EditorTool; 8] = [
     },
 ];
 
-/// The tools of somebody who is called `author` in files; only those that read, for who may not edit.
+/// Returns the tools of the agent named `author` in files; the reading tools alone if it may not edit.
 pub fn definitions(
     author: &str,
     spec: &WorkspaceSpec,
@@ -148,7 +147,7 @@ pub fn definitions(
     manner: Manner,
 ) -> Vec<(EditorTool, Definition)> {
     let of_all = schema();
-    // Who is alone signs nothing: the tree's commits are its author's.
+    // In its own tree an agent needs no intents, because all the commits are its own.
     let is_required = spec.intent == Intent::Required && manner != Manner::Alone;
     let convention = match manner {
         Manner::Alone => String::new(),
@@ -158,18 +157,18 @@ pub fn definitions(
     shown.map(|tool| (tool, tool.definition(&of_all, &convention, is_required, manner))).collect()
 }
 
-/// The arguments of the editor for a call of one of the tools; none of what is no such tool.
+/// Builds the editor's arguments for a tool call; `None` if there is no such tool.
 pub fn arguments(tool: &str, mut arguments: Map<String, Value>) -> Option<Value> {
     arguments.insert("command".to_owned(), tool.into());
     is_tool(tool).then(|| arguments.into())
 }
 
-/// Whether one of them is called so.
+/// Returns whether an editor tool has this name.
 pub fn is_tool(name: &str) -> bool {
     ALL.iter().any(|known| known.name == name)
 }
 
-/// Whether a tool is called so that changes files.
+/// Returns whether an editing tool has this name.
 pub fn is_edit(name: &str) -> bool {
     ALL.iter().any(|known| known.name == name && known.is_edit)
 }
@@ -202,7 +201,7 @@ impl EditorTool {
         Definition { name: self.name.to_owned(), description, parameters }
     }
 
-    /// What is said of those who changed what is shown.
+    /// Returns the sentence about the last author in the tool's output.
     fn says_whose(&self) -> &'static str {
         match self.name {
             "view" => " The first line says the version, and who changed the file last and what for.",
@@ -211,7 +210,7 @@ impl EditorTool {
         }
     }
 
-    /// What the argument `path` names.
+    /// Returns the description of the argument `path`.
     fn path(&self) -> &'static str {
         match self.name {
             "view" => "The file, or a directory to list, relative to the workspace, like `src/main.py`.",
@@ -223,7 +222,7 @@ impl EditorTool {
         }
     }
 
-    /// An argument without the words that say which commands it is for.
+    /// Returns the argument's schema, with the command names removed from its description.
     fn argument(&self, argument: &Value) -> Value {
         let argument = argument.clone();
         let Some(text) = argument["description"].as_str() else { return argument };
@@ -258,7 +257,7 @@ mod tests {
         for (isolation, has_tree, manner, promises, is_signed, says_whose) in [
             ("storm", false, Manner::Checked, true, true, true),
             ("soft", false, Manner::Unchecked, false, true, true),
-            // Who merges works in the directory itself.
+            // The agent that merges works in the shared directory.
             ("worktree", false, Manner::Unchecked, false, true, true),
             ("worktree", true, Manner::Alone, false, false, false),
         ] {
@@ -299,7 +298,7 @@ mod tests {
             let required = parameters["required"].as_array().expect("a list");
             assert_eq!(required.contains(&json!("intent")), tool.is_edit);
         }
-        // None is forgotten but the one that the name of the tool stands for.
+        // Every argument is described except `command`, which the tool's name replaces.
         assert_eq!(described.len() + 1, of_all["properties"].as_object().expect("an object").len());
         let range = &described["view_range"]["description"];
         assert!(range.as_str().is_some_and(|text| text.starts_with("The first")), "{range}");

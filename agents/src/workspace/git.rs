@@ -1,9 +1,9 @@
-//! Commits of what was edited, in the names of those who edited it.
+//! Commits of agents' edits, in the names of their authors.
 //!
-//! Whoever may run `git` at a workspace may look at what is not committed yet, and commit it: files that are served, that
-//! the board knows and that it may view, and nothing else. What is committed are the bytes that were found when it was looked
-//! (`staging`), and it has been shown to who commits it, as it is (`review`). Each author's files become a commit of their own; who else has a part in them is named there, as the journal
-//! knows it (`authors`). What the user has staged stays staged.
+//! An agent with the grant to run `git` may see and commit uncommitted changes. These are limited to served files that
+//! the board knows and that the agent may view. A commit contains the bytes found by the scan (`staging`), and the
+//! committer must have been shown exactly these (`review`). Each author's files become a separate commit; co-authors
+//! are named in it, as recorded in the journal (`authors`). Changes that the user has staged remain staged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -38,59 +38,59 @@ pub(super) mod repository;
 mod review;
 mod staging;
 
-/// Whoever may run this may commit.
+/// Grant that allows commits.
 pub const GIT: &str = "git";
 
-/// Characters of a difference that are shown at once, and names of files that are told.
+/// Maximum characters of a diff shown at once, and maximum number of file names listed.
 const DIFF_CHARS_MAX: usize = 32_000;
 const NAMES_MAX: usize = 100;
 
-/// Of the room for a difference, the part that names have where it does not fit.
+/// Share of the room for file names where a diff does not fit (1/8).
 const NAMES_PART: usize = 8;
 
-/// The part that what is left out has.
+/// Share of the room for the list of omitted files (1/4).
 const OMISSIONS_PART: usize = 4;
 
-/// Characters of the names of files that are told at once.
+/// Maximum characters of file names in a message.
 const NAMES_CHARS_MAX: usize = DIFF_CHARS_MAX / NAMES_PART;
 
-/// Characters of the first line of a message.
+/// Maximum characters of the first line of a commit message.
 const SUBJECT_MAX: usize = 200;
 
-/// How long it is waited until nobody changes anything.
+/// Longest wait for the lock on all files.
 const WAITS_MAX: Duration = Duration::from_secs(120);
 
 coded! {
-    /// Why nothing was committed.
+    /// Reasons why git did nothing.
     GitCode {
-        /// The directory is no working tree of git.
+        /// The directory is not a git working tree.
         NoRepository = "no_repository",
-        /// There is nothing that could be committed; what is left out is named.
+        /// There is nothing to commit; omitted files are named.
         NothingToCommit = "nothing_to_commit",
-        /// The message is empty.
+        /// The commit message is empty.
         EmptyMessage = "empty_message",
-        /// Who would commit has not been shown all of it as it is now, and nothing was committed.
+        /// The committer has not been shown every change in its current form; nothing was committed.
         NotReviewed = "not_reviewed",
-        /// Others' work is in the way of a merge, and nothing was merged.
+        /// Changes of others conflict with the merge; nothing was merged.
         MergeConflict = "merge_conflict",
-        /// git refused.
+        /// git reported an error.
         GitRefused = "git_refused",
     }
 }
 
-/// Why git did not do what was asked for.
+/// Errors of git operations.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// As it says.
+    /// Rejection with its code and message.
     #[error("{1}")]
     Git(GitCode, String),
-    /// It could not be run.
+    /// Program that could not be run, or an error of the workspace.
     #[error(transparent)]
     Program(#[from] ProgramError),
 }
 
 impl GitError {
-    /// The stable code.
+    /// Returns the stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Git(code, _) => code.as_str(),
@@ -99,21 +99,21 @@ impl GitError {
     }
 }
 
-/// What is known to those who use git at one directory.
+/// Git state shared by the agents of a directory.
 #[derive(Default)]
 pub struct GitNotes {
-    /// The working trees that somebody has open.
+    /// Working trees in use.
     pub(super) trees: Trees,
     reviews: Reviews,
     histories: Histories,
 }
 
-/// The part of a difference that is wanted, in characters.
+/// Section of a diff to show, in characters.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Those before it.
+    /// Number of characters to skip.
     pub skip: usize,
-    /// How many it may have.
+    /// Maximum number of characters to show.
     pub room: usize,
 }
 
@@ -123,25 +123,25 @@ impl Default for Window {
     }
 }
 
-/// A commit that was made.
+/// A new commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Commit {
-    /// Its hash.
+    /// Hash of the commit.
     pub hash: String,
-    /// Who wrote the most of each file in it.
+    /// Main author of every file in it.
     pub author: String,
-    /// Who else wrote something in them.
+    /// Co-authors of these files.
     pub others: BTreeSet<String>,
-    /// The files.
+    /// Files of the commit.
     pub files: Vec<FilePath>,
 }
 
-/// What was committed, and what was not.
+/// Result of a commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Committed {
-    /// A commit for each author.
+    /// Commits, one per author.
     pub commits: Vec<Commit>,
-    /// Files that are left out, whoever's they are.
+    /// Omitted files of all authors.
     pub omissions: Omissions,
 }
 
@@ -151,8 +151,8 @@ impl From<WorkspaceError> for GitError {
     }
 }
 
-/// What is not committed yet, in the unified form, new files included; of these files and what is below them, or of all. What
-/// is shown of it is known as reviewed from then on. What is left out is named at the end.
+/// Returns the uncommitted changes as a unified diff, new files included, below `paths` or of all files if that is
+/// empty. The part shown counts as reviewed by the caller. Omitted files are named at the end.
 ///
 /// # Errors
 /// [`GitError`].
@@ -186,7 +186,7 @@ pub async fn diff(
             1 => format!("1 file differs: {names}"),
             count => format!("{count} files differ: {names}"),
         };
-        // The number that follows is as long as this one at most.
+        // Note about the rest. Room for it is reserved with upper bounds of both numbers.
         let told = |next: usize, bytes: u64| {
             format!(
                 "\n[{} after this {} not shown: go on with `skip` {next}, or name files in `paths`. {differ}]\n",
@@ -199,7 +199,7 @@ pub async fn diff(
         to = byte_at(&text, skip.saturating_add(shown)).max(from);
         note = told(skip + text[from..to].chars().count(), left_out + (text.len() - to) as u64);
     }
-    // Where nothing differs it is all that is said.
+    // Without a difference the output begins with the omissions.
     let omitted = if from == to { omitted.trim_start() } else { &omitted };
     let shown = format!("{}{omitted}{note}", &text[from..to]);
     notes.reviews.keep(&workspace.board().snapshot().attempts);
@@ -207,23 +207,23 @@ pub async fn diff(
     Ok(shown)
 }
 
-/// Names of files, in so many characters.
+/// Joins file names into one line of at most `room` characters.
 fn named<'a>(names: impl ExactSizeIterator<Item = &'a str>, room: usize) -> String {
     let more = if names.len() > NAMES_MAX { " and others" } else { "" };
     let names: Vec<&str> = names.take(NAMES_MAX).collect();
     format!("{}{more}", one_line(&names.join(", "), room))
 }
 
-/// Where a character begins, or the text ends.
+/// Returns the byte offset of a character, or the length of the text.
 fn byte_at(text: &str, nth: usize) -> usize {
     text.char_indices().nth(nth).map_or(text.len(), |(at, _)| at)
 }
 
-/// Commits what is not committed yet: each author's files in a commit of their own, or only those of one author. What was
-/// begun is done to its end, also if nobody waits for it any more.
+/// Commits the uncommitted changes, one commit per author, or those of `author` alone. Runs to completion even if the
+/// caller is dropped.
 ///
 /// # Errors
-/// [`GitError`]; commits that were made before stay.
+/// [`GitError`]; commits made before the error remain.
 pub async fn commit(
     workspace: &Arc<Workspace>,
     who: &Author,
@@ -246,7 +246,7 @@ pub async fn commit(
     .await
 }
 
-/// Does what leaves things half done if it stops in between.
+/// Runs work to completion that would leave an inconsistent state if it stopped halfway.
 pub(super) async fn to_its_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, GitError>> + Send + 'static,
 ) -> Result<T, GitError> {
@@ -306,9 +306,9 @@ async fn commit_quietly(
     Ok(Committed { commits, omissions })
 }
 
-/// Whose a change is.
+/// Returns the authors of a change.
 async fn authors(histories: &Histories, repository: &Repository, change: &Change) -> Result<Authors, GitError> {
-    // What is committed of it matters only where there is somebody to tell apart.
+    // The committed content is needed only to distinguish several authors.
     let committed = match histories.has_several(&change.path) {
         true => repository.content_before(change).await?.map(|bytes| sha256(&bytes)),
         false => None,
@@ -316,8 +316,8 @@ async fn authors(histories: &Histories, repository: &Repository, change: &Change
     Ok(histories.authors(&change.path, committed))
 }
 
-/// Commits what an author has done in a working tree of its own, if there is anything; returns the branch's last commit, and
-/// what is left out.
+/// Commits an author's changes in its own working tree, if there are any. Returns the branch's last commit and the
+/// omitted files.
 pub(super) async fn commit_tree(
     disk: &Arc<Disk>,
     author: &str,
@@ -340,7 +340,7 @@ pub(super) async fn commit_tree(
     Ok((work, omissions))
 }
 
-/// Makes a commit of a tree, and moves the branch there.
+/// Creates a commit for a tree and moves the branch to it.
 async fn conclude(
     repository: &Repository,
     head: Option<&str>,
@@ -351,21 +351,21 @@ async fn conclude(
 ) -> Result<String, GitError> {
     let parents: Vec<&str> = head.into_iter().collect();
     let hash = repository.commit(tree, &parents, author, message).await?;
-    // In this order: what is staged and not committed yet is what the files hold in any case.
+    // The index goes first: if the second step fails, the staged entries still equal the files.
     repository.tell_index(changes).await?;
     repository.move_head(head, &hash, message.lines().next().unwrap_or_default()).await?;
     Ok(hash)
 }
 
-/// Waits until nobody changes anything through the workspace.
+/// Locks all files of the workspace.
 pub(super) async fn quiet(workspace: &Arc<Workspace>, runner: &str) -> Result<Turn, GitError> {
     let all = PathSet::parse(["**"]).map_err(WorkspaceError::from)?;
     let by = format!("{runner}, at work with git,");
     Ok(workspace.locks().acquire(all, &by, Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?)
 }
 
-/// The tree of the files of a workspace that are served, as the board knows them once it was told what others have changed,
-/// and that may be seen by who asks. Others are as they were; those that are left out though they may differ are told.
+/// Builds a tree of the served files that `may` admits, as the board knows them after a rescan. Other files keep their
+/// base content; those that may differ are listed as omitted.
 async fn served(
     workspace: &Arc<Workspace>,
     repository: &Repository,
@@ -379,7 +379,7 @@ async fn served(
         _ if !may(path) => Meant::No,
         Some(known) if known == hash => Meant::Yes,
         _ if untaken.contains(path) => Meant::Not(Why::Untaken),
-        // Such as is not served and never was.
+        // A file that is not served and was never known to the board.
         None if hash.is_none() => Meant::No,
         _ => Meant::Not(Why::Changed),
     };

@@ -1,7 +1,7 @@
-//! What a look at files shows, in the room that there is for it: a file, names, matches.
+//! Rendering of read results within the caller's room: file views, lists and matches.
 //!
-//! The same for a directory that is shared and for a working tree of somebody's own. Everything fits into the room and ends
-//! with a line's end; what is not shown is said, and how to see it. Which lines were shown is told exactly.
+//! Used for shared directories and for working trees alike. Every result fits the room, ends with a newline, and notes
+//! what is omitted and how to see it. The lines shown in full are reported exactly.
 
 use std::fmt::Write as _;
 
@@ -11,26 +11,26 @@ use super::text::excerpt::{Excerpt, LINE_CHARS_MAX, LinePart, excerpt, line_part
 use super::text::search::SearchLimits;
 use crate::{counted, is_or_are};
 
-/// Names in one list.
+/// Maximum number of names in a list.
 const LISTED_MAX: usize = 2_000;
 
-/// Characters of what is said at the end of a view, and of a list.
+/// Characters reserved for the note at the end of a view or list.
 const NOTE_CHARS: usize = 250;
 
-/// A file, or some of its lines, as they are shown.
+/// Rendered view of a file or of some of its lines.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct View {
-    /// What to show.
+    /// Text to show.
     pub text: String,
-    /// The lines that are wholly in it.
+    /// Lines contained in full.
     pub shown: Vec<Lines>,
-    /// Of one long line: its number, the characters that are in it, and how many it has.
+    /// For a part of a long line: its number, the columns shown, and its length in characters.
     pub part: Option<(u32, Lines, u32)>,
-    /// Whether these are all the lines of the file.
+    /// True if the view contains all lines of the file.
     pub is_whole: bool,
 }
 
-/// The first and the last of something; none of the latter: to the end.
+/// First and last item of a range; without a last one it extends to the end.
 type Range = (u32, Option<u32>);
 
 const fn closed((first, last): Range) -> Lines {
@@ -40,7 +40,8 @@ const fn closed((first, last): Range) -> Lines {
     }
 }
 
-/// Shows a text, these lines of it, or these characters of a line. A line that is shown alone is not cut before the room ends.
+/// Renders a text, some of its lines, or some columns of one line. A line viewed alone is cut only at the end of the
+/// room.
 pub fn view(text: &str, range: Option<Range>, columns: Option<Range>, room: usize) -> View {
     if let Some((line, Some(last))) = range
         && line == last
@@ -101,14 +102,14 @@ fn of_line(line: u32, part: LinePart, total: u32) -> View {
     View { text, shown: Vec::new(), part: Some((line, columns, of)), is_whole: false }
 }
 
-/// Whether a file is meant by the name of a file or directory; all are by none.
+/// Returns whether `path` is `below` or is inside that directory; `true` without a directory.
 pub fn is_below(path: &FilePath, below: Option<&FilePath>) -> bool {
     let Some(below) = below else { return true };
     let rest = path.as_str().strip_prefix(below.as_str());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// A list with a line for each file, as far as there is room; how many of them are in it.
+/// Renders a list with one line per file, and returns how many files fit.
 pub fn list(lines: &[String], room: usize) -> (String, usize) {
     let (mut text, mut listed) = (String::new(), 0);
     let mut left = room.saturating_sub(NOTE_CHARS);
@@ -130,7 +131,7 @@ pub fn list(lines: &[String], room: usize) -> (String, usize) {
     (text, listed)
 }
 
-/// How much of what is found is shown.
+/// Returns the search limits for this room.
 pub fn found_in(room: usize) -> SearchLimits {
     let usual = SearchLimits::default();
     SearchLimits { chars: usual.chars.min(room), ..usual }

@@ -1,6 +1,8 @@
-//! What the records of a board say of the edits of its files: how many were tried, taken and refused, why, and where
-//! authors met. A plain function of records; what edits cost in tokens and whether they were right is not in it. What failed
-//! tests show is in `symptoms`, whether somebody might do no more in `limits`.
+//! Statistics of the edits in a board's records: attempts, acceptances, rejections by code, and overlap between
+//! authors.
+//!
+//! A pure function of records; token costs and correctness are not covered. `symptoms` classifies the output of failed
+//! tests. `limits` detects attempts that ran out of calls, tokens or time.
 
 mod limits;
 mod symptoms;
@@ -15,32 +17,32 @@ use serde::Serialize;
 pub use limits::ran_out;
 pub use symptoms::{Symptom, of_output};
 
-/// What became of the edits of one author, or of all.
+/// Edit counts of one author, or of all.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Edits {
-    /// Edits that were put to the board.
+    /// Number of proposed edits.
     pub attempts: u64,
-    /// Those that were made.
+    /// Number of accepted edits.
     pub accepted: u64,
-    /// Those that were not, by the code of the refusal.
+    /// Rejected edits by rejection code.
     pub refused: BTreeMap<String, u64>,
-    /// Edits of files for which the same author had been refused right before: what had to be done again.
+    /// Edits of a file after a rejection of the same author's edit of it: retries.
     pub again: u64,
 }
 
 impl Edits {
-    /// Those that were not made.
+    /// Returns the number of rejected edits.
     pub fn refusals(&self) -> u64 {
         self.refused.values().sum()
     }
 
-    /// Those that were not made because others had been faster: conflicts that were found before anything was written.
+    /// Returns the number of edits rejected because of other authors: conflicts found before anything was written.
     pub fn conflicts(&self) -> u64 {
         let of_others = [Code::StaleTarget, Code::StaleRead, Code::Reserved];
         of_others.iter().filter_map(|code| self.refused.get(code.as_str())).sum()
     }
 
-    /// The part of the attempts that was accepted; none if nothing was tried.
+    /// Returns the acceptance rate; `None` without attempts.
     pub fn acceptance(&self) -> Option<f64> {
         (self.attempts > 0).then(|| self.accepted as f64 / self.attempts as f64)
     }
@@ -55,53 +57,52 @@ impl Edits {
     }
 }
 
-/// What the edits of a board came to.
+/// Edit statistics of a board.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Metrics {
-    /// Of all authors; what happened around the workspace is not among it.
+    /// Counts over all authors, without external changes.
     pub total: Edits,
-    /// Of each author.
+    /// Counts by author.
     pub authors: BTreeMap<String, Edits>,
-    /// Changes that were made around the workspace.
+    /// Number of external changes.
     pub external: u64,
-    /// Who tried to edit each file.
+    /// Authors that tried to edit each file.
     pub tried: BTreeMap<FilePath, BTreeSet<String>>,
-    /// Who edited each file, and how often.
+    /// Number of accepted edits by file and author.
     pub edited: BTreeMap<FilePath, BTreeMap<String, u64>>,
-    /// Lines that accepted edits took away.
+    /// Number of lines that accepted edits removed.
     pub taken: u64,
-    /// Of these: lines that another author had put there.
+    /// Number of removed lines that another author had written.
     pub taken_of_others: u64,
 }
 
-/// Edits of a file that was not given to who made them.
+/// Edits of a file outside the author's scope.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Drift {
-    /// Who.
+    /// Author of the edits.
     pub author: String,
-    /// The file.
+    /// File outside the scope.
     pub path: FilePath,
-    /// How many.
+    /// Number of edits.
     pub edits: u64,
 }
 
-/// Of each file, who put each of its lines there; nobody who is known.
+/// Author of each line, by file; `None` if unknown.
 type Lines = BTreeMap<FilePath, Vec<Option<String>>>;
 
 impl Metrics {
-    /// The part of the files that somebody tried to edit which more than one author tried to edit; none if there are none.
+    /// Returns the share of attempted files that more than one author tried to edit; `None` without attempts.
     pub fn overlap(&self) -> Option<f64> {
         let met = self.tried.values().filter(|authors| authors.len() > 1).count();
         (!self.tried.is_empty()).then(|| met as f64 / self.tried.len() as f64)
     }
 
-    /// Files to which edits of more than one author were accepted.
+    /// Returns the files with accepted edits of more than one author.
     pub fn shared(&self) -> impl Iterator<Item = &FilePath> {
         self.edited.iter().filter(|(_, authors)| authors.len() > 1).map(|(path, _)| path)
     }
 
-    /// Who edited which files outside of what was given to them, and how often; of authors to whom nothing was given it is
-    /// not said.
+    /// Returns the edits of files outside each author's scope. Authors without an entry in `scopes` are skipped.
     pub fn drift(&self, scopes: &BTreeMap<String, BTreeSet<String>>) -> Vec<Drift> {
         let of = |path: &FilePath, author: &String, edits: u64| {
             let is_outside = scopes.get(author).is_some_and(|files| !files.contains(path.as_str()));
@@ -113,7 +114,7 @@ impl Metrics {
             .collect()
     }
 
-    /// Follows who put which lines there.
+    /// Updates the authorship of lines.
     fn follow(&mut self, edit: &Edit, author: Option<&String>, lines: &mut Lines) {
         for change in &edit.changes {
             let mut there = lines.remove(&change.path).unwrap_or_default();
@@ -123,7 +124,7 @@ impl Metrics {
                 }
                 continue;
             };
-            // From the end, so that the numbers before stay what they are.
+            // Backwards, so that earlier line numbers stay valid.
             for hunk in hunks.iter().rev() {
                 let from = (hunk.at.saturating_sub(1) as usize).min(there.len());
                 let to = from.saturating_add(count(&hunk.was) as usize).min(there.len());
@@ -140,13 +141,14 @@ impl Metrics {
     }
 }
 
-/// Counts the edits among records, which are in order; those of a first round alone, if only these are given.
+/// Computes the statistics of records in journal order. Only the given records count, for example those of a first
+/// round.
 ///
 /// # Errors
-/// A record cannot be read.
+/// A record cannot be decoded.
 pub fn metrics(records: &[Record]) -> Result<Metrics, RecordError> {
     let mut metrics = Metrics::default();
-    // Files for which an author was refused, and has not been accepted since.
+    // Files with a rejected edit of an author and no accepted one since.
     let mut refused: BTreeSet<(String, FilePath)> = BTreeSet::new();
     let mut lines = Lines::new();
     for record in records {
@@ -190,12 +192,12 @@ impl Metrics {
     }
 }
 
-/// In whose name an edit was made.
+/// Returns the name of an edit's author.
 pub(super) fn author_of(by: &Author, edit: &Edit) -> String {
     edit.name.clone().unwrap_or_else(|| by.worker.to_string())
 }
 
-/// The edit of a record, if it is of files and not erased.
+/// Decodes the edit of a record; `None` if it is not a file edit or is redacted.
 pub(super) fn edit(by: &Author, written: Option<&str>) -> Option<Edit> {
     by.edit.as_ref()?;
     serde_json::from_str(written?).ok()
@@ -316,7 +318,7 @@ mod tests {
         let metrics = counted(vec![
             made("seat", edit("ada", json!([{"at": 1, "was": "", "now": "1\n2\n3\n4\n"}]), 4)),
             made("seat", edit("bob", json!([{"at": 2, "was": "2\n", "now": "two\nzwei\n"}]), 5)),
-            // One line of its own, one of Bob's; and behind them one of its own.
+            // Removes one line of Ada's and two of Bob's, then replaces one of Ada's.
             made(
                 "seat",
                 edit(

@@ -1,8 +1,8 @@
-//! Programs that run at a workspace: what they may change is declared, one after the other where that overlaps, and what
-//! they did change is told to the board.
+//! Execution of programs in a workspace. Programs declare the files that they may change and run one at a time where
+//! these sets overlap. Their changes are reported to the board.
 //!
-//! A program is the operator's, named in the configuration, and started without a shell in a group of its own. Its output
-//! is kept up to a limit, the end rather than the beginning: that is where programs say what was wrong.
+//! The operator configures each program by name. It runs without a shell, in a process group of its own. Only the end
+//! of its output is kept, because errors are usually printed there.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -26,54 +26,54 @@ use crate::command::group::Group;
 use crate::config::{Environment, Program};
 use crate::{counted, is_or_are, one_line};
 
-/// Bytes of output that are kept of one stream.
+/// Maximum bytes of output kept per stream.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
-/// Arguments of one run, and bytes of each.
+/// Maximum number of arguments per run, and maximum bytes of each.
 const ARGUMENTS_MAX: usize = 64;
 const ARGUMENT_BYTES_MAX: usize = 4096;
 
-/// Characters that are kept of an intent for how a program ended.
+/// Characters of an intent reserved for the program's exit status.
 const END_MAX: usize = 40;
 
-/// How long a program may run.
+/// Maximum and default run time of a program.
 const RUNS_MAX: Duration = Duration::from_secs(600);
 
 const _: () = assert!(RUNS_MAX.as_secs() < WAITS_MAX.as_secs(), "who waits for a program comes to its turn");
 
-/// How long the output of a program is read on after its end: what it left running may hold it for ever.
+/// Time limit for reading output after the program has ended, because a process that it left running may hold the pipe.
 const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 
 coded! {
-    /// Why a program was not run, or not to its end.
+    /// Reasons why a program did not run to completion.
     ProgramCode {
-        /// The worker may not run it, or the operator has no program of the name.
+        /// The worker has no grant for it, or the operator has not configured such a program.
         NoSuchProgram = "no_such_program",
-        /// It takes no arguments from workers, or not these.
+        /// The program accepts no arguments from workers, or the arguments exceed the limits.
         BadArguments = "bad_program_arguments",
-        /// It cannot be started.
+        /// The program cannot be started.
         CannotStart = "cannot_start",
-        /// It took too long, and was ended.
+        /// The program exceeded its time limit and was killed.
         TookTooLong = "took_too_long",
     }
 }
 
-/// Why there is no result of a program.
+/// Errors of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// It was not run, or not to its end.
+    /// Program not run to completion.
     #[error("{1}")]
     Program(ProgramCode, String),
-    /// Others were at work on the files that it may change.
+    /// Lock on the files that it may change not acquired.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The workspace.
+    /// Error of the workspace.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
 }
 
 impl ProgramError {
-    /// The stable code.
+    /// Returns the stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Program(code, _) => code.as_str(),
@@ -83,38 +83,37 @@ impl ProgramError {
     }
 }
 
-/// What a program did.
+/// Result of a program run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ran {
-    /// Its exit code; none if a signal ended it.
+    /// Exit code; `None` if a signal ended it.
     pub exit: Option<i32>,
-    /// The end of what it wrote to standard output.
+    /// End of its standard output.
     pub stdout: String,
-    /// The end of what it wrote to standard error.
+    /// End of its standard error.
     pub stderr: String,
-    /// Files that it changed, or that were changed while it ran, as it may.
+    /// Files of its declared set that changed while it ran.
     pub changed: Vec<FilePath>,
-    /// Files that were changed around it.
+    /// Other files that changed while it ran.
     pub others: Vec<FilePath>,
-    /// What of that the board does not know, and why.
+    /// Changes that the board rejected or was not informed of, with reasons.
     pub untold: Vec<String>,
 }
 
-/// Who runs a program, and what for.
+/// Caller of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Runner<'a> {
-    /// What it is called in the state.
+    /// Name of the caller in the state.
     pub label: &'a str,
-    /// What is set of the environment beside what programs always see.
+    /// Additional environment variables.
     pub env: &'a [(&'a str, &'a str)],
 }
 
-/// Runs a program of the operator's in the directory of the workspace, with these arguments behind its own. If nobody
-/// waits for it any more, it is ended with all that it started; until then nobody else has its turn, and what it changed
-/// is told in the runner's name.
+/// Runs a program in the workspace's directory, with `arguments` after its configured ones. If the caller is dropped,
+/// the whole process group is killed. The lock is held until the end, and changes are reported in the runner's name.
 ///
 /// # Errors
-/// [`ProgramError`]. What the program changed until then is told to the board all the same.
+/// [`ProgramError`]. Changes made until then are still reported to the board.
 pub async fn run(
     workspace: &Arc<Workspace>,
     name: &str,
@@ -125,7 +124,7 @@ pub async fn run(
     judged(name, program, arguments)?;
     let set = PathSet::parse(program.changes.iter().map(String::as_str))?;
     let by = format!("{}, running {name},", runner.label);
-    // Who changes nothing waits for nobody.
+    // A program that changes nothing needs no lock.
     let turn = match program.changes.is_empty() {
         true => None,
         false => Some(workspace.locks().acquire(set.clone(), &by, Instant::now() + WAITS_MAX).await?),
@@ -137,12 +136,12 @@ pub async fn run(
     let name = name.to_owned();
     to_its_end(|unwanted| async move {
         let _turn = turn;
-        // What others did before is not its doing.
+        // Record earlier external changes first, so that they are not attributed to the program.
         own.rescan().await?;
         let running = own.runs(set, &label, &intent);
         let done = started(&name, command, limit, unwanted).await;
         running.came_to(format!("{intent}: {}", end(&done)));
-        // The program has run, whatever is wrong with telling that.
+        // The run counts even if its changes cannot be reported.
         let untold = match own.rescan().await {
             Ok(found) => found.said(),
             Err(error) => vec![format!("what it changed was not told to the board: {error}")],
@@ -153,7 +152,7 @@ pub async fn run(
     .await
 }
 
-/// The same in a directory that only one has, of which the board knows nothing: a copy of that of the workspace.
+/// Runs a program in `copy`, a private copy of the workspace's directory that the board does not track.
 ///
 /// # Errors
 /// [`ProgramError`].
@@ -168,7 +167,7 @@ pub async fn run_in(
     judged(name, program, arguments)?;
     let place = match program.cwd.as_deref().and_then(|cwd| cwd.canonicalize().ok()) {
         None => copy.to_owned(),
-        // What runs below the directory runs at the same place of the copy.
+        // A working directory inside the workspace is mapped to the copy.
         Some(cwd) => cwd.strip_prefix(workspace.disk().path()).map_or(cwd.clone(), |below| copy.join(below)),
     };
     let limit = limit(program);
@@ -177,19 +176,19 @@ pub async fn run_in(
     to_its_end(|unwanted| async move { started(&name, command, limit, unwanted).await }).await
 }
 
-/// Does something that goes on when nobody waits for it any more, and is told so.
+/// Runs work on a task that outlives the caller. The receiver closes when the caller is dropped.
 async fn to_its_end<F>(work: impl FnOnce(oneshot::Receiver<()>) -> F) -> Result<Ran, ProgramError>
 where
     F: Future<Output = Result<Ran, ProgramError>> + Send + 'static,
 {
     let (wanted, unwanted) = oneshot::channel();
     let ran = tokio::spawn(work(unwanted)).await;
-    // Who stops waiting drops it before.
+    // A dropped caller closes the channel earlier.
     drop::<oneshot::Sender<()>>(wanted);
     ran.unwrap_or_else(|error| Err(WorkspaceError::Broken(error.to_string()).into()))
 }
 
-/// What is wrong with its arguments, if anything is.
+/// Checks the arguments of a run.
 fn judged(name: &str, program: &Program, arguments: &[String]) -> Result<(), ProgramError> {
     let bad = |message: String| Err(ProgramError::Program(ProgramCode::BadArguments, message));
     if !arguments.is_empty() && !program.arguments {
@@ -201,13 +200,13 @@ fn judged(name: &str, program: &Program, arguments: &[String]) -> Result<(), Pro
     Ok(())
 }
 
-/// What is said to the board of what a program changes: what was run, cut so that there is room for how it ended.
+/// Returns the intent for the program's changes: its command line, cut to leave room for the exit status.
 fn intent(name: &str, arguments: &[String]) -> String {
     let said = arguments.iter().fold(format!("ran {name}"), |said, argument| said + " " + argument);
     one_line(&said, INTENT_MAX - END_MAX)
 }
 
-/// How a program ended.
+/// Describes how a program ended.
 fn end(done: &Result<Ran, ProgramError>) -> String {
     match done {
         Ok(Ran { exit: Some(code), .. }) => format!("exit {code}"),
@@ -216,7 +215,7 @@ fn end(done: &Result<Ran, ProgramError>) -> String {
     }
 }
 
-/// How long it may take.
+/// Returns the time limit of a run.
 fn limit(program: &Program) -> Duration {
     program.timeout.map_or(RUNS_MAX, |timeout| Duration::from_millis(timeout.as_ms())).min(RUNS_MAX)
 }
@@ -249,17 +248,17 @@ fn command(
     Ok(command)
 }
 
-/// Why a program is not run any longer.
+/// Reasons to stop waiting for a program.
 enum Stop {
-    /// It has ended.
+    /// The program ended.
     Ended,
-    /// It took too long.
+    /// The time limit passed.
     TookTooLong,
-    /// Nobody waits for it any more.
+    /// The caller is gone.
     Unwanted,
 }
 
-/// Runs a program until nothing is left of its group.
+/// Runs a program until no process of its group is left.
 async fn started(
     name: &str,
     command: Command,
@@ -267,7 +266,7 @@ async fn started(
     mut unwanted: oneshot::Receiver<()>,
 ) -> Result<Ran, ProgramError> {
     let fail = |code, message: String| ProgramError::Program(code, message);
-    // Nobody reads that.
+    // The caller is gone, so this error is never read.
     let unread = || fail(ProgramCode::TookTooLong, format!("{name} was ended: nobody waits for it"));
     if unwanted.try_recv() == Err(TryRecvError::Closed) {
         return Err(unread());
@@ -295,7 +294,7 @@ async fn started(
                 }
             }
         };
-        // What it left running may hold its output, which ends with that.
+        // A process left running may hold the pipes; they close when the group is killed.
         if !is_read && matches!(stop, Stop::Ended) {
             is_read = timeout(OUTPUT_GRACE, &mut reading).await.is_ok();
         }
@@ -319,7 +318,7 @@ async fn started(
     }
 }
 
-/// The end of a stream, and how much came before it.
+/// End of a stream, and the number of bytes dropped before it.
 struct Tail<S> {
     stream: Option<S>,
     kept: VecDeque<u8>,
@@ -331,7 +330,7 @@ impl<S: AsyncRead + Unpin> Tail<S> {
         Self { stream, kept: VecDeque::new(), left_out: 0 }
     }
 
-    /// Reads on until it ends. May be broken off.
+    /// Reads until the stream ends. Cancel-safe.
     async fn read(&mut self) {
         let Some(stream) = &mut self.stream else { return };
         let mut buffer = vec![0; 8192];

@@ -1,8 +1,8 @@
-//! What one agent has read: the set that its edits are checked against.
+//! An agent's read set, against which its edits are checked.
 //!
-//! Of every file that it was shown: which lines, at which version, in that version's numbers; and the text it saw, as far
-//! as there is room, so that a refusal can say what is different now. Plain data; whether a read still holds is for the
-//! kernel to say.
+//! For each file that was shown to the agent, it holds the versions and lines, numbered as in that version. It also
+//! keeps their texts up to a limit, so that a rejection can show the difference. Plain data: the kernel decides whether
+//! a read is stale.
 
 mod again;
 
@@ -13,62 +13,62 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use patchboard_kernel::blueprint::Granularity;
 use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Move, Seen, seen, union};
 
-/// Bytes of texts that are kept for one agent; beyond that the oldest go, and refusals show no difference for them.
+/// Maximum bytes of texts kept per agent; the oldest are evicted, and rejections then show no difference for them.
 const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The same for all agents at a workspace together.
+/// Maximum bytes of texts kept for all agents of a workspace.
 const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Reads that an edit declares at most. The kernel takes a few more ([`READS_MAX`]), for where an edit is signed.
+/// Maximum reads declared by an edit. The kernel's limit ([`READS_MAX`]) is higher, to leave room for signed lines.
 ///
 /// [`READS_MAX`]: patchboard_kernel::files::READS_MAX
 const DECLARED_MAX: usize = 3_584;
 
-/// Bytes of texts that all agents at a workspace hold.
+/// Bytes of texts that all agents of a workspace hold.
 #[derive(Debug, Default)]
 pub struct Held(AtomicUsize);
 
-/// What an agent has read.
+/// An agent's read set.
 #[derive(Debug, Default)]
 pub struct Reads {
     files: BTreeMap<FilePath, Known>,
-    /// Counts what was noted, so that the oldest is known.
+    /// Logical clock of the notes, used to find the oldest.
     clock: u64,
     text_bytes: usize,
     held: Arc<Held>,
 }
 
-/// What it has read of one file.
+/// Reads of one file.
 #[derive(Clone, Debug, Default)]
 struct Known {
     seen: Vec<Part>,
-    /// The lines that were shown of the version that was shown last; what is read otherwise is not among them.
+    /// Lines shown of the latest version that was shown; lines known otherwise are not included.
     shown: (u64, Vec<Lines>),
-    /// Characters of long lines that were shown apart, by version and line.
+    /// Columns of long lines that were shown in parts, by version and line.
     columns: BTreeMap<(u64, u32), Vec<Lines>>,
-    /// What it saw, by version.
+    /// Texts shown, by version.
     texts: BTreeMap<u64, Arc<str>>,
     noted: u64,
 }
 
-/// Lines of one version; none: the whole of it.
+/// Lines read at one version; `None` means the whole file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Part {
     version: u64,
     lines: Option<Lines>,
-    /// That there is no such file.
+    /// The read found no file.
     is_absent: bool,
 }
 
 impl Reads {
-    /// Nothing yet; its texts count among those that others hold.
+    /// Creates an empty read set; its texts count towards `held`.
     pub fn among(held: &Arc<Held>) -> Self {
         let mut reads = Self::default();
         reads.held = Arc::clone(held);
         reads
     }
 
-    /// Notes that lines of a version were shown, or all of it, out of this text. Version 0: that there is no such file.
+    /// Records that some or all lines of a version were shown. Version 0 means that the file does not exist.
     pub fn note(&mut self, path: &FilePath, version: u64, lines: Option<Lines>, text: Option<&Arc<str>>) {
         let known = self.files.entry(path.clone()).or_default();
         if known.shown.0 != version {
@@ -76,7 +76,7 @@ impl Reads {
         }
         lines.into_iter().for_each(|lines| join(&mut known.shown.1, lines));
         match lines {
-            // Whoever sees all of it knows all that was seen before.
+            // A read of the whole file supersedes all earlier ones.
             None => known.seen = vec![Part { version, lines, is_absent: text.is_none() }],
             Some(lines) => {
                 let is_known = |part: &Part| part.version == version && part.lines.is_none();
@@ -94,7 +94,7 @@ impl Reads {
         self.keep(path, version, text);
     }
 
-    /// Notes that some of the `of` characters of a line of a version were shown. Who was shown all of them has read it.
+    /// Records that columns of a line with `of` characters were shown. The line counts as read once all of them were.
     pub fn note_columns(&mut self, path: &FilePath, version: u64, line: u32, part: (Lines, u32), text: &Arc<str>) {
         let (columns, of) = part;
         let known = self.files.entry(path.clone()).or_default();
@@ -107,8 +107,8 @@ impl Reads {
         }
     }
 
-    /// Notes an edit of its own, which made this version of a file of which the state said `before`; no text: the file is gone.
-    /// What it knew of the file it knows at the new version, and what it wrote as well. What had changed before stays.
+    /// Records an edit by the agent itself, from `before` to this version; without a text the file is deleted. Fresh
+    /// reads and the lines written move to the new version. Stale reads remain stale.
     pub fn wrote(
         &mut self,
         path: &FilePath,
@@ -142,23 +142,23 @@ impl Reads {
         self.keep(path, version, text);
     }
 
-    /// Notes that the author says of itself that it has seen a version, and nothing of what there was.
+    /// Records a version that the author claims to have seen, without its text.
     pub fn declare(&mut self, path: &FilePath, version: u64) {
         let known = self.files.entry(path.clone()).or_default();
         known.seen.push(Part { version, lines: None, is_absent: false });
     }
 
-    /// Everything that was read.
+    /// Returns all reads.
     pub fn all(&self) -> Vec<FileRead> {
         self.files.keys().flat_map(|path| self.of(path)).collect()
     }
 
-    /// Everything, as an edit of the targets declares it. Where that is too much, what holds of other files is declared in
-    /// one piece, from its first line to its last: so it may be stale where it need not be, and never fresh where it is not.
-    /// Of the targets it counts which lines were read, so nothing is added there.
+    /// Returns the reads to declare with an edit of the targets. Above the limit, the fresh reads of each other file
+    /// are merged into one range. That can produce false conflicts, but never misses one. Reads of targets stay exact,
+    /// because an edit may only touch lines that were read.
     ///
     /// # Errors
-    /// There are too many files. Those that were read longest ago are forgotten; their names.
+    /// There are too many files. The oldest reads are dropped; returns the names of their files.
     pub fn declared(
         &mut self,
         targets: &[FilePath],
@@ -193,49 +193,49 @@ impl Reads {
         self.files.values().map(|known| known.seen.len()).sum()
     }
 
-    /// What was read of one file.
+    /// Returns the reads of one file.
     pub fn of(&self, path: &FilePath) -> Vec<FileRead> {
         let seen = self.files.get(path).map(|known| known.seen.as_slice()).unwrap_or_default();
         seen.iter().map(|part| FileRead { path: path.clone(), version: part.version, lines: part.lines }).collect()
     }
 
-    /// Whether anything of a file was read.
+    /// Returns whether the file was read at all.
     pub fn knows(&self, path: &FilePath) -> bool {
         self.files.get(path).is_some_and(|known| !known.seen.is_empty())
     }
 
-    /// Forgets a file; then notes what is known of it instead.
+    /// Replaces the reads of a file.
     pub fn renew(&mut self, path: &FilePath, version: u64, lines: &[Option<Lines>], text: Option<&Arc<str>>) {
         self.forget(path);
         lines.iter().for_each(|lines| self.note(path, version, *lines, text));
     }
 
-    /// Knows what was known then, and nothing since.
+    /// Restores an earlier read set.
     pub fn become_again(&mut self, then: &Self) {
         self.weigh(self.text_bytes, 0);
         (self.files, self.clock) = (then.files.clone(), then.clock);
         self.weigh(0, then.text_bytes);
     }
 
-    /// Holds no texts any more.
+    /// Drops all texts.
     pub fn drop_texts(&mut self) {
         self.files.values_mut().for_each(|known| known.texts.clear());
         self.weigh(self.text_bytes, 0);
     }
 
-    /// Forgets what was read of a file.
+    /// Drops the reads of a file.
     pub fn forget(&mut self, path: &FilePath) {
         if let Some(known) = self.files.remove(path) {
             self.weigh(known.bytes(), 0);
         }
     }
 
-    /// The text of a version that was seen of a file, if it is kept.
+    /// Returns the text of a version that was read, if it is kept.
     pub fn text(&self, path: &FilePath, version: u64) -> Option<&Arc<str>> {
         self.files.get(path)?.texts.get(&version)
     }
 
-    /// The names of all files of which something was read.
+    /// Returns the names of all files read.
     pub fn paths(&self) -> impl Iterator<Item = &FilePath> {
         self.files.keys()
     }
@@ -266,7 +266,7 @@ impl Reads {
 }
 
 impl Clone for Reads {
-    /// The same for itself: what it holds is not counted twice.
+    /// Clones the reads with a counter of their own, so that shared texts are not counted twice.
     fn clone(&self) -> Self {
         let held = Arc::new(Held(AtomicUsize::new(self.text_bytes)));
         Self { files: self.files.clone(), clock: self.clock, text_bytes: self.text_bytes, held }
@@ -279,7 +279,7 @@ impl Drop for Reads {
     }
 }
 
-/// What holds of the reads of one file as one read of its newest version, beside the oldest that does not hold.
+/// Merges the fresh reads of one file into one read of its newest version, and keeps the oldest stale one.
 fn in_one_piece(reads: Vec<FileRead>, entry: Option<&Entry>, granularity: Granularity) -> Vec<FileRead> {
     let Some(entry) = entry.filter(|entry| entry.is_there()) else { return reads };
     let (mut oldest, mut piece): (Option<FileRead>, Option<FileRead>) = (None, None);
@@ -290,7 +290,7 @@ fn in_one_piece(reads: Vec<FileRead>, entry: Option<&Entry>, granularity: Granul
                 let lines = Some((before.0.min(lines.0), before.1.max(lines.1)));
                 piece = Some(FileRead { version: entry.version, lines, ..read });
             }
-            // One is enough to refuse, and the oldest says most.
+            // One stale read suffices for a rejection, and the oldest shows the largest difference.
             _ if oldest.as_ref().is_some_and(|oldest| oldest.version <= read.version) => {}
             _ => oldest = Some(read),
         }
@@ -304,7 +304,7 @@ impl Known {
     }
 }
 
-/// Adds lines that are shown now, or were written. They go together with what they touch.
+/// Adds lines shown or written now, merged with overlapping and adjacent ranges.
 fn join(ranges: &mut Vec<Lines>, shown: Lines) {
     let mut joined = shown;
     ranges.retain(|range| {
@@ -318,8 +318,8 @@ fn join(ranges: &mut Vec<Lines>, shown: Lines) {
     ranges.insert(at, joined);
 }
 
-/// The lines of several ranges, each once: sorted, and joined where they share a line. Of two that only stand side by side
-/// now, nobody has seen that nothing was between them.
+/// Sorts ranges and merges those that share a line. Adjacent ranges stay separate, because the agent has not seen that
+/// no line was between them.
 fn overlapping(mut ranges: Vec<Lines>) -> Vec<Lines> {
     ranges.retain(|(first, last)| first <= last);
     ranges.sort_unstable();
@@ -333,7 +333,7 @@ fn overlapping(mut ranges: Vec<Lines>) -> Vec<Lines> {
     joined
 }
 
-/// Where lines are for the author of an edit: what it put among them belongs to them.
+/// Maps lines read by an edit's author to their position after it; lines inserted among them are included.
 pub(super) fn own(lines: Lines, moves: &[Move]) -> Lines {
     let (first, last) = (i64::from(lines.0), i64::from(lines.1));
     let (mut before, mut inside) = (0_i64, 0_i64);
@@ -345,10 +345,10 @@ pub(super) fn own(lines: Lines, moves: &[Move]) -> Lines {
             before += added - removed;
         } else if at <= last {
             if at < first {
-                // It took away what came right before, too: the lines begin where the edit does.
+                // The edit also removed the lines right before, so the range begins at the edit.
                 starts_at = Some(at + before);
             }
-            // Lines that go and were not among these do not shorten them.
+            // Removed lines outside the range do not shorten it.
             inside += added - (behind.min(last + 1) - at.max(first)).max(0);
         }
     }
@@ -358,7 +358,7 @@ pub(super) fn own(lines: Lines, moves: &[Move]) -> Lines {
     (line(begin), line(begin + count - 1))
 }
 
-/// The lines that an edit wrote, in the numbers after it.
+/// Returns the lines that an edit wrote, numbered as after it.
 fn written(moves: &[Move]) -> Vec<Lines> {
     let mut shift = 0_i64;
     let mut lines = Vec::new();
@@ -410,7 +410,7 @@ mod tests {
     fn after_an_edit_of_its_own_an_agent_knows_what_it_knew_and_what_it_wrote() {
         let text: Arc<str> = "x\n".into();
         for (known, moved, expected) in [
-            // Inside, behind, before, over the beginning, over the end, over all of it.
+            // Inside, after, before, across the beginning, across the end, across everything.
             ((10, 20), step(12, 1, 3), vec![(10, 22)]),
             ((10, 20), step(30, 1, 2), vec![(10, 20), (30, 31)]),
             ((10, 20), step(2, 1, 2), vec![(2, 3), (11, 21)]),
@@ -442,7 +442,7 @@ mod tests {
         reads.note_columns(&path(), 1, 7, ((1, 40), 100), &text);
         reads.note_columns(&path(), 1, 7, ((61, 100), 100), &text);
         assert!(!reads.knows(&path()));
-        // What was shown of another version is not put together with it.
+        // Columns of different versions are not combined.
         reads.note_columns(&path(), 2, 7, ((41, 60), 100), &text);
         reads.note_columns(&path(), 1, 7, ((41, 60), 100), &text);
         assert!(!reads.knows(&path()));
@@ -471,7 +471,7 @@ mod tests {
         let of_target = [(target.clone(), 1, Some((3, 4))), (target.clone(), 1, Some((8, 9)))];
         let expected = [&of_target[..], &[(other.clone(), 1, Some(whole))]].concat();
         assert_eq!(declared(&mut reads, &entry(1, 9_000)), expected, "of the target nothing is added");
-        // Lines that went before it, and one in its midst that was read.
+        // Two lines removed: one before the lines read, and one among them.
         let mut moved = entry(3, 9_000);
         let edit = |at| patchboard_kernel::files::Edited { by: "bob".into(), moves: Some(vec![(at, 1, 0)]) };
         moved.edits = BTreeMap::from([(2, edit(1)), (3, edit(999))]);

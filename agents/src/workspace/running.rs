@@ -1,4 +1,4 @@
-//! Which programs run at a workspace, what they may change, and what has changed while they ran.
+//! Programs that run in a workspace, with the files that they may change and those that changed meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,17 +7,17 @@ use patchboard_kernel::files::FilePath;
 
 use super::disk::locks::PathSet;
 
-/// The programs that run at a workspace. Cheap to clone.
+/// Running programs of a workspace. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct RunningPrograms(Arc<Mutex<Vec<Program>>>);
 
-/// In whose name a change is told, and what it is for.
+/// Name and intent under which a change is reported.
 pub(super) type Teller = (Option<String>, Option<String>);
 
 struct Program {
-    /// What it may change.
+    /// Files that it may change.
     set: PathSet,
-    /// In whose name.
+    /// Name for its changes.
     name: String,
     intent: String,
     effects: Arc<Mutex<Effects>>,
@@ -26,13 +26,13 @@ struct Program {
 /// Files that changed while a program ran.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
-    /// Those that it may change.
+    /// Files of its declared set.
     pub own: BTreeSet<FilePath>,
-    /// Others.
+    /// Other files.
     pub others: BTreeSet<FilePath>,
 }
 
-/// A program runs until this is dropped.
+/// Guard of a running program.
 #[must_use = "the program is over when this is dropped"]
 pub struct Running {
     programs: RunningPrograms,
@@ -40,7 +40,7 @@ pub struct Running {
 }
 
 impl RunningPrograms {
-    /// A program runs from now on that may change the files of this set, in somebody's name.
+    /// Registers a program that may change the files of this set; its changes are reported under `name`.
     pub(super) fn begin(&self, set: PathSet, name: &str, intent: &str) -> Running {
         let effects = Arc::new(Mutex::new(Effects::default()));
         let program = Program { set, name: name.to_owned(), intent: intent.to_owned(), effects: Arc::clone(&effects) };
@@ -48,7 +48,7 @@ impl RunningPrograms {
         Running { programs: self.clone(), effects }
     }
 
-    /// In whose name a change is told that was found while they run: of the first that may have made it, or of nobody.
+    /// Records a change found now, and returns the name and intent of the first program that may have made it, if any.
     pub(super) fn teller(&self, path: &FilePath) -> Teller {
         let programs = self.lock();
         programs.iter().for_each(|program| program.note(path));
@@ -57,7 +57,7 @@ impl RunningPrograms {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Program>> {
-        // A list is whole whatever thread ended while it held it.
+        // A panic cannot leave the list in an invalid state, so poisoning is ignored.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,7 +71,7 @@ impl Program {
 }
 
 impl Running {
-    /// It has come to its end: from now on this is said of what it is for.
+    /// Sets the final intent for its changes once the program has ended.
     pub(super) fn came_to(&self, intent: String) {
         let mut programs = self.programs.lock();
         if let Some(own) = programs.iter_mut().find(|program| Arc::ptr_eq(&program.effects, &self.effects)) {
@@ -79,7 +79,7 @@ impl Running {
         }
     }
 
-    /// What has changed so far.
+    /// Returns the changes found so far.
     pub fn effects(&self) -> Effects {
         self.effects.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

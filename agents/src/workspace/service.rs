@@ -1,14 +1,12 @@
-//! A directory and the board that knows of it: one after the other for those who change files, side by side for those who
-//! look.
+//! A directory and the board that tracks it. Changes are serialised; reads run concurrently.
 //!
-//! The order of an edit: the new content is made durable beside the file; what is in the directory is compared with what the
-//! board knows, of the file and of everything its author has read, and what others changed around the workspace is told to
-//! the board first; the board decides; what is committed is put in place. After a crash in between, what the board knows of
-//! is put in place when the workspace is opened again, and nothing else.
+//! An edit has these steps. The new content is staged durably. The file and the author's whole read set are compared
+//! with the board's state, and external changes are reported to the board first. The board decides, and committed
+//! content is put in place. After a crash, opening the workspace puts staged content in place only if the board has
+//! committed it.
 //!
-//! * `edits`: what is wanted and what became of it; `alone`: how an edit is accepted and comes to the disk;
-//!   `external`: what others change, and how the board is told; `looks`: files as they stand; `texts`: what was in them;
-//!   `memory`: what the state does not say of edits.
+//! * `edits`: requests and results; `alone`: commit of an edit and its replacement on disk; `external`: detection and
+//! report of external changes; `looks`: reads; `texts`: content cache; `memory`: edit history beyond the state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,40 +42,40 @@ use alone::{Alone, Notes, Unheard};
 use memory::Memory;
 use texts::Texts;
 
-/// Names of authors that are known in files.
+/// Maximum number of author names recognised in files.
 const AUTHORS_MAX: usize = 10_000;
 
-/// A directory of files that the workers of a board share.
+/// Directory of files that the workers of a board share.
 pub struct Workspace {
     board: BoardHandle,
     spec: WorkspaceSpec,
     disk: Arc<Disk>,
-    /// Held together by those who look, alone by those who change.
+    /// Shared lock for reads, exclusive lock for changes.
     notes: Arc<RwLock<Notes>>,
     texts: Texts,
     memory: Mutex<Memory>,
-    /// Who is known to have edited here, or may.
+    /// Names of known and potential editors.
     authors: Mutex<BTreeSet<String>>,
     locks: Locks,
     running: RunningPrograms,
-    /// Held by who uses git: what it does in several steps is one thing.
+    /// Lock that makes multi-step git operations atomic for others.
     git: Arc<tokio::sync::Mutex<GitNotes>>,
     held: Arc<Held>,
 }
 
-/// A workspace that was opened, and what was found then.
+/// Result of opening a workspace.
 pub struct Opened {
-    /// The workspace.
+    /// Workspace, ready for use.
     pub workspace: Arc<Workspace>,
-    /// What a crash had left undone.
+    /// Staged changes that were left by a crash.
     pub recovery: Recovery,
-    /// Files that others had changed since the board last looked.
+    /// External changes since the board's last state.
     pub found: ByOthers,
 }
 
 impl Workspace {
-    /// Takes up a directory for a board that has a workspace: finishes what a crash left undone, and tells the board what
-    /// is there.
+    /// Opens a directory for a board that has a workspace. Completes or discards staged changes left by a crash, and
+    /// reports the directory's content to the board.
     ///
     /// # Errors
     /// [`WorkspaceError`].
@@ -101,7 +99,7 @@ impl Workspace {
             Ok::<_, WorkspaceError>((recovery, alone.rescan().await?))
         });
         let (recovery, found) = looked.await?;
-        // Whoever may have said something in a file, also where nobody has edited it for long.
+        // Includes every worker that may have written a comment, even if its last edit is long ago.
         let blueprint = workspace.board.snapshot().blueprint.clone();
         let seats = blueprint.workers.iter().filter(|(_, seat)| seat.files.is_some());
         seats.for_each(|(name, _)| workspace.meet(name.as_str()));
@@ -112,7 +110,7 @@ impl Workspace {
         Ok(Opened { workspace, recovery, found })
     }
 
-    /// Remembers that somebody edits here, so that what is written in that name is known as such.
+    /// Registers an editor's name, so that comments under it are recognised.
     pub fn meet(&self, author: &str) {
         if author != EXTERNAL {
             let mut authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,47 +120,47 @@ impl Workspace {
         }
     }
 
-    /// The names of those who edit here, as they stand in comments.
+    /// Returns the editors' names as they appear in comments.
     pub fn authors(&self) -> BTreeSet<String> {
         self.authors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The board.
+    /// Returns the board.
     pub const fn board(&self) -> &BoardHandle {
         &self.board
     }
 
-    /// What the blueprint says of it.
+    /// Returns the blueprint's settings of the workspace.
     pub const fn spec(&self) -> &WorkspaceSpec {
         &self.spec
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub const fn disk(&self) -> &Arc<Disk> {
         &self.disk
     }
 
-    /// Turns for those who change the same files.
+    /// Returns the path locks.
     pub const fn locks(&self) -> &Locks {
         &self.locks
     }
 
-    /// The texts that its agents hold.
+    /// Returns the counter of texts held by the agents.
     pub const fn held(&self) -> &Arc<Held> {
         &self.held
     }
 
-    /// Held by who uses git.
+    /// Returns the lock for git operations.
     pub const fn git(&self) -> &Arc<tokio::sync::Mutex<GitNotes>> {
         &self.git
     }
 
-    /// What the board knows.
+    /// Returns the board's current state.
     pub fn state(&self) -> State {
         self.board.snapshot().state.clone()
     }
 
-    /// The files that are there, as the board knows them.
+    /// Returns the existing files as recorded by the board.
     pub fn files(&self) -> BTreeMap<FilePath, Entry> {
         let state = self.state();
         let members = state.root().child(FILES).and_then(|files| files.as_object()).map(|files| files.iter());
@@ -171,36 +169,36 @@ impl Workspace {
         known.filter(|(_, entry)| entry.is_there()).collect()
     }
 
-    /// What the versions of a file were made for, as far as that is known here beyond what the state says.
+    /// Returns the known intents of a file's versions, beyond those in the state.
     pub(super) fn intents(&self, path: &FilePath) -> BTreeMap<u64, String> {
         self.memory().intents(path)
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        // Lists are whole whatever thread ended while it held them.
+        // A panic cannot leave the lists in an invalid state, so poisoning is ignored.
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the board knows a file to hold; none: there is none.
+    /// Returns the hash that the board records for a file; `None` if it does not exist.
     fn hash(&self, path: &FilePath) -> Option<Digest> {
         Entry::of(&self.state(), path).and_then(|entry| entry.hash)
     }
 
-    /// Says that a program runs from now on that may change the files of this set: what becomes of them meanwhile is told
-    /// to the board in somebody's name.
+    /// Registers a running program that may change the files of this set. Changes of these files are reported to the
+    /// board under `name` meanwhile.
     pub fn runs(&self, set: PathSet, name: &str, intent: &str) -> Running {
         self.running.begin(set, name, intent)
     }
 
-    /// Looks at the whole directory and tells the board what others have changed.
+    /// Scans the directory and reports external changes to the board.
     ///
     /// # Errors
-    /// [`WorkspaceError`]. What the board does not take is none.
+    /// [`WorkspaceError`]. A change that the board rejects is not an error.
     pub async fn rescan(self: &Arc<Self>) -> Result<ByOthers, WorkspaceError> {
         self.alone(move |mut alone| async move { alone.rescan().await }).await
     }
 
-    /// The same, and shows each file as it was found.
+    /// Like [`Workspace::rescan`], and passes each file found to `see`.
     ///
     /// # Errors
     /// [`WorkspaceError`].
@@ -212,22 +210,24 @@ impl Workspace {
         self.alone(move |mut alone| async move { alone.rescan_with(seen, see).await }).await
     }
 
-    /// Tells the board what others have changed of these files; how many that were.
+    /// Reports external changes of these files to the board; returns their number.
     ///
     /// # Errors
-    /// [`WorkspaceError`], also if the board does not take all of it.
+    /// [`WorkspaceError`], also if the board rejects a change.
     pub async fn notice(self: &Arc<Self>, paths: impl IntoIterator<Item = &FilePath>) -> Result<usize, WorkspaceError> {
         let paths: Vec<FilePath> = paths.into_iter().cloned().collect();
         self.alone(move |mut alone| async move { alone.tell_of(paths).await?.all() }).await
     }
 
-    /// Makes an edit, if nothing of what it rests on has changed. `make` is given the files named by `targets` as they
-    /// stand, and says what they shall hold, or why that cannot be; it is asked once nobody else can change them. What was
-    /// begun is done to its end, also if nobody waits for it any more. `asked`: what is asked for, of whom can ask again under
-    /// the same token if it is not told what became of it ([`Workspace::begun`]). The record names the `principal`.
+    /// Makes an edit, unless its read set or targets have changed. `make` receives the current `targets`, which no
+    /// other caller can change, and returns the new contents or an error.
+    ///
+    /// The edit runs to completion even if the caller is dropped. With `asked`, the digest of the request, a caller
+    /// that got an error can ask again under the token for the outcome ([`Workspace::begun`]). The record names the
+    /// `principal`.
     ///
     /// # Errors
-    /// [`WorkspaceError`], and what `make` says.
+    /// [`WorkspaceError`], and errors of `make`.
     pub async fn edit<E: From<WorkspaceError> + Send + 'static>(
         self: &Arc<Self>,
         edit: Edit,
@@ -236,7 +236,7 @@ impl Workspace {
         principal: Option<Principal>,
         make: impl FnOnce(&[Standing]) -> Result<Vec<Wanted>, E> + Send + 'static,
     ) -> Result<Made, E> {
-        // Who runs a program that may change them comes first or last, and not in between.
+        // Programs that may change these files run before or after the edit, not during it.
         let set = PathSet::of(targets.iter().cloned()).map_err(WorkspaceError::from)?;
         let files =
             self.locks.acquire(set, "an edit", Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?;
@@ -247,7 +247,7 @@ impl Workspace {
             for path in &targets {
                 standing.push(alone.look(path).await?);
             }
-            // Texts are compared for it, which may take a while.
+            // Comparing texts may take long.
             let made = tokio::task::spawn_blocking(move || {
                 let wanted = make(&standing)?;
                 let changes = wanted.iter().map(Wanted::change).collect();
@@ -274,11 +274,12 @@ impl Workspace {
         .await
     }
 
-    /// What became of an edit that was begun under this token, if its author could not be told, and asks for the same now. It
-    /// is told once.
+    /// Returns the outcome of an edit under this token that its author did not receive, if the request is identical.
+    /// Returns it once.
     ///
     /// # Errors
-    /// [`WorkspaceError`]: it is still not known, the edit is not in place, or the token is that of another one.
+    /// [`WorkspaceError`]: the outcome is still unknown, the edit is not in place, or the token belongs to another
+    /// edit.
     pub async fn begun(self: &Arc<Self>, token: Token, asked: Digest) -> Result<Option<Made>, WorkspaceError> {
         if !self.notes.read().await.has_begun(&token) {
             return Ok(None);
@@ -286,8 +287,8 @@ impl Workspace {
         self.alone(move |mut alone| async move { alone.hear(&token, asked).await }).await
     }
 
-    /// Does what only one at a time may do. What has its turn is done to its end, whoever stops waiting for it: half of it
-    /// would go on beside the next.
+    /// Runs `work` under the exclusive lock. The work runs to completion even if the caller is dropped, so that the
+    /// next change cannot overlap with it.
     async fn alone<T, E, F>(self: &Arc<Self>, work: impl FnOnce(Alone) -> F + Send + 'static) -> Result<T, E>
     where
         T: Send + 'static,
@@ -305,7 +306,7 @@ impl Workspace {
         self.on_disk(move |disk| disk.read(&path)).await
     }
 
-    /// Does something with the directory, off the threads that serve others.
+    /// Runs a blocking operation on the directory, off the async threads.
     async fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Disk) -> Result<T, DiskError> + Send + 'static,

@@ -1,8 +1,8 @@
-//! One agent at a workspace: what it asks for, what it is shown, and what it has read.
+//! Session of one agent in a workspace: its requests, results and read set.
 //!
-//! Everything that is shown is noted, so that the next edit is checked against it; so what is told fits into the room that
-//! the agent has for it, and nobody cuts it afterwards. How it looks at files is in `looks`, how it edits them in `edits`, what
-//! a refused edit brings back in `refusals`, what a command makes of a file in `maker`.
+//! Everything shown joins the read set, against which the next edit is checked. Results therefore fit the agent's room,
+//! and must not be truncated afterwards. Submodules: `looks` (reads), `edits` (edits), `refusals` (rejection contexts)
+//! and `maker` (new contents).
 
 mod asked;
 mod edits;
@@ -33,40 +33,40 @@ use super::text::command::Command;
 use super::text::edit::EditError;
 use crate::tools::{ROOM_MAX, cut};
 
-/// Edits whose answers are kept for whoever has not heard them.
+/// Maximum number of edits with a stored answer, for callers that retry.
 const ANSWERS_MAX: usize = 16;
 
-/// What somebody is told who has had a session here that is gone.
+/// Message for an agent with a lost earlier session.
 const BEGUN_ANEW: &str = "What you have read before is not known here any more, so your edits would not be checked against it: \
                           read again what they depend on.";
 
 coded! {
-    /// What is wrong with what was asked for, beside what editors and the kernel say.
+    /// Session errors, beside those of edits and of the kernel.
     SessionCode {
-        /// There is no file of this name.
+        /// The file does not exist.
         NoSuchFile = "no_such_file",
         /// The worker may not read the file.
         NotReadable = "not_readable",
-        /// The edit would take away or change what another author says of a block, and leave the block.
+        /// The edit would remove or change another author's comment on a block but keep the block.
         AnnotationLost = "annotation_lost",
-        /// What the author has read before is not known any more; nothing was written.
+        /// The author's earlier reads are lost; nothing was written.
         ReadsLost = "reads_lost",
     }
 }
 
-/// What an agent is told.
+/// Result of a request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Told {
-    /// For the model.
+    /// Text for the model.
     pub text: String,
-    /// For programs.
+    /// Structured data for programs.
     pub data: Value,
-    /// What is wrong; none: it was done.
+    /// Error code; `None` on success.
     pub code: Option<String>,
 }
 
 impl Told {
-    /// Whether it was not done.
+    /// Returns whether the request failed.
     pub const fn is_error(&self) -> bool {
         self.code.is_some()
     }
@@ -81,9 +81,10 @@ impl Told {
         Self { text, data, code: Some(code.to_owned()) }
     }
 
-    /// What came of it, for who has not heard it: what it showed was not read, and is not shown again as it was then.
+    /// Returns the outcome alone, for a retry after the first answer was lost. Lines shown in that answer do not count
+    /// as read.
     fn without_what_was_shown(self) -> Self {
-        // It is recorded, and shows nothing but where it is.
+        // The edit is recorded, and the message shows nothing but where its content is kept.
         if self.code.as_deref() == Some(DiskCode::NotInPlace.as_str()) {
             return self;
         }
@@ -103,35 +104,35 @@ impl Told {
         Self { text, data, code: self.code }
     }
 
-    /// In the room that there is. What counts as read fits already.
+    /// Truncates the text to `room`. Lines that count as read fit already.
     pub(super) fn within(self, room: usize) -> Self {
         Self { text: cut(self.text, room), ..self }
     }
 }
 
-/// What a call under a key comes to.
+/// Answer to a request that may carry a key.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
-    /// It was done, or not, and this is told.
+    /// Result of this request.
     Told(Told),
-    /// It was done, or not, before, and this was told then.
+    /// Result of an earlier request under the key.
     Before(Told),
-    /// The key was that of another edit.
+    /// Key that belongs to another edit.
     KeyTaken,
 }
 
-/// An edit that was answered under a key.
+/// An edit answered under a key.
 struct Answered {
     key: String,
     arguments: Digest,
     told: Told,
-    /// Which answer it was.
+    /// Number of the answer.
     number: u64,
-    /// That nothing of what it showed counts as read any more.
+    /// True if the lines it showed were removed from the read set.
     is_taken_back: bool,
 }
 
-/// Why nothing comes of a command.
+/// Reasons why a command failed.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error(transparent)]
@@ -142,14 +143,14 @@ enum Trouble {
     Session(SessionCode, String),
     #[error("{1}")]
     Refused(Code, String),
-    /// What another says of a block, in this line, would go.
+    /// Loss of another author's comment, at this line.
     #[error("{0}")]
     Lost(String, u32),
     #[error("{}", .0.trouble)]
     Shown(Box<Shown>),
 }
 
-/// Trouble that shows lines of a file.
+/// Error that shows lines of a file.
 #[derive(Debug)]
 struct Shown {
     trouble: Trouble,
@@ -171,26 +172,26 @@ impl From<Trouble> for Told {
     }
 }
 
-/// Who works at a workspace.
+/// An agent that works in a workspace.
 #[derive(Clone, Debug)]
 pub struct Author {
-    /// The attempt that it is.
+    /// Attempt of its invocation.
     pub of: EditAttempt,
-    /// What it may do.
+    /// File grants.
     pub access: Access,
-    /// Its worker.
+    /// Name of its worker.
     pub worker: String,
-    /// What it is called, where several share a seat.
+    /// Name of the agent, if several share a worker.
     pub name: Option<String>,
 }
 
 impl Author {
-    /// What it is called in files and in the state.
+    /// Returns its name in files and in the state.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.worker)
     }
 
-    /// Whether it edits in a working tree of its own, if it is an agent that we run.
+    /// Returns whether it edits in a working tree of its own, provided that it runs in this process.
     pub fn has_tree(&self, spec: &WorkspaceSpec) -> bool {
         let access = self.access.spec();
         let merges = access.run.iter().any(|name| name == GIT);
@@ -198,31 +199,31 @@ impl Author {
     }
 }
 
-/// An agent at a workspace.
+/// Session of an agent in a workspace.
 pub struct Session {
     workspace: Arc<Workspace>,
     author: Author,
-    /// What there was when it began.
+    /// State at the beginning of the session.
     began: State,
     reads: Reads,
-    /// What those know who ask for something now.
+    /// Read sets that requests are based on.
     bases: Bases,
-    /// What was known when several things were asked for that are being done.
+    /// Read set shared by the requests of the current batch.
     at_once: Option<Basis>,
-    /// What the edit that is being made rests on.
+    /// Read set of the current edit.
     basis: Reads,
-    /// Whether it has to be told that what it has read before is not known.
+    /// True until the agent is informed that its earlier reads are lost.
     is_anew: bool,
-    /// Characters that it can be told now.
+    /// Maximum characters of the current result.
     room: usize,
-    /// What the edit that is being made is known by, and what is asked for.
+    /// Token and request digest of the current edit.
     key: Option<(Token, Digest)>,
-    /// The caller from outside in whose name it works now.
+    /// External caller that the agent acts for.
     principal: Option<Principal>,
     answers: VecDeque<Answered>,
 }
 
-/// Knowledge of a broken-off attempt.
+/// Read set and answers of an interrupted attempt.
 pub struct Memory {
     workspace: Weak<Workspace>,
     began: State,
@@ -232,7 +233,7 @@ pub struct Memory {
 }
 
 impl Session {
-    /// An agent that has read nothing yet.
+    /// Starts a session with an empty read set.
     pub fn new(workspace: Arc<Workspace>, author: Author) -> Self {
         workspace.meet(author.label());
         let began = workspace.state();
@@ -242,21 +243,21 @@ impl Session {
         Self { workspace, author, began, reads, bases, at_once: None, basis, is_anew, room, key, principal, answers }
     }
 
-    /// An agent that has been here before, and of which nothing is known any more. It is told so: with what it looks at first,
-    /// or by a refusal if it would edit something.
+    /// Starts a session for an agent that has lost its earlier reads. The next read reports the loss; an edit before it
+    /// is rejected.
     pub fn anew(workspace: Arc<Workspace>, author: Author) -> Self {
         Self { is_anew: true, bases: Bases::new(true), ..Self::new(workspace, author) }
     }
 
-    /// Gives up what it knows, for a later attempt of the same invocation.
+    /// Hands over read set and answers to a later attempt of the invocation.
     pub fn remembered(&mut self) -> Memory {
         let fresh = Self::new(Arc::clone(&self.workspace), self.author.clone());
         let Self { workspace, began, reads, bases, answers, .. } = std::mem::replace(self, fresh);
         Memory { workspace: Arc::downgrade(&workspace), began, reads, bases, answers }
     }
 
-    /// Takes over the knowledge of an earlier attempt. In another workspace the session tells its agent that the reads are
-    /// lost.
+    /// Restores the read set and answers of an earlier attempt. In another workspace the session reports lost reads
+    /// instead.
     pub fn recall(&mut self, memory: Memory) {
         let Memory { workspace, began, reads, bases, answers } = memory;
         if workspace.upgrade().is_none_or(|workspace| !Arc::ptr_eq(&workspace, &self.workspace)) {
@@ -266,39 +267,39 @@ impl Session {
         (self.began, self.reads, self.bases, self.answers) = (began, reads, bases, answers);
     }
 
-    /// Where it works.
+    /// Returns the workspace.
     pub const fn workspace(&self) -> &Arc<Workspace> {
         &self.workspace
     }
 
-    /// Who it is.
+    /// Returns the agent.
     pub const fn author(&self) -> &Author {
         &self.author
     }
 
-    /// What it has read.
+    /// Returns the read set.
     pub const fn reads(&self) -> &Reads {
         &self.reads
     }
 
-    /// What it knows now, for what is asked for from here on.
+    /// Returns the read sets that new requests are based on.
     pub const fn bases(&self) -> &Bases {
         &self.bases
     }
 
-    /// What is asked for from here on until it goes on, is asked for at once, by who knows what it was told until now.
+    /// Starts a batch: requests until the next [`Session::go_on`] are parallel and share the current read set.
     pub fn at_once(&mut self) {
         self.at_once = Some(self.bases.now());
     }
 
-    /// What was told so far is known to who asks from here on.
+    /// Ends the batch; results so far are known to later requests.
     pub fn go_on(&mut self) {
         self.at_once = None;
     }
 
-    /// Does what is asked for. An edit under a key is made once. A repetition is told what was told then, if that is one of
-    /// the last edits, or what became of it, if that was not known then. It is refused otherwise: the journal has the key as
-    /// the edit's token. Looking again does no harm, and shows what is there now.
+    /// Executes a request. An edit under a key is made once. A retry gets the stored answer of a recent edit, or the
+    /// outcome that was unknown at first. Other retries are rejected, because the journal holds the key as the edit's
+    /// token. Reads are simply repeated.
     pub async fn once(&mut self, asked: Asked) -> Answer {
         let Asked { arguments, key, room, order, basis, principal } = asked;
         let digest = sha256(format!("{} {arguments}", self.author.label()).as_bytes());
@@ -334,25 +335,25 @@ impl Session {
         Answer::Told(told)
     }
 
-    /// Does what the arguments of a tool say, where nothing else is of importance.
+    /// Executes a tool call without key and order, in the maximum room.
     pub async fn call(&mut self, arguments: Value) -> Told {
         self.call_within(arguments, ROOM_MAX).await
     }
 
-    /// The same, in so many characters.
+    /// Like [`Session::call`], in `room` characters.
     pub async fn call_within(&mut self, arguments: Value, room: usize) -> Told {
         match self.once(Asked { room, ..Asked::from(arguments) }).await {
             Answer::Told(told) | Answer::Before(told) => told,
-            // Nobody gave one.
+            // The request has no key.
             Answer::KeyTaken => Told::wrong(Code::TokenConflict.as_str(), "The key was that of another edit."),
         }
     }
 
-    /// What comes of a command, and whether that is so also if it is asked for again: who has to read something first, or
-    /// met a fault of the moment, has not been answered.
+    /// Executes a command. The flag says whether the result is final, so that a retry gets it too; lost reads and
+    /// transient errors are not.
     async fn run(&mut self, command: Command) -> (Told, bool) {
         let room = self.room;
-        // What became of it is known, whatever else is not.
+        // The outcome of an earlier attempt is returned even if the reads are lost.
         let begun = match self.begun_before().await {
             Ok(begun) => begun,
             Err(error) => return answered(Err(error.into()), room),
@@ -387,7 +388,7 @@ impl Session {
         (told.within(room), is_decided)
     }
 
-    /// What became of the same edit, if it was asked for before and it was not known then.
+    /// Returns the outcome of an identical edit that was still unknown when it was first requested.
     async fn begun_before(&self) -> Result<Option<Made>, WorkspaceError> {
         match &self.key {
             Some((token, asked)) => self.workspace.begun(token.clone(), *asked).await,
@@ -395,7 +396,7 @@ impl Session {
         }
     }
 
-    /// Whether its edits are held against what it has read.
+    /// Returns whether edits are checked against the read set.
     fn is_checked(&self) -> bool {
         self.workspace.spec().isolation == Isolation::Storm
     }
@@ -409,8 +410,8 @@ impl Session {
     }
 }
 
-/// What is told of what was done, and whether that is final: a fault of the moment is not, nor that something has to be read
-/// first. What is recorded and cannot be in place is.
+/// Builds the result of a command and says whether it is final. Transient errors and lost reads are not; a recorded
+/// edit that cannot be in place is.
 fn answered(done: Result<Told, Trouble>, room: usize) -> (Told, bool) {
     let is_final = match &done {
         Err(Trouble::Workspace(WorkspaceError::Disk(DiskError::NotInPlace { .. }))) => true,

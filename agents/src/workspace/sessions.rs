@@ -1,5 +1,4 @@
-//! The agents at one board's directory that go on from call to call: which there are, and of which it is not known any more
-//! what they have read.
+//! Sessions of the agents in one board's directory, kept between calls, and the attempts with a lost session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,17 +11,17 @@ use tokio::time::Instant;
 use super::service::Workspace;
 use super::session::{Answer, Asked, Author, Bases, Session};
 
-/// Agents that are remembered; of more, who did nothing for the longest time has to begin anew.
+/// Maximum number of sessions; above it the least recently used is evicted, and its agent must read again.
 pub const SESSIONS_MAX: usize = 256;
 
-/// An invocation, and who it is where several share it.
+/// Invocation, and the agent's name if several share it.
 type Who = (InvocationId, Option<String>);
 
-/// The agents at one directory.
+/// Sessions of one directory.
 #[derive(Default)]
 pub struct Sessions {
     seated: BTreeMap<Who, Seated>,
-    /// Attempts of which somebody was forgotten.
+    /// Attempts with an evicted session.
     forgotten: BTreeSet<EditAttempt>,
 }
 
@@ -32,7 +31,7 @@ struct Seated {
     used: Instant,
 }
 
-/// An agent that does one thing after the other, and may be asked for several at once.
+/// Handle of a session. Requests run one at a time, and may be submitted in parallel.
 #[derive(Clone)]
 pub struct AtWork {
     session: Arc<Mutex<Session>>,
@@ -44,12 +43,13 @@ impl AtWork {
         Self { bases: session.bases().clone(), session: Arc::new(Mutex::new(session)) }
     }
 
-    /// Who does it.
+    /// Returns the session.
     pub const fn session(&self) -> &Arc<Mutex<Session>> {
         &self.session
     }
 
-    /// Does what is asked for when its turn comes. Until then others may be told something: that was not known.
+    /// Executes a request after the earlier ones. It is based on the reads known now; results that arrive while it
+    /// waits are not included.
     pub fn ask(&self, mut asked: Asked) -> impl Future<Output = Answer> + Send + use<> {
         let heard = asked.order.as_ref().map_or(u64::MAX, |order| order.heard);
         asked.basis.get_or_insert_with(|| self.bases.after(heard));
@@ -63,9 +63,9 @@ impl AtWork {
 }
 
 impl Sessions {
-    /// An agent: the one that this attempt has been so far under this name, or one that has read nothing yet. The latter
-    /// knows that it begins anew if it was forgotten, or if it `is_anew` by its own word; where it does not say, if it may
-    /// have made an earlier attempt.
+    /// Returns the session of this attempt and name, or a new one. The new session reports lost reads if the earlier
+    /// one was evicted or the agent states it (`is_anew`). Without a statement it does so for every attempt after the
+    /// first.
     pub fn of(&mut self, workspace: Arc<Workspace>, author: Author, is_anew: Option<bool>) -> AtWork {
         let snapshot = workspace.board().snapshot();
         let is_open = |of: &EditAttempt| snapshot.attempts.contains(&(of.invocation, of.attempt));
@@ -74,7 +74,7 @@ impl Sessions {
         let of = author.of;
         let who = (of.invocation, author.name.clone());
         if !is_open(&of) {
-            // Nothing comes of its edits, and nobody has to know it.
+            // A closed attempt cannot edit, so its session is not stored.
             return AtWork::of(Session::anew(workspace, author));
         }
         if let Some(seated) = self.seated.get_mut(&who) {
@@ -97,17 +97,17 @@ impl Sessions {
         at_work
     }
 
-    /// Forgets everybody: who goes on begins anew, and knows it.
+    /// Drops all sessions; their agents are informed that their reads are lost.
     pub fn forget(&mut self) {
         self.forgotten.extend(std::mem::take(&mut self.seated).into_values().map(|seated| seated.of));
     }
 
-    /// How many there are.
+    /// Returns the number of sessions.
     pub fn len(&self) -> usize {
         self.seated.len()
     }
 
-    /// Whether there is nobody.
+    /// Returns whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.seated.is_empty()
     }

@@ -1,14 +1,14 @@
-//! The contents of files: what a command of an editor makes of a text, and how texts are shown to models.
+//! Text operations of the editor: edits, and the rendering of texts for models.
 //!
-//! Plain functions of plain texts. Does not know directories (what a name stands for), versions (the kernel) or sessions
-//! (what an agent has read).
+//! Pure functions of texts. Directories (name resolution), versions (the kernel) and sessions (read sets) are out of
+//! scope.
 //!
-//! * [`command`]: what an editor can ask, and its JSON Schema.
-//! * [`edit`]: one edit done.
-//! * [`hunks`]: from two texts to what became of which lines, and back.
-//! * [`excerpt`], [`diff`], [`search`]: lines, differences and matches, with which lines were really shown.
-//! * [`language`], [`intent`]: comments that say who made a block and what for; [`author`]: what that one may be called.
-//! * [`payload`]: what a refused edit brings back.
+//! * [`command`]: editor commands and their JSON Schema.
+//! * [`edit`]: application of one edit.
+//! * [`hunks`]: line hunks from two texts, and their application.
+//! * [`excerpt`], [`diff`], [`search`]: rendered lines, differences and matches, with the lines shown in full.
+//! * [`language`], [`intent`]: comments with a block's author and intent; [`author`]: valid author names.
+//! * [`payload`]: context of a rejected edit.
 
 pub mod author;
 pub mod command;

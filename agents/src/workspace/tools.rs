@@ -1,6 +1,6 @@
-//! What can be done at a workspace, as tools: of a language model, and of processes outside.
+//! Tools of a workspace, for language models and external processes.
 //!
-//! The commands of the editor ([`editor`]), and programs and commits for whoever may run them.
+//! Includes the commands of the editor ([`editor`]), and programs and commits for agents with these grants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::config::Program;
 use crate::tools::{Coming, Definition, Memory, Toolbox, Tools, Used, cut, go_on};
 use crate::{counted, failure};
 
-/// Who has programs by the operator's names for them.
+/// Lookup of the operator's programs by name.
 pub trait Programs: Send + Sync {
-    /// The program of a name.
+    /// Returns the program of a name.
     fn program(&self, name: &str) -> Option<&Program>;
 }
 
-/// What an author finds at a workspace.
+/// Returns the tools available to an author.
 pub fn definitions(author: &Author, spec: &WorkspaceSpec) -> Vec<Definition> {
     let access = author.access.spec();
     let manner = Manner::of(spec, author.has_tree(spec));
@@ -132,9 +132,9 @@ struct Merge {
     author: String,
 }
 
-/// Uses a tool of those that an author finds, in so much room; the arguments are an object.
+/// Executes one of the author's tools within `room` characters; the arguments are an object.
 ///
-/// `tree`: where it edits, if that is not the directory itself.
+/// `tree`: the author's own working tree, if it does not edit the directory itself.
 pub async fn call(
     session: &mut Session,
     tree: Option<&Worktree>,
@@ -143,7 +143,7 @@ pub async fn call(
     arguments: Value,
     room: usize,
 ) -> Told {
-    // What the session tells fits, and the rest counts as nothing.
+    // Session results fit already; the other results do not count as read.
     told_by(session, tree, programs, name, arguments, room).await.within(room)
 }
 
@@ -275,14 +275,14 @@ impl Programs for BTreeMap<String, Program> {
     }
 }
 
-/// Tools at the directories of boards, for all who work there in this process.
+/// Workspace tools for the agents that run in this process.
 pub struct Desk {
     workspaces: Arc<Workspaces>,
     programs: Arc<BTreeMap<String, Program>>,
 }
 
 impl Desk {
-    /// At these directories, with these programs.
+    /// Creates the tools for these directories and programs.
     pub fn new(workspaces: Arc<Workspaces>, programs: BTreeMap<String, Program>) -> Self {
         Self { workspaces, programs: Arc::new(programs) }
     }
@@ -322,7 +322,7 @@ impl Toolbox for Desk {
     }
 }
 
-/// One attempt at a workspace.
+/// Tools of one attempt.
 struct Seated {
     call: Call,
     session: Session,

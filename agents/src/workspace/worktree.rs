@@ -1,8 +1,8 @@
-//! A working tree for one author: nothing is checked while it is edited, and everything when it is merged.
+//! Per-author git working trees: edits are not checked, and conflicts are detected at the merge.
 //!
-//! For comparison with a shared directory. Each author who may not run `git` has a tree and a branch of its own, below
-//! `.patchboard` of the directory; the board knows of nothing there. Whoever may run `git` works in the directory itself,
-//! and merges the trees into it, one after the other. Who sits down at a tree finds in it what was merged meanwhile.
+//! A baseline for comparison with a shared directory. Each author without the `git` grant has a tree and a branch,
+//! below `.patchboard` of the directory and unknown to the board. Authors with the grant work in the directory itself
+//! and merge the trees into it, one at a time. A reopened tree is first updated with the commits merged meanwhile.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,28 +27,28 @@ use super::text::search::{Pattern, Search};
 use crate::counted;
 use crate::tools::cut;
 
-/// Lines that are shown on either side of what an edit wrote, and characters of that.
+/// Lines of context around an edit's result, and maximum characters of that excerpt.
 const AROUND: u32 = 4;
 const SNIPPET_CHARS_MAX: usize = 8_000;
 
-/// Characters of what an author had changed that conflicts with what was merged.
+/// Maximum characters shown of an author's changes that were reverted because of a conflict.
 const TAKEN_BACK_CHARS_MAX: usize = 8_000;
 
-/// What the branches of authors begin with.
+/// Prefix of the authors' branches.
 const BRANCH: &str = "workspace";
 
-/// The trees that somebody has open.
+/// Working trees in use, by author.
 pub type Trees = BTreeMap<String, Weak<Disk>>;
 
-/// A working tree of an author's own.
+/// Working tree of one author.
 pub struct Worktree {
     author: Author,
     disk: Arc<Disk>,
-    /// What it is told first.
+    /// Message to prepend to the next result.
     news: Mutex<Option<String>>,
 }
 
-/// Why nothing comes of a command.
+/// Reasons why a command failed.
 #[derive(Debug, thiserror::Error)]
 enum Trouble {
     #[error(transparent)]
@@ -70,16 +70,16 @@ impl From<Trouble> for Told {
 }
 
 impl Worktree {
-    /// Whether an author works in a tree of its own.
+    /// Returns whether the author works in a tree of its own.
     pub fn is_for(author: &Author, workspace: &Workspace) -> bool {
         author.has_tree(workspace.spec())
     }
 
-    /// The tree of an author: a new one of what is committed, or the one from before, brought up to that. What is in the
-    /// way of it in the tree is taken back, and the author is told so.
+    /// Opens an author's tree: a new one from the last commit, or the existing one updated to it. Conflicting changes
+    /// in the tree are reverted, and the author is informed.
     ///
     /// # Errors
-    /// The directory is no repository, or git refuses.
+    /// The directory is not a git repository, or git fails.
     pub async fn open(workspace: &Arc<Workspace>, author: Author) -> Result<Self, GitError> {
         let mut notes = Arc::clone(workspace.git()).lock_owned().await;
         let workspace = Arc::clone(workspace);
@@ -101,19 +101,19 @@ impl Worktree {
         let is_alone = notes.trees.get(author.label()).is_none_or(|tree| tree.strong_count() == 0);
         let disk = opened(workspace, &mut notes.trees, author.label(), root).await?;
         let news = match repository.head().await? {
-            // What somebody is still at work on is left alone.
+            // A tree in use is left unchanged.
             Some(head) if !is_new && is_alone => bring_up(&disk, &author, &head).await?,
             _ => None,
         };
         Ok(Self { author, disk, news: Mutex::new(news) })
     }
 
-    /// Where it is.
+    /// Returns the path of the tree.
     pub fn path(&self) -> &Path {
         self.disk.path()
     }
 
-    /// Does what a command says, and tells it in so much room, behind what the author has to know first.
+    /// Executes a command and returns its result within `room` characters, after the pending message.
     pub async fn run(&self, arguments: Value, room: usize) -> Told {
         let news = self.news.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(news) = news.map(|news| cut(news, room / 2)) else { return self.done(arguments, room).await };
@@ -143,8 +143,7 @@ impl Worktree {
     }
 }
 
-/// Merges what an author has done in a tree of its own into the directory: all of it, or nothing, which leaves no trace
-/// there.
+/// Merges an author's tree into the directory, completely or not at all. A failed merge leaves no trace there.
 ///
 /// # Errors
 /// [`GitError`]; with `merge_conflict` nothing is merged.
@@ -209,12 +208,11 @@ fn message(author: &str) -> String {
     format!("work of {author}")
 }
 
-/// Brings the tree of an author up to a commit of the directory. Where both have changed the same, the tree has what the
-/// directory has from then on: otherwise the next merge would conflict there again, whatever is done in the tree. What the
-/// author has to know of it is returned.
+/// Updates an author's tree to a commit of the directory. Conflicting files take the directory's content; otherwise
+/// every later merge would conflict again. Returns the message for the author, if any.
 async fn bring_up(disk: &Arc<Disk>, author: &Author, head: &str) -> Result<Option<String>, GitError> {
     let label = author.label();
-    // What is left out stays in the tree, and is told to who merges it.
+    // Omitted files stay in the tree; they are reported at the merge.
     let (work, _) = git::commit_tree(disk, label, &message(label)).await?;
     let repository = Repository::open(disk.path(), label).await?;
     if repository.is_in(head, &work).await? {
@@ -257,7 +255,7 @@ async fn bring_up(disk: &Arc<Disk>, author: &Author, head: &str) -> Result<Optio
     )))
 }
 
-/// Brings directory and branch from one commit to another, or neither.
+/// Moves working tree and branch from one commit to another, or neither.
 async fn bring(repository: &Repository, from: &str, to: &str, why: &str) -> Result<(), GitError> {
     repository.check_out(from, to).await.map_err(|error| match error {
         GitError::Git(_, why) => {
@@ -266,7 +264,8 @@ async fn bring(repository: &Repository, from: &str, to: &str, why: &str) -> Resu
         }
         error => error,
     })?;
-    // What is checked out and not committed yet is no loss; the other way round the next commit would take it back.
+    // Check out first: content ahead of the branch is harmless, but a branch ahead of its content would be reverted by
+    // the next commit.
     match repository.move_head(Some(from), to, why).await {
         Ok(()) => Ok(()),
         Err(error) => {
@@ -276,7 +275,7 @@ async fn bring(repository: &Repository, from: &str, to: &str, why: &str) -> Resu
     }
 }
 
-/// The directory of a tree: shared with whoever has it open.
+/// Returns the directory of a tree, shared with its other users.
 async fn opened(
     workspace: &Arc<Workspace>,
     trees: &mut Trees,
@@ -287,7 +286,7 @@ async fn opened(
     if let Some(disk) = trees.get(label).and_then(Weak::upgrade) {
         return Ok(disk);
     }
-    // What the operator does not serve there is not served here.
+    // The operator's exclusions apply to trees too.
     let options = workspace.disk().options();
     let disk = tokio::task::spawn_blocking(move || Disk::open(root, options)).await;
     let disk = Arc::new(disk.map_err(|error| broken(&error))?.map_err(WorkspaceError::from)?);
@@ -295,7 +294,7 @@ async fn opened(
     Ok(disk)
 }
 
-/// Where an author's tree is, and its branch.
+/// Returns the path of an author's tree, and its branch.
 fn place(workspace: &Workspace, label: &str) -> (PathBuf, String) {
     let root = workspace.disk().path().join(".patchboard").join("worktrees").join(label);
     (root, format!("{BRANCH}/{label}"))
@@ -321,7 +320,7 @@ fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command, ro
     let is_directory = |path: &FilePath| disk.read(path).is_err_and(|error| error.reason() == Some(Reason::NotRegular));
     let list = |prefix: Option<&FilePath>| -> Result<Told, Trouble> {
         let files: Vec<String> = below(prefix)?.iter().map(ToString::to_string).collect();
-        // An empty list would be taken for an empty directory.
+        // An empty list would look like an empty directory.
         if let Some(path) = prefix.filter(|path| files.is_empty() && !(may(path, false) && is_directory(path))) {
             return Err(Trouble::Other("no_such_file", format!("There is no directory {path}.")));
         }
@@ -374,7 +373,7 @@ fn done(disk: &Disk, may: &dyn Fn(&FilePath, bool) -> bool, command: Command, ro
     }
 }
 
-/// Writes a file as it is to be, over what is there; what there is to say of it.
+/// Writes or removes a file; returns a note about external content, if any.
 fn put(
     disk: &Disk,
     may: &dyn Fn(&FilePath, bool) -> bool,
@@ -388,8 +387,8 @@ fn put(
     settle(disk, &disk.stage(path, from, text)?)
 }
 
-/// Puts in place what is staged. What others, like a program that was left running, wrote in that moment comes after it, as
-/// in the directory; what of that cannot be put back is kept, and it is said where.
+/// Puts a staged change in place. External content written meanwhile is put back, as in the directory. Content that
+/// cannot be put back is kept in `.patchboard/displaced`, which the result names.
 fn settle(disk: &Disk, staged: &Staged) -> Result<String, Trouble> {
     let path = staged.path();
     match disk.put(staged)? {
@@ -402,7 +401,7 @@ fn settle(disk: &Disk, staged: &Staged) -> Result<String, Trouble> {
     }
 }
 
-/// Puts back what others wrote; what is to be said to who edited. What they wrote meanwhile once more is kept.
+/// Puts external content back, and returns the error for the editor. Newer external content is kept.
 fn put_back(disk: &Disk, staged: &Staged) -> Result<Trouble, DiskError> {
     let path = staged.path();
     let busy = DiskError::Busy { path: path.to_string() };
@@ -412,7 +411,7 @@ fn put_back(disk: &Disk, staged: &Staged) -> Result<Trouble, DiskError> {
     })
 }
 
-/// Says where it is kept what others wrote.
+/// Names the place of kept external content.
 fn kept(path: &FilePath, found: Found) -> String {
     let kept = found.kept.unwrap_or_default();
     tracing::warn!(%path, kept, "what others wrote in a working tree is kept in its .patchboard/displaced");
@@ -424,7 +423,8 @@ mod tests {
     use super::*;
     use crate::workspace::disk::DiskOptions;
 
-    /// What comes of a file that is to hold `to`, if others make `meanwhile` of it in the moment in which it is put in place.
+    /// Stages `to` for a file, writes `meanwhile` externally and settles. Returns the result, the content and the kept
+    /// files.
     fn settled(to: Option<&str>, meanwhile: &[u8]) -> (Result<String, String>, Vec<u8>, Vec<Vec<u8>>) {
         let directory = tempfile::tempdir().expect("a directory");
         let at = |name: &str| directory.path().join(name);

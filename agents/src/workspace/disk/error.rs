@@ -1,4 +1,4 @@
-//! What can be wrong with a file or with the directory, as values with stable codes.
+//! Errors of files and of the workspace directory, with stable codes.
 
 use std::fmt;
 use std::io;
@@ -7,31 +7,31 @@ use patchboard_kernel::coded;
 use rustix::io::Errno;
 
 coded! {
-    /// Why a name of a directory is not served.
+    /// Reasons why a name is not served.
     Reason {
-        /// It is a symbolic link, or one is on the way to it: a file has one name, and none leads out of the directory.
+        /// A symbolic link, or a name below one. A file has exactly one name, and no name leads out of the directory.
         Symlink = "symlink",
-        /// It belongs to git's own data.
+        /// Part of git's own data.
         Git = "git",
-        /// It belongs to what the workspace keeps for itself.
+        /// Part of the workspace's own data (`.patchboard`).
         Private = "private",
-        /// A `.gitignore` or `.git/info/exclude` excludes it.
+        /// Excluded by a `.gitignore` or `.git/info/exclude`.
         Ignored = "ignored",
-        /// The operator excludes it.
+        /// Excluded by the operator.
         Excluded = "excluded",
-        /// It is not text: not UTF-8, or with a zero byte near its beginning.
+        /// Not text: invalid UTF-8, or a zero byte near the beginning.
         Binary = "binary",
-        /// It is larger than a file may be.
+        /// Larger than the maximum file size.
         TooLarge = "too_large",
-        /// It is a directory, a device, a pipe or a socket, or on the way to it is something that is not a directory.
+        /// A directory, device, pipe or socket, or a name below anything but a directory.
         NotRegular = "not_regular",
-        /// It is on another file system than the directory.
+        /// On another file system than the workspace directory.
         Outside = "outside",
-        /// It is below more directories than are looked into.
+        /// Below too many nested directories.
         TooDeep = "too_deep",
-        /// Its name cannot be written as the name of a file in a workspace.
+        /// Not a valid name for a file of a workspace.
         Name = "name",
-        /// The operating system does not let it be read.
+        /// Not readable with the permissions of the process.
         Unreadable = "unreadable",
     }
 }
@@ -58,35 +58,35 @@ impl Reason {
 }
 
 coded! {
-    /// What can go wrong with a workspace's directory.
+    /// Errors of a workspace's directory.
     DiskCode {
-        /// The file is not served; the reason says why.
+        /// The file is not served; the reason gives the cause.
         NotServed = "not_served",
-        /// The directory of the workspace cannot be opened or written.
+        /// The workspace's directory cannot be opened or written.
         BadDirectory = "bad_directory",
         /// Another process has the directory open as a workspace.
         DirectoryLocked = "directory_locked",
-        /// A pattern of what the operator excludes cannot be read.
+        /// An exclusion pattern of the operator is invalid.
         BadExclude = "bad_exclude",
-        /// There are more files than a workspace may have.
+        /// The directory has more files than a workspace may have.
         TooManyFiles = "too_many_files",
-        /// The operating system watches no more directories.
+        /// The operating system's limit of directory watches is reached.
         TooManyWatches = "too_many_watches",
-        /// The file was changed by others again and again while it was to be replaced.
+        /// The file was changed externally on every attempt to replace it.
         FileBusy = "file_busy",
-        /// An edit was recorded and cannot be put in place; the board knows what is there instead.
+        /// An edit was recorded but cannot be put in place; the board records the actual content instead.
         NotInPlace = "not_in_place",
-        /// There is no space left for what is to be written.
+        /// The disk is full.
         DiskFull = "disk_full",
-        /// The operating system does not allow the write.
+        /// The operating system denies the write.
         WriteForbidden = "write_forbidden",
-        /// The operating system reports another error.
+        /// Any other error of the operating system.
         DiskError = "disk_error",
-        /// A set of paths has too many members, or a pattern that cannot be read.
+        /// A set of paths has too many members, or an invalid pattern.
         BadPathSet = "bad_path_set",
-        /// The paths were not free in time.
+        /// The paths were still locked at the deadline.
         LockTimeout = "lock_timeout",
-        /// Too many wait for paths already.
+        /// The queue for path locks is full.
         TooManyWaiting = "too_many_waiting",
     }
 }
@@ -95,72 +95,72 @@ coded! {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{path} {}", reason.advice())]
 pub struct NotServed {
-    /// The name, or the part of it that is the trouble.
+    /// The name, or the part of it that is not served.
     pub path: String,
-    /// Why.
+    /// Cause.
     pub reason: Reason,
 }
 
-/// Why something could not be done with a directory.
+/// Errors of a workspace's directory.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// A file that is not served.
+    /// File that is not served.
     #[error(transparent)]
     NotServed(#[from] NotServed),
-    /// The directory itself.
+    /// Directory that cannot be used.
     #[error("{path} cannot be used as a workspace: {error}")]
     Directory {
-        /// As it was given.
+        /// Path as given.
         path: String,
-        /// What the operating system says.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// Somebody else has it.
+    /// Directory that is locked by another process.
     #[error("{path} is the workspace of another process already: end that one first")]
     Locked {
-        /// As it was given.
+        /// Path as given.
         path: String,
     },
-    /// An exclusion.
+    /// Invalid exclusion pattern.
     #[error("{glob:?} cannot be read as a pattern of what is excluded: {message}")]
     Exclude {
-        /// The pattern.
+        /// Pattern as given.
         glob: String,
-        /// What is wrong with it.
+        /// Parser message.
         message: String,
     },
-    /// Too many files.
+    /// Directory with too many files.
     #[error("the directory has more than {max} files that would be served: exclude some, or allow more")]
     TooManyFiles {
-        /// How many it may have.
+        /// Maximum number of files.
         max: usize,
     },
-    /// Too many directories to be watched.
+    /// Limit of directory watches.
     #[error("the operating system watches no more directories: look at the files from time to time instead")]
     TooManyWatches,
-    /// Others are faster.
+    /// File that kept changing during its replacement.
     #[error("{path} was changed by others while it was to be replaced, again and again: try again")]
     Busy {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
-    /// Something is in the way of what was recorded.
+    /// Recorded edit that cannot be put in place.
     #[error(
         "the edit of {path} was recorded and cannot be put in place, so the file is not what it was to be: {why}. What it \
          was to hold is kept in .patchboard/displaced; view it again"
     )]
     NotInPlace {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is in the way.
+        /// Obstacle.
         why: String,
     },
-    /// What the operating system says.
+    /// Other error of the operating system.
     #[error("{what}: {error}")]
     Io {
-        /// What was to be done.
+        /// Description of the failed operation.
         what: String,
-        /// What came of it.
+        /// Cause.
         error: io::Error,
     },
 }
@@ -174,7 +174,7 @@ impl DiskError {
         Self::Io { what: what.to_string(), error: error.into() }
     }
 
-    /// The stable code.
+    /// Returns the stable code.
     pub fn code(&self) -> DiskCode {
         match self {
             Self::NotServed(_) => DiskCode::NotServed,
@@ -193,8 +193,8 @@ impl DiskError {
         }
     }
 
-    /// Whether it may go without anybody's doing something about the file: room on the disk, say. What does not must keep
-    /// nobody else from working.
+    /// Returns whether the error may be transient, like a full disk. A permanent error must not block the other users
+    /// of the directory.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::NotServed(_) => false,
@@ -214,7 +214,7 @@ impl DiskError {
         }
     }
 
-    /// Why a file is not served, if that is it.
+    /// Returns why a file is not served, if that is the error.
     pub fn reason(&self) -> Option<Reason> {
         match self {
             Self::NotServed(NotServed { reason, .. }) => Some(*reason),

@@ -1,7 +1,7 @@
-//! Names one at a time, relative to open directories.
+//! File operations on single names, relative to open directories.
 //!
-//! Nothing here takes a path: a name has no `/` in it, is looked up in a directory that is held open, and is never followed
-//! if it is a symbolic link. So whatever becomes of the names of directories meanwhile, a walk stays below where it began.
+//! No function here accepts a path: a name contains no `/`, is looked up in an open directory, and a symbolic link is
+//! never followed. A walk therefore stays below its root even if directories are renamed meanwhile.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -17,7 +17,7 @@ pub(super) fn directory(parent: impl AsFd, name: &str) -> Result<OwnedFd, Errno>
     rustix::fs::openat(parent, name, flags, Mode::empty())
 }
 
-/// Makes a directory in a directory, unless there is something of the name.
+/// Creates a directory in a directory, unless the name exists.
 pub(super) fn new_directory(parent: impl AsFd, name: &str, mode: u16) -> Result<(), Errno> {
     match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(mode.into())) {
         Ok(()) => rustix::fs::fsync(&parent),
@@ -26,7 +26,7 @@ pub(super) fn new_directory(parent: impl AsFd, name: &str, mode: u16) -> Result<
     }
 }
 
-/// Opens a directory in a directory, which is made if there is nothing of the name.
+/// Opens a directory in a directory and creates it if the name does not exist.
 pub(super) fn directory_or_new(parent: impl AsFd, name: &str, mode: u16) -> Result<OwnedFd, Errno> {
     match directory(&parent, name) {
         Err(Errno::NOENT) => {
@@ -37,17 +37,17 @@ pub(super) fn directory_or_new(parent: impl AsFd, name: &str, mode: u16) -> Resu
     }
 }
 
-/// Opens an ordinary file for reading; none if it is something else. A pipe does not keep its opener waiting.
+/// Opens a regular file for reading; `None` for any other type. Does not block on pipes.
 pub(super) fn file(parent: impl AsFd, name: &str) -> Result<Option<File>, Errno> {
     let Some(stat) = stat(&parent, name)? else { return Err(Errno::NOENT) };
     if kind(&stat) != FileType::RegularFile { Ok(None) } else { open(parent, name) }
 }
 
-/// Opens what may have become something else since it was looked at.
+/// Opens a name that may have changed its type since it was checked.
 pub(super) fn open(parent: impl AsFd, name: &str) -> Result<Option<File>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(&parent, name, flags, Mode::empty()) {
-        // A link, or a socket.
+        // A symbolic link or a socket.
         Err(Errno::LOOP | Errno::NXIO) => return Ok(None),
         opened => opened?,
     };
@@ -55,13 +55,13 @@ pub(super) fn open(parent: impl AsFd, name: &str) -> Result<Option<File>, Errno>
     Ok(is_regular.then(|| File::from(file)))
 }
 
-/// Makes a file of which there is none.
+/// Creates a file; fails if the name exists.
 pub(super) fn new_file(parent: impl AsFd, name: &str, mode: u16) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(mode.into()))?))
 }
 
-/// What is known of a name, itself and not what it may point to; none if there is nothing of it.
+/// Returns the metadata of a name without following a link; `None` if it does not exist.
 pub(super) fn stat(parent: impl AsFd, name: &str) -> Result<Option<Stat>, Errno> {
     match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
@@ -74,7 +74,7 @@ pub(super) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// The names in a directory, sorted by their bytes; none if there are more than `max`.
+/// Returns the names in a directory, sorted by bytes; `None` if there are more than `max`.
 pub(super) fn names(directory: impl AsFd, max: usize) -> Result<Option<Vec<CString>>, Errno> {
     let mut names: Vec<CString> = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -92,7 +92,7 @@ pub(super) fn names(directory: impl AsFd, max: usize) -> Result<Option<Vec<CStri
     Ok(Some(names))
 }
 
-/// Takes a name away; it need not be there.
+/// Removes a name if it exists.
 pub(super) fn unlink(parent: impl AsFd, name: &str) -> Result<(), Errno> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),

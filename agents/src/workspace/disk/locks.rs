@@ -1,8 +1,8 @@
-//! Turns for those who change the same files: commands that declare what they touch, and edits.
+//! Queued locks on sets of paths, for edits and for commands that declare the files they change.
 //!
-//! A set of paths is taken whole or not at all, and in the order of asking: nobody waits for a set while holding a part of
-//! it, and nobody is overtaken by somebody who wants the same. So there is no deadlock between sets of one each, and
-//! nobody waits for ever. Whoever holds a set and asks for a second one may wait for itself; the deadline ends that.
+//! A set is acquired as a whole and in order of request. No caller waits while it holds a part of its set, and none is
+//! overtaken by a later overlapping request. Callers with one set each can neither deadlock nor starve. A caller that
+//! requests a second set while it holds one may wait for itself; the deadline ends that.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,16 +15,16 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::DiskCode;
 
-/// Members of a set at most.
+/// Maximum number of paths in a set.
 pub const PATHS_MAX: usize = 1000;
-/// Patterns of a set at most.
+/// Maximum number of patterns in a set.
 pub const GLOBS_MAX: usize = 32;
-/// How many sets are held or waited for at most.
+/// Maximum number of sets held or queued.
 pub const WAITING_MAX: usize = 256;
-/// How long it is waited for a turn: longer than any program may run, so that who waits for one comes to its turn.
+/// Longest wait for a lock: longer than any program may run, so that a caller that waits for one program gets its turn.
 pub const WAITS_MAX: Duration = Duration::from_secs(660);
 
-/// Files that somebody changes: by name, or by pattern.
+/// Set of files to lock, by path or by glob pattern.
 #[derive(Clone, Default, Debug)]
 pub struct PathSet {
     paths: BTreeSet<FilePath>,
@@ -34,31 +34,31 @@ pub struct PathSet {
 #[derive(Clone, Debug)]
 struct Pattern {
     matcher: GlobMatcher,
-    /// What all that it matches begins with.
+    /// Literal prefix of all its matches.
     prefix: String,
 }
 
-/// Why there is no turn.
+/// Reasons why a lock was not acquired.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LockError {
-    /// The set cannot be read.
+    /// Invalid set.
     #[error("{0}")]
     BadSet(String),
-    /// Others hold it for too long.
+    /// Overlapping set still locked at the deadline.
     #[error("{by} has been at work on the same files for {} s: try again later, or work on other files", .held.as_secs())]
     Timeout {
-        /// Who: a program, or whoever else said so.
+        /// Holder: a program, or the label that the caller of [`Locks::acquire`] gave.
         by: String,
-        /// For how long.
+        /// Time since its lock was granted.
         held: Duration,
     },
-    /// Too many wait.
+    /// Full queue.
     #[error("{WAITING_MAX} wait for their turn already: try again later")]
     TooManyWaiting,
 }
 
 impl LockError {
-    /// The stable code.
+    /// Returns the stable code.
     pub fn code(&self) -> DiskCode {
         match self {
             Self::BadSet(_) => DiskCode::BadPathSet,
@@ -69,10 +69,10 @@ impl LockError {
 }
 
 impl PathSet {
-    /// Files by name.
+    /// Creates a set of paths.
     ///
     /// # Errors
-    /// There are more than [`PATHS_MAX`].
+    /// There are more than [`PATHS_MAX`] paths.
     pub fn of(paths: impl IntoIterator<Item = FilePath>) -> Result<Self, LockError> {
         let paths: BTreeSet<FilePath> = paths.into_iter().take(PATHS_MAX + 1).collect();
         if paths.len() > PATHS_MAX {
@@ -81,10 +81,10 @@ impl PathSet {
         Ok(Self { paths, globs: Vec::new() })
     }
 
-    /// Files by name and by pattern, as they are written: `src/a.py`, `src/*.py`, `src/**`. A `*` does not go past a `/`.
+    /// Parses paths and glob patterns: `src/a.py`, `src/*.py`, `src/**`. A `*` does not match a `/`.
     ///
     /// # Errors
-    /// There are too many, or one can be neither.
+    /// There are too many members, or one is invalid.
     pub fn parse<'a>(members: impl IntoIterator<Item = &'a str>) -> Result<Self, LockError> {
         let mut set = Self::default();
         for member in members {
@@ -106,14 +106,15 @@ impl PathSet {
         Ok(set)
     }
 
-    /// Whether a file is in both, or may be: of two patterns that is only known if what they begin with differs.
+    /// Returns whether the sets may share a file. Two patterns are disjoint only if neither prefix begins with the
+    /// other.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.paths.iter().any(|path| other.contains(path))
             || other.paths.iter().any(|path| self.globs.iter().any(|glob| glob.matcher.is_match(path.as_str())))
             || self.globs.iter().any(|one| other.globs.iter().any(|two| one.may_meet(two)))
     }
 
-    /// Whether a file is in it.
+    /// Returns whether the set contains a file.
     pub fn contains(&self, path: &FilePath) -> bool {
         self.paths.contains(path) || self.globs.iter().any(|glob| glob.matcher.is_match(path.as_str()))
     }
@@ -125,7 +126,7 @@ impl Pattern {
     }
 }
 
-/// The turns of one workspace. Cheap to clone.
+/// Lock queue of one workspace. Cheap to clone.
 #[derive(Clone, Default, Debug)]
 pub struct Locks {
     queue: Arc<Mutex<Queue>>,
@@ -134,7 +135,7 @@ pub struct Locks {
 #[derive(Default, Debug)]
 struct Queue {
     next: u64,
-    /// In the order of asking.
+    /// In order of request.
     entries: Vec<Entry>,
 }
 
@@ -142,17 +143,17 @@ struct Queue {
 struct Entry {
     ticket: u64,
     set: PathSet,
-    /// Whose it is, for those who wait.
+    /// Label shown to callers that wait for it.
     by: String,
-    /// Since when it waits, or has its turn.
+    /// Start of its wait, or of its lock once granted.
     since: Instant,
-    /// The tickets of those before it who want some of the same; its turn is when they have gone.
+    /// Tickets of earlier overlapping entries; the lock is granted when none is left.
     after: BTreeSet<u64>,
-    /// To be told when its turn comes; none if it has.
+    /// Notified when the lock is granted; `None` afterwards.
     turn: Option<oneshot::Sender<()>>,
 }
 
-/// A turn; over when it is dropped.
+/// A granted lock; dropping it releases the set.
 #[derive(Debug)]
 #[must_use = "the turn is over when this is dropped"]
 pub struct Turn {
@@ -161,10 +162,10 @@ pub struct Turn {
 }
 
 impl Locks {
-    /// Waits until nobody who asked before has anything of the set. `by` is whose turn it is, as others are told.
+    /// Waits until no earlier request overlaps the set. `by` is the label of the holder in others' timeout errors.
     ///
     /// # Errors
-    /// That is not so by the deadline, or too many wait.
+    /// The deadline passes, or the queue is full.
     pub async fn acquire(&self, set: PathSet, by: &str, deadline: Instant) -> Result<Turn, LockError> {
         let (turn, come) = oneshot::channel();
         let waiting = {
@@ -181,7 +182,7 @@ impl Locks {
             queue.call();
             Turn { queue: Arc::clone(&self.queue), ticket }
         };
-        // Whoever gives up, here or by dropping the future, leaves the queue by dropping `waiting`.
+        // A caller that gives up, here or by dropping the future, leaves the queue when `waiting` is dropped.
         match timeout_at(deadline, come).await {
             Ok(Ok(())) => Ok(waiting),
             Ok(Err(_)) | Err(_) => Err(lock(&self.queue).why(waiting.ticket)),
@@ -190,7 +191,7 @@ impl Locks {
 }
 
 impl Queue {
-    /// Why it is not the turn of this one: who has the turn that it waits for, or that those wait for who are before it.
+    /// Builds the timeout error, which names the entry at the head of the chain of waiters.
     fn why(&self, ticket: u64) -> LockError {
         let of = |ticket| self.entries.iter().find(|entry| entry.ticket == ticket);
         let mut at = of(ticket);
@@ -201,12 +202,12 @@ impl Queue {
         LockError::Timeout { by, held }
     }
 
-    /// Tells all whose turn has come.
+    /// Grants the lock to all entries that wait for no other.
     fn call(&mut self) {
         for entry in self.entries.iter_mut().filter(|entry| entry.after.is_empty()) {
             if let Some(turn) = entry.turn.take() {
                 entry.since = Instant::now();
-                // Whoever does not listen any more is about to leave the queue.
+                // A receiver that is gone is about to leave the queue.
                 turn.send(()).ok();
             }
         }

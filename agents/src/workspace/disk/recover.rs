@@ -1,4 +1,4 @@
-//! What a crash has left undone.
+//! Completes or discards the staged changes that a crash left behind.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -13,46 +13,46 @@ use super::error::DiskError;
 use super::replace::{Look, Plan, Put, Staged};
 use super::{Ask, Disk, handle};
 
-/// Bytes of the note beside what is staged, at most: a name in JSON, and two hashes.
+/// Maximum size of a note in bytes: one path in JSON and two hashes.
 const NOTE_BYTES_MAX: u64 = 16 * 1024;
 
-/// What was done after a crash.
+/// Result of a recovery.
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// What was found whole.
+    /// Complete staged changes and their outcomes.
     pub changes: Vec<Recovered>,
-    /// How many files were thrown away that belong to nothing whole.
+    /// Number of files removed that belong to no complete change.
     pub strays: usize,
 }
 
-/// A change that was staged and of which the end was not seen.
+/// A staged change that was found unfinished.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The file.
+    /// Path of the file.
     pub path: FilePath,
-    /// SHA-256 of what was to be in it; none: it was to go.
+    /// SHA-256 of the new content; `None` for a removal.
     pub hash: Option<Digest>,
-    /// What was done.
+    /// Action taken.
     pub outcome: Outcome,
 }
 
-/// What was done with a change in the end.
+/// Final outcome of a staged change.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It shall be, and was made now, or was made already.
+    /// Wanted, and applied now or before.
     Put(Put),
-    /// It shall not be, or not any more.
+    /// Not wanted, and discarded.
     Discarded,
-    /// It shall be and cannot: what was to be in the file is kept in `.patchboard/displaced`.
+    /// Wanted but impossible. The new content is kept in `.patchboard/displaced`.
     Refused(DiskError),
 }
 
 impl Disk {
-    /// Makes the changes that were staged and are what `expected` says of their files, and throws away all others. To be
-    /// called before anything else is staged.
+    /// Applies each staged change that matches the hash that `expected` returns for its file, and discards the others.
+    /// Must be called before any change is staged.
     ///
     /// # Errors
-    /// The directory cannot be read or written; then it may be called again.
+    /// The directory cannot be read or written; the call can be retried.
     pub fn recover(&self, expected: impl Fn(&FilePath) -> Option<Digest>) -> Result<Recovery, DiskError> {
         let failed = |error| DiskError::io("what was staged cannot be read", error);
         let names = handle::names(&self.staged, usize::MAX).map_err(failed)?.unwrap_or_default();
@@ -64,10 +64,10 @@ impl Disk {
             let outcome = self.settle(&staged, expected(staged.path()) == staged.hash())?;
             recovery.changes.push(Recovered { path: staged.path().clone(), hash: staged.hash(), outcome });
         }
-        // What is left has no note: it was never whole, or is done with.
+        // The remaining files have no note: their change is incomplete or finished.
         for name in handle::names(&self.staged, usize::MAX).map_err(failed)?.unwrap_or_default() {
             match rustix::fs::unlinkat(&self.staged, &name, AtFlags::empty()) {
-                // A directory is nothing that was staged; it stays.
+                // Staging creates no directories, so one is left alone.
                 Ok(()) | Err(Errno::ISDIR | Errno::PERM) => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -76,10 +76,10 @@ impl Disk {
         Ok(recovery)
     }
 
-    /// Brings a change that was staged to its end, wherever it was left: makes it, or throws it away if it is not wanted.
+    /// Finishes a staged change from any intermediate state: applies it, or discards it if it is not wanted.
     ///
     /// # Errors
-    /// The directory cannot be read or written; then it may be called again.
+    /// The directory cannot be read or written; the call can be retried.
     pub fn settle(&self, staged: &Staged, is_wanted: bool) -> Result<Outcome, DiskError> {
         let outcome = match self.finish(staged, is_wanted) {
             Ok(outcome) => outcome,
@@ -93,7 +93,7 @@ impl Disk {
         Ok(outcome)
     }
 
-    /// Keeps what lies staged for a change that cannot be made. What was taken out for it goes back.
+    /// Keeps the staged content of a change that cannot be applied, and restores the file that was taken out for it.
     fn set_aside(&self, staged: &Staged) -> Result<(), DiskError> {
         let (new, old) = (staged.new_slot(), staged.old_slot());
         if let Some(found) = self.slot(&new)? {
@@ -110,7 +110,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Does what is left to do of a change, wherever it was left.
+    /// Performs the remaining steps of a change, from any intermediate state.
     pub(super) fn finish(&self, staged: &Staged, is_wanted: bool) -> Result<Outcome, DiskError> {
         let plan = &staged.plan;
         if plan.to.is_none() {
@@ -121,7 +121,7 @@ impl Disk {
             put = Some(as_put(self.look(plan, &staged.old_slot())?));
         }
         match self.slot(&staged.new_slot())? {
-            // The content that was staged: it has not been put, or is there already.
+            // The staged content: not yet in place, or in place already.
             Some(found) if found.hash == plan.to => {
                 if !is_wanted {
                     return Ok(Outcome::Discarded);
@@ -132,12 +132,12 @@ impl Disk {
                 };
                 let now = if is_there { Put::Done } else { self.place(staged)? };
                 Ok(Outcome::Put(match (put, now) {
-                    // It was this that had taken away what was there.
+                    // This change took the previous content out.
                     (Some(put), Put::Missing | Put::Done) => put,
                     (_, now) => now,
                 }))
             }
-            // What was in place, exchanged with what was staged.
+            // The previous content, exchanged with the staged one.
             Some(_) => self.look(plan, &staged.new_slot()).map(|look| Outcome::Put(as_put(look))),
             None => Ok(Outcome::Put(put.unwrap_or(Put::Done))),
         }
@@ -155,7 +155,7 @@ impl Disk {
         if is_wanted { self.take_away(staged).map(Outcome::Put) } else { Ok(Outcome::Discarded) }
     }
 
-    /// Whether a file has this in it.
+    /// Returns whether a file has content of this hash.
     fn is(&self, parent: &OwnedFd, path: &FilePath, hash: Option<Digest>) -> bool {
         self.read_in(parent, path.as_str(), path.name()).ok().flatten().map(|contents| contents.hash) == hash
     }
@@ -169,7 +169,7 @@ impl Disk {
         }
     }
 
-    /// Reads a note; none if it is not whole.
+    /// Reads a note; `None` if it is incomplete.
     fn plan(&self, name: &str) -> Result<Option<Plan>, DiskError> {
         let failed = |error| DiskError::io("what was staged cannot be read", error);
         let Some(file) = handle::file(&self.staged, name).map_err(|error| failed(error.into()))? else {

@@ -1,12 +1,12 @@
-//! Files are replaced and removed in two phases: what shall be is made durable beside them, and later moved in place.
+//! Two-phase replacement and removal of files: the change is made durable in `.patchboard/staged`, then moved in place.
 //!
-//! In between, the caller makes durable that it shall be. What is found in place is then exchanged with the new content in
-//! one step, and looked at afterwards: what nobody expected there was written by others in the meantime, and is kept in
-//! `.patchboard/displaced`. So there is no moment between a check and a write in which something could be lost.
+//! Between the phases the caller commits the change. The content in place is then exchanged with the new one atomically
+//! and examined afterwards. Unexpected content is an external write and is kept in `.patchboard/displaced`. No write
+//! can be lost, because there is no window between a check and a write.
 //!
-//! Of what is staged under the id `I`, there are in `.patchboard/staged`: `I.new`, the new content, or after an exchange
-//! what was in place; `I.old`, what was taken out where the file goes or nothing can be exchanged; and `I.json`, written
-//! last, which says what it is for.
+//! A change with the id `I` has up to three files in `.patchboard/staged`. `I.new` is the new content, or after an
+//! exchange the previous one. `I.old` is the content taken out, for a removal or where exchange is not supported.
+//! `I.json` is the note that describes the change, written last.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,37 +21,37 @@ use super::error::{DiskError, Reason};
 use super::recover::Outcome;
 use super::{Ask, Disk, handle};
 
-/// How often a replacement begins again because others changed the name under it.
+/// Attempts at a replacement while external changes interfere with the name.
 const TRIES_MAX: usize = 100;
 
-/// How large foreign content may be to be told by its hash.
+/// Maximum size of external content that is hashed, in bytes.
 const HASHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// A change of one file that is durable and not made yet.
+/// A durable change of one file that is not in place yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Staged {
     pub(super) id: String,
     pub(super) plan: Plan,
 }
 
-/// What a change is; what of it lies beside the content.
+/// Description of a change, stored as its note.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Plan {
     pub(super) path: FilePath,
-    /// What is expected in place; nothing if none.
+    /// Hash of the content expected in place; `None` if no file is expected.
     pub(super) from: Option<Digest>,
-    /// What shall be; none: the file goes.
+    /// Hash of the new content; `None` for a removal.
     pub(super) to: Option<Digest>,
 }
 
 impl Staged {
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &FilePath {
         &self.plan.path
     }
 
-    /// SHA-256 of what shall be in it; none: it goes.
+    /// Returns the SHA-256 of the new content; `None` for a removal.
     pub fn hash(&self) -> Option<Digest> {
         self.plan.to
     }
@@ -69,43 +69,43 @@ impl Staged {
     }
 }
 
-/// What came of a change.
+/// Result of applying a change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Put {
-    /// It is made, and what was in place was what was expected, or what shall be already.
+    /// Applied over the expected content, or the new content was in place already.
     Done,
-    /// It is made; others had taken the file away before.
+    /// Applied; the file had been removed externally.
     Missing,
-    /// It is made; others had written something else before, which is kept.
+    /// Applied; external content was replaced and is kept.
     Displaced(Found),
-    /// The file was to go and is still there: others have written something else before.
+    /// Removal not applied, because the file has external content.
     Kept(Found),
 }
 
-/// What others had written.
+/// Content written externally.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// SHA-256 of it; none if it is no ordinary file or too large to be read.
+    /// SHA-256 of the content; `None` if it is not a regular file or is too large to hash.
     pub hash: Option<Digest>,
-    /// What it is, if that is text and would be served.
+    /// The content, if it is text that would be served.
     pub text: Option<String>,
-    /// What it is called in `.patchboard/displaced`, if it is there. It is the file itself, so that somebody who still has
-    /// it open writes into what is kept.
+    /// Name in `.patchboard/displaced`, if it was moved there. It is the original inode, so a program that still has it
+    /// open writes into the kept file.
     pub kept: Option<String>,
 }
 
-/// How a new content comes in the place of another.
+/// Method of putting new content in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Swap {
-    /// In one step.
+    /// Atomic exchange.
     Exchange,
-    /// What is in place is taken out first, and the new is linked there if the name is still free: nothing is lost either,
-    /// but for a moment there is nothing of the name.
+    /// Take the current file out, then link the new one if the name is still free. Nothing is lost, but for a moment
+    /// the name does not exist.
     TakeAndLink,
 }
 
 impl Swap {
-    /// Tries what the file system can do.
+    /// Probes the file system for support of atomic exchange.
     pub(super) fn find(staged: impl AsFd) -> io::Result<Self> {
         let names = [(); 2].map(|()| random().map(|random| format!("probe-{random}")));
         let [one, other] = names;
@@ -123,19 +123,19 @@ impl Swap {
     }
 }
 
-/// What was found where something else was expected.
+/// Result of examining the content that was taken out.
 pub(super) enum Look {
-    /// What was expected, or nothing that is not in place now.
+    /// The content expected, or the new content itself.
     Expected,
-    /// Something else, that is kept.
+    /// External content, now kept.
     Foreign(Found),
 }
 
 impl Disk {
-    /// Makes durable what a file shall be: `text`, or gone if there is none. `from` is what it is now.
+    /// Makes a change durable: the new `text`, or a removal if `None`. `from` is the hash of the current content.
     ///
     /// # Errors
-    /// The file is not served, or would not be with this text; or it cannot be written, as far as that can be known before.
+    /// The file is not served, would not be with this text, or cannot be written, as far as that is known in advance.
     pub fn stage(&self, path: &FilePath, from: Option<Digest>, text: Option<&str>) -> Result<Staged, DiskError> {
         let parent = self.parent(path, Ask::Rules)?;
         self.takes(path)?;
@@ -157,15 +157,15 @@ impl Disk {
         let id = to.map_or_else(|| format!("gone-{random}"), |hash| format!("{hash}-{random}"));
         let staged = Staged { id, plan: Plan { path: path.clone(), from, to } };
         self.write_staged(&staged, text).map_err(|error| {
-            // Half of it is of no use, and may be what fills the disk.
+            // A partial stage is useless, and may be filling the disk.
             self.discard(&staged).ok();
             failed(path, error)
         })?;
         Ok(staged)
     }
 
-    /// Looks for what would be in the way of a file once it is recorded: names that are too long, a directory that may not
-    /// be written, another file system.
+    /// Checks for obstacles before the change is recorded: overlong names, a directory without write permission,
+    /// another file system.
     fn takes(&self, path: &FilePath) -> Result<(), DiskError> {
         let mut at = self.root.try_clone().map_err(|error| failed(path, error))?;
         let mut missing = path.as_str();
@@ -173,7 +173,7 @@ impl Disk {
             let Some(directory) = self.enter(&at, &path.as_str()[..end])? else { break };
             (at, missing) = (directory, &path.as_str()[end + 1..]);
         }
-        // Only the file system can say which names it takes.
+        // Only the file system knows which names it accepts.
         for name in missing.split('/') {
             match handle::stat(&at, name) {
                 Ok(_) => {}
@@ -185,8 +185,8 @@ impl Disk {
         }
         let access = Access::WRITE_OK | Access::EXEC_OK;
         rustix::fs::accessat(&at, ".", access, AtFlags::EACCESS).map_err(|error| failed(path, error))?;
-        // A mount of the same file system has the same number; that nothing can be moved there is said before it is noticed
-        // that there is nothing to move.
+        // A bind mount has the same device number. `rename` reports `EXDEV` before it notices that the source does not
+        // exist.
         let nothing = format!("probe-{}", random().map_err(|error| failed(path, error))?);
         match rustix::fs::renameat(&self.staged, &nothing, &at, &nothing) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -207,26 +207,25 @@ impl Disk {
         Ok(rustix::fs::fsync(&self.staged)?)
     }
 
-    /// Throws away what was staged and shall not be.
+    /// Discards a staged change.
     ///
     /// # Errors
     /// The directory cannot be written.
     pub fn discard(&self, staged: &Staged) -> Result<(), DiskError> {
-        // The note first: without it nothing is ever done again of what is over.
+        // The note goes first: without it, recovery never acts on the change again.
         for name in [staged.note(), staged.new_slot(), staged.old_slot()] {
             handle::unlink(&self.staged, &name).map_err(|error| failed(staged.path(), error))?;
         }
         Ok(())
     }
 
-    /// Makes a change that was staged. After an error it may be called again, and [`Disk::recover`] will try again too,
-    /// unless the change is thrown away.
+    /// Applies a staged change. After an error the call can be retried, and [`Disk::recover`] retries it too, unless
+    /// the change is discarded.
     ///
     /// # Errors
-    /// The directory cannot be written, a directory is in the place of the file, or something that is no directory is on
-    /// the way to it.
+    /// The directory cannot be written, a directory is in the place of the file, or a parent is not a directory.
     pub fn put(&self, staged: &Staged) -> Result<Put, DiskError> {
-        // The same as after a crash: an error may have come after the exchange.
+        // As in recovery: an earlier call may have failed after the exchange.
         let put = match self.finish(staged, true)? {
             Outcome::Put(put) => put,
             Outcome::Discarded => Put::Done,
@@ -236,7 +235,7 @@ impl Disk {
         Ok(put)
     }
 
-    /// Everything of [`Disk::put`] but for cleaning up behind it, for a file that shall be there.
+    /// [`Disk::put`] without the final cleanup, for new content.
     pub(super) fn place(&self, staged: &Staged) -> Result<Put, DiskError> {
         let path = staged.path();
         let fails = |error: Errno| failed(path, error);
@@ -250,7 +249,7 @@ impl Disk {
                         let missing = if staged.plan.from.is_some() { Put::Missing } else { Put::Done };
                         return self.durable(&parent, path).map(|()| put.unwrap_or(missing));
                     }
-                    // Somebody made a file of the name, or took the directory away.
+                    // The name was created, or its directory removed, externally.
                     Err(Errno::EXIST | Errno::NOENT) => continue,
                     Err(error) => return Err(fails(error)),
                 },
@@ -269,7 +268,7 @@ impl Disk {
             };
             match swapped {
                 Ok(()) => {}
-                // It went between being looked at and being exchanged.
+                // The file was removed between the check and the exchange.
                 Err(Errno::NOENT) => continue,
                 Err(error) => return Err(fails(error)),
             }
@@ -285,7 +284,7 @@ impl Disk {
         Err(DiskError::Busy { path: path.to_string() })
     }
 
-    /// Everything of [`Disk::put`] but for cleaning up behind it, for a file that shall go.
+    /// [`Disk::put`] without the final cleanup, for a removal.
     pub(super) fn take_away(&self, staged: &Staged) -> Result<Put, DiskError> {
         let path = staged.path();
         let fails = |error: Errno| failed(path, error);
@@ -305,7 +304,7 @@ impl Disk {
         self.put_back(staged, &parent)
     }
 
-    /// What is left to do of a removal after the file has been taken out: others' content goes back where it was.
+    /// Finishes a removal after the file was taken out: external content is put back.
     pub(super) fn put_back(&self, staged: &Staged, parent: &OwnedFd) -> Result<Put, DiskError> {
         let (path, old) = (staged.path(), staged.old_slot());
         let found = self.examine(&old).map_err(|error| failed(path, error))?;
@@ -321,7 +320,7 @@ impl Disk {
         self.durable(parent, path).map(|()| put)
     }
 
-    /// Looks at what was in place, and keeps it if that is not what was expected.
+    /// Examines the content taken out, and keeps it if it is not the expected one.
     pub(super) fn look(&self, plan: &Plan, slot: &str) -> Result<Look, DiskError> {
         let found = self.examine(slot).map_err(|error| failed(&plan.path, error))?;
         if found.hash.is_some() && (found.hash == plan.from || found.hash == plan.to) {
@@ -330,7 +329,7 @@ impl Disk {
         self.displace(slot, found).map(Look::Foreign)
     }
 
-    /// What lies in a slot of what is staged.
+    /// Reads the content of a staging slot.
     pub(super) fn examine(&self, slot: &str) -> io::Result<Found> {
         let mut found = Found { hash: None, text: None, kept: None };
         let Some(file) = handle::file(&self.staged, slot)? else { return Ok(found) };
@@ -344,7 +343,7 @@ impl Disk {
         Ok(found)
     }
 
-    /// Moves what lies in a slot to where foreign content is kept. Nothing there is ever written over.
+    /// Moves a slot's content to `.patchboard/displaced`, never overwriting a file there.
     pub(super) fn displace(&self, slot: &str, found: Found) -> Result<Found, DiskError> {
         let fails = |error: io::Error| DiskError::io("what others have written cannot be kept", error);
         let random = random().map_err(fails)?;
@@ -369,14 +368,14 @@ impl Disk {
         self.rename_new(&self.staged, slot, parent, name)
     }
 
-    /// Moves a file to a name that nothing has.
+    /// Moves a file to a name that must not exist.
     fn rename_new(&self, from: &OwnedFd, name: &str, to: &OwnedFd, new: &str) -> Result<(), Errno> {
         if self.swap == Swap::Exchange {
             return rename(from.as_fd(), name, to.as_fd(), new, RenameFlags::NOREPLACE);
         }
         match rustix::fs::linkat(from, name, to, new, AtFlags::empty()) {
             Ok(()) => handle::unlink(from, name),
-            // A file system that knows no second names for a file: here alone there is a moment between check and move.
+            // No hard links: only on such a file system is there a window between check and move.
             Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS) => match handle::stat(to, new)? {
                 Some(_) => Err(Errno::EXIST),
                 None => rustix::fs::renameat(from, name, to, new),
@@ -385,7 +384,7 @@ impl Disk {
         }
     }
 
-    /// Gives the new content the permissions of what it replaces, and its owner as far as that is allowed.
+    /// Gives the new content the permissions of the replaced file, and its owner where the process may set it.
     fn keep_mode(&self, stat: &Stat, new: &str) -> Result<(), Errno> {
         if handle::kind(stat) != FileType::RegularFile {
             return Ok(());
@@ -402,7 +401,7 @@ impl Disk {
         rustix::fs::fchmod(&file, Mode::from_raw_mode(stat.st_mode) & Mode::from_raw_mode(0o777))
     }
 
-    /// The directory that a file is in, made if it is not there.
+    /// Opens the directory of a file and creates missing parents.
     fn parent_or_new(&self, path: &FilePath) -> Result<OwnedFd, DiskError> {
         let mut at = self.root.try_clone().map_err(|error| failed(path, error))?;
         for (end, _) in path.as_str().match_indices('/') {
@@ -432,7 +431,7 @@ fn rename(from: BorrowedFd<'_>, name: &str, to: BorrowedFd<'_>, new: &str, flags
     rustix::fs::renameat_with(from, name, to, new, flags)
 }
 
-/// What tells two things of the same content apart.
+/// Returns a random suffix that distinguishes files of the same content.
 fn random() -> io::Result<String> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;

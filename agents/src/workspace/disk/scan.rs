@@ -1,4 +1,4 @@
-//! All files that are served, and what was left out and why.
+//! Scan of all served files, and of the omitted names with their reasons.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,52 +11,51 @@ use super::error::{DiskError, Reason};
 use super::served::Way;
 use super::{Contents, DEPTH_MAX, Disk, handle};
 
-/// How many names are looked at for each file that may be served: directories with far more of what is not served, like
-/// pictures, are not walked for ever.
+/// Names examined per allowed file. Bounds the walk of directories with many names that are not served, like pictures.
 const NAMES_PER_FILE: usize = 10;
-/// How many names are told of each reason.
+/// Maximum number of names listed per reason.
 const TOLD_MAX: usize = 10;
 
-/// What is in a directory.
+/// Result of a scan.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Scan {
-    /// The files that are served.
+    /// Served files.
     pub files: BTreeMap<FilePath, Scanned>,
-    /// What is not, by the reason.
+    /// Omitted names, by reason.
     pub left: BTreeMap<Reason, Left>,
 }
 
-/// A file, as a scan found it.
+/// A file as the scan found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scanned {
-    /// SHA-256 of what is in it.
+    /// SHA-256 of the content.
     pub hash: Digest,
-    /// Lines of it.
+    /// Number of lines.
     pub lines: u32,
-    /// Bytes of it.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// What was left out for one reason; a directory counts once.
+/// Names omitted for one reason; a directory counts once.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Left {
-    /// How many names.
+    /// Number of names.
     pub count: u64,
-    /// The first of them.
+    /// The first of them, at most ten.
     pub first: Vec<String>,
 }
 
-/// What a walk comes by.
+/// An entry that a walk visits.
 pub(super) enum Passed<'a> {
-    /// A directory, that is gone into.
+    /// Directory that the walk enters.
     Directory(&'a str),
-    /// A file, and the directory it is in.
+    /// File, and the directory that contains it.
     File(FilePath, &'a OwnedFd),
-    /// What is not served.
+    /// Name that is not served.
     Left(String, Reason),
 }
 
-/// How far a walk may go, and what is done with what it comes by.
+/// State of a walk: the rules in force, the remaining names and the visitor.
 struct Walk<'a, 'r> {
     way: Way<'r>,
     names_left: usize,
@@ -64,15 +63,15 @@ struct Walk<'a, 'r> {
 }
 
 impl Disk {
-    /// Reads all files.
+    /// Reads all served files.
     ///
     /// # Errors
-    /// There are too many, or the directory cannot be read.
+    /// There are too many files, or the directory cannot be read.
     pub fn scan(&self) -> Result<Scan, DiskError> {
         self.scan_with(&mut |_, _| {})
     }
 
-    /// The same, and shows each.
+    /// Like [`Disk::scan`], and passes the contents of each file to `see`.
     ///
     /// # Errors
     /// As [`Disk::scan`].
@@ -91,7 +90,7 @@ impl Disk {
                         let is_too_many = scan.files.len() > self.max_files;
                         return if is_too_many { Err(self.too_many()) } else { Ok(()) };
                     }
-                    // It went between being listed and being read.
+                    // The file was removed after it was listed.
                     Ok(None) => return Ok(()),
                     Err(DiskError::NotServed(not)) => (not.path, not.reason),
                     Err(error) => return Err(error),
@@ -111,7 +110,7 @@ impl Disk {
         DiskError::TooManyFiles { max: self.max_files }
     }
 
-    /// Goes through the directory, in the order of names.
+    /// Walks the directory in the order of names.
     pub(super) fn walk(&self, pass: &mut dyn FnMut(Passed<'_>) -> Result<(), DiskError>) -> Result<(), DiskError> {
         let names_left = self.max_files.saturating_mul(NAMES_PER_FILE);
         let mut walk = Walk { way: self.rules.way(&self.root)?, names_left, pass };

@@ -1,4 +1,4 @@
-//! Many files, read one after the other.
+//! Bulk reads of files.
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
@@ -9,18 +9,18 @@ use super::error::DiskError;
 use super::served::Way;
 use super::{Contents, Disk};
 
-/// A directory on the way to where the last file was.
+/// An open directory on the path of the last file.
 struct Level {
-    /// How long its name is.
+    /// Length of its path, in bytes.
     end: usize,
     directory: OwnedFd,
-    /// How many rules there were before its own.
+    /// Number of rules before its own, for [`Way::leave`].
     mark: usize,
 }
 
 impl Disk {
-    /// Reads files until `see` says that it is enough; how many it was given. The way to each begins where that to the last
-    /// one parts from it, so directories are opened once, and their rules read once, if the names are sorted.
+    /// Reads files until `see` breaks, and returns how many it received. Consecutive files share the open directories
+    /// of their common prefix, so sorted paths open each directory, and read its rules, once.
     pub(in super::super) fn read_each(
         &self,
         paths: &[FilePath],
@@ -41,7 +41,7 @@ impl Disk {
                     let parent = levels.last().map_or(&self.root, |level| &level.directory);
                     self.read_in(parent, path.as_str(), path.name())
                 }
-                // It says why.
+                // The full read reports the reason.
                 false => self.read(path),
             };
             if see(path, read).is_break() {
@@ -51,7 +51,7 @@ impl Disk {
         Ok(paths.len())
     }
 
-    /// Goes on to the directory of a file; false if something is in the way.
+    /// Enters the directory of a file; `false` if it cannot be entered.
     fn follow(&self, path: &FilePath, way: &mut Way<'_>, levels: &mut Vec<Level>) -> bool {
         let from = levels.last().map_or(0, |level| level.end + 1);
         for (end, _) in path.as_str().match_indices('/').filter(|(end, _)| *end >= from) {

@@ -1,8 +1,8 @@
-//! Which names of a directory are served: not git's own, not the workspace's own, not what `.gitignore` or the operator
-//! excludes.
+//! Rules for the names that are served. Excluded are git's data, the workspace's own data, and the patterns of
+//! `.gitignore` and of the operator.
 //!
-//! The rules are read by handles like all else, and anew each time, so that a changed `.gitignore` counts at once. What
-//! comes of a text is remembered under its hash.
+//! Rules are read by handle, like files, and again for each access, so a changed `.gitignore` applies at once. Parsed
+//! rules are cached by the hash of their text.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -17,25 +17,25 @@ use rustix::io::Errno;
 use super::error::{DiskError, Reason};
 use super::handle;
 
-/// Where the workspace keeps what is its own.
+/// Name of the workspace's private directory.
 pub(super) const PRIVATE: &str = ".patchboard";
-/// Bytes of a `.gitignore` at most; below a directory with a larger one nothing is served.
+/// Maximum size of a `.gitignore` in bytes; nothing below a directory with a larger one is served.
 const IGNORE_BYTES_MAX: u64 = 256 * 1024;
-/// How many `.gitignore` files' rules are remembered.
+/// Maximum number of cached `.gitignore` files.
 const REMEMBERED_MAX: usize = 256;
 
-/// What is excluded anywhere, and what has been read of `.gitignore` files.
+/// The operator's exclusions, and the cache of parsed `.gitignore` files.
 #[derive(Debug)]
 pub(super) struct Rules {
     exclude: Gitignore,
     read: Mutex<BTreeMap<Digest, Arc<Gitignore>>>,
 }
 
-/// The rules on the way from the root to a directory.
+/// Rules in force from the root down to a directory.
 #[derive(Clone, Debug)]
 pub(super) struct Way<'a> {
     rules: &'a Rules,
-    /// How long the name of the directory is whose rules they are, its `/` included; later ones overrule earlier ones.
+    /// Length of the directory's path, with its `/`, and its rules; later entries take precedence.
     levels: Vec<(usize, Arc<Gitignore>)>,
 }
 
@@ -51,7 +51,7 @@ impl Rules {
         Ok(Self { exclude, read: Mutex::default() })
     }
 
-    /// The way that is still at the root.
+    /// Returns the rules in force at the root.
     pub(super) fn way(&self, root: impl AsFd) -> Result<Way<'_>, DiskError> {
         let mut way = Way { rules: self, levels: Vec::new() };
         let info = handle::directory(&root, ".git").and_then(|git| handle::directory(git, "info"));
@@ -71,7 +71,7 @@ impl Rules {
         let text = String::from_utf8_lossy(text);
         let mut builder = GitignoreBuilder::new(".");
         for line in text.strip_prefix('\u{feff}').unwrap_or(&text).lines() {
-            // A line that is no pattern matches nothing, in git too.
+            // An invalid pattern matches nothing, as in git.
             drop(builder.add_line(None, line));
         }
         let rules = Arc::new(builder.build().unwrap_or_else(|_| everything()));
@@ -83,7 +83,7 @@ impl Rules {
     }
 }
 
-/// Rules under which nothing is served, for where the real ones cannot be known.
+/// Rules that exclude everything, used where the real ones cannot be read.
 fn everything() -> Gitignore {
     let mut builder = GitignoreBuilder::new(".");
     builder.add_line(None, "*").expect("a star is a pattern");
@@ -91,12 +91,12 @@ fn everything() -> Gitignore {
 }
 
 impl Way<'_> {
-    /// Goes into a directory whose name is `prefix`, without `/` at its end.
+    /// Enters a directory named `prefix`, without a trailing `/`.
     pub(super) fn enter(&mut self, directory: impl AsFd, prefix: &str) -> Result<(), DiskError> {
         self.add(directory, ".gitignore", prefix.len() + 1)
     }
 
-    /// How many rules there are, to [`Way::leave`] what is entered after this.
+    /// Returns the current number of rules, to [`Way::leave`] directories entered later.
     pub(super) fn mark(&self) -> usize {
         self.levels.len()
     }
@@ -107,10 +107,10 @@ impl Way<'_> {
 
     fn add(&mut self, directory: impl AsFd, name: &str, prefix: usize) -> Result<(), DiskError> {
         let failed = |error| DiskError::io(format_args!("{name} cannot be read"), error);
-        // A link is not followed, as git does not.
+        // Links are not followed, as in git.
         let file = match handle::file(directory, name) {
             Err(Errno::NOENT) | Ok(None) => return Ok(()),
-            // What is there and may not be read is not the same as no rules.
+            // An unreadable file does not mean that there are no rules.
             Err(Errno::ACCESS | Errno::PERM) => {
                 self.levels.push((prefix, Arc::new(everything())));
                 return Ok(());
@@ -126,10 +126,10 @@ impl Way<'_> {
         Ok(())
     }
 
-    /// Why the name is not served, if so. The directories above it have been judged before.
+    /// Returns why the name is not served, if so. Its parent directories must have been judged before.
     pub(super) fn judge(&self, path: &str, is_directory: bool) -> Option<Reason> {
         let name = path.rsplit('/').next().unwrap_or(path);
-        // Also on file systems on which these are the same names.
+        // On case-insensitive file systems these are the same name.
         if name.eq_ignore_ascii_case(".git") {
             return Some(Reason::Git);
         }

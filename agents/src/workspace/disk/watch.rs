@@ -1,7 +1,7 @@
-//! To notice early what others change in the directory.
+//! Early notice of external changes in the directory.
 //!
-//! What is noticed is a hint: it may come late or twice, or name files that are not served or have not changed. What a file
-//! really holds is found by reading it. Directories that are not served are not watched where each is watched by itself.
+//! A notice is a hint: it may be late or repeated, or name files that are not served or have not changed. Only a read
+//! shows the actual content. With one watch per directory, directories that are not served are not watched.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,30 +22,30 @@ use super::error::DiskError;
 use super::scan::Passed;
 use super::{Disk, served};
 
-/// How long nothing must happen before what has happened is told, and how long it is held back at most.
+/// Quiet period before changes are reported, and the longest delay of a report.
 const QUIET: Duration = Duration::from_millis(20);
 const HELD_BACK_MAX: Duration = Duration::from_millis(200);
-/// Files that are named one by one at most; beyond, all may have changed.
+/// Maximum number of files named individually; above it, any file may have changed.
 const NAMED_MAX: usize = 1000;
-/// How much is kept for a receiver that is slow, and for the thread that tells it.
+/// Capacity of the channel to the receiver, and of that to the watcher thread.
 const TOLD_MAX: usize = 16;
 const EVENTS_MAX: usize = 4096;
 
-/// Whether every directory is watched by itself, as inotify does it, or the root with all below it.
+/// True if each directory has its own watch, as with inotify; otherwise the root has a recursive one.
 const EACH_BY_ITSELF: bool = cfg!(target_os = "linux");
 
-/// What may have changed.
+/// Files that may have changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Noticed {
-    /// These files.
+    /// The named files.
     Files(BTreeSet<FilePath>),
-    /// Any file, or what is served.
+    /// Any file, or the set of served files.
     All,
-    /// The operating system watches no more directories, and nothing more is told: look at the files from time to time.
+    /// The watch limit of the operating system is reached and the watch has ended: rescan at intervals.
     TooManyWatches,
 }
 
-/// A directory that is being watched, until this is dropped.
+/// An active watch, stopped on drop.
 #[derive(Debug)]
 pub struct Watch {
     noticed: mpsc::Receiver<Noticed>,
@@ -54,7 +54,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// What may have changed since the last time; none if nothing will be told any more.
+    /// Waits for the next changes; `None` if the watch has ended.
     pub async fn next(&mut self) -> Option<Noticed> {
         self.noticed.recv().await
     }
@@ -63,7 +63,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Release);
-        // If there is no room, there is something else to wake the thread.
+        // If the channel is full, its events wake the thread anyway.
         self.stop.try_send(Told::Stop).ok();
     }
 }
@@ -73,25 +73,25 @@ enum Told {
     Stop,
 }
 
-/// The thread's side.
+/// State of the watcher thread.
 struct Watcher {
     disk: Weak<Disk>,
     root: PathBuf,
     watcher: RecommendedWatcher,
     watched: BTreeSet<PathBuf>,
-    /// There were more events than could be kept.
+    /// Set when the event channel overflowed.
     overflow: Arc<AtomicBool>,
     is_over: Arc<AtomicBool>,
     news: News,
-    /// Directories have come or gone.
+    /// Directories were created, removed or renamed.
     is_moved: bool,
 }
 
-/// What may have changed and was not told yet.
+/// Changes that are not reported yet.
 #[derive(Default)]
 pub(super) struct News {
     files: BTreeSet<FilePath>,
-    /// Any file may have.
+    /// Any file may have changed.
     is_all: bool,
 }
 
@@ -114,7 +114,7 @@ impl News {
         self.files.clear();
     }
 
-    /// Tells what there is to tell, if there is room; false if nobody listens any more.
+    /// Reports the pending changes if the channel has room; `false` if the receiver is gone.
     pub(super) fn tell(&mut self, sender: &mpsc::Sender<Noticed>) -> bool {
         if self.are_none() {
             return true;
@@ -131,10 +131,10 @@ impl News {
     }
 }
 
-/// Watches a directory.
+/// Starts to watch a directory.
 ///
 /// # Errors
-/// The operating system watches no more directories, or not this one.
+/// The operating system's watch limit is reached, or the directory cannot be watched.
 pub fn watch(disk: &Arc<Disk>) -> Result<Watch, DiskError> {
     let (told, events) = sync_channel(EVENTS_MAX);
     let (sender, noticed) = mpsc::channel(TOLD_MAX);
@@ -235,7 +235,7 @@ impl Watcher {
         }
     }
 
-    /// Watches all directories that are served, those that are watched already too: one of the same name may be another.
+    /// Watches all served directories, including those already watched: one of the same name may be a new directory.
     fn watch_all(&mut self, disk: &Disk) -> Result<(), DiskError> {
         if !EACH_BY_ITSELF {
             return self.watcher.watch(&self.root, RecursiveMode::Recursive).map_err(|error| failed(&error));
@@ -251,7 +251,7 @@ impl Watcher {
             match self.watcher.watch(path, RecursiveMode::NonRecursive).map_err(|error| failed(&error)) {
                 Err(DiskError::TooManyWatches) => return Err(DiskError::TooManyWatches),
                 Err(error) if *path == self.root => return Err(error),
-                // It went meanwhile.
+                // The directory was removed meanwhile.
                 Ok(()) | Err(_) => {}
             }
         }
@@ -260,7 +260,7 @@ impl Watcher {
     }
 }
 
-/// Whether somebody has only looked at something, as the workspace itself does all the time.
+/// Returns whether the event is only a read, which the workspace itself causes all the time.
 fn is_reading(event: &Event) -> bool {
     match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,

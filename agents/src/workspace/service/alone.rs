@@ -1,9 +1,9 @@
-//! How an edit is accepted and comes to the disk, by whoever has the turn.
+//! Commit of an edit and its replacement on disk, under the exclusive lock.
 //!
-//! The new content is made durable beside the file, the board is asked, and what the state says then is what the file is to
-//! hold. Until all of that is done the edit stays in the notes: if nobody knows whether it was recorded, the board is asked
-//! again under the same token before anything else is done, and what is staged stays. If the board is gone, it stays for the
-//! next who opens the directory, and who goes by the journal.
+//! New content is staged, the board decides, and its state then determines each file's content. The edit stays in the
+//! notes until all of this is done. If the outcome is unknown, the board is asked again under the same token before
+//! anything else, and the staged files remain. If the board is gone, the next process that opens the directory follows
+//! the journal.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,72 +24,72 @@ use super::Workspace;
 use super::edits::{ByOthers, Edited, Made, Standing, Wanted, WorkspaceError};
 use super::external::{Untaken, change_by_others};
 
-/// The first and the longest wait before an edit is put to a board again that was interrupted.
+/// Shortest and longest pause between proposals to a board that was interrupted.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// How often what others write into a file that is being replaced is put back before it is left where it is kept.
+/// Attempts to put displaced external content back before it is left in `.patchboard/displaced`.
 const DISPLACED_MAX: u32 = 3;
 
-/// How many edits are kept that were decided when nobody heard of it; of more, the oldest go.
+/// Maximum number of outcomes kept for authors that did not receive them; the oldest are dropped.
 const UNHEARD_MAX: usize = 32;
 
-/// What only one at a time may know.
+/// State guarded by the exclusive lock.
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) untaken: Untaken,
-    /// What was put to the board and is not at its end, in order.
+    /// Edits proposed to the board and not finished, in order.
     begun: VecDeque<Begun>,
-    /// What was decided when its author had gone, the oldest first.
+    /// Outcomes that their authors did not receive, oldest first.
     unheard: VecDeque<(Token, Unheard, Result<Edited, DiskError>)>,
 }
 
-/// An edit whose author was told that its end is not known, and may ask again.
+/// Request of an edit with an unknown outcome; its author received an error and may ask again.
 pub(super) struct Unheard {
-    /// Tells what was asked for from all else.
+    /// Digest of the request, to recognise an identical one.
     pub(super) asked: Digest,
     pub(super) standing: Vec<Standing>,
     pub(super) wanted: Vec<Wanted>,
 }
 
-/// An edit from when it is staged until its files are in place.
+/// An edit between staging and the replacement of its files.
 struct Begun {
-    /// With its token.
+    /// Edit with its token.
     edit: Edit,
-    /// The caller from outside who makes it.
+    /// External caller that makes it.
     principal: Option<Principal>,
-    /// What is staged for it, and as what text.
+    /// Staged files with their texts.
     files: VecDeque<(Staged, Option<Arc<str>>)>,
-    /// What the board says; none: nobody knows.
+    /// The board's decision; `None` while unknown.
     verdict: Option<Edited>,
-    /// What its author wanted, if that has gone.
+    /// The request, if its author is gone.
     unheard: Option<Unheard>,
-    /// How many came before it of which it was displaced.
+    /// Number of preceding edits in a chain of displacements.
     displaced: u32,
 }
 
-/// Whoever has the turn: changes files, or tells the board that they have changed.
+/// Exclusive access to the workspace.
 pub(super) struct Alone {
     pub(super) workspace: Arc<Workspace>,
     pub(super) notes: OwnedRwLockWriteGuard<Notes>,
 }
 
 impl Alone {
-    /// Brings to its end what was staged when the process before ended.
+    /// Completes or discards the changes that an earlier process had staged.
     pub(super) async fn recover(&mut self) -> Result<Recovery, WorkspaceError> {
         let state = self.workspace.state();
         let expected = move |path: &FilePath| Entry::of(&state, path).and_then(|entry| entry.hash);
         let recovery = self.workspace.on_disk(move |disk| disk.recover(expected)).await?;
         for change in &recovery.changes {
-            // Whoever made it is not there any more; the board is told.
+            // The author is gone, so the result is not returned; the board still gets the correction.
             drop(self.settled(&change.path, change.hash, &change.outcome, 0).await);
         }
         self.settle().await?;
         Ok(recovery)
     }
 
-    /// Makes an edit durable beside its files, asks the board, and puts in place what is committed. `rests_on`: the files
-    /// that matter to it.
+    /// Stages an edit, asks the board, and puts committed content in place. External changes of `rests_on`, the targets
+    /// and files read, are reported first.
     pub(super) async fn decide(
         &mut self,
         edit: Edit,
@@ -108,7 +108,7 @@ impl Alone {
                 }
             }
         }
-        // As late as can be: what others change from here on comes after the edit.
+        // As late as possible; external changes from here on come after the edit.
         if let Err(error) = self.tell_of(rests_on).await.and_then(ByOthers::all) {
             self.discard(files).await;
             return Err(error);
@@ -116,10 +116,10 @@ impl Alone {
         self.put_to_board(edit, principal, files).await
     }
 
-    /// Puts an edit to the board, with what is staged for it.
+    /// Proposes an edit to the board, with its staged files.
     ///
     /// # Errors
-    /// As [`Alone::settle`], and if what is recorded cannot be in place.
+    /// As [`Alone::settle`], and if a committed change cannot be put in place.
     pub(super) async fn put_to_board(
         &mut self,
         edit: Edit,
@@ -132,10 +132,11 @@ impl Alone {
         Ok(decided?)
     }
 
-    /// Brings to its end what was begun, in order; what the board said to the first of it, or what is in the way of that.
+    /// Finishes all pending edits in order. Decisions for absent authors are kept in the notes. Returns the first other
+    /// decision, or the obstacle to putting it in place.
     ///
     /// # Errors
-    /// It is not known whether something was recorded, or the disk fails. Then that is still to be done.
+    /// The outcome of an edit is unknown, or the disk fails. The edits stay pending.
     pub(super) async fn settle(&mut self) -> Result<Option<Result<Edited, DiskError>>, WorkspaceError> {
         let mut first = None;
         while let Some(begun) = self.notes.begun.front_mut() {
@@ -147,8 +148,8 @@ impl Alone {
             let mut decided = Ok(verdict);
             while let Some((staged, text)) = self.notes.begun.front().and_then(|begun| begun.files.front()).cloned() {
                 let (path, hash) = (staged.path().clone(), staged.hash());
-                // The state is at least as new as the answer, and nobody else changes it: it says more than the answer,
-                // which may be about an edit that others have replaced since.
+                // The state is at least as new as the answer, and changes only under this lock. The answer may be about
+                // an edit that was superseded since.
                 let is_wanted = self.workspace.hash(&path) == hash;
                 let outcome = self.workspace.on_disk(move |disk| disk.settle(&staged, is_wanted)).await?;
                 if let Some(begun) = self.notes.begun.front_mut() {
@@ -171,10 +172,11 @@ impl Alone {
         Ok(first)
     }
 
-    /// What became of the edit of this token, if its author did not hear of it; `asked`: what is asked for under it now.
+    /// Returns the outcome of the edit under this token that its author did not receive; `asked` is the current
+    /// request.
     ///
     /// # Errors
-    /// As [`Alone::settle`]; the token is that of another edit; the edit is not in place.
+    /// As [`Alone::settle`]; the token belongs to another edit; the edit is not in place.
     pub(super) async fn hear(&mut self, token: &Token, asked: Digest) -> Result<Option<Made>, WorkspaceError> {
         self.settle().await?;
         let Some(at) = self.notes.unheard.iter().position(|(of, ..)| of == token) else { return Ok(None) };
@@ -186,8 +188,8 @@ impl Alone {
         heard.map(made).transpose()
     }
 
-    /// What others wrote into a file in the moment in which it got `hash`, or was to go, comes after that; so does what is
-    /// there where that cannot be, which is what is returned.
+    /// Queues a correction where the disk differs from `hash`: content written externally during the replacement, or
+    /// found in place of a change that is impossible. Returns the error in the latter case.
     async fn settled(
         &mut self,
         path: &FilePath,
@@ -199,7 +201,7 @@ impl Alone {
         match outcome {
             disk::Outcome::Put(Put::Done | Put::Missing) | disk::Outcome::Discarded => {}
             disk::Outcome::Refused(error) => return self.refused(path, hash, error, displaced).await,
-            // It is still there.
+            // The external content is still in place.
             disk::Outcome::Put(Put::Kept(found)) => {
                 if let Some(text) = foreign(found) {
                     let edit = self.by_others(path, Some(&text));
@@ -227,7 +229,7 @@ impl Alone {
         None
     }
 
-    /// Something is in the way of a file that was to have `hash`: the board is told next what is there.
+    /// Handles an obstacle to a committed change: queues a report of the actual content.
     async fn refused(
         &mut self,
         path: &FilePath,
@@ -238,7 +240,7 @@ impl Alone {
         let there = match self.workspace.read(path).await {
             Err(WorkspaceError::Disk(DiskError::NotServed(_))) => Some(None),
             Ok(there) => Some(there),
-            // Whoever looks next will tell it.
+            // The next read or scan reports it.
             Err(_) => None,
         };
         if let Some(there) = there {
@@ -252,7 +254,7 @@ impl Alone {
         Some(DiskError::NotInPlace { path: path.to_string(), why: error.to_string() })
     }
 
-    /// The edit that others have made of what the board knows of a file: what is in it now, or none if it is gone.
+    /// Builds the edit for an external change; `text` is the content now, `None` if the file is gone.
     fn by_others(&self, path: &FilePath, text: Option<&str>) -> Edit {
         let entry = Entry::of(&self.workspace.state(), path);
         let now = text.map(|text| (sha256(text.as_bytes()), text));
@@ -271,13 +273,13 @@ impl Alone {
 }
 
 impl Notes {
-    /// Whether something was begun under a token of which its author may not have heard.
+    /// Returns whether an edit is pending under this token, or has an outcome that its author did not receive.
     pub(super) fn has_begun(&self, token: &Token) -> bool {
         self.begun.iter().any(|begun| begun.edit.token.as_ref() == Some(token))
             || self.unheard.iter().any(|(of, ..)| of == token)
     }
 
-    /// The author of the edit of a token goes without knowing what becomes of it.
+    /// Keeps the request of a pending edit, because its author leaves without the outcome.
     pub(super) fn leave(&mut self, token: &Token, unheard: Unheard) {
         if let Some(begun) = self.begun.iter_mut().find(|begun| begun.edit.token.as_ref() == Some(token)) {
             begun.unheard = Some(unheard);
@@ -300,7 +302,7 @@ impl Begun {
     }
 }
 
-/// Asks the board what becomes of an edit, again while it is not known whether it was recorded.
+/// Proposes an edit to the board, repeatedly while it is unknown whether it was recorded.
 async fn ask(workspace: &Workspace, edit: &Edit, principal: Option<Principal>) -> Result<Edited, WorkspaceError> {
     let board = principal.map_or_else(|| workspace.board().clone(), |principal| workspace.board().by(principal));
     let mut pause = PAUSE_MIN;
@@ -315,14 +317,15 @@ async fn ask(workspace: &Workspace, edit: &Edit, principal: Option<Principal>) -
     };
     let refused =
         |stage, code, message: &str| Edited::Refused(Rejection::new(stage, vec![Violation::new(code, "", message)]));
-    // What made no version is nobody's reason for one, and who was refused long ago has nothing kept for it.
+    // Only a new version has an intent to remember, and only a recent rejection has a reservation.
     let is_now =
         !matches!(outcome, Outcome::NoOp { .. } | Outcome::Duplicate(Verdict::NoOp { .. } | Verdict::Rejected { .. }));
     let mut edited = match outcome {
         Outcome::Committed { .. }
         | Outcome::NoOp { .. }
         | Outcome::Duplicate(Verdict::Committed { .. } | Verdict::NoOp { .. }) => {
-            // Nobody else changes it: it is as the edit has made it, unless that was made earlier.
+            // The state changes only under this lock, so it shows this edit's versions unless the edit was made
+            // earlier.
             let state = workspace.state();
             let made = |change: &FileChange| {
                 let entry = Entry::of(&state, &change.path).filter(|entry| entry.hash == change.hash);
@@ -334,7 +337,7 @@ async fn ask(workspace: &Workspace, edit: &Edit, principal: Option<Principal>) -
         Outcome::Duplicate(Verdict::Rejected { stage, code, .. }) => {
             refused(stage, code, "it was refused; read again what it rests on")
         }
-        // It is an answer, though none to an edit.
+        // Answered, though not with an answer to an edit.
         other => refused(Stage::Syntax, Code::NotAPatch, &format!("the board answered {other:?}")),
     };
     if is_now {

@@ -1,4 +1,4 @@
-//! What is wanted of files, what they are, and what became of it: plain values.
+//! Plain values of the workspace service: requests, file contents, results and errors.
 
 use std::sync::Arc;
 
@@ -10,43 +10,43 @@ use patchboard_runtime::runtime::RuntimeError;
 use super::super::disk::DiskError;
 use super::super::disk::locks::LockError;
 
-/// Files that are named of those that the board did not take.
+/// Maximum number of files named in a report of rejected changes.
 const NAMED_MAX: usize = 20;
 
-/// All that a rejection says, as one text.
+/// Renders all violations of a rejection as one text.
 fn told(rejection: &Rejection) -> String {
     let each: Vec<_> = rejection.violations.iter().map(|violation| violation.told().into_owned()).collect();
     each.join("; ")
 }
 
-/// What is wrong with a workspace, or with the board that knows of it.
+/// Errors of a workspace or its board.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
-    /// The directory.
+    /// Error of the directory.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The board.
+    /// Error of the board.
     #[error(transparent)]
     Board(#[from] RuntimeError),
-    /// The board does not take what has happened.
+    /// Rejection of external changes by the board.
     #[error("files were changed in a way that the board does not allow, and nothing that rests on them can be done until that is mended: {}", told(.0))]
     Refused(Box<Rejection>),
-    /// It has none.
+    /// Board without a workspace.
     #[error("the board has no workspace")]
     None,
-    /// The operator has not set it up, or it cannot be opened.
+    /// Directory that is not configured or cannot be opened.
     #[error("{0}")]
     NotConfigured(String),
-    /// Others are at work on the same files.
+    /// Path lock not acquired.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// A part of the process is gone.
+    /// Failed task or thread.
     #[error("the work was broken off: {0}")]
     Broken(String),
 }
 
 impl WorkspaceError {
-    /// The stable code.
+    /// Returns the stable code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Disk(error) => error.code().as_str(),
@@ -59,44 +59,44 @@ impl WorkspaceError {
     }
 }
 
-/// A file as it stands: what the board knows, and what is in it. Both are of the same content.
+/// A file's recorded entry and its text. Both describe the same content.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// What the board knows; none if it never had a file of this name.
+    /// Entry in the board's state; `None` if it never had a file of this name.
     pub entry: Option<Entry>,
-    /// What is in it; none: there is no file.
+    /// Text of the file; `None` if it does not exist.
     pub text: Option<Arc<str>>,
 }
 
 impl Standing {
-    /// Its version; 0 if there never was one.
+    /// Returns the version; 0 if the file never existed.
     pub fn version(&self) -> u64 {
         self.entry.as_ref().map_or(0, |entry| entry.version)
     }
 
-    /// SHA-256 of what is in it.
+    /// Returns the SHA-256 of the content.
     pub fn hash(&self) -> Option<Digest> {
         self.entry.as_ref().and_then(|entry| entry.hash)
     }
 }
 
-/// A file that shall hold something else.
+/// A requested change of one file.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Which.
+    /// Path of the file.
     pub path: FilePath,
-    /// What it holds now, as whoever wants it believes.
+    /// Content that the request is based on.
     pub before: Option<Arc<str>>,
-    /// What it shall hold; none: it shall go.
+    /// New content; `None` for a deletion.
     pub after: Option<Arc<str>>,
-    /// What of it changes.
+    /// Changed lines.
     pub hunks: Option<Vec<Hunk>>,
-    /// Lines of what it holds now that the edit touches though nobody asked for that: where it is signed.
+    /// Current lines that only the signature touches; the edit declares them as read.
     pub signed: Vec<Lines>,
 }
 
 impl Wanted {
-    /// What the board is told of it.
+    /// Returns the change as the board records it.
     pub(super) fn change(&self) -> FileChange {
         let hash = |text: &Option<Arc<str>>| text.as_ref().map(|text| sha256(text.as_bytes()));
         FileChange {
@@ -110,51 +110,51 @@ impl Wanted {
     }
 }
 
-/// What became of an edit.
+/// Outcome of an edit.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Edited {
-    /// It is made. The versions that its files have by it; none: others have changed the file since.
+    /// Committed, with the version of each file; `None` for a file that has changed since.
     Done(Vec<Option<u64>>),
-    /// It is not.
+    /// Rejected by the board.
     Refused(Rejection),
 }
 
-/// An edit that was decided.
+/// A decided edit.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// What became of it.
+    /// Outcome.
     pub edited: Edited,
-    /// Its files before.
+    /// Files before the edit.
     pub standing: Vec<Standing>,
-    /// What they were to hold.
+    /// Requested changes.
     pub wanted: Vec<Wanted>,
 }
 
-/// What others have changed.
+/// Result of reporting external changes.
 #[derive(Debug, Default)]
 pub struct ByOthers {
-    /// How many files that were.
+    /// Number of files that had changed.
     pub found: usize,
-    /// What of that the board did not take. All that rests on other files goes on.
+    /// Changes that the board rejected. Work that does not depend on these files continues.
     pub untaken: Vec<NotTaken>,
-    /// How often what it did not take was put to it in halves.
+    /// Number of times that a rejected report was split in half.
     pub(super) halved: usize,
 }
 
-/// Files that hold something else than the board knows, as it does not allow what they hold.
+/// Files with content that the board rejects; its state and the disk differ.
 #[derive(Debug)]
 pub struct NotTaken {
-    /// Which.
+    /// Paths of the files.
     pub paths: Vec<FilePath>,
-    /// Why.
+    /// Reason.
     pub rejection: Rejection,
 }
 
 impl ByOthers {
-    /// The number of files, where the board has to know all of them.
+    /// Returns the number of changed files if the board accepted all of them.
     ///
     /// # Errors
-    /// It did not take some.
+    /// The board rejected a change.
     pub fn all(self) -> Result<usize, WorkspaceError> {
         match self.untaken.into_iter().next() {
             Some(NotTaken { rejection, .. }) => Err(WorkspaceError::Refused(Box::new(rejection))),
@@ -162,7 +162,7 @@ impl ByOthers {
         }
     }
 
-    /// What the board did not take and why, in a sentence each; empty if it knows all.
+    /// Returns one sentence per rejected report; empty if there is none.
     pub fn said(&self) -> Vec<String> {
         let one = |NotTaken { paths, rejection }: &NotTaken| {
             let named: Vec<&str> = paths.iter().take(NAMED_MAX).map(FilePath::as_str).collect();

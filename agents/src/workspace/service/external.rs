@@ -1,7 +1,7 @@
-//! What others change around the workspace: how it is found, and how the board is told.
+//! Detection of external changes and their report to the board.
 //!
-//! What is told is bounded: a record holds so many files and so much text of them. What the board does not take is recorded
-//! once, and put to it again when it is something else, or when the board has gone on.
+//! Reports are bounded in files and bytes per record. A report that the board rejects is recorded once. It is repeated
+//! when its content differs, or later when the board's version has changed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::take;
@@ -22,37 +22,37 @@ use super::alone::Alone;
 use super::edits::{ByOthers, Edited, NotTaken, Standing, WorkspaceError};
 use super::texts::Texts;
 
-/// Files of one record of what others have changed, and bytes of what is held and told of them.
+/// Maximum files of one report, and maximum bytes of its hunks and texts.
 const FILES_AT_ONCE: usize = 2000;
 const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
-/// How often what the board did not take is put to it in halves, of all that is told together.
+/// Maximum number of splits of rejected reports, per [`ByOthers`].
 const HALVED_MAX: usize = 32;
 
-/// How many reports that the board did not take are remembered: more than those that come of one look at the directory.
+/// Maximum number of rejected reports remembered: more than one scan can produce.
 const UNTAKEN_MAX: usize = 256;
 
-/// How long a report that the board did not take is held back at least, though the board has gone on: the first time, and
-/// after many times.
+/// Shortest and longest time before a rejected report is repeated at another board version. The time doubles with each
+/// rejection.
 const UNTAKEN_MIN: Duration = Duration::from_secs(1);
 const UNTAKEN_LONGEST: Duration = Duration::from_secs(60);
 
-/// Changes that are told together.
+/// Changes reported together.
 #[derive(Default)]
 struct Batch {
     changes: Vec<FileChange>,
-    /// What is in the files now.
+    /// Current contents of the files.
     texts: Vec<(FilePath, Option<Arc<str>>)>,
     bytes: usize,
 }
 
 impl Alone {
-    /// Looks at the whole directory and tells the board what others have changed.
+    /// Scans the directory and reports external changes to the board.
     pub(super) async fn rescan(&mut self) -> Result<ByOthers, WorkspaceError> {
         Ok(self.rescan_with((), |(), _, _| {}).await?.1)
     }
 
-    /// The same, and shows each file as it was found.
+    /// Like [`Alone::rescan`], and passes each file found to `see`.
     pub(super) async fn rescan_with<S: Send + 'static>(
         &mut self,
         mut seen: S,
@@ -80,7 +80,7 @@ impl Alone {
         Ok((seen, self.tell_of(changed).await?))
     }
 
-    /// A file as it stands, once the board knows of it.
+    /// Returns a file's current content and entry, after its external change was reported.
     pub(super) async fn look(&mut self, path: &FilePath) -> Result<Standing, WorkspaceError> {
         self.tell_of([path.clone()]).await?.all()?;
         match self.workspace.standing(path).await? {
@@ -89,8 +89,7 @@ impl Alone {
         }
     }
 
-    /// Tells the board of those of these files that hold something else than it knows, once nothing is left of what was
-    /// begun before.
+    /// Reports to the board those of these files that differ from its state, after all pending edits are finished.
     pub(super) async fn tell_of(
         &mut self,
         paths: impl IntoIterator<Item = FilePath, IntoIter: Send> + Send,
@@ -113,7 +112,8 @@ impl Alone {
         Ok(by_others)
     }
 
-    /// What others have made of a file of which a state says something else, and what is in it now.
+    /// Returns the external change of a file relative to the state, with its current content; `None` if it is
+    /// unchanged.
     async fn changed_by_others(
         &self,
         state: &State,
@@ -122,7 +122,7 @@ impl Alone {
         let entry = Entry::of(state, &path);
         let workspace = Arc::clone(&self.workspace);
         let changed = self.workspace.on_disk(move |disk| {
-            // What is not served any more is gone for those who work here.
+            // A file that is no longer served is deleted as far as agents are concerned.
             let there = match disk.read(&path) {
                 Err(DiskError::NotServed(_)) => None,
                 read => read?,
@@ -137,8 +137,8 @@ impl Alone {
         changed.await
     }
 
-    /// Tells the board what has happened: in the name of whoever runs a program that may have done it, or in nobody's. What
-    /// it does not take keeps back nothing else.
+    /// Reports a batch to the board, under the name of the running program that may have made each change, if any. A
+    /// rejection does not hold back the other changes.
     async fn tell(&mut self, batch: Batch, by_others: &mut ByOthers) -> Result<(), WorkspaceError> {
         by_others.found += batch.changes.len();
         let mut told: BTreeMap<Teller, Vec<FileChange>> = BTreeMap::new();
@@ -155,8 +155,8 @@ impl Alone {
         Ok(())
     }
 
-    /// Tells it all at once, and what is not taken in halves, until it is known which files are in the way or that was asked
-    /// often enough. What was not taken before as it is now is not put to the board in parts either.
+    /// Reports all changes at once and splits a rejected report in half. Splitting ends at single files or at
+    /// [`HALVED_MAX`]. A report already rejected with this content is not split either.
     async fn tell_as(
         &mut self,
         (name, intent): &Teller,
@@ -192,7 +192,7 @@ impl Alone {
     }
 }
 
-/// What others have made of a file of which the board knows this: its hash and its text now, or none if it is gone.
+/// Builds the external change of a file from its recorded entry and its hash and text now; `None` if it is gone.
 pub(super) fn change_by_others(
     path: &FilePath,
     entry: Option<&Entry>,
@@ -203,7 +203,7 @@ pub(super) fn change_by_others(
     let before = from.and_then(|hash| texts.known(path, hash));
     let after = now.map_or("", |(_, text)| text);
     let hunks = match (from, before) {
-        // Whole files are not put into the journal because they were there before the board.
+        // Files that existed before the board are not copied into the journal.
         (None, _) => entry.is_some().then(|| hunks("", after)),
         (Some(_), Some(before)) => Some(hunks(&before, after)),
         (Some(_), None) => None,
@@ -214,7 +214,7 @@ pub(super) fn change_by_others(
         hash: now.map(|(hash, _)| hash),
         lines: count(after),
         bytes: after.len() as u64,
-        // Without them all of it may have changed, which is more than is so and never less.
+        // Without hunks the whole file counts as changed, which is safe.
         hunks: hunks.filter(|hunks| bytes_of(Some(hunks)) <= BYTES_AT_ONCE),
     }
 }
@@ -223,26 +223,26 @@ fn bytes_of(hunks: Option<&[Hunk]>) -> usize {
     hunks.unwrap_or_default().iter().map(|hunk| hunk.was.len() + hunk.now.len()).sum()
 }
 
-/// What the board did not take of what has happened, by what that was: each try is a record.
+/// Rejected reports, by their content. Avoids repeats, because every attempt adds a record.
 #[derive(Default)]
 pub(super) struct Untaken(BTreeMap<Digest, Refusal>);
 
 struct Refusal {
     rejection: Rejection,
-    /// The board's version then: what was wrong with it may have gone with a later one.
+    /// Board version at the rejection. A later version may accept the report.
     version: Version,
     pause: Duration,
     again: Instant,
 }
 
 impl Untaken {
-    /// What tells reports apart: which files they are of, and what is in them now.
+    /// Returns the key of a report: its files and their content hashes.
     fn key(changes: &[FileChange]) -> Digest {
         let what: Vec<_> = changes.iter().map(|change| (&change.path, change.hash)).collect();
         sha256(&serde_json::to_vec(&what).expect("names and hashes can be written"))
     }
 
-    /// Why the board would not take it, as far as is known without asking.
+    /// Returns the remembered rejection if the report must not be repeated yet.
     fn of(&self, what: &Digest, version: Version) -> Option<Rejection> {
         let refusal = self.0.get(what)?;
         (refusal.version == version || Instant::now() < refusal.again).then(|| refusal.rejection.clone())

@@ -1,5 +1,5 @@
-//! Files as they stand: what is in them and what the board knows, of the same moment. Who only looks does so beside others
-//! who look; only what the board has to be told first takes a turn of its own.
+//! Reads of files: content and recorded entry, both from the same moment. Reads share the lock; only reporting an
+//! external change to the board takes it exclusively.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use patchboard_kernel::files::{Entry, FilePath};
 use super::super::disk::DiskError;
 use super::{Standing, Workspace, WorkspaceError};
 
-/// How many files are looked at before those who change some may have their turn.
+/// Number of files read before waiting changes may take the lock.
 const AT_ONCE: usize = 256;
 
-/// What was not seen of files that were looked through.
+/// Files skipped by a bulk read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LeftOut {
-    /// Others were changing them all the time.
+    /// Files that were changing during the read.
     pub busy: Vec<FilePath>,
-    /// The board does not allow what they hold.
+    /// Files with content that the board rejects.
     pub untaken: Vec<FilePath>,
-    /// It was enough before they had their turn.
+    /// Number of files not reached before the visitor stopped.
     pub rest: usize,
 }
 
 impl Workspace {
-    /// A file as it stands, once the board knows of it.
+    /// Reads a file, after its external change was reported to the board.
     ///
     /// # Errors
     /// [`WorkspaceError`]; the file is not served.
@@ -39,8 +39,8 @@ impl Workspace {
         self.alone(move |mut alone| async move { alone.look(&path).await }).await
     }
 
-    /// Looks at files as they stand, in their order, off the threads that serve others, until `see` says that it is enough.
-    /// Those that are gone or not served are passed over.
+    /// Reads files in order, off the async threads, until `see` breaks. Files that are deleted or not served are
+    /// skipped.
     ///
     /// # Errors
     /// [`WorkspaceError`].
@@ -82,7 +82,7 @@ impl Workspace {
         }
     }
 
-    /// The same as far as the board knows what is in the files.
+    /// Like [`Workspace::look_through`], up to the first file that differs from the board's entry.
     async fn look_through_known<S: Send + 'static>(
         self: &Arc<Self>,
         paths: Vec<FilePath>,
@@ -126,7 +126,7 @@ impl Workspace {
         seen.await
     }
 
-    /// What is in a file, if that is what the board knows of it.
+    /// Reads a file if its content matches the board's entry.
     pub(super) async fn standing(&self, path: &FilePath) -> Result<Option<Standing>, WorkspaceError> {
         let there = self.read(path).await?;
         let entry = Entry::of(&self.state(), path);
@@ -140,12 +140,12 @@ impl Workspace {
     }
 }
 
-/// How far a look through files came.
+/// Progress of a bulk read.
 struct Seen<S> {
     so_far: S,
-    /// How many it is past.
+    /// Number of files passed.
     to: usize,
-    /// The last of them, if the board does not know what is in it.
+    /// Last file passed, if its content differs from the board's entry.
     differs: Option<FilePath>,
     is_enough: bool,
 }

@@ -1,5 +1,5 @@
-//! What the state does not say of edits: what those before a file's last were for, and whose name the agent has for whom a
-//! file is kept, where several share a seat. It is known of the last edits since the directory was opened.
+//! Edit history beyond the state: intents of older versions, and the agent that holds a reservation where several share
+//! a worker. Covers recent edits since the directory was opened.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,13 +9,13 @@ use serde_json::json;
 
 use super::edits::Edited;
 
-/// Versions of files of which it is known what they were made for.
+/// Maximum number of remembered intents of file versions.
 const INTENTS_MAX: usize = 1_024;
 
-/// Files of which it is known for whom they are kept.
+/// Maximum number of files with a remembered reservation.
 const KEPT_MAX: usize = 256;
 
-/// What is remembered of edits, the oldest first.
+/// Remembered edits, oldest first.
 #[derive(Default)]
 pub(super) struct Memory {
     intents: VecDeque<(FilePath, u64, String)>,
@@ -23,7 +23,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Notes what became of an edit, and says whom it has to wait for.
+    /// Records an edit's outcome, and names the agent that holds a reservation in its rejection.
     pub(super) fn note(&mut self, edit: &Edit, edited: &mut Edited) {
         match edited {
             Edited::Done(versions) => {
@@ -49,7 +49,7 @@ impl Memory {
                     for_whom(violation, name);
                 }
             } else if is_slow {
-                // From now on it is kept for this one.
+                // The kernel now reserves the file for this agent.
                 self.kept.retain(|(of, _)| of != path);
                 if let Some(name) = &edit.name {
                     push(&mut self.kept, KEPT_MAX, (path.clone(), name.clone()));
@@ -58,7 +58,7 @@ impl Memory {
         }
     }
 
-    /// What the versions of a file were made for, as far as that is known.
+    /// Returns the known intents of a file's versions.
     pub(super) fn intents(&self, path: &FilePath) -> BTreeMap<u64, String> {
         let of_file = self.intents.iter().filter(|(of, ..)| of == path);
         of_file.map(|(_, version, intent)| (*version, intent.clone())).collect()
@@ -72,7 +72,7 @@ fn push<T>(queue: &mut VecDeque<T>, max: usize, newest: T) {
     queue.push_back(newest);
 }
 
-/// Names the agent in the place of its seat.
+/// Replaces the worker's name in a violation by that of the agent.
 fn for_whom(violation: &mut Violation, name: &str) {
     let Some(found) = &mut violation.found else { return };
     let Some(seat) = found["kept_for"].as_str() else { return };

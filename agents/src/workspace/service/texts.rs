@@ -1,5 +1,5 @@
-//! What was in files when the board last knew of them, as far as there is room: without it nobody can say which lines others
-//! have changed, and all of a file counts as changed.
+//! Bounded cache of the file contents that the board last recorded. Without a cached text the changed lines of an
+//! external edit are unknown, and the whole file counts as changed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::FilePath;
 
-/// Bytes of texts that are kept.
+/// Maximum bytes of cached texts.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// What a text costs beside its bytes, so that empty ones have a limit too.
+/// Overhead charged per text, so that the number of empty texts is bounded too.
 const COST: usize = 256;
 
-/// Texts by the names of their files. Those that were not used for longest make room. Has a lock of its own, so that it can
-/// be filled by those who only look.
+/// LRU cache of texts by file. It has its own lock, so that reads can fill it.
 pub(super) struct Texts {
     kept: Mutex<Kept>,
     bytes_max: usize,
@@ -23,7 +22,7 @@ pub(super) struct Texts {
 #[derive(Default)]
 struct Kept {
     texts: BTreeMap<FilePath, Text>,
-    /// When each was used last, the longest ago first.
+    /// Files by last use, least recent first.
     used: BTreeMap<u64, FilePath>,
     clock: u64,
     bytes: usize,
@@ -41,13 +40,13 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// What was in a file when it had this hash.
+    /// Returns the cached text of a file if it has this hash.
     pub(super) fn known(&self, path: &FilePath, hash: Digest) -> Option<Arc<str>> {
         let text = Arc::clone(&self.lock().texts.get(path)?.text);
         (sha256(text.as_bytes()) == hash).then_some(text)
     }
 
-    /// What is in a file now; none: there is none.
+    /// Caches the current text of a file; `None` if it does not exist.
     pub(super) fn keep(&self, path: &FilePath, text: Option<&Arc<str>>) {
         let mut kept = self.lock();
         kept.remove(path);
@@ -60,7 +59,7 @@ impl Texts {
         kept.insert(path, Arc::clone(text));
     }
 
-    /// The same, as long as nothing has to make room for it: for files that nobody has asked for by name.
+    /// Like [`Texts::keep`], but evicts nothing: for files that no agent has requested by name.
     pub(super) fn keep_beside(&self, path: &FilePath, text: &str) {
         let mut kept = self.lock();
         let before = kept.texts.get(path);
@@ -74,7 +73,7 @@ impl Texts {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        // Nothing in here ends a thread halfway; if it did, a text would be missing.
+        // No code under this lock panics halfway; at worst a text would be missing.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -124,7 +123,7 @@ mod tests {
         }
         let known: Vec<&str> = ["a", "b", "c", "d"].into_iter().filter(|name| is_known(&texts, name, ten)).collect();
         assert_eq!(known, ["a", "c", "d"]);
-        // A larger one takes the room of several; one that is gone gives it back; what is too large is not kept.
+        // A larger text evicts several, a deleted one frees its room, and one above the limit is not cached.
         texts.keep(&path("e"), Some(&"x".repeat(COST + 20).into()));
         assert!(!is_known(&texts, "c", ten) && !is_known(&texts, "a", ten) && is_known(&texts, "d", ten));
         texts.keep(&path("e"), None);

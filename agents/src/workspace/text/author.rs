@@ -1,15 +1,14 @@
-//! What an author may be called: one word that stands in comments as `# NAME: …`, and that nobody writes there who means
-//! something else.
+//! Author names: one word that comments show as `# NAME: …`, and that other comments do not begin with.
 
 use patchboard_kernel::files::{EXTERNAL, begins_comments};
 
 use super::intent::author_name;
 
-/// What a name is, in a sentence that is not at its end.
+/// Description of a valid name, as part of a sentence.
 pub const NAMED_SO: &str =
     "a name has letters, digits, `.`, `_` and `-`, at most 64, and is no word that comments begin with, like TODO";
 
-/// Whether somebody who edits may be called so.
+/// Returns whether an editor may have this name.
 pub fn is_author_name(name: &str) -> bool {
     !name.is_empty() && author_name(name) == name && name != EXTERNAL && !begins_comments(name)
 }

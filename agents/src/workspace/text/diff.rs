@@ -1,4 +1,4 @@
-//! The difference of two texts, for people and models: the unified form, within a number of characters.
+//! Unified diff of two texts, for people and models, within a number of characters.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -9,28 +9,28 @@ use super::excerpt::push_cut;
 use super::hunks::{hunks, lines, number, places};
 use crate::{counted, is_or_are};
 
-/// Equal lines shown on either side of what is different.
+/// Lines of context around a difference.
 const CONTEXT: u32 = 3;
 
-/// A difference in the unified form.
+/// A unified diff.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Diff {
-    /// What to show; empty if nothing is different.
+    /// Text to show; empty if the texts are equal.
     pub text: String,
-    /// The lines of the newer text that are wholly in it, sorted and joined.
+    /// Lines of the newer text shown in full, sorted and merged.
     pub shown: Vec<Lines>,
-    /// Whether it is all of the difference, so that it also can be applied.
+    /// True if the difference is complete, so that it can be applied.
     pub is_whole: bool,
 }
 
-/// What is different, under two names. What does not fit into `chars_max` characters is left out group by group from the
-/// end, and the last line says so.
+/// Renders the difference of two texts under these names. Groups of hunks that exceed `chars_max` characters are
+/// omitted from the end, with a note in the last line.
 pub fn unified(old: &str, new: &str, names: (&str, &str), chars_max: usize) -> Diff {
     unified_in(old, new, names, &[(1, u32::MAX)], chars_max)
 }
 
-/// The same of what is different in these lines of the older text, or right beside them. Of what is different elsewhere it
-/// is said how it moves the lines; that is all of the difference for who has read these lines.
+/// Like [`unified`], limited to changes that touch or adjoin the `read` lines of the older text. Other changes are
+/// reduced to their effect on line numbers, which is complete for a reader of these lines.
 pub fn unified_in(old: &str, new: &str, names: (&str, &str), read: &[Lines], chars_max: usize) -> Diff {
     let hunks = hunks(old, new);
     if hunks.is_empty() {
@@ -49,7 +49,7 @@ pub fn unified_in(old: &str, new: &str, names: (&str, &str), read: &[Lines], cha
         let chars = part.text.chars().count();
         let rest = &hunks[group.start..];
         let note = left_out(rest, groups.len() - done, groups.len());
-        // Room for what must be said if the next one does not fit; the last one needs none.
+        // Reserves room for the note about omitted groups; the last group needs none.
         let kept = if done + 1 < groups.len() { note.len() } else { 0 };
         if chars + kept > left {
             diff.text.push_str(&note);
@@ -75,7 +75,7 @@ fn left_out(hunks: &[Hunk], parts: usize, of: usize) -> String {
     format!("[{parts} of {} {} not shown: {less} less, {more} more]\n", counted(of, "part"), is_or_are(parts))
 }
 
-/// Those between which there are so few lines that all are shown.
+/// Groups hunks with overlapping context.
 fn groups(hunks: &[Hunk]) -> Vec<Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
     let mut end = 0;
@@ -89,11 +89,11 @@ fn groups(hunks: &[Hunk]) -> Vec<Range<usize>> {
     groups
 }
 
-/// Which of the groups are to be shown; those between two of them are one.
+/// Returns each group and whether it is shown. Consecutive groups that are not shown are merged.
 fn concerned(groups: Vec<Range<usize>>, hunks: &[Hunk], read: &[Lines]) -> Vec<(Range<usize>, bool)> {
     let touches = |hunk: &Hunk| {
         let behind = hunk.at + count(&hunk.was);
-        // What is put between two lines is beside both.
+        // An insertion adjoins the lines on both sides.
         let (first, last) = if behind > hunk.at { (hunk.at, behind - 1) } else { (hunk.at.max(2) - 1, hunk.at) };
         read.iter().any(|(from, to)| *from <= last && first <= *to)
     };
@@ -108,7 +108,7 @@ fn concerned(groups: Vec<Range<usize>>, hunks: &[Hunk], read: &[Lines]) -> Vec<(
     found
 }
 
-/// Where something is different that is not shown.
+/// Renders the positions of changes without their lines.
 fn elsewhere(hunks: &[Hunk], places: &[(u32, u32)]) -> Diff {
     let ([first, ..], [.., last]) = (hunks, hunks) else { return Diff::default() };
     let ([new_first, ..], [.., new_last]) = (places, places) else { return Diff::default() };
@@ -116,9 +116,9 @@ fn elsewhere(hunks: &[Hunk], places: &[(u32, u32)]) -> Diff {
     Diff { text: format!("{} changed where you have not read\n", head(from, to)), is_whole: true, ..Diff::default() }
 }
 
-/// What begins a part: the lines of both texts, from the first to the one behind the last.
+/// Renders a hunk header for the lines of both texts; the ends are exclusive.
 fn head(from: (u32, u32), to: (u32, u32)) -> String {
-    // A side without lines is said to begin behind the line before.
+    // An empty side begins after the preceding line.
     let side = |from: u32, to: u32| match to - from {
         0 => format!("{},0", from - 1),
         1 => from.to_string(),

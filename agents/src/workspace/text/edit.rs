@@ -1,4 +1,4 @@
-//! One edit of one text: what a command asks for, done or refused.
+//! Application of one edit command to one text.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,53 +10,53 @@ use super::excerpt::{self, LINE_CHARS_MAX};
 use super::hunks::{hunks, lines, number, span, with_ends_of};
 use crate::counted;
 
-/// Bytes of a text that is edited, before and after.
+/// Maximum bytes of a text, before and after an edit.
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
 
-/// Line numbers that a refusal names.
+/// Maximum number of line numbers in an error message.
 const NAMED_MAX: usize = 20;
 
-/// Lines that are compared with what was not found.
+/// Maximum number of lines compared with a text that was not found.
 const CANDIDATES_MAX: usize = 5_000;
 
-/// Lines of what was not found, or of what comes near it, that are looked at and shown.
+/// Maximum number of lines of a missing text, and of similar lines, that are compared and shown.
 const NEAREST_LINES_MAX: usize = 12;
 
 coded! {
-    /// Why a command of an editor cannot be done, whatever others do.
+    /// Reasons why an editor command fails, independent of other authors.
     EditCode {
-        /// The arguments are not those of the command: one is missing, unknown, too long or contradicts another.
+        /// The arguments are invalid for the command: one is missing, unknown, too long or contradicts another.
         BadArguments = "bad_arguments",
         /// The text to replace is empty.
         EmptyOldStr = "empty_old_str",
         /// The text to replace is not in the file.
         NoMatch = "no_match",
-        /// The text to replace is in the file more than once.
+        /// The text to replace occurs more than once in the file.
         SeveralMatches = "several_matches",
-        /// The file has no such line.
+        /// The file has no line of this number.
         NoSuchLine = "no_such_line",
-        /// The edit would leave everything as it is.
+        /// The edit would change nothing.
         NoChange = "no_change",
-        /// The text would be larger than any may be.
+        /// The text would exceed the maximum size.
         TextTooLarge = "text_too_large",
-        /// The intent is longer than one may be.
+        /// The intent exceeds the maximum length.
         IntentTooLong = "intent_too_long",
-        /// What to search for is no regular expression, or one that is too large.
+        /// The search pattern is not a valid regular expression, or is too large.
         BadPattern = "bad_pattern",
     }
 }
 
-/// Why an edit cannot be made.
+/// Error of an editor command.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct EditError {
-    /// For programs.
+    /// Code for programs.
     pub code: EditCode,
-    /// For models and people, in whole sentences; numbered lines of the file may follow.
+    /// Message for models and people, in whole sentences. Numbered lines of the file may follow.
     pub message: String,
-    /// The lines it names: where the matches are, or where the nearest text is.
+    /// Lines it refers to: the matches, or the most similar text.
     pub lines: Vec<u32>,
-    /// Lines that are wholly in the message.
+    /// Lines shown in full in the message.
     pub shown: Vec<Lines>,
 }
 
@@ -65,18 +65,18 @@ impl EditError {
         Self { code, message: message.to_string(), lines: Vec::new(), shown: Vec::new() }
     }
 
-    /// That a file has so many lines, and not this one.
+    /// Error for a line number beyond the end of the file.
     pub(in crate::workspace) fn no_such_line(line: u32, there: u32) -> Self {
         Self::new(EditCode::NoSuchLine, format!("There is no line {line}: the file has {}.", counted(there, "line")))
     }
 
-    /// That a file would hold what it holds.
+    /// Error for an edit that leaves the file unchanged.
     pub(in crate::workspace) fn no_change() -> Self {
         Self::new(EditCode::NoChange, "The edit would leave the file as it is.")
     }
 }
 
-/// Looks whether a text has the first of these lines. One without lines may be looked at from its beginning.
+/// Checks that the range begins within the text. An empty text may be viewed from line 1.
 pub(in crate::workspace) fn begins_within(range: Option<(u32, Option<u32>)>, text: &str) -> Result<(), EditError> {
     match range {
         Some((first, _)) if first > count(text).max(1) => Err(EditError::no_such_line(first, count(text))),
@@ -84,46 +84,45 @@ pub(in crate::workspace) fn begins_within(range: Option<(u32, Option<u32>)>, tex
     }
 }
 
-/// What to do with a text.
+/// Change of one text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EditCommand {
-    /// This is the whole text now.
+    /// Replacement of the whole text.
     Create {
-        /// All of it. Takes the `\r\n` of the text in whose place it comes, if it has none itself.
+        /// New text. Without `\r\n` of its own it adopts the line ends of the text it replaces.
         file_text: String,
     },
-    /// One piece of it becomes another.
+    /// Replacement of one piece.
     StrReplace {
-        /// Must be in the text exactly once. `\n` and `\r\n` match each other.
+        /// Text to replace, found exactly once. `\n` and `\r\n` match each other.
         old_str: String,
-        /// Takes the line ends of the text.
+        /// Replacement. Adopts the line ends of the text.
         new_str: String,
     },
-    /// Lines are put behind a line.
+    /// Insertion after a line.
     Insert {
-        /// 0 puts them at the beginning.
+        /// Line to insert after; 0 is the beginning of the text.
         insert_line: u32,
-        /// Takes the line ends of the text; a last line without an end gets one.
+        /// Lines to insert. Adopts the line ends of the text; an unterminated last line gets one.
         insert_text: String,
     },
-    /// Nothing is left.
+    /// Removal of the whole text.
     Delete,
 }
 
-/// A text after an edit.
+/// Result of an edit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Edited {
-    /// The text.
+    /// New text.
     pub text: String,
-    /// What became of which lines.
+    /// Changed lines.
     pub hunks: Vec<Hunk>,
 }
 
-/// Does the edit. One piece that becomes another, and lines that are put somewhere, are one hunk; a whole text is compared
-/// line by line.
+/// Applies an edit. A replacement or insertion yields one hunk; for `Create` the texts are compared line by line.
 ///
 /// # Errors
-/// Why it cannot be done.
+/// The edit is invalid for this text.
 pub fn apply(command: &EditCommand, text: &str) -> Result<Edited, EditError> {
     let after = match command {
         EditCommand::Create { file_text } if file_text.contains("\r\n") => file_text.clone(),
@@ -142,7 +141,7 @@ pub fn apply(command: &EditCommand, text: &str) -> Result<Edited, EditError> {
             span(text, &after).into_iter().collect()
         }
     };
-    // An empty file may be made, and one may be deleted: neither changes a line.
+    // Creating or deleting an empty file is valid although it changes no line.
     if hunks.is_empty() && matches!(command, EditCommand::StrReplace { .. } | EditCommand::Insert { .. }) {
         return Err(EditError::no_change());
     }
@@ -179,18 +178,18 @@ fn replace(text: &str, old: &str, new: &str) -> Result<String, EditError> {
     }
 }
 
-/// Where the piece is, overlapping ones too, as byte ranges; not more than [`NAMED_MAX`].
+/// Returns the byte ranges of all matches, overlapping ones included, up to [`NAMED_MAX`].
 fn matches(text: &str, piece: &str) -> Vec<Range<usize>> {
-    // Nothing may begin or end inside a `\r\n`, so both are compared with plain ends.
+    // A match must not begin or end inside a `\r\n`, so both are compared with `\n`.
     if !(piece.contains('\n') && (text.contains("\r\n") || piece.contains("\r\n"))) {
         return find(text, piece);
     }
     let (plain, piece) = (text.replace("\r\n", "\n"), piece.replace("\r\n", "\n"));
     let found = find(&plain, &piece);
-    // In order: each start and each end, from the plain text back to the real one.
+    // Maps offsets from the normalised text back to the original, in ascending order.
     let mut at = (0, 0);
     let mut real = |wanted: usize| {
-        // Overlapping matches: their ends may lie behind the next one's start.
+        // Overlapping matches: an end may lie after the next start.
         if wanted < at.0 {
             at = (0, 0);
         }
@@ -237,12 +236,12 @@ fn no_match(text: &str, old: &str) -> EditError {
     EditError { lines: (at..=last).collect(), shown: excerpt.shown, ..EditError::new(EditCode::NoMatch, message) }
 }
 
-/// Which lines are most like the piece: the first, how many, and whether only white space is different.
+/// Returns the lines most similar to the piece: first line, count, and whether only white space differs.
 fn nearest(text: &str, piece: &str) -> Option<(u32, usize, bool)> {
     let wanted: Vec<&str> = piece.lines().map(str::trim).take(NEAREST_LINES_MAX).collect();
     let there: Vec<&str> = text.lines().map(str::trim).collect();
     let equal = |at: usize| wanted.iter().zip(&there[at..]).filter(|(a, b)| !a.is_empty() && a == b).count();
-    // The first of those of which most lines are equal.
+    // The first position with the most equal lines.
     let starts = 0..there.len();
     let best = starts.map(|at| (equal(at), at)).max_by_key(|(score, at)| (*score, std::cmp::Reverse(*at)));
     let filled = wanted.iter().filter(|line| !line.is_empty()).count();
@@ -277,7 +276,7 @@ fn insert(text: &str, after: u32, new: &str) -> Result<String, EditError> {
     let end = if super::hunks::has_crlf(text) { "\r\n" } else { "\n" };
     let new = with_ends_of(new, text);
     let mut result = before.concat();
-    // A last line without an end stays the last one without an end only if nothing comes behind it.
+    // An unterminated last line stays unterminated only if it remains the last.
     let ended = result.is_empty() || result.ends_with('\n');
     if !ended {
         result.push_str(end);
@@ -286,7 +285,7 @@ fn insert(text: &str, after: u32, new: &str) -> Result<String, EditError> {
     if !new.ends_with('\n') && (!behind.is_empty() || ended) {
         result.push_str(end);
     } else if !ended && new.ends_with('\n') {
-        // The file had no end of line at its end, and keeps that.
+        // Keeps the file without a newline at its end.
         result.truncate(result.len() - if result.ends_with("\r\n") { 2 } else { 1 });
     }
     result.extend(behind.iter().copied());

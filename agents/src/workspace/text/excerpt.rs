@@ -1,7 +1,6 @@
-//! Lines of a text with their numbers, as editors show them, and which of them were really shown.
+//! Rendering of numbered lines, with a report of the lines shown in full.
 //!
-//! Each line of the text stands behind its number and a tab; a line without a number is one of ours, so no content can
-//! pretend to be one.
+//! Each line follows its number and a tab. Notes have no number, so that file content cannot imitate a note.
 
 use std::fmt::Write as _;
 
@@ -10,31 +9,31 @@ use patchboard_kernel::files::{Lines, union};
 use super::hunks::number;
 use crate::counted;
 
-/// Characters of one line that are shown.
+/// Maximum characters shown of a line.
 pub const LINE_CHARS_MAX: usize = 2_000;
 
-/// Lines of a text, numbered.
+/// Numbered lines of a text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Excerpt {
-    /// What to show.
+    /// Text to show.
     pub text: String,
-    /// The lines that are wholly in it, sorted and joined.
+    /// Lines shown in full, sorted and merged.
     pub shown: Vec<Lines>,
-    /// Whether these are all the lines of the text.
+    /// True if all lines of the text are shown in full.
     pub is_whole: bool,
-    /// Lines of which only the beginning is in it.
+    /// Truncated lines.
     pub cut: Vec<u32>,
-    /// The first of the lines that were asked for and are not in it.
+    /// First requested line that did not fit.
     pub next: Option<u32>,
 }
 
-/// All lines of a text, as far as they fit into `chars_max` characters.
+/// Renders all lines of a text that fit into `chars_max` characters.
 pub fn whole(text: &str, chars_max: usize) -> Excerpt {
     excerpt(text, &[(1, u32::MAX)], 0, chars_max)
 }
 
-/// These lines of a text and `around` lines on either side of each range, as far as they fit into `chars_max`
-/// characters. What is left out is said.
+/// Renders ranges of a text, with `around` lines of context on each side, within `chars_max` characters. Omitted lines
+/// are noted.
 pub fn excerpt(text: &str, ranges: &[Lines], around: u32, chars_max: usize) -> Excerpt {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let total = number(lines.len());
@@ -73,7 +72,7 @@ pub fn excerpt(text: &str, ranges: &[Lines], around: u32, chars_max: usize) -> E
         }
     }
     if next <= total {
-        // Room was kept for it, unless there is room for nothing.
+        // `tail` reserved room for this note, unless there is none at all.
         page.put(&format!("[lines {next}-{total} are not shown]\n"), 0);
     }
     let shown = union(shown);
@@ -81,19 +80,19 @@ pub fn excerpt(text: &str, ranges: &[Lines], around: u32, chars_max: usize) -> E
     Excerpt { text: page.text, shown, is_whole, cut: has_cut, next: missing }
 }
 
-/// A part of one line.
+/// Rendered part of one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinePart {
-    /// What to show.
+    /// Text to show.
     pub text: String,
-    /// The characters of the line that are in it, counted from 1; none if there was no room for any.
+    /// Columns shown, counted from 1; `None` if none fit.
     pub columns: Option<Lines>,
-    /// How many characters the line has.
+    /// Length of the line in characters.
     pub of: u32,
 }
 
-/// Characters of a line from the first of these columns to the last, as many as fit into `chars_max` characters; none if
-/// the text has no such line. What of the line is not shown is said.
+/// Renders the columns `first` to `last` of a line, as far as they fit into `chars_max` characters; `None` if there is
+/// no such line. A note says which part is shown.
 pub fn line_part(text: &str, at: u32, (first, last): Lines, chars_max: usize) -> Option<LinePart> {
     let index = usize::try_from(at).ok()?.checked_sub(1)?;
     let line = text.split_inclusive('\n').nth(index)?;
@@ -116,15 +115,15 @@ pub fn line_part(text: &str, at: u32, (first, last): Lines, chars_max: usize) ->
     Some(LinePart { text: entry, columns: Some((first, last)), of })
 }
 
-/// Characters of what is said of a part.
+/// Characters reserved for the note about a part.
 const PART_NOTE_CHARS: u32 = 70;
 
-/// What is kept for saying what is not shown.
+/// Returns the characters to reserve for the note about omitted lines.
 fn tail(total: u32) -> usize {
     "[lines - are not shown]\n".len() + 2 * total.to_string().len()
 }
 
-/// One line behind its number, and whether it had to be cut.
+/// Renders one numbered line, and returns whether it was truncated.
 fn numbered(at: u32, line: &str) -> (String, bool) {
     let mut entry = format!("{at:>6}\t");
     let cut = push_cut(&mut entry, line);
@@ -132,7 +131,7 @@ fn numbered(at: u32, line: &str) -> (String, bool) {
     (entry, cut)
 }
 
-/// Puts a line there, or its beginning and how much follows.
+/// Appends a line, truncated with a note if it is too long. Returns whether it was truncated.
 pub(super) fn push_cut(to: &mut String, line: &str) -> bool {
     let Some((end, _)) = line.char_indices().nth(LINE_CHARS_MAX) else {
         to.push_str(line);
@@ -144,14 +143,14 @@ pub(super) fn push_cut(to: &mut String, line: &str) -> bool {
     true
 }
 
-/// A text that grows up to a number of characters.
+/// Text buffer with a limit in characters.
 struct Page {
     text: String,
     left: usize,
 }
 
 impl Page {
-    /// Puts it there if `kept` characters are free after it.
+    /// Appends a piece if that leaves at least `kept` characters.
     fn put(&mut self, piece: &str, kept: usize) -> bool {
         let chars = piece.chars().count();
         let fits = chars + kept <= self.left;

@@ -1,27 +1,28 @@
-//! What became of which lines: from two texts to hunks, and from a text and hunks to the other text.
+//! Line hunks: computed from two texts, applied and reversed.
 //!
-//! Whole lines only, with their ends. Equal lines at both ends are never part of a hunk.
+//! Hunks consist of whole lines with their line ends. The common beginning and end of the texts are never part of a
+//! hunk.
 
 use std::borrow::Cow;
 
 use patchboard_kernel::files::{Hunk, Lines, Move, carry, count};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-/// Lines between the equal beginnings and the equal ends of two texts, both counted, up to which they are compared line
-/// by line. Texts that differ in more become one hunk: it is as true, and costs nothing to find.
+/// Maximum number of lines, old and new together, that are compared line by line after common ends are removed. A
+/// larger difference becomes one hunk, which is equally correct and cheap to compute.
 pub const COMPARED_LINES_MAX: usize = 20_000;
 
-/// The lines of a text, with their ends.
+/// Splits a text into lines with their ends.
 pub(super) fn lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// A number of lines, as the kernel counts them.
+/// Converts a number of lines to the kernel's type.
 pub(super) fn number(lines: usize) -> u32 {
     u32::try_from(lines).unwrap_or(u32::MAX)
 }
 
-/// What turns one text into the other, in one hunk at most: all from the first line that differs to the last.
+/// Returns the difference as at most one hunk, from the first differing line to the last.
 pub fn span(old: &str, new: &str) -> Option<Hunk> {
     let (old, new) = (lines(old), lines(new));
     let (start, old, new) = trim(&old, &new);
@@ -32,8 +33,8 @@ pub fn span(old: &str, new: &str) -> Option<Hunk> {
     })
 }
 
-/// What turns one text into the other, line by line. The same texts give the same hunks on every machine: there is a
-/// limit on lines ([`COMPARED_LINES_MAX`]) and none on time.
+/// Returns the difference line by line. Deterministic on every machine, because the work is limited by lines
+/// ([`COMPARED_LINES_MAX`]) and not by time.
 pub fn hunks(old: &str, new: &str) -> Vec<Hunk> {
     let (old_lines, new_lines) = (lines(old), lines(new));
     let (start, old_part, new_part) = trim(&old_lines, &new_lines);
@@ -49,7 +50,7 @@ pub fn hunks(old: &str, new: &str) -> Vec<Hunk> {
         let (was, now) = (old_part[from.clone()].concat(), new_part[to].concat());
         let (at, end) = (number(start + from.start + 1), number(start + from.end + 1));
         match found.last_mut() {
-            // Nothing between them: one piece became another.
+            // Adjacent operations form one replacement.
             Some(((_, last_end), hunk)) if *last_end == at => {
                 hunk.was.push_str(&was);
                 hunk.now.push_str(&now);
@@ -61,7 +62,7 @@ pub fn hunks(old: &str, new: &str) -> Vec<Hunk> {
     found.into_iter().map(|(_, hunk)| hunk).collect()
 }
 
-/// Without the lines that both begin with and those that both end with; first how many the former are.
+/// Removes the common first and last lines; returns the number of the first ones and both remainders.
 fn trim<'a, 'b, 'c>(old: &'a [&'c str], new: &'b [&'c str]) -> (usize, &'a [&'c str], &'b [&'c str]) {
     let same = |(a, b): &(&&str, &&str)| a == b;
     let start = old.iter().zip(new).take_while(same).count();
@@ -70,24 +71,24 @@ fn trim<'a, 'b, 'c>(old: &'a [&'c str], new: &'b [&'c str]) -> (usize, &'a [&'c 
     (start, &old[..old.len() - end], &new[..new.len() - end])
 }
 
-/// Why hunks do not apply to a text.
+/// Reasons why hunks do not apply to a text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HunkError {
-    /// A hunk lies before the one that precedes it, reaches into it, or lies outside the text.
+    /// Hunk out of order, overlapping the previous one, or outside the text.
     #[error("the hunk at line {0} is out of order or outside the text")]
     Place(u32),
-    /// The text has other lines there than the hunk says.
+    /// Lines in the text that differ from those of the hunk.
     #[error("the lines at line {0} are not those that the hunk says")]
     Other(u32),
-    /// What it puts there are no whole lines.
+    /// Inserted text without whole lines, so that two lines would be joined.
     #[error("the hunk at line {0} would join two lines")]
     Joined(u32),
 }
 
-/// The text after the hunks.
+/// Applies hunks to a text.
 ///
 /// # Errors
-/// If they are not hunks of this text.
+/// The hunks do not belong to this text.
 pub fn apply_hunks(text: &str, hunks: &[Hunk]) -> Result<String, HunkError> {
     let lines = lines(text);
     let mut after = String::with_capacity(text.len());
@@ -118,18 +119,18 @@ fn join(before: &mut String, lines: &str, at: u32) -> Result<(), HunkError> {
     Ok(())
 }
 
-/// What takes the hunks back: hunks of the text after them that give the one before.
+/// Returns the reverse hunks, which restore the old text from the new one.
 pub fn reverse_hunks(hunks: &[Hunk]) -> Vec<Hunk> {
     let blocks = places(hunks);
     hunks.iter().zip(blocks).map(|(hunk, (at, _))| Hunk { at, was: hunk.now.clone(), now: hunk.was.clone() }).collect()
 }
 
-/// Where what the hunks put there is, in the text after them; hunks that only take away are not among it.
+/// Returns the lines that the hunks insert, numbered as in the new text; pure removals have none.
 pub fn blocks(hunks: &[Hunk]) -> Vec<Lines> {
     places(hunks).into_iter().filter(|(_, added)| *added > 0).map(|(at, added)| (at, at + added - 1)).collect()
 }
 
-/// For each hunk its place in the text after, and how many lines it has there.
+/// Returns each hunk's line in the new text and its number of lines there.
 pub(super) fn places(hunks: &[Hunk]) -> Vec<(u32, u32)> {
     let mut shift = 0_i64;
     let place = |hunk: &Hunk| {
@@ -141,8 +142,8 @@ pub(super) fn places(hunks: &[Hunk]) -> Vec<(u32, u32)> {
     hunks.iter().map(place).collect()
 }
 
-/// Where the line is, after which something was to be put in an older version of a text, after the edits since; 0, the
-/// beginning, stays where it is. None if one of them touched the line: then nobody knows what "after it" means now.
+/// Maps an insertion point of an older version (after `line`) through later edits; 0 stays the beginning. `None` if an
+/// edit touched the line, because the point is then ambiguous.
 pub fn carry_insertion<'a>(line: u32, edits: impl IntoIterator<Item = &'a [Move]>) -> Option<u32> {
     if line == 0 {
         return Some(0);
@@ -150,7 +151,7 @@ pub fn carry_insertion<'a>(line: u32, edits: impl IntoIterator<Item = &'a [Move]
     edits.into_iter().try_fold(line, |line, edit| carry((line, line), edit).map(|(line, _)| line))
 }
 
-/// The text with the line ends that most lines of `model` have; as it is, where that has no lines to go by.
+/// Converts line ends to those of most lines of `model`; unchanged if `model` has no line ends.
 pub(super) fn with_ends_of<'a>(text: &'a str, model: &str) -> Cow<'a, str> {
     let plain = || text.replace("\r\n", "\n");
     if text.contains('\n') && has_crlf(model) {
@@ -162,7 +163,7 @@ pub(super) fn with_ends_of<'a>(text: &'a str, model: &str) -> Cow<'a, str> {
     }
 }
 
-/// Whether most of its lines end in `\r\n`.
+/// Returns whether at least half of the lines end in `\r\n`.
 pub fn has_crlf(text: &str) -> bool {
     let both = text.matches("\r\n").count();
     both > 0 && both * 2 >= text.bytes().filter(|byte| *byte == b'\n').count()

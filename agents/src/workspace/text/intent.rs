@@ -1,7 +1,7 @@
-//! Intents as comments: one line above each block that an edit adds or changes, which says who made it and what for.
+//! Intents as comments: one line with author and purpose above each block that an edit adds or changes.
 //!
-//! The intent of an edit is in the board's state, whatever is written here; the comment is for those who read the file.
-//! A comment is written only where it surely is one.
+//! The board's state holds each intent in any case; the comments are for readers of the file. A comment is written only
+//! at a position where it is certain to be one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,60 +13,60 @@ use super::language::{CommentStyle, Language, Places, as_found};
 use super::scan::{Begin, Scan, head, names_encoding, scan};
 use crate::one_line;
 
-/// Characters of an intent in a comment; of a longer one the comment has the beginning, and the state all of it.
+/// Maximum characters of an intent in a comment. A longer one is truncated there and complete in the state.
 pub const INTENT_CHARS_MAX: usize = 120;
 
-/// Characters of a name in a comment.
+/// Maximum characters of a name in a comment.
 const AUTHOR_CHARS_MAX: usize = 64;
 
-/// Comments of others that stay above one line when a further one comes: the last ones.
+/// Maximum number of other authors' comments kept above a line when one is added; the last ones stay.
 pub const OTHERS_MAX: usize = 2;
 
-/// Blocks of one edit that get a comment.
+/// Maximum number of blocks of one edit that get a comment.
 const BLOCKS_MAX: usize = 256;
 
-/// Bytes of a text that comments are put into.
+/// Maximum bytes of a text that gets comments.
 const ANNOTATED_BYTES_MAX: usize = 1 << 20;
 
-/// One of those comments, as it stands in a text.
+/// An intent comment found in a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Annotation {
-    /// Its line.
+    /// Line of the comment.
     pub line: u32,
-    /// Who wrote the block below.
+    /// Author of the block below.
     pub author: String,
-    /// What it is for.
+    /// Purpose of the block.
     pub intent: String,
 }
 
-/// A text with comments.
+/// A text with added comments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Annotated {
-    /// The text.
+    /// New text.
     pub text: String,
-    /// The lines of the comments in it.
+    /// Lines of the comments in it.
     pub lines: Vec<u32>,
-    /// The blocks, in the numbers of the text before, for which there was no place.
+    /// Blocks without a comment, numbered as in the text before, because there was no position for one.
     pub without: Vec<Lines>,
 }
 
-/// Who edits, what for, and what is needed to say so in a file.
+/// Author and intent of an edit, and the data to write them into a file.
 #[derive(Clone, Copy)]
 pub struct Signature<'a> {
-    /// Of the file.
+    /// Language of the file.
     pub language: Language,
-    /// Who it is.
+    /// Name of the author.
     pub author: &'a str,
-    /// What the edit is for.
+    /// Purpose of the edit.
     pub intent: &'a str,
-    /// Whether this is the name of somebody who edits files here; other comments may look the same.
+    /// Predicate for names of editors, because other comments may have this form.
     pub is_author: &'a dyn Fn(&str) -> bool,
 }
 
-/// Does an edit and signs it; also which blocks could not be signed.
+/// Applies an edit and adds intent comments. Also returns the blocks without one.
 ///
 /// # Errors
-/// Why it cannot be done.
+/// The edit is invalid for this text.
 pub fn apply_signed(
     command: &EditCommand,
     text: &str,
@@ -78,8 +78,8 @@ pub fn apply_signed(
     Ok((Edited { text: annotated.text, hunks }, annotated.without))
 }
 
-/// Puts a comment above each of these blocks: right above, or above the nearest line further up where a comment may
-/// stand. The author's own comment above a block is replaced; those of others stay above it, the last [`OTHERS_MAX`] of them.
+/// Adds a comment above each block: directly above, or at the nearest earlier position that allows one. It replaces the
+/// author's own comment there; of other authors' comments the last [`OTHERS_MAX`] stay.
 pub fn annotate(text: &str, blocks: &[Lines], signature: &Signature<'_>) -> Annotated {
     let unchanged = |without| Annotated { text: text.to_owned(), lines: Vec::new(), without };
     let Some(intent) = harmless(signature.intent) else { return unchanged(blocks.to_vec()) };
@@ -89,7 +89,7 @@ pub fn annotate(text: &str, blocks: &[Lines], signature: &Signature<'_>) -> Anno
     let page = Page::new(text, signature);
     let (blocks, further) = blocks.split_at(blocks.len().min(BLOCKS_MAX));
     let mut without = Vec::new();
-    // Above which lines, counted from 0; and which lines go.
+    // Zero-based lines that get a comment above them, and lines to remove.
     let mut places = BTreeSet::new();
     let mut gone = BTreeSet::new();
     for &block in blocks {
@@ -121,26 +121,26 @@ pub fn annotate(text: &str, blocks: &[Lines], signature: &Signature<'_>) -> Anno
     annotated
 }
 
-/// The comments of authors in a text.
+/// Returns the intent comments in a text.
 pub fn annotations(text: &str, language: Language, is_author: &dyn Fn(&str) -> bool) -> Vec<Annotation> {
     let signature = Signature { language, author: "", intent: "", is_author };
     Page::new(text, &signature).annotations.into_values().collect()
 }
 
-/// A comment of another author that an edit takes away or changes.
+/// Another author's comment that an edit removes or changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BrokenAnnotation {
-    /// As it was.
+    /// Comment before the edit.
     pub annotation: Annotation,
-    /// The block below it, as it was; none if there was nothing below.
+    /// Block below it before the edit; `None` if there was none.
     pub block: Option<Lines>,
-    /// Whether the edit also changes the block.
+    /// True if the edit also changes the block.
     pub changes_block: bool,
-    /// Whether the author's comment is still there, in other words.
+    /// True if a comment of its author remains with other words.
     pub is_reworded: bool,
 }
 
-/// The comments of others than `author` that are in the text before and no longer in the text after.
+/// Returns the comments of authors other than `author` that the edit removes or changes.
 pub fn broken_annotations(
     before: &str,
     after: &str,
@@ -162,7 +162,7 @@ pub fn broken_annotations(
         let now = hunk.into_iter().flat_map(|hunk| hunk.now.lines());
         now.filter_map(|line| parse(page.language.style, line)).any(|(author, _)| Some(author) == was)
     };
-    // One that stands elsewhere now was moved along with its block.
+    // A comment found elsewhere was moved with its block.
     let mut kept: BTreeMap<&str, usize> = BTreeMap::new();
     for line in hunks.iter().flat_map(|hunk| hunk.now.lines()) {
         *kept.entry(line.trim()).or_default() += 1;
@@ -186,9 +186,9 @@ pub fn broken_annotations(
     broken
 }
 
-/// What stands first in the description of a tool that edits files, so that a model cannot miss it.
+/// Returns the beginning of an editing tool's description, so that a model cannot miss it.
 ///
-/// `is_required`: an edit without an intent is refused. `is_written`: intents stand in the files, as comments.
+/// `is_required`: edits without an intent are rejected. `is_written`: intents are written into files as comments.
 pub fn convention(author: &str, is_required: bool, is_written: bool) -> String {
     let author = author_name(author);
     let demand = if is_required { "EVERY EDIT NEEDS AN `intent`" } else { "Give each edit an `intent`" };
@@ -208,7 +208,7 @@ pub fn convention(author: &str, is_required: bool, is_written: bool) -> String {
     format!("{demand}: {what}. You are `{author}`. {place}\n")
 }
 
-/// A name as it stands in comments: one word.
+/// Returns a name as comments show it: one word.
 pub fn author_name(author: &str) -> String {
     let word = |c: char| if is_author_char(c) { c } else { '_' };
     author.trim().chars().map(word).take(AUTHOR_CHARS_MAX).collect()
@@ -218,9 +218,9 @@ fn is_author_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
-/// An intent in one line that ends no comment and begins nothing else in any language; none if nothing is left.
+/// Reduces an intent to one line that cannot end a comment or begin code in any language; `None` if it is then empty.
 fn harmless(intent: &str) -> Option<String> {
-    // What turns the direction of writing around shows people something else than compilers.
+    // Bidirectional controls make the visible text differ from what compilers read.
     let is_direction =
         |c: &char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let visible: String = intent.chars().filter(|c| !is_direction(c)).collect();
@@ -232,7 +232,7 @@ fn harmless(intent: &str) -> Option<String> {
             line = line.replace(ends, harmless);
         }
     }
-    // At the end of a line it would join the next one.
+    // At the end of a line these would join the comment with the next line.
     let line = line.trim_end_matches(|c: char| c == '\\' || c == '-' || c.is_whitespace());
     let line = line.strip_suffix("??/").unwrap_or(line).trim_end();
     (!line.is_empty()).then(|| line.to_owned())
@@ -247,7 +247,7 @@ fn comment(style: CommentStyle, author: &str, intent: &str) -> String {
     }
 }
 
-/// Author and intent of a comment of this form.
+/// Parses author and intent of a comment in this form.
 fn parse(style: CommentStyle, line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
     let body = match style {
@@ -259,14 +259,14 @@ fn parse(style: CommentStyle, line: &str) -> Option<(&str, &str)> {
     (is_author && author.chars().count() <= AUTHOR_CHARS_MAX).then(|| (author, intent.trim()))
 }
 
-/// A text, looked at for its comments and for places to put one.
+/// A text with its comments and the positions for new ones.
 struct Page<'a> {
     lines: Vec<&'a str>,
     scan: Scan,
     head: usize,
     language: Language,
     own: String,
-    /// By line, counted from 0.
+    /// Zero-based line numbers.
     annotations: BTreeMap<usize, Annotation>,
     could_name_encoding: bool,
 }
@@ -290,8 +290,8 @@ impl<'a> Page<'a> {
         Self { lines, scan, head, language, own, annotations, could_name_encoding }
     }
 
-    /// The line above which the comment for a block goes, and the comments that it replaces: the author's own, and the first
-    /// of many others.
+    /// Returns the line above which a block's comment is inserted, and the comments it replaces: the author's own, and
+    /// surplus ones of others.
     fn place(&self, (first, last): Lines) -> Option<(usize, Vec<usize>)> {
         let begins = |at: &usize| !self.lines[*at].trim().is_empty() && !self.annotations.contains_key(at);
         let from = (first as usize - 1).max(self.head);
@@ -304,7 +304,7 @@ impl<'a> Page<'a> {
         } else {
             begin
         };
-        // In the first two lines a comment may say how the file is encoded.
+        // A comment in the first two lines could be read as an encoding declaration.
         if place < 2 && self.could_name_encoding {
             return None;
         }
@@ -318,13 +318,13 @@ impl<'a> Page<'a> {
         replaced
     }
 
-    /// The author's own comments among those right above a line.
+    /// Returns the author's own comments directly above a line.
     fn own_above(&self, line: usize) -> Vec<usize> {
         let run = (0..line).rev().map_while(|at| self.annotations.get(&at).map(|annotation| (at, annotation)));
         run.filter(|(_, annotation)| annotation.author == self.own).map(|(at, _)| at).collect()
     }
 
-    /// The first of the attributes that stand right above a line; the line itself if there are none.
+    /// Returns the first of the attributes directly above a line, or the line itself.
     fn with_attributes(&self, mut line: usize) -> usize {
         let attributes = self.language.attributes;
         if attributes.is_empty() {
@@ -345,15 +345,15 @@ impl<'a> Page<'a> {
         line
     }
 
-    /// From the next line on that is none of these comments, as far as nothing is empty, less indented or said to be of
-    /// somebody.
+    /// Returns the block below a comment. It begins at the next line without a comment, and ends before an empty, less
+    /// indented or commented line.
     fn block_below(&self, annotation: usize) -> Option<Lines> {
         let indent = |line: &str| line.len() - line.trim_start().len();
         let least = indent(self.lines[annotation]);
         let first = (annotation + 1..self.lines.len()).find(|at| !self.annotations.contains_key(at))?;
         let below = (first..self.lines.len()).take_while(|at| {
             let line = self.lines[*at];
-            // Elements that are closed end where they began.
+            // A closing tag has the indentation of its element, so it belongs to the block.
             let goes_on = indent(line) >= least || self.language.places == Places::Paragraphs;
             !line.trim().is_empty() && goes_on && !self.annotations.contains_key(at)
         });

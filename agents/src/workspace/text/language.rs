@@ -1,50 +1,51 @@
-//! Which comments a file can hold, and what must be known of its language to put one between two lines.
+//! Comment syntax by language, and the lexical rules needed to insert a comment line safely.
 //!
-//! A language is known by the name of the file alone. What is not in the table has no comments: JSON, CSV, plain text.
+//! The file name alone determines the language. Languages that are not in the table have no comments: JSON, CSV, plain
+//! text.
 
 use patchboard_kernel::files::FilePath;
 
-/// How a comment of one line is written.
+/// Syntax of a one-line comment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommentStyle {
-    /// From here to the end of the line.
+    /// Mark of a comment up to the end of the line.
     Line(&'static str),
-    /// From here to there.
+    /// Opening and closing marks.
     Block(&'static str, &'static str),
 }
 
-/// What can be known of a file's language without understanding it.
+/// Lexical properties of a language.
 #[derive(Clone, Copy, Debug)]
 pub struct Language {
-    /// How our comments are written.
+    /// Syntax for inserted comments.
     pub(super) style: CommentStyle,
-    /// How literals and comments are found.
+    /// Syntax of literals and comments.
     pub(super) lexis: Lexis,
-    /// Before which lines a comment may stand.
+    /// Lines that allow a comment above them.
     pub(super) places: Places,
-    /// What a line begins with that belongs to the one below: decorators, attributes.
+    /// Prefixes of lines that belong to the line below: decorators, attributes.
     pub(super) attributes: &'static [&'static str],
-    /// What the lines begin with that stay at the top of a file.
+    /// Prefixes of lines that must stay at the top of a file.
     pub(super) head: &'static [&'static str],
-    /// A file that contains one of these gets no comments.
+    /// Strings that exclude a file from comments.
     pub(super) never: &'static [&'static str],
 }
 
-/// How literals and comments are written.
+/// Syntax of literals and comments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lexis {
     pub(super) line: &'static [&'static str],
     pub(super) block: &'static [(&'static str, &'static str)],
-    /// Block comments may hold others.
+    /// True if block comments nest.
     pub(super) is_nested: bool,
-    /// The longer before those that begin like them.
+    /// String literals; longer openings precede their prefixes.
     pub(super) quotes: &'static [Quote],
-    /// A backslash at the end joins a line with the next one.
+    /// True if a trailing backslash joins a line with the next one.
     pub(super) continues: bool,
-    /// `<<NAME` begins a text that ends with a line `NAME`.
+    /// True if `<<NAME` begins a text that ends at a line `NAME`.
     pub(super) heredocs: bool,
-    /// Whole lines between one that begins with the first and one that begins with the second; to the end, if that is
-    /// empty.
+    /// Regions between a line with the first prefix and one with the second; an empty second prefix extends it to the
+    /// end.
     pub(super) regions: &'static [(&'static str, &'static str)],
     pub(super) dialect: Dialect,
 }
@@ -54,40 +55,41 @@ pub(super) struct Lexis {
 pub(super) struct Quote {
     pub(super) open: &'static str,
     pub(super) close: &'static str,
-    /// A backslash takes the meaning from what follows it.
+    /// True if a backslash escapes the next character.
     pub(super) escapes: bool,
-    /// May go over several lines.
+    /// True if it may span lines.
     pub(super) spans: bool,
 }
 
-/// What a table cannot say.
+/// Lexical rules beyond the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dialect {
     Plain,
-    /// A `#` begins a comment only at the beginning of a word.
+    /// `#` begins a comment only at the beginning of a word.
     Words,
     /// Lifetimes, and raw strings with any number of `#`.
     Rust,
-    /// Raw strings with a delimiter of choice.
+    /// Raw strings with a free delimiter.
     Cpp,
-    /// Templates that hold code, and regular expressions.
+    /// Templates that contain code, and regular expressions.
     Script,
 }
 
-/// Before which lines a comment may stand that are in no literal, no comment and no continued line.
+/// Lines that allow a comment above them, outside literals, comments and continued lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Places {
-    /// All.
+    /// All lines.
     Any,
-    /// Those that begin like this, outside all brackets: where text can be code, a word that begins a statement tells.
+    /// Lines with one of these prefixes outside brackets. Used where text can look like code, because a statement's
+    /// first word is distinctive.
     Statements(&'static [&'static str]),
-    /// Those that are not indented.
+    /// Lines without indentation.
     Margin,
-    /// Those that begin an element.
+    /// First lines of elements.
     Markup,
-    /// Those that begin a paragraph.
+    /// First lines of paragraphs.
     Paragraphs,
-    /// Those that begin an entry.
+    /// First lines of entries.
     Yaml,
 }
 
@@ -141,7 +143,7 @@ const SHELL: Language = Language {
     ..HASH
 };
 
-/// Lines, each for itself.
+/// Line-based formats with independent lines.
 const ENTRIES: Language = Language {
     lexis: Lexis { quotes: &[], continues: true, dialect: Dialect::Words, ..HASH.lexis },
     places: Places::Margin,
@@ -201,7 +203,7 @@ const ELIXIR: Language = Language {
 };
 const JULIA: Language = Language {
     lexis: Lexis { quotes: &[TRIPLE, WIDE], block: &[("#=", "=#")], is_nested: true, ..HASH.lexis },
-    // A string above a definition is its documentation, also past a comment.
+    // A string above a definition is its documentation, even with a comment in between.
     ..HASH
 };
 const R: Language = Language { lexis: Lexis { quotes: &[WIDE, WIDE_SINGLE, TICKS], ..HASH.lexis }, ..HASH };
@@ -279,7 +281,7 @@ const CSHARP: Language = Language {
     ..SLASH
 };
 
-/// What stands above `import "C"` is C.
+/// The text above `import "C"` is C.
 const GO: Language =
     Language { lexis: Lexis { quotes: &[DOUBLE, SINGLE, TICKS], ..SLASH.lexis }, never: &["import \"C\""], ..SLASH };
 
@@ -288,7 +290,7 @@ const ZIG: Language = Language { lexis: Lexis { block: &[], ..SLASH.lexis }, ..S
 const SCRIPT: Language =
     Language { lexis: Lexis { continues: true, dialect: Dialect::Script, ..SLASH.lexis }, attributes: &["@"], ..SLASH };
 
-/// What looks like code between tags is text.
+/// Text between tags can look like code.
 const JSX: Language = Language {
     places: Places::Statements(&[
         "import ",
@@ -307,7 +309,7 @@ const JSX: Language = Language {
     ..SCRIPT
 };
 
-/// What stands before `<?php`, and behind `?>`, is no code.
+/// Text before `<?php` and after `?>` is not code.
 const PHP: Language = Language {
     lexis: Lexis { line: &["//", "#"], quotes: &[WIDE, WIDE_SINGLE], heredocs: true, ..SLASH.lexis },
     attributes: &["#["],
@@ -340,7 +342,7 @@ const SQL: Language = Language {
         is_nested: true,
         ..DASH.lexis
     },
-    // Other dollar quotes have a name of choice.
+    // Other dollar quotes have free names.
     never: &["$_$", "$body$", "$BODY$", "$function$"],
     ..DASH
 };
@@ -372,7 +374,7 @@ const LISP: Language = Language {
     head: &["#!", "#lang"],
     never: &[],
 };
-/// `;` or `#` at the beginning of a line; the former everywhere.
+/// Comments begin with `;` or `#` at the start of a line; only `;` works in every dialect.
 const INI: Language = Language {
     style: CommentStyle::Line(";"),
     lexis: Lexis { line: &[";", "#"], quotes: &[], ..LEXIS },
@@ -414,18 +416,18 @@ const MARKUP: Language = Language {
 const MARKDOWN: Language = Language { places: Places::Paragraphs, head: &["---"], ..MARKUP };
 
 impl Language {
-    /// The language of a file, by its name. None: it has no comments, or it is not known how to find a place for one.
+    /// Returns the language of a file by its name; `None` if it has no comments or no known safe position for one.
     pub fn of(path: &FilePath) -> Option<Self> {
         named(path.name()).or_else(|| of_extension(&path.extension()?.to_ascii_lowercase()))
     }
 
-    /// How its comments are written.
+    /// Returns the syntax of its comments.
     pub const fn style(&self) -> CommentStyle {
         self.style
     }
 }
 
-/// How comments are written in a file of this name; none where there are no comments.
+/// Returns the comment syntax for a file name; `None` if the language has no comments.
 pub fn comment_style(path: &FilePath) -> Option<CommentStyle> {
     Language::of(path).map(|language| language.style)
 }
@@ -495,7 +497,7 @@ fn of_extension(extension: &str) -> Option<Language> {
     })
 }
 
-/// Whether the text is one whose places are those of `JSX`, whatever the name of the file says.
+/// Returns `JSX` for script text with elements, independent of the file name; otherwise the language itself.
 pub(super) fn as_found(language: Language, text: &str) -> Language {
     let has_elements = language.lexis.dialect == Dialect::Script && (text.contains("</") || text.contains("/>"));
     if has_elements { JSX } else { language }

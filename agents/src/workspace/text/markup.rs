@@ -1,6 +1,6 @@
-//! Where a line of comment may stand in what is not made of statements: elements, paragraphs, entries.
+//! Positions for a comment line in languages without statements: elements, paragraphs, entries.
 
-/// Before elements: outside tags, comments and elements whose white space or text counts, and where no text is near.
+/// Marks lines that begin an element: outside tags, comments and elements with significant text, and away from text.
 pub(super) fn elements(text: &str, lines: &[&str]) -> Vec<bool> {
     let mut outside = vec![false; lines.len()];
     let starts: Vec<usize> = lines
@@ -14,7 +14,7 @@ pub(super) fn elements(text: &str, lines: &[&str]) -> Vec<bool> {
     let mut at = 0;
     let mut next = 0;
     while at < text.len() {
-        // Whatever begins here is outside; what it spans is not.
+        // Lines that begin before the next `<` are outside; lines within its span are not.
         let Some(found) = text[at..].find('<') else {
             mark(&mut outside, &starts, &mut next, at, text.len());
             break;
@@ -48,7 +48,8 @@ fn mark(outside: &mut [bool], starts: &[usize], next: &mut usize, from: usize, t
     }
 }
 
-/// Bytes of what begins with this `<`: a comment, a declaration, a tag, or an element in which all is text.
+/// Returns the length in bytes of the construct that begins with this `<`: comment, declaration, tag or raw-text
+/// element.
 fn spanned(rest: &str) -> usize {
     let until = |close: &str, from: usize| rest[from..].find(close).map_or(rest.len(), |at| from + at + close.len());
     if rest.starts_with("<!--") {
@@ -89,7 +90,7 @@ fn spanned(rest: &str) -> usize {
     rest[end..].match_indices("</").map(|(at, _)| end + at).find(closes).unwrap_or(rest.len())
 }
 
-/// Before paragraphs: behind an empty line, not in code.
+/// Marks lines that begin a paragraph: after an empty line, outside code.
 pub(super) fn paragraphs(lines: &[&str]) -> Vec<bool> {
     let head = front_matter(lines);
     let mut fence: Option<&str> = None;
@@ -121,7 +122,7 @@ pub(super) fn paragraphs(lines: &[&str]) -> Vec<bool> {
     safe
 }
 
-/// How many lines of YAML stand at the top, with the marks around them.
+/// Returns the number of lines of the YAML front matter, including its marks.
 pub(super) fn front_matter(lines: &[&str]) -> usize {
     let is_mark = |line: &str| line.trim_end() == "---";
     if !lines.first().is_some_and(|first| is_mark(first.trim_start_matches('\u{feff}'))) {
@@ -130,13 +131,13 @@ pub(super) fn front_matter(lines: &[&str]) -> usize {
     lines.iter().skip(1).position(|line| is_mark(line)).map_or(0, |end| end + 2)
 }
 
-/// Before the entries of a YAML document: not in what a literal, a list in brackets or a text over several lines holds.
+/// Marks lines that begin a YAML entry, outside literals, flow collections and multi-line scalars.
 pub(super) fn entries(lines: &[&str]) -> Vec<bool> {
     let mut safe = Vec::with_capacity(lines.len());
-    // Lines indented by more than this are text.
+    // Lines indented further than this are text.
     let mut literal: Option<Option<usize>> = None;
     let mut flow = Flow::default();
-    // How far the entry before is indented, and whether something may be nested in it.
+    // Indentation of the previous entry, and whether it may contain nested entries.
     let (mut column, mut opens) = (0, true);
     for line in lines {
         let bare = line.trim();
@@ -150,12 +151,12 @@ pub(super) fn entries(lines: &[&str]) -> Vec<bool> {
             literal = None;
         }
         if bare.is_empty() || (bare.starts_with('#') && flow.is_closed()) {
-            // Where one comment stands, another one may.
+            // Another comment is valid next to an existing one.
             safe.push(!bare.is_empty());
             continue;
         }
         let was_closed = flow.is_closed();
-        // A document may begin behind its mark.
+        // A document may begin after its mark.
         let content = flow.read(if was_closed { line.strip_prefix("---").unwrap_or(line) } else { line });
         let dashes = content.len() - content.trim_start_matches([' ', '-']).len();
         let begins_entry = (bare.starts_with("- ") || bare == "-" || has_key(&content)) && !line.starts_with('\t');
@@ -182,7 +183,7 @@ fn has_key(content: &str) -> bool {
     content.ends_with(':') || content.contains(": ")
 }
 
-/// Quotes and brackets that are open between lines.
+/// Open quotes and brackets between lines.
 #[derive(Default)]
 struct Flow {
     quote: Option<char>,
@@ -194,11 +195,11 @@ impl Flow {
         self.quote.is_none() && self.brackets == 0
     }
 
-    /// Reads one line; the line without comment and without what quotes hold.
+    /// Reads one line; returns it without comments and quoted text.
     fn read(&mut self, line: &str) -> String {
         let mut content = String::with_capacity(line.len());
         let mut before = ' ';
-        // Whether a value may begin here; only there a quote or a bracket opens something.
+        // True where a value may begin; only there can a quote or bracket open.
         let mut is_start = true;
         let mut chars = line.chars().peekable();
         while let Some(c) = chars.next() {
@@ -221,7 +222,7 @@ impl Flow {
                 (None, ']' | '}') if self.brackets > 0 => self.brackets -= 1,
                 (None, _) => {
                     content.push(c);
-                    // A tag or an anchor stands before its value.
+                    // Tags and anchors precede the value.
                     let is_word = !(c.is_whitespace() || "-?:,".contains(c));
                     let is_property = is_start && "!&".contains(c);
                     if is_property {

@@ -1,9 +1,9 @@
-//! What a refused edit brings back: enough to plan again without reading again.
+//! Context of a rejected edit: enough to plan it again without reading the files again.
 //!
-//! Usually that is the difference, where it concerns what was read: who has read the file knows the rest. A budget of
-//! characters holds for the text. What does not fit is left out in this order: differences of other files, from the last to
-//! the first; the target's content beyond the lines that were read; its content in those lines; its difference. Who changed what is said of as many files as fit, the target first. For each file the text says which
-//! lines it shows and whether the file must be viewed again.
+//! Usually this is the difference in the lines read, since the author knows the rest. The text has a budget in
+//! characters. Content beyond it is omitted in this order: other files' differences (last first), the target's unread
+//! lines, its read lines, its difference. Authors of changes are named for as many files as fit, the target first. For
+//! each file the text says which lines it shows and whether the file must be viewed again.
 
 use std::fmt::Write as _;
 
@@ -15,123 +15,123 @@ use super::excerpt::{Excerpt, excerpt};
 use super::hunks::hunks;
 use crate::{counted, is_or_are, one_line};
 
-/// Characters of a payload, where nothing else is asked for.
+/// Default budget, in characters.
 pub const BUDGET: usize = 16_000;
 
-/// The least number of characters that a payload is written for.
+/// Minimum budget, in characters.
 pub const BUDGET_MIN: usize = 2_500;
 
-/// Lines around those that were read, in the content of the target.
+/// Lines of context around the lines read, in the target's content.
 const AROUND: u32 = 3;
 
-/// How much of it to show.
+/// Level of detail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Presentation {
     /// Differences, and all of the target's content.
     Full,
-    /// The differences in what was read, and the target's content there if its difference is not known.
+    /// Differences in the lines read, and the target's content there if its difference is unknown.
     #[default]
     Diff,
-    /// Which files moved, and who moved them.
+    /// Names of the changed files and of the authors of the changes.
     Brief,
 }
 
-/// One edit that moved a file.
+/// An edit that changed a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Mover {
-    /// The version it made.
+    /// Version that it created.
     pub version: u64,
-    /// Who made it.
+    /// Author of the edit.
     pub by: String,
-    /// What for.
+    /// Purpose of the edit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intent: Option<String>,
 }
 
-/// A file that moved, or the target of the edit, which may not have.
+/// A changed file, or the edit's target, changed or not.
 #[derive(Clone, Debug)]
 pub struct Moved<'a> {
-    /// Which file.
+    /// Path of the file.
     pub path: &'a FilePath,
-    /// The version that was read; 0: it was not there; none: what matters of it was not read.
+    /// Version read; 0 if the file did not exist; `None` if the relevant lines were not read.
     pub read_at: Option<u64>,
-    /// The version it has.
+    /// Current version.
     pub version: u64,
-    /// The edits since that matter, oldest first.
+    /// Relevant edits since the read, oldest first.
     pub movers: &'a [Mover],
-    /// What it held when it was read; none if that is not known any more.
+    /// Content at the read; `None` if it is no longer known.
     pub before: Option<&'a str>,
-    /// What it holds; none if it is gone.
+    /// Current content; `None` if the file is deleted.
     pub now: Option<&'a str>,
-    /// The lines that were read, in the numbers of the version that was read; of what was not read, the lines that matter.
+    /// Lines read, numbered as in the version read; without a read, the relevant lines.
     pub read: &'a [Lines],
-    /// What matters of it was not read, and other lines were.
+    /// True if the relevant lines were not read but others were.
     pub is_partly_read: bool,
 }
 
-/// A refused edit.
+/// A rejected edit.
 #[derive(Clone, Debug)]
 pub struct Refusal<'a> {
-    /// Its code.
+    /// Rejection code.
     pub code: &'a str,
-    /// Why, in a sentence.
+    /// Reason, in one sentence.
     pub message: &'a str,
-    /// What was to be edited.
+    /// Target of the edit.
     pub target: Moved<'a>,
-    /// Other files that were read and have moved since; a file once for each version of which something was read.
+    /// Other stale files; a file occurs once per version read.
     pub stale: &'a [Moved<'a>],
 }
 
-/// What is said of one file.
+/// Context of one file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FilePart {
-    /// Which file.
+    /// Path of the file.
     pub path: FilePath,
-    /// The version that was read.
+    /// Version read.
     pub read_at: Option<u64>,
-    /// The version it has.
+    /// Current version.
     pub version: u64,
-    /// It was there and is gone.
+    /// True if the file existed and is deleted.
     pub is_deleted: bool,
-    /// The edits since.
+    /// Edits since the read.
     pub changed_by: Vec<Mover>,
-    /// What is different since it was read.
+    /// Difference since the read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
-    /// Lines of what it holds.
+    /// Lines of the current content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// The lines of this version that are wholly shown here.
+    /// Lines of the current version shown in full here.
     pub shown: Vec<Lines>,
-    /// The lines of this version that are known now: those shown here, and those that were read and did not change, if
-    /// all of the difference is here.
+    /// Lines of the current version known now: those shown here and, if the difference is complete, unchanged lines
+    /// read before.
     pub known: Vec<Lines>,
-    /// Whether that is all of it.
+    /// True if these are all lines of the file.
     pub is_whole: bool,
-    /// Whether something that was read is not known any more.
+    /// True if lines read before are no longer known.
     pub view_again: bool,
 }
 
-/// What a refused edit brings back.
+/// Context of a rejected edit.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Payload {
-    /// The refusal's code.
+    /// Rejection code.
     pub code: String,
-    /// Why, in a sentence.
+    /// Reason, in one sentence.
     pub message: String,
-    /// What was to be edited.
+    /// Target of the edit.
     pub target: FilePart,
-    /// Other files that were read and have moved since, and the target where it was read at several versions.
+    /// Other stale files, and the target if it was read at several versions.
     pub stale: Vec<FilePart>,
-    /// How many further ones there was no room for.
+    /// Number of stale files omitted for lack of room.
     pub stale_left_out: usize,
-    /// All of it, for a model.
+    /// Complete text for a model.
     #[serde(skip)]
     pub text: String,
 }
 
-/// Writes what a refused edit brings back, in at most `budget` characters, or [`BUDGET_MIN`] if that is more.
+/// Renders the context of a rejected edit in at most `budget` characters, or [`BUDGET_MIN`] if that is more.
 pub fn payload(refusal: &Refusal<'_>, presentation: Presentation, budget: usize) -> Payload {
     let (code, message) = (one_line(refusal.code, 60), one_line(refusal.message, 400));
     let head = format!("The edit was refused ({code}): {message}\nNothing was written.\n");
@@ -179,23 +179,23 @@ pub fn payload(refusal: &Refusal<'_>, presentation: Presentation, budget: usize)
     }
 }
 
-/// Characters of what is said at the end.
+/// Characters reserved for the final note.
 const NOTE_CHARS: usize = 200;
 
-/// Characters of the sentence on what is shown of a file.
+/// Characters reserved for the sentence about the lines shown of a file.
 const SHOWN_CHARS: usize = 200;
 
-/// Edits and ranges that are named.
+/// Maximum number of edits and ranges named.
 const NAMED_MAX: usize = 5;
 
 fn chars(text: &str) -> usize {
     text.chars().count()
 }
 
-/// One file, as it is being written.
+/// Context of one file under construction.
 struct Draft<'a> {
     moved: &'a Moved<'a>,
-    /// From what was read to what is there, where both are known.
+    /// Changes from the content read to the current one, if both are known.
     moves: Option<Vec<Move>>,
     diff: Option<Diff>,
     content: Option<Excerpt>,
@@ -208,12 +208,12 @@ impl<'a> Draft<'a> {
         Self { moved, moves, diff: None, content: None }
     }
 
-    /// Whether there ever was such a file.
+    /// Returns whether the file ever existed.
     fn was_there(&self) -> bool {
         self.moved.version > 0 || self.moved.read_at.is_some_and(|version| version > 0)
     }
 
-    /// What the entry takes without differences and content.
+    /// Returns the characters of the entry without differences and content.
     fn entry_chars(&self) -> usize {
         chars(&self.entry("target")) + SHOWN_CHARS
     }
@@ -273,7 +273,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// First the lines that were read, and all others only if they fit too.
+    /// Adds the lines read, and all other lines only if they fit too.
     fn add_content(&mut self, presentation: Presentation, left: &mut usize) {
         let Some(now) = self.moved.now else { return };
         let everything = [(1, u32::MAX)];
@@ -282,13 +282,13 @@ impl<'a> Draft<'a> {
         if presentation == Presentation::Diff && is_known {
             return;
         }
-        // Without knowing what it was, nobody can say where the lines are that were read.
+        // Without the content at the read, the current positions of the lines read are unknown.
         let is_lost = read_at.is_some() && self.moves.is_none();
         let is_full = presentation == Presentation::Full || read.is_empty() || is_lost;
         let ranges = match &self.moves {
             _ if self.moved.read.is_empty() => everything.to_vec(),
             Some(moves) => carried(moves, self.moved, count(now)),
-            // Near to where they were.
+            // Approximately where they were.
             None => self.moved.read.to_vec(),
         };
         let chars_max = left.saturating_sub(CONTENT_HEAD.len());
@@ -306,7 +306,7 @@ impl<'a> Draft<'a> {
         self.content = Some(content);
     }
 
-    /// The lines of this version that are in the text.
+    /// Returns the lines of the current version shown in full.
     fn shown(&self) -> Vec<Lines> {
         let of_diff = self.diff.iter().flat_map(|diff| diff.shown.iter().copied());
         union(of_diff.chain(self.content.iter().flat_map(|content| content.shown.iter().copied())))
@@ -329,7 +329,7 @@ impl<'a> Draft<'a> {
     fn must_be_viewed(&self) -> bool {
         let Moved { read_at, version, now, .. } = self.moved;
         let Some(now) = now else {
-            // Gone: there is nothing to view, and that it is gone is said.
+            // For a deleted file there is nothing to view; the text reports the deletion.
             return false;
         };
         if *read_at == Some(*version) {
@@ -340,13 +340,13 @@ impl<'a> Draft<'a> {
         match &self.moves {
             _ if count(now) == 0 => self.content.is_none() && !self.diff.as_ref().is_some_and(|diff| diff.is_whole),
             Some(moves) => !carried(moves, self.moved, count(now)).iter().all(is_known),
-            // What matters of it was not read, and is shown now.
+            // The relevant lines were not read before, and are shown now.
             None if read_at.is_none() && !self.moved.read.is_empty() => !self.wanted(count(now)).iter().all(is_known),
             None => !is_known(&(1, count(now))),
         }
     }
 
-    /// The lines that matter of what was not read.
+    /// Returns the relevant lines of a file that was not read.
     fn wanted(&self, total: u32) -> Vec<Lines> {
         union(self.moved.read.iter().map(|(first, last)| ((*first).max(1), (*last).min(total))))
     }
@@ -396,7 +396,7 @@ impl<'a> Draft<'a> {
 
 const CONTENT_HEAD: &str = "content now:\n";
 
-/// The first of these ranges, and how many there are beside.
+/// Names the first ranges and the number of the others.
 fn named(ranges: &[Lines]) -> String {
     let each = ranges.iter().take(NAMED_MAX).map(|(first, last)| format!("{first}-{last}"));
     let each: Vec<String> = each.collect();
@@ -406,7 +406,7 @@ fn named(ranges: &[Lines]) -> String {
     }
 }
 
-/// Where the lines that were read are now, with what came in place of those that changed.
+/// Maps the lines read to the current version, including replacements of changed lines.
 fn carried(moves: &[Move], moved: &Moved<'_>, total: u32) -> Vec<Lines> {
     let place = |line: u32, is_last: bool| {
         let mut shift = 0_i64;
@@ -415,7 +415,7 @@ fn carried(moves: &[Move], moved: &Moved<'_>, total: u32) -> Vec<Lines> {
                 break;
             }
             if line < step.at + step.removed {
-                // Within what changed: all that came in its place.
+                // Inside a changed range the whole replacement counts.
                 let to = if is_last { i64::from(step.added) - 1 } else { 0 };
                 return i64::from(step.at) + shift + to;
             }
@@ -427,14 +427,14 @@ fn carried(moves: &[Move], moved: &Moved<'_>, total: u32) -> Vec<Lines> {
     let last_read = moved.before.map_or(0, count);
     let ranges = moved.read.iter().map(|(first, last)| (*first, (*last).min(last_read)));
     let there = |(first, last)| match (line(place(first, false).max(1)), line(place(last, true)).min(total)) {
-        // Nothing is left of them, or there was nothing: what is beside shows that.
+        // Nothing is left of the lines, or there was nothing; the adjacent lines show that.
         (first, last) if first > last => (last.max(1), first.min(total)),
         lines => lines,
     };
     union(ranges.map(there))
 }
 
-/// Where those of the lines that were read are now that did not change.
+/// Maps the unchanged lines among those read to the current version.
 fn unchanged(moves: &[Move], moved: &Moved<'_>) -> Vec<Lines> {
     let mut kept = Vec::new();
     let (mut from, mut shift) = (1_u32, 0_i64);

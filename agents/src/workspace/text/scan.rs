@@ -1,26 +1,28 @@
-//! Where a line of comment may stand: a scanner that knows literals, comments, brackets and joined lines, and no grammar.
+//! Positions for comment lines, found by a scanner for literals, comments, brackets and continued lines, without a
+//! grammar.
 //!
-//! It errs on one side. What it does not understand makes lines unsafe, and a place further up is taken, or none.
+//! Conservative: lines within a construct that the scanner does not recognise are unsafe. The comment then goes to an
+//! earlier line, or is omitted.
 
 use super::language::{Dialect, Language, Lexis, Places, Quote};
 use super::markup;
 
-/// What is known of the beginning of a line.
+/// Lexical state at the beginning of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begin {
-    /// It is in a literal, in a comment, or belongs to the line before.
+    /// True inside a literal or comment, or on a continuation of the previous line.
     pub(super) is_inside: bool,
-    /// Open brackets.
+    /// Number of open brackets.
     pub(super) depth: u32,
 }
 
-/// Of each line whether a comment may stand right above it, and how its beginning is.
+/// For each line, its lexical state, and whether a comment may be inserted directly above it.
 pub(super) struct Scan {
     pub(super) begins: Vec<Begin>,
     pub(super) safe: Vec<bool>,
 }
 
-/// Looks at all lines of a text, given with their ends.
+/// Scans a text, given with its lines and their ends.
 pub(super) fn scan(language: &Language, text: &str, lines: &[&str]) -> Scan {
     if language.never.iter().any(|word| text.contains(word)) {
         let begins = vec![Begin { is_inside: true, depth: 0 }; lines.len()];
@@ -58,7 +60,7 @@ fn fits(places: Places, begin: &Begin, line: &str) -> bool {
     }
 }
 
-/// How many lines stay at the top of the text, whatever is put into it.
+/// Returns the number of lines that must stay at the top of the text.
 pub(super) fn head(language: &Language, lines: &[&str]) -> usize {
     let Some(first) = lines.first() else { return 0 };
     if language.places == Places::Paragraphs {
@@ -70,11 +72,11 @@ pub(super) fn head(language: &Language, lines: &[&str]) -> usize {
     };
     let head = lines.iter().take_while(of_head).count();
     let head = head.max(lines.iter().take(2).rposition(|line| names_encoding(line)).map_or(0, |at| at + 1));
-    // Nothing stands before a mark of the byte order.
+    // Nothing may precede a byte order mark.
     head.max(usize::from(first.starts_with('\u{feff}')))
 }
 
-/// Whether a comment says how the file is encoded, which counts in its first two lines.
+/// Returns whether a comment declares the file's encoding, which is effective in the first two lines only.
 pub(super) fn names_encoding(line: &str) -> bool {
     line.trim_start().starts_with('#') && (line.contains("coding:") || line.contains("coding="))
 }
@@ -94,7 +96,7 @@ fn regions(lexis: &Lexis, lines: &[&str], begins: &mut [Begin]) {
     }
 }
 
-/// Heredocs of which it is looked up whether they end; further ones do what they do.
+/// Maximum number of heredoc openings checked for an end; further ones are assumed to have one.
 const HEREDOCS_LOOKED_UP_MAX: u32 = 50;
 
 struct Scanner<'a> {
@@ -106,7 +108,7 @@ struct Scanner<'a> {
     heredocs: u32,
 }
 
-/// What a heredoc ends with, and whether that may be indented.
+/// End mark of a heredoc, and whether it may be indented.
 type Heredoc = (String, bool);
 
 impl Scanner<'_> {
@@ -141,7 +143,7 @@ impl Scanner<'_> {
                 match rest[0] {
                     b'(' | b'[' | b'{' => self.depth += 1,
                     b')' | b']' | b'}' => self.depth = self.depth.saturating_sub(1),
-                    // Whatever it takes the meaning from.
+                    // Skips the escaped character.
                     b'\\' if rest.get(1).is_some_and(|byte| !matches!(byte, b'\n' | b'\r')) => self.at += 1,
                     _ => {}
                 }
@@ -151,7 +153,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether a heredoc that may begin here ends somewhere; a shift to the left does not.
+    /// Returns whether a possible heredoc has an end; a left shift has none.
     fn has_end(&mut self, rest: &str, heredoc: &Heredoc) -> bool {
         self.heredocs += 1;
         self.heredocs > HEREDOCS_LOOKED_UP_MAX || rest.lines().skip(1).any(|line| ends_heredoc(line, heredoc))
@@ -167,7 +169,7 @@ impl Scanner<'_> {
         self.begins.push(Begin { is_inside, depth: self.depth });
     }
 
-    /// The last byte of the line that ends here.
+    /// Returns the last byte of the line that ends here.
     fn before_end(&self) -> Option<u8> {
         let line = &self.bytes[..self.at];
         line.strip_suffix(b"\r").unwrap_or(line).last().copied()
@@ -200,7 +202,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// One byte of something that may go over lines.
+    /// Skips one byte of a construct that may span lines.
     fn inside(&mut self) {
         self.at += 1;
         if self.bytes[self.at - 1] == b'\n' {
@@ -234,7 +236,7 @@ impl Scanner<'_> {
     }
 
     fn heredoc(&mut self, heredoc: &Heredoc) {
-        // The first of its lines has begun.
+        // Its first line has already begun.
         loop {
             if let Some(begin) = self.begins.last_mut() {
                 begin.is_inside = true;
@@ -253,7 +255,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// What only one language has; whether something was there.
+    /// Handles constructs of a single dialect; returns whether one was found.
     fn dialect(&mut self, text: &str) -> bool {
         match self.lexis.dialect {
             Dialect::Plain | Dialect::Words => false,
@@ -293,7 +295,7 @@ impl Scanner<'_> {
     }
 
     fn raw_cpp(&mut self, text: &str) -> bool {
-        // Digits may be grouped by what else begins a character.
+        // Digit separators are also character quotes.
         if self.bytes[self.at] == b'\'' && self.before().is_some_and(|byte| byte.is_ascii_hexdigit()) {
             self.at += 1;
             return true;
@@ -334,7 +336,7 @@ impl Scanner<'_> {
                     len += 1;
                 }
                 self.at += (len + 1).min(rest.len());
-                // One that has no end was none; what follows is looked at from the next line on.
+                // Without an end it is no expression; scanning continues at the next line.
                 if rest.get(len) == Some(&b'\n') {
                     self.at -= 1;
                 }
@@ -344,10 +346,10 @@ impl Scanner<'_> {
         }
     }
 
-    /// A template with all the code in it, in which no comment is put.
+    /// Skips a template with its embedded code, which gets no comments.
     fn template(&mut self) {
         self.at += 1;
-        // Braces open in the code of each template that is open.
+        // Number of open braces in the embedded code of each open template.
         let mut open: Vec<Option<u32>> = vec![None];
         while self.at < self.bytes.len() {
             let rest = &self.bytes[self.at..];
@@ -388,7 +390,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Whether a `/` behind this code begins a regular expression, and divides nothing.
+/// Returns whether a `/` after this code begins a regular expression rather than a division.
 fn begins_regex(before: &str) -> bool {
     let word = before.rsplit(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).next().unwrap_or_default();
     match before.chars().next_back() {
@@ -405,7 +407,7 @@ fn begins_regex(before: &str) -> bool {
 
 fn opens_heredoc(rest: &str) -> Option<(Heredoc, usize)> {
     let marks = rest.strip_prefix("<<")?;
-    // PHP has three; in a shell that is a text on one line.
+    // PHP has three; in a shell this is a one-line text.
     let marks = marks.strip_prefix('<').unwrap_or(marks);
     let may_indent = marks.starts_with(['-', '~']) || rest.starts_with("<<<");
     let name = marks.trim_start_matches(['-', '~']).trim_start_matches([' ', '"', '\'', '\\', '`']);

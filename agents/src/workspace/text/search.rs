@@ -1,4 +1,4 @@
-//! Finding lines in many texts, in time that grows with the texts and not with the pattern.
+//! Search for lines in many texts, in time linear in their size for any pattern.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,21 +11,21 @@ use super::excerpt::push_cut;
 use super::hunks::number;
 use crate::{counted, is_or_are, one_line};
 
-/// Bytes of a pattern.
+/// Maximum bytes of a pattern.
 pub const PATTERN_BYTES_MAX: usize = 1_000;
 
-/// Bytes that a compiled pattern may take.
+/// Maximum bytes of a compiled pattern.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 
-/// What to look for in each line.
+/// Pattern to match in each line.
 #[derive(Clone, Debug)]
 pub struct Pattern(Regex);
 
 impl Pattern {
-    /// This text, or this regular expression.
+    /// Compiles a literal text or a regular expression.
     ///
     /// # Errors
-    /// If it is empty or too long, or no regular expression that can be compiled within the limits.
+    /// The pattern is empty, too long, invalid, or exceeds the limits when compiled.
     pub fn new(pattern: &str, is_regex: bool) -> Result<Self, EditError> {
         if pattern.is_empty() || pattern.len() > PATTERN_BYTES_MAX {
             let message = format!("A pattern has between 1 and {PATTERN_BYTES_MAX} bytes.");
@@ -45,14 +45,14 @@ impl Pattern {
     }
 }
 
-/// How much is looked through and shown.
+/// Limits of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct SearchLimits {
-    /// Lines that are shown.
+    /// Maximum number of lines shown.
     pub matches: usize,
-    /// Characters of the answer.
+    /// Maximum characters of the result.
     pub chars: usize,
-    /// Bytes of texts that are looked through.
+    /// Maximum bytes of texts searched.
     pub bytes: usize,
 }
 
@@ -62,48 +62,47 @@ impl Default for SearchLimits {
     }
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Found {
-    /// What to show: each file's name, and its lines behind their numbers.
+    /// Text to show: each file's name, followed by its numbered lines.
     pub text: String,
-    /// Lines that match, shown or not.
+    /// Number of matching lines, shown or not.
     pub matches: usize,
-    /// Files that have some.
+    /// Number of files with a match.
     pub files: usize,
 }
 
-/// A search that is given one text after the other, and holds none of them: all matches are counted, those that fit are
-/// shown.
+/// Incremental search that receives one text at a time and keeps none. Counts all matches and shows those that fit.
 pub struct Search {
     pattern: Pattern,
     limits: SearchLimits,
     found: Found,
     shown: usize,
-    /// Characters that may still be shown.
+    /// Remaining characters to show.
     chars: usize,
-    /// Bytes that may still be looked through.
+    /// Remaining bytes to search.
     bytes: usize,
     is_full: bool,
-    /// Texts that could not be had, by why: how many, and what the first is called.
+    /// Texts that could not be searched, by reason: count and name of the first.
     left_out: BTreeMap<&'static str, (usize, String)>,
 }
 
 impl Search {
-    /// Nothing was looked through yet.
+    /// Creates a search.
     pub fn new(pattern: &Pattern, limits: SearchLimits) -> Self {
-        // Room to say what is not shown.
+        // Reserves room for the final notes.
         let chars = limits.chars.saturating_sub(NOTES_CHARS);
         let (pattern, found, bytes) = (pattern.clone(), Found::default(), limits.bytes);
         Self { pattern, limits, found, shown: 0, chars, bytes, is_full: false, left_out: BTreeMap::new() }
     }
 
-    /// Whether no more is looked through.
+    /// Returns whether the byte limit is reached.
     pub const fn is_over(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Looks through one more text; the lines of it that were wholly shown.
+    /// Searches one more text and returns its lines shown in full.
     pub fn look(&mut self, path: &FilePath, text: &str) -> Vec<Lines> {
         self.bytes = self.bytes.saturating_sub(text.len());
         let found = &mut self.found;
@@ -136,12 +135,12 @@ impl Search {
         union(shown)
     }
 
-    /// Notes that one text cannot be looked through, and why.
+    /// Records that a text cannot be searched, with the reason.
     pub fn leave_out(&mut self, path: &FilePath, why: &'static str) {
         self.left_out.entry(why).or_insert_with(|| (0, one_line(path.as_str(), NAME_CHARS))).0 += 1;
     }
 
-    /// What was found; `left` texts were not looked through.
+    /// Returns the result; `left` texts were not searched.
     pub fn found(self, left: usize) -> Found {
         let Self { mut found, shown, limits, left_out, chars, .. } = self;
         let mut notes = match found.matches - shown {
@@ -174,8 +173,8 @@ impl Search {
     }
 }
 
-/// Characters that the notes about what is not shown or not looked through may take.
+/// Characters reserved for notes about matches not shown and texts not searched.
 const NOTES_CHARS: usize = 220;
 
-/// Characters of a name that is told there.
+/// Maximum characters of a file name in these notes.
 const NAME_CHARS: usize = 60;
