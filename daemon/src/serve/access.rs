@@ -1,54 +1,54 @@
-//! Who may do what: scopes of tokens, and what each request needs.
+//! Authorization: scopes of API tokens, and the permission that each request needs.
 
 use std::fmt;
 use std::str::FromStr;
 
 use patchboard_kernel::id::{BoardId, WorkerName};
 
-/// What the holder of a token may do.
+/// Scope of a token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Scope {
-    /// Everything, tokens included.
+    /// All permissions, token management included.
     Admin,
-    /// See all boards; change nothing.
+    /// Read all boards; change nothing.
     Read,
-    /// See one board, and do on it what may be done on a board.
+    /// Read and operate one board.
     Board(BoardId),
-    /// Sit in one worker's seat on one board: see what that worker sees, answer what it is asked, propose in its name.
+    /// Act as one worker of one board: read its view, reply to its calls, propose in its name.
     Seat(BoardId, WorkerName),
-    /// Answer what one person is asked, on every board.
+    /// Answer the approvals and questions addressed to one person, on every board.
     Person(WorkerName),
-    /// See all boards, and answer what one person is asked.
+    /// Read all boards, and answer what is addressed to one person.
     ReadAndPerson(WorkerName),
-    /// See one board and do on it what may be done on a board, and answer what one person is asked, on every board.
+    /// Read and operate one board, and answer what is addressed to one person on every board.
     BoardAndPerson(BoardId, WorkerName),
 }
 
-/// What a request needs.
+/// Permission that a request needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// To run the daemon: tokens, new boards.
+    /// Administer the daemon: tokens, new boards.
     Administer,
-    /// To see all boards.
+    /// Read all boards.
     SeeAll,
-    /// To see one board.
+    /// Read one board.
     See(BoardId),
-    /// To act on one board.
+    /// Operate one board.
     Act(BoardId),
-    /// To act on one board, or as a worker of it.
+    /// Operate one board, or act as one of its workers.
     Join(BoardId),
-    /// To see what a worker of a board sees.
+    /// Read a worker's view of a board.
     SeeSeat(BoardId, WorkerName),
-    /// To act as a worker of a board.
+    /// Act as a worker of a board.
     Sit(BoardId, WorkerName),
-    /// To be a person: a worker of a board who is human.
+    /// Act as a person, that is a human worker of a board.
     Be(BoardId, WorkerName),
-    /// To have any token at all.
+    /// Hold any valid token.
     Known,
 }
 
 impl Scope {
-    /// Returns the parts of a scope that is made of two.
+    /// Returns the two parts of a combined scope.
     fn parts(&self) -> Option<[Self; 2]> {
         match self {
             Self::ReadAndPerson(person) => Some([Self::Read, Self::Person(person.clone())]),
@@ -57,7 +57,8 @@ impl Scope {
         }
     }
 
-    /// Whether it is enough. Nobody becomes a person by having more rights: the person's own token says who that is.
+    /// Returns true if the scope grants a permission. No scope implies a person: only a token for that person grants
+    /// [`Need::Be`].
     pub(crate) fn allows(&self, need: &Need) -> bool {
         if let Some(parts) = self.parts() {
             return parts.iter().any(|part| part.allows(need));
@@ -86,7 +87,7 @@ impl Scope {
         }
     }
 
-    /// Whether its holder may know that a board exists.
+    /// Returns true if the holder may learn that a board exists.
     pub(crate) fn knows_of(&self, board: &BoardId) -> bool {
         match self {
             Self::Admin | Self::Read | Self::ReadAndPerson(_) => true,

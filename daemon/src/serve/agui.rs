@@ -1,9 +1,8 @@
-//! What a board does, in the events of AG-UI 1.0: from each record, and from what a reader has been told so far, what it
-//! is told next.
+//! AG-UI 1.0 event encoding: maps each journal record to events, given the state of the reader's stream.
 //!
-//! Plain functions of plain data; `routes::agui` delivers. A reader has the document of one version. A commit reaches it as
-//! a delta only if the patch, applied to that document, makes what the record says it made, and only if every client
-//! applies it alike; in all other cases it needs the document as a whole.
+//! Pure functions over plain data; `routes::agui` delivers the events. A reader holds the document of one version. A
+//! commit is sent as a delta if its patch, applied to that document, yields the recorded digest and every client
+//! applies it alike. Otherwise the full document is sent.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,13 +22,13 @@ use serde_json::{Value, json};
 use crate::drive::question_json;
 use crate::reader::moment;
 
-/// The version of the protocol.
+/// Protocol version.
 const PROTOCOL: &str = "1.0";
 
-/// What the names of our `CUSTOM` events begin with.
+/// Name prefix of our `CUSTOM` events.
 const PREFIX: &str = "patchboard.";
 
-/// The run that a reader has asked for. To it a run is one stream: from here to where the board comes to rest.
+/// Run requested by a reader. One stream is one run, which ends when the board is at rest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
     /// The reader's name for the conversation.
@@ -38,99 +37,99 @@ pub(crate) struct Run {
     pub(crate) run: String,
 }
 
-/// An event, as it is sent.
+/// Event as sent.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Event {
-    /// Behind which record a reader that was told this goes on; none where it would miss something.
+    /// Sequence number after which the reader resumes; `None` if resuming here would lose an event.
     #[serde(skip)]
     pub(crate) id: Option<Seq>,
     #[serde(flatten)]
     pub(crate) said: Said,
-    /// When, in milliseconds since 1970.
+    /// Time, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     timestamp: Option<i64>,
-    /// The record and the version that it is about.
+    /// Record and version that the event refers to.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<Value>,
 }
 
-/// What an event says.
+/// Event type and payload.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
 pub(crate) enum Said {
-    /// The first of every stream.
+    /// First event of every stream.
     RunStarted { thread_id: String, run_id: String, protocol_version: &'static str },
-    /// An invocation is under way.
+    /// An invocation has started.
     StepStarted { step_name: String },
-    /// It is over.
+    /// An invocation has ended.
     StepFinished { step_name: String },
-    /// The whole document.
+    /// The full document.
     StateSnapshot { snapshot: Node },
-    /// What makes the document of the version before the one of this.
+    /// Patch from the previous version of the document to this one.
     StateDelta { delta: Value },
-    /// What the protocol has no word for: the record.
+    /// Record for which the protocol has no event type.
     Custom { name: String, value: Value },
     /// The board has come to rest.
     RunFinished { thread_id: String, run_id: String, outcome: Value, result: Value },
-    /// The board, or the stream, cannot go on.
+    /// The board has failed or stopped, or the stream cannot continue.
     RunError { message: String, code: String },
 }
 
-/// Where a board stands still.
+/// Reason that a board is at rest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rest<'a> {
-    /// It has ended, for now or for good.
+    /// The board has ended, finally or until it is resumed.
     Ended(Ended),
-    /// It waits for nothing but persons.
+    /// The board waits only for answers of people.
     Asks(&'a BTreeMap<Seq, Pending>),
 }
 
-/// What a reader is told about a record.
+/// Events for a record.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// In this order.
+    /// Events in sending order.
     pub(crate) events: Vec<Event>,
-    /// Whether it cannot go on with the document that it has, and must be given another.
+    /// True if the reader's document cannot be advanced by a delta, so the full document must follow.
     pub(crate) needs_document: bool,
 }
 
-/// What a reader has been told.
+/// State of a reader's stream.
 pub(crate) struct Reader {
     run: Run,
-    /// The document that it has.
+    /// Document that the reader holds.
     has: Option<State>,
-    /// The rules of invocations that wait for a place, as far as they were told.
+    /// Rules of queued invocations that the stream has seen.
     queued: BTreeMap<InvocationId, Option<RuleName>>,
-    /// The steps that were started and not finished.
+    /// Steps started and not yet finished.
     steps: BTreeMap<InvocationId, Step>,
-    /// The invocations that wait for a person's answer in words, by the record that asks.
+    /// Invocations that wait for a person's clarification, keyed by the record of the question.
     asking: BTreeMap<Seq, InvocationId>,
 }
 
 struct Step {
     worker: WorkerName,
-    /// None if the invocation was scheduled before the reader came.
+    /// `None` if the invocation was scheduled before the stream began.
     rule: Option<Option<RuleName>>,
 }
 
 impl Reader {
-    /// A reader that has this document, or none.
+    /// Creates a reader that holds this document, or no document.
     pub(crate) const fn new(run: Run, has: Option<State>) -> Self {
         Self { run, has, queued: BTreeMap::new(), steps: BTreeMap::new(), asking: BTreeMap::new() }
     }
 
-    /// Begins its run.
+    /// Returns the event that starts the run.
     pub(crate) fn begins(&self) -> Event {
         let Run { thread, run } = self.run.clone();
         Event::of(Said::RunStarted { thread_id: thread, run_id: run, protocol_version: PROTOCOL })
     }
 
-    /// The version of the document that it has.
+    /// Returns the version of the document that the reader holds.
     pub(crate) fn version(&self) -> Option<Version> {
         self.has.as_ref().map(State::version)
     }
 
-    /// Gives it a whole document, as it is right after a record; of what was under way before it hears no more.
+    /// Sends the full document as of a record; closes the steps under way and forgets the queued invocations.
     pub(crate) fn is_given(&mut self, state: &State, seq: Seq, at: Timestamp) -> Vec<Event> {
         self.has = Some(state.clone());
         self.queued.clear();
@@ -145,16 +144,16 @@ impl Reader {
         events
     }
 
-    /// Lets it hold what others hold, too, where that is the same document.
+    /// Shares the allocation of an equal document, to save memory.
     pub(crate) fn shares(&mut self, state: &State) {
         if self.has.as_ref() == Some(state) {
             self.has = Some(state.clone());
         }
     }
 
-    /// Tells it of the next record.
+    /// Encodes the next record.
     pub(crate) fn hears(&mut self, record: &Record) -> Told {
-        // What cannot be read has no meaning; what it did to the document shows in the next version.
+        // An unreadable body yields no events; its effect on the document shows in the next version.
         let Ok(body) = record.body() else { return Told::default() };
         let mut told = Told::default();
         if is_custom(&body)
@@ -198,14 +197,14 @@ impl Reader {
             event.timestamp = Some(record.at.0);
             event.metadata = Some(metadata(record.seq, version));
         }
-        // Only the last one says that all was told, so that nothing is lost where a stream breaks off in between.
+        // Only the last event has the id, so a stream that breaks off in between resumes before this record.
         if let Some(last) = told.events.last_mut().filter(|_| !told.needs_document) {
             last.id = Some(record.seq);
         }
         told
     }
 
-    /// Ends its run where the board stands still.
+    /// Ends the run of a board at rest.
     pub(crate) fn rests(&mut self, rest: Rest<'_>, at: Timestamp) -> Vec<Event> {
         let (thread_id, run_id) = (self.run.thread.clone(), self.run.run.clone());
         let version = self.version();
@@ -231,12 +230,12 @@ impl Reader {
         self.ends(said, Some(at))
     }
 
-    /// Ends its run because the stream cannot go on.
+    /// Ends the run with an error of the stream.
     pub(crate) fn breaks(&mut self, code: &str, message: String) -> Vec<Event> {
         self.ends(Said::RunError { message, code: code.to_owned() }, None)
     }
 
-    /// No run may end with steps under way.
+    /// Ends the run; the protocol requires all steps to be finished first.
     fn ends(&mut self, said: Said, at: Option<Timestamp>) -> Vec<Event> {
         let mut events = self.finishes();
         events.push(Event::of(said));
@@ -252,7 +251,7 @@ impl Reader {
         steps.iter().map(|(id, step)| Event::of(Said::StepFinished { step_name: step.name(*id) })).collect()
     }
 
-    /// The invocations that are over with a record.
+    /// Returns the invocations that a record ends.
     fn closed_by(&self, body: &Body) -> Vec<InvocationId> {
         let of = |by: &Author| by.attempt.iter().map(|attempt| attempt.invocation).collect();
         match body {
@@ -262,9 +261,10 @@ impl Reader {
             Body::Rejected(it) if it.is_final => of(&it.by),
             Body::Failed(it) if it.is_final => of(&it.by),
             Body::Budget(it) if !it.is_tried_again => it.invocation.into_iter().collect(),
-            // It goes on in another, which knows the answer.
+            // The invocation is continued by another, which gets the answer.
             Body::Answer(it) if it.text.is_some() => self.asking.get(&it.of).copied().into_iter().collect(),
-            // Its calls are given up; those that were paid for may still answer.
+            // An opened breaker cancels the calls of its rule; after a budget breaker, calls already paid for may still
+            // reply.
             Body::Breaker(it) if it.change == Change::Opened && it.reason != Reason::Budget => {
                 let is_of =
                     |step: &Step| step.worker == it.worker && step.rule.as_ref().is_none_or(|rule| *rule == it.rule);
@@ -274,7 +274,7 @@ impl Reader {
         }
     }
 
-    /// What a commit does to the document that it has; none if that cannot be told.
+    /// Applies a commit to the reader's document. Returns `None` if the result cannot be derived.
     fn commits(&mut self, committed: &Committed) -> Option<Said> {
         let has = self.has.as_ref().filter(|has| has.version().next() == committed.version)?;
         let (delta, made) = applied(has, &committed.patch, committed.state)?;
@@ -295,7 +295,7 @@ impl Event {
         Self { id: None, said, timestamp: None, metadata: None }
     }
 
-    /// Whether nothing comes after it.
+    /// Returns true if the event ends the stream.
     pub(crate) const fn is_last(&self) -> bool {
         matches!(self.said, Said::RunFinished { .. } | Said::RunError { .. })
     }
@@ -308,10 +308,10 @@ fn metadata(seq: Seq, version: Option<Version>) -> Value {
     }
 }
 
-/// The patch without its tests, which have held, if every client makes the same of it; and the document that it makes. None
-/// where that is not the one of this digest.
+/// Applies a patch without its `test` operations, which have held. Returns the delta, if all clients apply it alike,
+/// and the new document; `None` unless that has this digest.
 fn applied(before: &State, patch: &Value, digest: Digest) -> Option<(Option<Value>, State)> {
-    // The kernel has let it through: what it counts there is not counted again.
+    // The kernel has checked the size limits before the commit.
     let limits = PatchLimits { max_ops: u32::MAX, max_bytes: u32::MAX, ..PatchLimits::default() };
     let ops = patch::parse(patch, &limits).ok()?;
     let ops: Vec<Op<'_>> = ops.into_iter().filter(|op| !matches!(op, Op::Test { .. })).collect();
@@ -324,7 +324,8 @@ fn applied(before: &State, patch: &Value, digest: Digest) -> Option<(Option<Valu
     (made.digest() == digest).then(|| (is_taken.then(|| patch::to_value(&ops)), made))
 }
 
-/// Clients in JavaScript refuse ways through `__proto__` and `constructor/prototype`, and then go on with the old document.
+/// Returns true if every client applies the operation. JavaScript clients reject `__proto__` and
+/// `constructor/prototype` in paths, and then keep the old document.
 fn is_taken_by_all(op: &Op<'_>) -> bool {
     let from = match op {
         Op::Move { from, .. } | Op::Copy { from, .. } => Some(*from),
@@ -339,10 +340,10 @@ fn is_taken_by_all(op: &Op<'_>) -> bool {
     })
 }
 
-/// Records that say what the protocol has no word for.
+/// Returns true if a record is sent as a `CUSTOM` event.
 const fn is_custom(body: &Body) -> bool {
     match body {
-        // Why nothing was proposed.
+        // A pass carries the worker's reason.
         Body::NoOp(no_op) => no_op.pass.is_some(),
         Body::Rejected(_)
         | Body::Failed(_)
@@ -373,7 +374,8 @@ const fn is_custom(body: &Body) -> bool {
     }
 }
 
-/// A question to a person. Its id names what is asked and exactly what was shown.
+/// Builds the interrupt for a question to a person. Its id holds the record of the question and the digest of the
+/// content shown.
 fn interrupt(seq: Seq, question: &Pending) -> Value {
     let mut asked = json!({"agrees": {"type": "boolean"}, "reason": {"type": "string"}});
     let (reason, message) = match &question.clarify {
@@ -402,14 +404,14 @@ fn interrupt(seq: Seq, question: &Pending) -> Value {
     interrupt
 }
 
-/// Which question an interrupt is about, and what was shown.
+/// Parses the id of an interrupt: the record of the question, and the digest of the content shown.
 pub(crate) fn interrupted(id: &str) -> Option<(Seq, Digest)> {
     let (seq, digest) = id.split_once(':')?;
     Some((Seq(seq.parse().ok()?), digest.parse().ok()?))
 }
 
-/// Where in a board's journal a reader goes on, that was told everything up to a record, or has the document of a digest;
-/// none if the records do not say. `recent` are the board's last records, `now` its version.
+/// Returns the version and the record after which a reader resumes, given its last event or its document's digest.
+/// `None` if the records do not determine it. `recent` are the board's last records, `now` its version.
 pub(crate) fn resumption(
     recent: &[Record],
     now: Version,
@@ -423,7 +425,7 @@ pub(crate) fn resumption(
         Some((_, version, _)) => (Version(version.0.saturating_sub(1)), last),
         None => (now, last),
     });
-    // A document that is not the one of that version is believed, the number is not.
+    // If the document's digest differs from that of the version, the digest takes precedence over the event id.
     let known = |version: Version| commits.iter().find(|(_, made, _)| *made == version).map(|(.., digest)| *digest);
     let fits =
         |(version, _): &(Version, Seq)| has.is_none() || known(*version).is_none_or(|digest| Some(digest) == has);
@@ -434,7 +436,7 @@ pub(crate) fn resumption(
     by_event.filter(fits).or_else(by_document)
 }
 
-/// What a record made of the document, if it did.
+/// Returns the version and digest of the document that a record produced, if it did.
 fn commit(record: &Record) -> Option<(Seq, Version, Digest)> {
     match record.body().ok()? {
         Body::Committed(committed) => Some((record.seq, committed.version, committed.state)),

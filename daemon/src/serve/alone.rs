@@ -1,4 +1,4 @@
-//! One process at a time on a data directory: a daemon, or a command that writes the file anew.
+//! Instance lock: one process at a time on a data directory, either a daemon or a command that rewrites the file.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -9,14 +9,14 @@ use patchboard_runtime::private;
 use crate::failure::Failure;
 use crate::reader::{Reader, storage};
 
-/// The file that is locked.
+/// Name of the lock file.
 pub(crate) const LOCK: &str = "daemon.lock";
 
-/// The code of a data directory that has a daemon.
+/// Error code for a data directory that a daemon already serves.
 pub(crate) const ALREADY_SERVED: &str = "already_served";
 
-/// Makes sure that one daemon runs on a data directory, for as long as what is returned lives: two would take boards from
-/// each other at every start.
+/// Locks a data directory for one daemon, until the returned file is dropped. Two daemons would take boards from each
+/// other at every start.
 pub(crate) fn only_one(data_dir: &Path) -> Result<File, Failure> {
     let path = data_dir.join(LOCK);
     let fault = |error| Failure::failed("journal_io", format!("{} cannot be locked: {error}", path.display()));
@@ -31,15 +31,15 @@ pub(crate) fn only_one(data_dir: &Path) -> Result<File, Failure> {
     }
 }
 
-/// A data directory for a command that writes the file anew: not beside a daemon, whose boards would stand still without
-/// knowing why. `instead`: the request that does the same there.
+/// Opens and locks an existing data directory for a command that rewrites its file. Fails while a daemon runs there,
+/// because its boards would block without a diagnosis. `instead`: the equivalent request to the daemon.
 pub(crate) fn alone_on(data_dir: &Path, instead: &str) -> Result<(SqliteJournal, File), Failure> {
-    // Nothing is made where there is nothing.
+    // Fails if there is no journal, so that none is created.
     drop(Reader::open(data_dir)?);
     alone_in(data_dir, instead)
 }
 
-/// The same of a data directory that is made if there is none.
+/// Like [`alone_on`], but creates the data directory if it is missing.
 pub(crate) fn alone_in(data_dir: &Path, instead: &str) -> Result<(SqliteJournal, File), Failure> {
     let journal = SqliteJournal::open(data_dir).map_err(storage)?;
     let lock = only_one(data_dir).map_err(|failure| failure.help(format!("ask the daemon: {instead}")))?;

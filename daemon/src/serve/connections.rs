@@ -1,6 +1,6 @@
-//! Connections at once. One that waits for its next request gives its place to a new one where there is none left.
+//! Connection limit. When all places are taken, an idle connection is evicted for a new one.
 //!
-//! [`Registry`] decides, as plain data with the time as an argument; [`Connections`] ends what it names.
+//! [`Registry`] decides on plain data, with the time as an argument; [`Connections`] closes the evicted ones.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,18 +25,18 @@ use tower::Layer as _;
 use super::limits::Peer;
 use super::share::{Line, Shares};
 
-/// A connection, as far as it matters who gives up a place.
+/// Connection state that decides eviction.
 #[derive(Clone, Copy, Debug)]
 struct Connection {
-    /// Requests under way, whose answers are not sent.
+    /// Requests under way, up to the end of their responses.
     busy: u32,
-    /// True once it has brought a valid token.
+    /// True once a request on it had a valid token.
     is_known: bool,
-    /// When it was made, or its last answer was sent.
+    /// Time of its accept, or of the end of its last response.
     idle_since: Duration,
 }
 
-/// Connections by number.
+/// Open connections by number.
 #[derive(Debug)]
 struct Registry {
     most: usize,
@@ -49,8 +49,8 @@ impl Registry {
         Self { most, next: 0, open: BTreeMap::new() }
     }
 
-    /// Returns the number of a new connection, and that of the one which gives up its place; none if all places are taken
-    /// by requests under way.
+    /// Returns the number of a new connection, and that of the connection evicted for it. `None` if every connection
+    /// has a request under way.
     fn admit(&mut self, now: Duration) -> Option<(u64, Option<u64>)> {
         let mut given_up = None;
         if self.open.len() >= self.most {
@@ -73,12 +73,12 @@ impl Registry {
 pub(crate) struct Connections {
     since: Instant,
     registry: Arc<Mutex<Registry>>,
-    /// Ends a connection when it is dropped.
+    /// Dropping a sender closes its connection.
     ends: Arc<Mutex<BTreeMap<u64, oneshot::Sender<()>>>>,
 }
 
 impl Connections {
-    /// No connections; there may be so many.
+    /// Creates a registry of at most `most` connections.
     pub(crate) fn new(most: usize) -> Self {
         Self { since: Instant::now(), registry: Arc::new(Mutex::new(Registry::new(most))), ends: Arc::default() }
     }
@@ -102,11 +102,11 @@ impl Connections {
 }
 
 fn locked<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A count that a panic left half done is off by one.
+    // After a panic between two updates a count is off by one.
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The place of a connection, for as long as it is open.
+/// Place of an open connection in the registry.
 #[derive(Clone)]
 pub(crate) struct Place(Arc<Kept>);
 
@@ -123,7 +123,7 @@ impl Drop for Kept {
 }
 
 impl Place {
-    /// Notes that the connection has brought a valid token.
+    /// Records that the connection has presented a valid token.
     pub(crate) fn known(&self) {
         self.0.connections.change(self.0.number, |connection| connection.is_known = true);
     }
@@ -134,7 +134,7 @@ impl Place {
     }
 }
 
-/// A request of a connection, until its answer is sent.
+/// Request under way on a connection, until its response is sent.
 struct Busy(Place);
 
 impl Drop for Busy {
@@ -148,13 +148,13 @@ impl Drop for Busy {
     }
 }
 
-/// Keeps the place of a connection while a request of it is under way.
+/// Middleware: marks the connection as busy while one of its requests is under way.
 pub(crate) async fn keep(request: Request, next: Next) -> Response {
     let busy = request.extensions().get::<Place>().cloned().map(Place::busy);
     next.run(request).await.map(|body| Body::new(Answer { body, _busy: busy }))
 }
 
-/// The body of an answer.
+/// Response body that keeps its connection busy.
 struct Answer {
     body: Body,
     _busy: Option<Busy>,
@@ -180,7 +180,7 @@ impl HttpBody for Answer {
     }
 }
 
-/// Gives each connection its place, or refuses it.
+/// Acceptor that admits each connection, or closes it.
 #[derive(Clone)]
 pub(crate) struct Admission {
     pub(crate) connections: Connections,
@@ -193,7 +193,7 @@ impl<S> Accept<TcpStream, S> for Admission {
     type Future = std::future::Ready<io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        // It is closed without a word: who holds all places must not cost more than the closing.
+        // Closed without a response: a client that holds all places must cost no more than the close.
         let full = || io::Error::other("there are too many connections");
         let admitted = stream.peer_addr().and_then(|peer| {
             let line = Line::new(Arc::clone(&self.shares), Peer(peer).address());
@@ -208,11 +208,11 @@ impl<S> Accept<TcpStream, S> for Admission {
     }
 }
 
-/// A connection that ends, for who reads it, when it gives up its place.
+/// Stream that reads as closed once its connection is evicted.
 pub(crate) struct Yielding {
     stream: TcpStream,
     line: Arc<Line>,
-    /// Time until it may be read from.
+    /// Delay before the next read.
     wait: Option<Pin<Box<Sleep>>>,
     ended: Option<oneshot::Receiver<()>>,
     _place: Place,
@@ -236,10 +236,10 @@ impl AsyncRead for Yielding {
         this.line.served();
         if let Some(wait) = &mut this.wait {
             ready!(wait.as_mut().poll(context));
-            // It waits once, however much others have used meanwhile.
+            // Waits once per read, however much other callers use meanwhile.
             this.wait = None;
         } else if let Some(wait) = this.line.wait() {
-            // One that was closed, or has nothing to say, waits for nothing.
+            // A closed or silent connection does not wait.
             let mut byte = [0];
             if ready!(this.stream.poll_peek(context, &mut ReadBuf::new(&mut byte)))? > 0 {
                 let mut wait = Box::pin(sleep(wait));

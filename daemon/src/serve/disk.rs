@@ -1,4 +1,4 @@
-//! Boards that failing storage has interrupted: they go on by themselves when it takes writes again.
+//! Recovery of boards that a storage failure has interrupted: they resume once the storage accepts writes.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,15 @@ use patchboard_runtime::runtime::RuntimeError;
 
 use super::service::Daemon;
 
-/// Time between two tries, at first and at most.
+/// Minimum and maximum delay between two attempts.
 const TRY_MIN: Duration = Duration::from_secs(2);
 const TRY_MAX: Duration = Duration::from_secs(60);
 
-/// State of a daemon's storage.
+/// Storage state of a daemon.
 #[derive(Default)]
 pub(crate) struct Disk(Mutex<Trouble>);
 
-/// Error of the last write, and the boards that wait for storage.
+/// Error of the last write, and the boards that wait for the storage.
 #[derive(Default)]
 struct Trouble {
     why: Option<JournalError>,
@@ -27,12 +27,12 @@ struct Trouble {
 }
 
 impl Disk {
-    /// Returns why writes fail, if they do.
+    /// Returns the error with which writes fail, if they do.
     pub(crate) fn trouble(&self) -> Option<JournalError> {
         self.locked().why.clone()
     }
 
-    /// Notes that a write has failed, if that is for storage.
+    /// Records a failed write, if the storage is the cause.
     pub(crate) fn failed(&self, why: &JournalError) {
         if is_of_storage(why) {
             self.locked().why = Some(why.clone());
@@ -48,12 +48,12 @@ impl Disk {
     }
 
     fn locked(&self) -> MutexGuard<'_, Trouble> {
-        // No change of it can stop half way.
+        // Every update is atomic, so a poisoned lock is safe to use.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns true if the storage takes no writes, whoever writes.
+/// Returns true if the storage accepts no writes from any process.
 const fn is_of_storage(why: &JournalError) -> bool {
     why.is_passing() || matches!(why, JournalError::ReadOnly | JournalError::Replaced(_))
 }
@@ -77,7 +77,7 @@ impl Observer for Disk {
 }
 
 impl Daemon {
-    /// Takes up what failing storage has interrupted, one board after the other, as soon as it takes writes.
+    /// Resumes interrupted boards one at a time, as soon as the storage accepts writes.
     pub(crate) async fn goes_on_after_trouble(self: &Arc<Self>) {
         let mut pause = TRY_MIN;
         loop {
@@ -96,7 +96,7 @@ impl Daemon {
                         Duration::ZERO
                     }
                 },
-                // No board waits, and so none would find out.
+                // With no board waiting, only a probe write can detect the recovery.
                 None if self.disk.trouble().is_some() => match self.try_to_write() {
                     Ok(()) => {
                         self.disk.locked().why = None;

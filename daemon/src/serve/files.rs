@@ -1,7 +1,7 @@
-//! The files of a board's directory, for whoever holds a lease of a worker that may see or change them.
+//! File access to a board's directory, for holders of a lease of a worker with file permissions.
 //!
-//! What is told comes from the session of the lease (`agents::workspace`); here it is looked whether the lease is held, and
-//! what is refused gets the status of a request that is.
+//! The session of the lease (`agents::workspace`) runs the commands. This module checks the lease and maps a rejection
+//! to an HTTP status.
 
 use std::sync::Arc;
 
@@ -18,24 +18,24 @@ use super::routes::leases;
 use super::service::Daemon;
 use crate::codes;
 
-/// What somebody wants of the files.
+/// File command of a lease holder.
 pub(crate) struct Wanted {
-    /// Whose call is leased.
+    /// Worker of the leased call.
     pub(crate) worker: WorkerName,
-    /// The lease.
+    /// Lease: invocation and attempt.
     pub(crate) of: EditAttempt,
-    /// Who it is, where several share a seat.
+    /// Author name, where several share a worker.
     pub(crate) name: Option<String>,
-    /// Whether it has been here before, under another lease, if it says so.
+    /// True if the caller worked under an earlier lease; if unset, the session decides.
     pub(crate) is_anew: Option<bool>,
-    /// The command, and the caller who gives it.
+    /// Command and its caller.
     pub(crate) asked: Asked,
 }
 
-/// The least number of characters that an answer is written for.
+/// Minimum response size, in characters.
 const ROOM_MIN: usize = 1_000;
 
-/// How many characters an answer may have.
+/// Returns the response size in characters: the given one, checked, or the default.
 pub(crate) fn room(wanted: Option<usize>) -> Answered<usize> {
     let room = wanted.unwrap_or(ROOM_MAX);
     if (ROOM_MIN..=ROOM_MAX).contains(&room) {
@@ -44,7 +44,7 @@ pub(crate) fn room(wanted: Option<usize>) -> Answered<usize> {
     Err(Problem::of(Code::BadBody, format!("room is between {ROOM_MIN} and {ROOM_MAX} characters")))
 }
 
-/// Does what is wanted; what is told, and whether it was told before.
+/// Runs a file command. Returns the answer, and whether it is a replay of an earlier one.
 pub(crate) async fn call(daemon: &Arc<Daemon>, board: &BoardId, wanted: Wanted) -> Answered<(Told, bool)> {
     let Wanted { worker, of, name, is_anew, asked } = wanted;
     if let Some(name) = name.as_ref().filter(|name| !is_author_name(name)) {
@@ -67,7 +67,7 @@ pub(crate) async fn call(daemon: &Arc<Daemon>, board: &BoardId, wanted: Wanted) 
     }
 }
 
-/// What is told of a command that was not done, as a problem with the same code; `told` has all that there is to go on.
+/// Converts the answer to a rejected command into a problem with the same code; its member `told` has the details.
 pub(crate) fn problem(told: &Told) -> Option<Problem> {
     let code = told.code.as_deref()?;
     let known = codes::entries().map(|entry| entry.code).find(|known| *known == code);
@@ -75,8 +75,8 @@ pub(crate) fn problem(told: &Told) -> Option<Problem> {
     Some(problem.detail("told", told.data.clone()))
 }
 
-/// What was wrong with the moment is a conflict, what was wrong with the command is not; what is wrong here is no fault of
-/// who asked.
+/// Returns the HTTP status for a code: 409 for conflicts with the current state, 4xx for invalid commands, 5xx for
+/// faults of the daemon.
 fn status_of(code: &str) -> StatusCode {
     match code {
         "stale_target" | "stale_read" | "unseen_target" | "file_exists" | "reserved" | "reads_lost"
@@ -85,7 +85,7 @@ fn status_of(code: &str) -> StatusCode {
         }
         "no_such_file" => StatusCode::NOT_FOUND,
         "not_readable" | "path_not_granted" | "wrong_worker" | "not_served" => StatusCode::FORBIDDEN,
-        // It may be done when it is asked for again.
+        // The client may retry.
         "workspace_failed" | "workspace_refused" | "not_configured" | "file_busy" | "lock_timeout"
         | "too_many_waiting" | "directory_locked" | "interrupted" | "board_closed" | "crashed" | "start"
         | "board_owned" | "journal_fenced" | "journal_locked" => StatusCode::SERVICE_UNAVAILABLE,

@@ -1,8 +1,8 @@
-//! A daemon for all who edit one directory: on this machine only, for who may read a file of its owner's, with a board that
-//! there always is, for as long as somebody is at it.
+//! Host of a directory: a daemon for all its editors, on the loopback address, with its token in a file of the owner.
+//! The host keeps one board open for as long as an editor is present.
 //!
-//! It is a process of its own that the first who needs it starts (`workspace::launch`). The lock that makes it the host comes as
-//! its stdin, so there is no moment at which nobody or two have it.
+//! The host is a separate process, started by the first client that needs it (`workspace::launch`). It inherits the
+//! lock of the directory as stdin, so that there is exactly one host at any moment.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -31,27 +31,27 @@ use super::{Listening, listen, tokens};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::workspace::place::{Address, Place, SETTINGS_PATTERN};
 
-/// What the boards are made of.
+/// Blueprint of the boards.
 const BLUEPRINT: &str = include_str!("../../../blueprints/workspace.yaml");
 
-/// What its workspace calls the directory.
+/// Name of the directory in the workspace configuration.
 const DIRECTORY: &str = "workspace";
 
-/// How often it is looked whether the host is needed, and whether the board can go on.
+/// Polling interval for the use of the host and the state of the board.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How long it stays when nobody is there: who comes back at once, or has just started it, finds it.
+/// Idle time before the host exits, so that a client which reconnects or has just started it finds it.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// How often a daemon is started again where another process has just let its data go, and after what time.
+/// Attempts to start a daemon while another process releases the data, and the delay between them.
 const OPENED_AT_MOST: u32 = 20;
 const OPENED_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// How long those that ask something are waited for when the host goes, and the board.
+/// Shutdown timeouts: for requests under way, and in total.
 const DRAIN: Duration = Duration::from_secs(1);
 const STOP: Duration = Duration::from_secs(5);
 
-/// A host; there is one for a directory.
+/// Host of a directory.
 struct Host {
     daemon: Arc<Daemon>,
     listening: Listening,
@@ -61,7 +61,7 @@ struct Host {
     blueprint: Blueprint,
 }
 
-/// What the boards of a host are made of, where the operator says this of the directory.
+/// Returns the blueprint of a host's boards, with the operator's settings for the directory.
 pub(crate) fn blueprint(settings: &Shared) -> Blueprint {
     let source = Source::read("workspace.yaml", BLUEPRINT).expect("the blueprint can be read");
     let mut blueprint = lint::check(&source).blueprint.expect("the blueprint is sound");
@@ -69,10 +69,11 @@ pub(crate) fn blueprint(settings: &Shared) -> Blueprint {
     blueprint
 }
 
-/// Runs the host of a directory for as long as it is needed. What comes of the beginning is said in one line on stdout.
+/// Runs the host of a directory for as long as it is needed. Prints the result of the start as one line of JSON on
+/// stdout.
 pub(crate) async fn run(directory: &Path) -> Outcome {
-    // What is done to the client's terminal and group (a key, an end) is not done to the host. It fails for who leads a group
-    // already, and then there is none to leave.
+    // Detaches from the client's terminal and process group, so that its signals do not reach the host. The call fails
+    // for a group leader, which is in no group of the client.
     let _ = rustix::process::setsid();
     let started = Host::start(directory).await;
     let said = match &started {
@@ -81,7 +82,7 @@ pub(crate) async fn run(directory: &Path) -> Outcome {
         }),
         Ok(_) | Err(Failure::StdoutClosed) => json!({}),
     };
-    // Who has started it may be gone; others come.
+    // The client that started the host may be gone; others connect.
     let _ = writeln!(io::stdout(), "{said}");
     started?.stay().await;
     Ok(Exit::Done)
@@ -96,16 +97,16 @@ impl Host {
             return Err(no_lock("is not that of the directory"));
         }
         lock.try_lock().map_err(|_| no_lock("is another process's"))?;
-        // It led to one who is gone.
+        // Removes the address that a previous host left.
         place.withdraw();
-        // For as long as it is the host.
+        // The settings stay fixed while the host runs.
         let shared = place.settings()?;
         let blueprint = blueprint(&shared);
         let mut config = Config::default();
-        // Its journal would be gone as well, so another host comes.
+        // A removed `.patchboard` contains the journal too: the host ends, and another one takes over.
         let directory = Directory { ends_with_own: true, ..Directory::at(place.directory().to_owned()) };
         let mut directory = shared.directory(directory);
-        // Last, so that nothing gives it to the agents, who would decide what is kept from them.
+        // Appended last, so that no setting re-includes the file: agents could change what is excluded.
         directory.exclude.push(SETTINGS_PATTERN.to_owned());
         config.workspaces.insert(DIRECTORY.to_owned(), directory);
         let settings = Settings::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
@@ -131,7 +132,7 @@ impl Host {
         }
     }
 
-    /// Stays until nobody has been there for a while, or there is nothing to be the host of.
+    /// Runs until the host has been idle for a while, or has lost its lock or its board.
     async fn stay(mut self) {
         let mut needed = Instant::now();
         loop {
@@ -141,7 +142,7 @@ impl Host {
                 break;
             }
             let board = BoardId::from(self.address.board.as_str());
-            // Whoever is there renews a lease.
+            // Every connected client renews a lease.
             if self.daemon.leases.of(&board).iter().any(|call| call.lasts.is_some()) {
                 needed = Instant::now();
             } else if needed.elapsed() > LINGER {
@@ -155,13 +156,13 @@ impl Host {
         self.stop().await;
     }
 
-    /// Sees to it that there is a board that can go on.
+    /// Ensures that a board is open and can continue.
     async fn follow(&mut self, board: &BoardId) -> Result<(), Failure> {
         let ended = self.daemon.running(board).map(|running| running.snapshot().ended);
         if matches!(ended, Some(None | Some(Ended { end: End::Quiescent, .. }))) {
             return Ok(());
         }
-        // One directory serves one board at a time.
+        // A directory serves one board at a time.
         self.daemon.let_go(board).await;
         let next = self::board(&self.daemon, &self.place, &self.blueprint).await?;
         self.address.board = next.to_string();
@@ -170,7 +171,7 @@ impl Host {
         Ok(())
     }
 
-    /// Ends it: what is decided is durable, and the next host goes on with it.
+    /// Shuts down. Decided steps are durable; the next host continues the board.
     async fn stop(self) {
         if self.place.is_host(&self.lock) {
             self.place.withdraw();
@@ -185,7 +186,7 @@ impl Host {
     }
 }
 
-/// Starts the daemon, also where the one before is still on its way out.
+/// Starts the daemon; retries while its predecessor is still shutting down.
 async fn daemon(data: &Path, config: &Config, settings: &Settings, token: &str) -> Result<Arc<Daemon>, Failure> {
     let mut tries = 0;
     loop {
@@ -200,7 +201,7 @@ async fn daemon(data: &Path, config: &Config, settings: &Settings, token: &str) 
     }
 }
 
-/// The newest board that can go on, or a new one.
+/// Opens the newest board that can continue, or creates one.
 async fn board(daemon: &Arc<Daemon>, place: &Place, blueprint: &Blueprint) -> Result<BoardId, Failure> {
     let boards = daemon.boards().map_err(told)?;
     for summary in boards.iter().rev().filter(|board| matches!(board.ended, None | Some(End::Quiescent))) {
@@ -215,17 +216,18 @@ async fn board(daemon: &Arc<Daemon>, place: &Place, blueprint: &Blueprint) -> Re
     Ok(board)
 }
 
-/// Waits until the directory of a board is open.
+/// Opens a board and waits until its directory is open.
 async fn opened(daemon: &Arc<Daemon>, place: &Place, board: &BoardId) -> Result<(), Failure> {
     daemon.open(board).await.map_err(told)?;
     match daemon.workspaces().of(board).await {
         Ok(workspace) => {
-            // What they have said in files is theirs, also where nobody has edited it for long.
+            // Registers the known author names, so that comments in files are attributed to authors who have not edited
+            // lately.
             place.names().iter().filter(|name| is_author_name(name)).for_each(|name| workspace.meet(name));
             Ok(())
         }
         Err(error) => {
-            // Who tries again takes it up again.
+            // The next attempt opens the board again.
             daemon.let_go(board).await;
             Err(Failure::failed("workspace_failed", error)
                 .help("does a daemon or a run have the directory open as a workspace?"))

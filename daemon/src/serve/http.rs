@@ -1,4 +1,4 @@
-//! What all routes share: who calls, and requests read strictly.
+//! Shared by all routes: authentication, origin checks, and strict parsing of requests.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -32,56 +32,56 @@ use super::service::{Daemon, no_such_board};
 use super::share::{Line, Payer};
 use super::tokens::Holder;
 
-/// Bytes of a request's body.
+/// Maximum bytes of a request body.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes that are read of a body that is refused.
+/// Maximum bytes drained of a rejected body.
 const DRAINED_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
-/// Time for that.
+/// Maximum time of a drain.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
-/// Bytes of a body that has names, numbers and short texts.
+/// Maximum bytes of a body that holds names, numbers and short texts.
 const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// Headers of answers that pages elsewhere may read.
+/// Response headers exposed to cross-origin pages.
 const ANSWERED: [&str; 6] =
     ["correlation-id", "message-id", "in-reply-to", "idempotency-status", "idempotency-replayed", "retry-after"];
 
-/// How long a browser may keep what a page elsewhere is allowed.
+/// Lifetime of a preflight result in the browser.
 const PREFLIGHT_TIME: Duration = Duration::from_secs(600);
 
-/// How deep a body may be nested: a document of a board may be 64 deep, and a patch of it is deepest in a call of MCP.
+/// Maximum nesting of a body: a board's document may be 64 deep, and a patch in an MCP call adds the rest.
 const BODY_DEPTH_MAX: usize = 72;
 
-/// Characters of an `Idempotency-Key`.
+/// Maximum characters of an `Idempotency-Key`.
 const KEY_MAX: usize = 128;
 
-/// What makes a text an `Idempotency-Key`, for people.
+/// Form of an `Idempotency-Key`, for error messages.
 pub(crate) const KEY_FORM: &str = "1 to 128 printable ASCII characters, without spaces";
 
-/// Whether a text can be an `Idempotency-Key`.
+/// Returns true if a text is a valid `Idempotency-Key`.
 pub(crate) fn is_key(text: &str) -> bool {
     (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Which requests are listened to at all.
+/// Host and origin policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
-    /// Names under which the daemon is reached, without ports.
+    /// Host names of the daemon, without ports.
     pub(crate) hosts: Vec<String>,
-    /// Origins of pages in browsers that may call it.
+    /// Allowed origins of browser pages.
     pub(crate) origins: Vec<String>,
 }
 
-/// Who calls.
+/// Authenticated caller.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// What it may do.
+    /// Scope of the caller.
     pub(crate) scope: Scope,
-    /// Whom its requests and streams are counted for.
+    /// Rate-limit key.
     pub(crate) counted: Counted,
-    /// The holder of its token, if that is stored.
+    /// Holder of the caller's token, if the token is stored.
     pub(crate) holder: Option<Arc<Holder>>,
 }
 
@@ -90,7 +90,7 @@ impl Caller {
     pub(crate) fn principal(&self) -> Principal {
         match (&self.holder, self.counted) {
             (Some(holder), _) => {
-                // The maker's own maker stands in the list of tokens.
+                // The records name one level; the list of tokens has the rest of the chain.
                 let made_by = holder.made_by.clone().map(|maker| match maker {
                     Principal::Token { id, name, person, .. } => Principal::Token { id, name, person, made_by: None },
                     maker => maker,
@@ -108,7 +108,7 @@ impl Caller {
         self.holder.as_ref().map(|holder| holder.id)
     }
 
-    /// Goes on only if the caller may. Who may not know of a board hears that there is none.
+    /// Checks a permission. A caller that may not know of a board gets the error for a missing one.
     pub(crate) fn needs(&self, need: &Need) -> Answered<()> {
         let is_known = self.holder.is_some();
         if self.scope.allows(need) || (!is_known && matches!(need, Need::Be(..)) && self.scope == Scope::Admin) {
@@ -144,11 +144,11 @@ impl FromRequestParts<Arc<Daemon>> for Caller {
     }
 }
 
-/// What [`guard_door`] goes by.
+/// State of [`guard_door`].
 #[derive(Clone)]
 pub(crate) struct Guard {
     doors: watch::Receiver<Door>,
-    /// Lets pages of the origins that the operator names read what is answered.
+    /// CORS for the origins that the operator has listed.
     pages: CorsLayer,
 }
 
@@ -169,8 +169,8 @@ impl Guard {
     }
 }
 
-/// Turns away what comes by a name that is not the daemon's, or from a page elsewhere: a browser would send it with the
-/// rights of whoever sits before it.
+/// Middleware: rejects a request for another host name or from a foreign page. A browser would send it with the rights
+/// of its user.
 pub(crate) async fn guard_door(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let entered = may_enter(&guard.doors.borrow(), request.headers(), request.uri());
     match entered {
@@ -199,7 +199,7 @@ fn may_enter(door: &Door, headers: &HeaderMap, uri: &Uri) -> Answered<()> {
     Err(problem.help("the operator names origins under [serve] origins in patchboard.toml"))
 }
 
-/// The host of an authority: `[::1]:80` is `::1`.
+/// Returns the host of an authority: `::1` for `[::1]:80`.
 fn without_port(authority: &str) -> &str {
     match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -207,7 +207,7 @@ fn without_port(authority: &str) -> &str {
     }
 }
 
-/// The names by which an address is reached.
+/// Returns the host names of an address.
 pub(crate) fn names_of(address: SocketAddr) -> Vec<String> {
     let mut names = vec![address.ip().to_string()];
     if address.ip().is_loopback() || address.ip().is_unspecified() {
@@ -216,7 +216,7 @@ pub(crate) fn names_of(address: SocketAddr) -> Vec<String> {
     names
 }
 
-/// Finds out who calls, and whether it has called too often.
+/// Middleware: authenticates the caller and applies its rate limit.
 pub(crate) async fn authenticate(
     State(daemon): State<Arc<Daemon>>,
     Extension(peer): Extension<Peer>,
@@ -271,7 +271,7 @@ pub(crate) async fn authenticate(
     }
 }
 
-/// Answers a request while its token opens something: what has begun ends with the token.
+/// Runs a request while its token is valid; revocation or expiry ends the response.
 async fn while_it_opens(
     daemon: Arc<Daemon>,
     holder: Arc<Holder>,
@@ -285,7 +285,7 @@ async fn while_it_opens(
         () = &mut ended => return unauthorized().into_response(),
         response = answering => response,
     };
-    // What has a size is there already.
+    // A body of known size is already complete.
     match response.body().size_hint().exact() {
         Some(_) => response,
         None => response.map(|body| AnswerBody::from_stream(body.into_data_stream().take_until(ended))),
@@ -303,13 +303,13 @@ fn caller_of(daemon: &Daemon, headers: &HeaderMap, peer: Peer) -> Answered<Calle
     let token = token.trim();
     let known = if kind.eq_ignore_ascii_case("bearer") { daemon.holder(token)? } else { None };
     let Some((scope, holder)) = known else {
-        // Who has a token does not pay for those who have none.
+        // Valid tokens are checked first: failures from an address do not block its token holders.
         return Err(daemon.limits.failed(from).err().unwrap_or_else(unauthorized));
     };
     Ok(Caller { scope, counted: Counted::Token(sha256(token.as_bytes())), holder: holder.map(Arc::new) })
 }
 
-/// Gives up what takes too long. A stream has begun once it is answered, and is not held up by this.
+/// Middleware: request timeout. Does not apply to a stream once its response head is sent.
 pub(crate) async fn limit_time(State(daemon): State<Arc<Daemon>>, request: Request, next: Next) -> Response {
     let limit = daemon.limits.request_time();
     match tokio::time::timeout(limit, next.run(request)).await {
@@ -325,20 +325,20 @@ fn unauthorized() -> Problem {
         .help("send it as `Authorization: Bearer TOKEN`; `patchboard token create` makes one")
 }
 
-/// What a caller needs for its body to be read. The handler decides the rest by what the body says.
+/// Permission required before the body is read. The handler checks the rest, by the contents of the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Gate {
-    /// To run the daemon.
+    /// Administer the daemon.
     Administer,
-    /// To see all boards.
+    /// Read all boards.
     SeeAll,
-    /// To see the board of the path.
+    /// Read the board in the path.
     See,
-    /// To act on the board of the path.
+    /// Operate the board in the path.
     Act,
-    /// To act on the board of the path, at least as one of its workers.
+    /// Operate the board in the path, or act as one of its workers.
     Join,
-    /// To sit in the seat of the path; in a path without one, any token.
+    /// Act as the worker in the path; without one, any valid token.
     Sit,
 }
 
@@ -358,18 +358,18 @@ impl Gate {
     }
 }
 
-/// What is posted to a route: who may, and how much.
+/// Request body of a route, with its permission and size limit.
 pub(crate) trait Posted: DeserializeOwned {
-    /// Judged before the body is read.
+    /// Permission checked before the body is read.
     const GATE: Gate;
-    /// Bytes, at most [`BODY_BYTES_MAX`].
+    /// Maximum bytes, at most [`BODY_BYTES_MAX`].
     const BYTES_MAX: usize = SMALL_BODY_BYTES_MAX;
-    /// True if a list is taken, and not an object alone.
+    /// True if the body may be an array; otherwise it must be an object.
     const MAY_BE_A_LIST: bool = false;
 }
 
-/// A JSON body, read as strictly as everything that comes from outside: no name twice, no number that would change. It is
-/// read when its caller may send one, and while the daemon has memory for it.
+/// JSON body, parsed strictly: no duplicate names, no number that would lose precision. It is read once the caller is
+/// authorised and the daemon has memory for it.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: Posted> FromRequest<Arc<Daemon>> for Body<T> {
@@ -399,7 +399,7 @@ impl<T: Posted> FromRequest<Arc<Daemon>> for Body<T> {
             Problem::new(StatusCode::BAD_REQUEST, code, refusal.message).detail("offset", refusal.offset.into())
         })?;
         let bad = |why: &dyn Display| Problem::of(Code::BadBody, format!("the body is not what is wanted here: {why}"));
-        // Members of a record would be read from a list by their places.
+        // Serde would read the members of a struct from an array, by position.
         if value.is_array() && !T::MAY_BE_A_LIST {
             return Err(bad(&"an object is wanted, and no list"));
         }
@@ -407,7 +407,7 @@ impl<T: Posted> FromRequest<Arc<Daemon>> for Body<T> {
     }
 }
 
-/// Judges what is known of a body before it is read. Returns the memory for its text.
+/// Checks a request before its body is read. Returns the memory for the text of the body.
 async fn admitted<T: Posted>(parts: &mut Parts, daemon: &Arc<Daemon>) -> Answered<(Memory, Caller)> {
     let caller = Caller::from_request_parts(parts, daemon).await?;
     let params = RawPathParams::from_request_parts(parts, daemon).await;
@@ -426,7 +426,7 @@ async fn admitted<T: Posted>(parts: &mut Parts, daemon: &Arc<Daemon>) -> Answere
     Ok((daemon.limits.memory(caller.counted, bytes).await?, caller))
 }
 
-/// Reads a body and forgets it, at most so many bytes and so long: a client that is still sending sees no answer.
+/// Reads and discards a body, up to a number of bytes and a time. A client that is still sending would see no response.
 pub(crate) async fn drain(body: AnswerBody, bytes_max: usize, time: Duration) {
     let mut chunks = body.into_data_stream();
     let read = async {
@@ -437,7 +437,7 @@ pub(crate) async fn drain(body: AnswerBody, bytes_max: usize, time: Duration) {
             left = rest;
         }
     };
-    // What is not read by then is cut off with the connection.
+    // The rest is dropped with the connection.
     let _ = tokio::time::timeout(time, read).await;
 }
 
@@ -445,7 +445,7 @@ fn too_large(bytes_max: usize) -> Problem {
     Problem::of(Code::BodyTooLarge, format!("the body of this request may have {bytes_max} bytes"))
 }
 
-/// Holds the memory that the body of a request takes, until the request is answered.
+/// Memory of a request body, held until the request is answered.
 #[derive(Clone, Default)]
 pub(crate) struct BodyPlace(Arc<Mutex<Option<(Memory, Memory)>>>);
 
@@ -455,14 +455,14 @@ impl BodyPlace {
     }
 }
 
-/// A board that a path names, by its whole id.
+/// Board id of a path, in full.
 pub(crate) struct BoardPath(pub(crate) BoardId);
 
 impl<S: Send + Sync> FromRequestParts<S> for BoardPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Answered<Self> {
-        /// The one segment that all these paths have.
+        /// Path segment shared by all these routes.
         #[derive(serde::Deserialize)]
         struct Named {
             board: String,
@@ -473,7 +473,7 @@ impl<S: Send + Sync> FromRequestParts<S> for BoardPath {
     }
 }
 
-/// Further segments of a path.
+/// Further path segments.
 pub(crate) struct Segments<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segments<T> {
@@ -485,7 +485,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Segment
     }
 }
 
-/// What stands behind the `?`.
+/// Query string.
 pub(crate) struct Asked<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
@@ -497,13 +497,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// Members of one page, where no number is given.
+/// Default page size.
 const PAGE: usize = 100;
 
-/// The most members of one page.
+/// Maximum page size.
 const PAGE_MAX: usize = 1000;
 
-/// How many members a page is to have.
+/// Returns the page size: the given one, checked, or the default.
 pub(crate) fn page_size(wanted: Option<usize>) -> Answered<usize> {
     match wanted.unwrap_or(PAGE) {
         size @ 1..=PAGE_MAX => Ok(size),
@@ -511,7 +511,7 @@ pub(crate) fn page_size(wanted: Option<usize>) -> Answered<usize> {
     }
 }
 
-/// The `Idempotency-Key` of a request, if it has one: with it a repetition gets the first answer.
+/// The `Idempotency-Key` of a request, if any: a retry gets the first response.
 pub(crate) struct Key(Option<Keyed>);
 
 impl FromRequestParts<Arc<Daemon>> for Key {
@@ -524,7 +524,7 @@ impl FromRequestParts<Arc<Daemon>> for Key {
     }
 }
 
-/// A key as this caller uses it.
+/// Validates a key and binds it to the caller's scope.
 pub(crate) fn keyed(daemon: &Daemon, caller: &Caller, key: &str) -> Answered<Keyed> {
     if !is_key(key) {
         return Err(Problem::of(Code::BadKey, format!("an Idempotency-Key has {KEY_FORM}")));
@@ -533,12 +533,12 @@ pub(crate) fn keyed(daemon: &Daemon, caller: &Caller, key: &str) -> Answered<Key
 }
 
 impl Key {
-    /// The token of a request with this key.
+    /// Returns the dedup token of the request.
     pub(crate) fn token(&self) -> Option<Token> {
         self.0.as_ref().map(Keyed::token)
     }
 
-    /// The boards that a request with this key may have made.
+    /// Returns the ids of the boards that a request with this key may have created.
     pub(crate) fn made(&self) -> Option<Made> {
         self.0.as_ref().map(Keyed::made)
     }

@@ -1,13 +1,13 @@
-//! The three identifiers of a request and its answer (SW4RM section 3.11.4, requirement rows W71 to W76).
+//! Identifiers of a request and its response (SW4RM section 3.11.4, requirement rows W71 to W76).
 //!
 //! | header | |
 //! |---|---|
-//! | `Message-Id` | a UUID that every transmission has for itself, a repetition too: the caller's in the request, ours in the answer, where `In-Reply-To` names the caller's |
-//! | `Correlation-Id` | what belongs together: copied from the request to the answer |
-//! | `Idempotency-Key` | the token by which the same work is known again, like `{agent}:{task}:{hash}` |
+//! | `Message-Id` | UUID of one transmission; the response has its own, and the request's in `In-Reply-To` |
+//! | `Correlation-Id` | copied from the request to the response |
+//! | `Idempotency-Key` | key that identifies a retry of the same work, like `{agent}:{task}:{hash}` |
 //!
-//! Of a repetition the answer says `Idempotency-Status`: `DUPLICATE_DETECTED`, and what stands in it came of the first
-//! transmission; `ALREADY_IN_PROGRESS`, where that is not decided yet, as a person is asked.
+//! The response to a retry has an `Idempotency-Status`. `DUPLICATE_DETECTED`: the body is the result of the first
+//! transmission. `ALREADY_IN_PROGRESS`: the result is pending, because a person has yet to decide.
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -23,17 +23,17 @@ const CORRELATION_ID: HeaderName = HeaderName::from_static("correlation-id");
 const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Characters of an identifier that is sent back.
+/// Maximum characters of an identifier that is echoed.
 const CHARS_MAX: usize = 128;
 
-/// How a request stands to one with the same key.
+/// Relation of a request to earlier ones with its idempotency key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Repetition {
-    /// It is the first.
+    /// First request with the key.
     None,
-    /// The first one has an outcome, which is told again.
+    /// The first request has a result, which is replayed.
     Done,
-    /// The first one waits for a person.
+    /// The first request waits for a person.
     UnderWay,
 }
 
@@ -44,7 +44,7 @@ impl From<bool> for Repetition {
 }
 
 impl Repetition {
-    /// What an answer says of it.
+    /// Returns the response headers.
     pub(crate) fn headers(self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let is_repeated = if self == Self::None { "false" } else { "true" };
@@ -59,7 +59,7 @@ impl Repetition {
     }
 }
 
-/// Gives every answer an id of its own, and what the request is known by. Refuses what cannot be sent back.
+/// Middleware: adds the identifiers to every response. Rejects a request with an identifier that cannot be echoed.
 pub(crate) async fn identify(request: Request, next: Next) -> Response {
     let (answered, correlation) = (given(request.headers(), &MESSAGE_ID), given(request.headers(), &CORRELATION_ID));
     let refused = [("Message-Id", &answered), ("Correlation-Id", &correlation)].into_iter().find(|(_, id)| id.is_err());
@@ -77,10 +77,10 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
     response
 }
 
-/// A header that cannot be sent back.
+/// Error: an identifier that cannot be echoed.
 struct NoIdentifier;
 
-/// Returns an identifier of a request, if it has one; an error if what it has is none.
+/// Returns an identifier of a request, if present; an error if it is malformed.
 fn given(headers: &HeaderMap, name: &HeaderName) -> Result<Option<HeaderValue>, NoIdentifier> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let is_one = (1..=CHARS_MAX).contains(&value.len()) && value.as_bytes().iter().all(u8::is_ascii_graphic);

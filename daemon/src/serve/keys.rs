@@ -1,4 +1,4 @@
-//! Fingerprints of `Idempotency-Key`s. Files and records hold these, and no key.
+//! Fingerprints of idempotency keys. Files and records store fingerprints, never the keys.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use patchboard_kernel::digest::{Digest, sha256};
@@ -11,17 +11,17 @@ use super::access::Scope;
 /// Bytes of a secret.
 pub(super) const SECRET_BYTES: usize = 32;
 
-/// The beginning of a fingerprint in records.
+/// Prefix of a fingerprint in records.
 pub(super) const FORM: &str = "key:";
 
-/// Digits of a fingerprint in records: 128 bits.
+/// Hex digits of a fingerprint in records: 128 bits.
 const DIGITS: usize = 32;
 
-/// The secret of a data directory. Only its holder can test guesses of a key against a fingerprint.
+/// Secret of a data directory. Without it, guesses of a key cannot be tested against a fingerprint.
 #[derive(Clone)]
 pub(crate) struct Secret([u8; SECRET_BYTES]);
 
-/// A key as one caller uses it: callers of different scopes share none.
+/// Idempotency key in the scope of its caller: the same key of another scope is a different one.
 #[derive(Clone)]
 pub(crate) struct Keyed {
     secret: Secret,
@@ -29,11 +29,11 @@ pub(crate) struct Keyed {
     key: String,
 }
 
-/// The boards that a key may have made.
+/// Ids of the boards that a key may have created.
 pub(crate) struct Made {
-    /// The id of a board that is made with it now: the same for ever.
+    /// Id of a board created with the key. Stable across versions.
     pub(crate) id: BoardId,
-    /// The id that versions without a secret gave it.
+    /// Id assigned by versions without a secret.
     pub(crate) before: BoardId,
 }
 
@@ -42,12 +42,12 @@ impl Secret {
         Self(bytes)
     }
 
-    /// A key that a caller of this scope sent.
+    /// Binds a key to the scope of its caller.
     pub(crate) fn keyed(&self, scope: &Scope, key: &str) -> Keyed {
         Keyed { secret: self.clone(), scope: scope.to_string(), key: key.to_owned() }
     }
 
-    /// The fingerprint of a text that earlier versions kept: the scope, `/`, and the key.
+    /// Returns the fingerprint of a text that earlier versions stored: the scope, `/`, and the key.
     pub(super) fn token_of(&self, text: &str) -> Token {
         let digits = Digest(self.fingerprint("request", text)).to_string();
         Token::from(format!("{FORM}{}", &digits[..DIGITS]))
@@ -61,12 +61,12 @@ impl Secret {
 }
 
 impl Keyed {
-    /// The token by which a repetition is known.
+    /// Returns the dedup token of a request.
     pub(crate) fn token(&self) -> Token {
         self.secret.token_of(&format!("{}/{}", self.scope, self.key))
     }
 
-    /// The boards that it may have made.
+    /// Returns the ids of the boards that the key may have created.
     pub(crate) fn made(&self) -> Made {
         let text = format!("{}\n{}", self.scope, self.key);
         let before = sha256(format!("board\n{text}").as_bytes()).0;
@@ -74,7 +74,7 @@ impl Keyed {
     }
 }
 
-/// The id with these first bits: a UUID of version 8, whose bits are the maker's (RFC 9562 section 5.8).
+/// Returns the id with these first bits: a UUID of version 8, with application-defined bits (RFC 9562 section 5.8).
 fn id_of(bits: [u8; 32]) -> BoardId {
     let first = *bits.first_chunk().expect("there are as many");
     BoardId::from(Builder::from_custom_bytes(first).into_uuid().to_string())

@@ -1,6 +1,7 @@
-//! Bodies that no route has read: the rest of a small one is read, so that its connection takes the next request.
+//! Draining of unread request bodies: the rest of a small one is read, so that its connection can be reused.
 //!
-//! A connection on which a body is left is closed, and a client that has sent the head of its next request by then gets no answer.
+//! A connection with an unread body is closed, and a client that has already sent its next request would get no
+//! response.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,13 +17,13 @@ use http_body::{Body as _, Frame, SizeHint};
 
 use super::http::drain;
 
-/// The most bytes that are read of a body that is left.
+/// Maximum bytes drained.
 const BYTES_MAX: usize = 64 << 10;
 
-/// The time for that.
+/// Maximum time of a drain.
 const TIME: Duration = Duration::from_secs(1);
 
-/// A body, of which the rest can be taken back.
+/// Body shared with the route, so that its unread rest can be taken back.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<Body>>);
 
@@ -31,7 +32,7 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what is left of the body; none if nothing is, or more than is read.
+    /// Takes the unread rest of the body; `None` if it is fully read or too large to drain.
     fn rest(&self) -> Option<Body> {
         let rest = std::mem::take(&mut *self.body());
         (!rest.is_end_stream() && rest.size_hint().lower() <= BYTES_MAX as u64).then_some(rest)
@@ -55,7 +56,7 @@ impl http_body::Body for Shared {
     }
 }
 
-/// Answers a request, and reads what its route has left of its body. A client that waits to be asked for the body is not asked.
+/// Middleware: drains what the route has left unread. With `Expect: 100-continue` the body is not requested.
 pub(crate) async fn read(request: Request, next: Next) -> Response {
     if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
         return next.run(request).await;

@@ -1,7 +1,7 @@
-//! How much of the daemon one caller may take: requests, streams, failures to authenticate.
+//! Limits per caller: requests, streams, memory, failures to authenticate.
 //!
-//! [`Buckets`] decides, as plain data with the time as an argument; [`Limits`] holds what is counted now. Memory is bounded
-//! whoever calls: of more callers than are kept, the one that has taken least lately is forgotten.
+//! [`Buckets`] decides on plain data, with the time as an argument; [`Limits`] holds the current counts. Memory is
+//! bounded for any number of callers: at capacity, the caller with the lowest recent usage is evicted.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,33 +17,33 @@ use super::problem::{Answered, Code, Problem};
 use super::share::Shares;
 use crate::given;
 
-/// Callers of which it is known what they took lately.
+/// Maximum number of callers with a recorded usage.
 pub(crate) const CALLERS_MAX: usize = 10_000;
 
 /// The table `[serve.limits]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitSettings {
-    /// Connections at once, idle ones included.
+    /// Open connections, idle ones included.
     pub(crate) connections: usize,
-    /// Streams at once of one caller.
+    /// Open streams per caller.
     pub(crate) streams: usize,
-    /// Requests of one caller in a second, in the long run...
+    /// Sustained requests per second of one caller...
     pub(crate) requests_per_second: u32,
-    /// ...and at once after a pause.
+    /// ...and the burst after a pause.
     pub(crate) requests_burst: u32,
-    /// Failures to authenticate from one address in a minute, and at once after a pause.
+    /// Failures to authenticate per minute and address; also the burst after a pause.
     pub(crate) failures_per_minute: u32,
-    /// Seconds that a request may take, streams excepted.
+    /// Request timeout in seconds; does not apply to streams.
     pub(crate) request_seconds: u64,
-    /// Bytes of the head of a request, as a number or like `16KiB`.
+    /// Maximum bytes of a request head, as a number or like `16KiB`.
     #[serde(deserialize_with = "given::size_of")]
     pub(crate) head_bytes: usize,
-    /// Mebibytes of memory that the bodies of all requests under way may take; one caller's half of that.
+    /// Mebibytes of memory for the bodies of all requests under way; one caller may use half.
     pub(crate) body_memory_mib: u32,
-    /// Mebibytes of bodies of one caller in a minute, and at once after a pause.
+    /// Mebibytes of bodies per minute and caller; also the burst after a pause.
     pub(crate) body_mib_per_minute: u32,
-    /// Percent of the machine's processor time that callers who may not administer have, all together.
+    /// Percent of the machine's processor time for all callers that are not administrators, together.
     pub(crate) processor_percent: u32,
 }
 
@@ -64,11 +64,11 @@ impl Default for LimitSettings {
     }
 }
 
-/// The least that `head_bytes` can be: what the server reads at once.
+/// Minimum of `head_bytes`: the server's read buffer.
 const HEAD_BYTES_MIN: usize = 8192;
 
 impl LimitSettings {
-    /// What is wrong with them, if something is.
+    /// Returns the error in the settings, if any.
     pub(crate) fn wrong(&self) -> Option<String> {
         let counts = [
             ("connections", self.connections as u64),
@@ -98,28 +98,28 @@ impl LimitSettings {
         Rate { drip: Duration::from_secs(60) / self.failures_per_minute, burst: self.failures_per_minute }
     }
 
-    /// Of kibibytes.
+    /// Counts kibibytes.
     fn bodies(&self) -> Rate {
         let burst = self.body_mib_per_minute.saturating_mul(1024);
         Rate { drip: Duration::from_secs(60) / burst, burst }
     }
 }
 
-/// Whom something is counted for.
+/// Rate-limit key: the subject of a count.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Counted {
-    /// The holder of a token, by its hash.
+    /// Holder of a token, by its hash.
     Token(Digest),
-    /// Whoever calls from an address.
+    /// All callers from an address.
     Address(IpAddr),
 }
 
-/// The other end of a connection.
+/// Peer address of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
 impl Peer {
-    /// The address that is counted: of version 6 the network, since whoever has one address of it has all.
+    /// Returns the rate-limited address. For IPv6 that is the /64 network, as a host can use any address in it.
     pub(crate) fn address(self) -> IpAddr {
         match self.0.ip().to_canonical() {
             IpAddr::V4(address) => address.into(),
@@ -128,15 +128,15 @@ impl Peer {
     }
 }
 
-/// How fast a bucket empties, and how much it holds.
+/// Leak interval and capacity of a bucket.
 #[derive(Clone, Copy)]
 struct Rate {
     drip: Duration,
     burst: u32,
 }
 
-/// A bucket for each key, out of which a drop flows every `drip` and which holds `burst` of them. The generic cell rate
-/// algorithm: of each is kept only when it will be empty.
+/// Leaky bucket per key, with `burst` as its capacity and one drop leaking every `drip`. Implements the generic cell
+/// rate algorithm: the only state per key is the time at which its bucket is empty.
 struct Buckets<K> {
     rate: Rate,
     empty_at: HashMap<K, Duration>,
@@ -148,19 +148,19 @@ impl<K: Copy + Eq + Hash> Buckets<K> {
         Self { rate, empty_at: HashMap::new(), keys_max }
     }
 
-    /// How long until another drop has room; nothing if it has room now.
+    /// Returns the time until another drop fits; `None` if it fits now.
     fn full_for(&self, key: &K, now: Duration) -> Option<Duration> {
         let empty_at = *self.empty_at.get(key)?;
         let room_at = (empty_at + self.rate.drip).saturating_sub(self.rate.drip * self.rate.burst);
         (room_at > now).then(|| room_at - now)
     }
 
-    /// Adds a drop if it has room; otherwise says how long until it has.
+    /// Adds a drop if it fits; otherwise returns the time until it does.
     fn add(&mut self, key: K, now: Duration) -> Result<(), Duration> {
         self.add_many(key, now, 1)
     }
 
-    /// Adds drops if the first of them has room.
+    /// Adds `drops` if the first of them fits.
     fn add_many(&mut self, key: K, now: Duration, drops: u32) -> Result<(), Duration> {
         if let Some(wait) = self.full_for(&key, now) {
             return Err(wait);
@@ -173,7 +173,7 @@ impl<K: Copy + Eq + Hash> Buckets<K> {
         Ok(())
     }
 
-    /// Makes room for another key: forgets those that are empty, or else the one that will be first.
+    /// Makes room for another key: evicts the empty buckets, or else the one that is empty first.
     fn forget(&mut self, now: Duration) {
         self.empty_at.retain(|_, empty_at| *empty_at > now);
         if self.empty_at.len() >= self.keys_max
@@ -184,7 +184,7 @@ impl<K: Copy + Eq + Hash> Buckets<K> {
     }
 }
 
-/// What is counted.
+/// Current counts of all limits.
 pub(crate) struct Limits {
     since: Instant,
     settings: RwLock<LimitSettings>,
@@ -193,7 +193,7 @@ pub(crate) struct Limits {
     /// Kibibytes of bodies.
     bodies: Mutex<Buckets<Counted>>,
     streams: Arc<Mutex<HashMap<Counted, usize>>>,
-    /// Kibibytes that bodies may take.
+    /// Kibibytes of memory for bodies.
     memory: Arc<Semaphore>,
     memory_of: Arc<Mutex<HashMap<Counted, usize>>>,
     shares: Arc<Shares>,
@@ -214,8 +214,8 @@ impl Limits {
         }
     }
 
-    /// Puts other limits in place; what is counted stays. How much there is of connections and of memory stays as well, as it is
-    /// given out.
+    /// Replaces the limits and keeps the counts. The numbers of connections and of memory permits are fixed at
+    /// start-up.
     pub(crate) fn replace(&self, settings: LimitSettings) {
         let mut now = self.settings.write().unwrap_or_else(PoisonError::into_inner);
         *now = LimitSettings { body_memory_mib: now.body_memory_mib, ..settings };
@@ -225,7 +225,7 @@ impl Limits {
         self.shares.replace(settings.processor_percent);
     }
 
-    /// Returns what is owed of processor time.
+    /// Returns the processor-time accounts.
     pub(crate) const fn shares(&self) -> &Arc<Shares> {
         &self.shares
     }
@@ -234,17 +234,17 @@ impl Limits {
         *self.settings.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes memory for the text of a body; waits while other requests have it.
+    /// Reserves memory for the text of a body; waits while other requests hold it.
     pub(crate) async fn memory(&self, by: Counted, bytes: usize) -> Answered<Memory> {
-        // Counted before it is waited for, so that the requests of one caller do not queue before those of others.
+        // Counted before the wait, so that one caller's requests cannot queue ahead of those of others.
         let counted = self.counted_memory(by, bytes)?;
         let place = Arc::clone(&self.memory).acquire_many_owned(counted.permits()).await;
         let place = place.map_err(|_| Problem::of(Code::Internal, "the daemon is stopping"))?;
         Ok(Memory { _place: place, _counted: counted })
     }
 
-    /// Takes memory for the value of a body whose text has its own already. Refuses instead of waiting: requests that each
-    /// hold some and wait for more would wait for each other.
+    /// Reserves memory for the parsed value of a body. Fails instead of waiting: requests that hold memory for their
+    /// text and wait for more would deadlock.
     pub(crate) fn memory_now(&self, by: Counted, bytes: usize) -> Answered<Memory> {
         let counted = self.counted_memory(by, bytes)?;
         let place = Arc::clone(&self.memory).try_acquire_many_owned(counted.permits());
@@ -269,7 +269,7 @@ impl Limits {
         })
     }
 
-    /// The time that a request has.
+    /// Returns the request timeout.
     pub(crate) fn request_time(&self) -> Duration {
         Duration::from_secs(self.settings().request_seconds)
     }
@@ -293,7 +293,7 @@ impl Limits {
         })
     }
 
-    /// Counts a failure to authenticate. Refuses an address from which too many came.
+    /// Counts a failure to authenticate. Rejects an address with too many of them.
     pub(crate) fn failed(&self, from: IpAddr) -> Answered<()> {
         locked(&self.failures).add(from, self.since.elapsed()).map_err(|wait| {
             let detail = "too many tokens that are not valid came from this address";
@@ -301,7 +301,7 @@ impl Limits {
         })
     }
 
-    /// A place for a stream, for as long as it is held.
+    /// Opens a stream; the place is released when dropped.
     pub(crate) fn stream(&self, by: Counted) -> Answered<StreamPlace> {
         let most = self.settings().streams;
         let mut streams = locked(&self.streams);
@@ -315,7 +315,7 @@ impl Limits {
     }
 }
 
-/// An open stream.
+/// Place of an open stream.
 pub(crate) struct StreamPlace {
     by: Counted,
     streams: Arc<Mutex<HashMap<Counted, usize>>>,
@@ -335,13 +335,13 @@ impl Drop for StreamPlace {
 
 const KIBIBYTES: usize = 1024;
 
-/// Memory of a body, until it is dropped.
+/// Memory of a body, released when dropped.
 pub(crate) struct Memory {
     _place: OwnedSemaphorePermit,
     _counted: CountedMemory,
 }
 
-/// Kibibytes that are counted for a caller.
+/// Kibibytes counted for a caller.
 struct CountedMemory {
     by: Counted,
     kibibytes: usize,
@@ -349,7 +349,7 @@ struct CountedMemory {
 }
 
 impl CountedMemory {
-    /// Counts them; none if the caller would have more than `own`.
+    /// Counts kibibytes; `None` if the caller would exceed `own`.
     fn new(all: &Arc<Mutex<HashMap<Counted, usize>>>, by: Counted, kibibytes: usize, own: usize) -> Option<Self> {
         let mut counts = locked(all);
         let count = counts.get(&by).copied().unwrap_or_default() + kibibytes;
@@ -380,7 +380,7 @@ impl Drop for CountedMemory {
 }
 
 fn locked<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A count that a panic left half done is off by one.
+    // After a panic between two updates a count is off by one.
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn nobody_gets_more_than_the_burst_and_the_rate() {
-        // Against a count of all that was let through.
+        // Compared with a log of all admitted requests.
         for seed in 0..20 {
             let mut random = Random::new(seed);
             let (rate, burst) = (1 + random.below(5), 1 + random.below(8));
@@ -434,7 +434,7 @@ mod tests {
             assert_eq!(buckets.add(key, Duration::from_millis(key)), Ok(()));
             assert!(buckets.empty_at.len() <= 100);
         }
-        // Who has taken most is not forgotten for it.
+        // The caller with the most use is not evicted.
         let now = SECOND * 20;
         for _ in 0..3 {
             assert_eq!(buckets.add(77_777, now), Ok(()));

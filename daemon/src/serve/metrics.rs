@@ -1,9 +1,9 @@
-//! What is counted, for Prometheus: its families, and their text.
+//! Prometheus metrics: the families and their exposition.
 //!
-//! Labels have few values, which all come from this program: codes, kinds, templates of routes. Nothing that somebody else
-//! chooses without a bound is ever one, so no board's id and no worker's name. What becomes of boards is counted by
-//! [`counting`], as it becomes durable; what stands at this moment ([`Picture`]) is looked at when somebody asks.
-//! `docs/operations.md` lists the families, and a test compares.
+//! Labels have few values, all defined by this program: codes, kinds, route templates. Unbounded values chosen by
+//! others, like ids of boards and names of workers, are never labels. [`counting`] updates the counters as records
+//! become durable; the gauges ([`Picture`]) are computed for each scrape. `docs/operations.md` lists the families, and
+//! a test compares the two.
 
 mod counting;
 
@@ -22,20 +22,20 @@ use prometheus::{
 
 pub(crate) use self::counting::Counting;
 
-/// The media type of the text.
+/// Media type of the exposition.
 pub(crate) const MEDIA_TYPE: &str = prometheus::TEXT_FORMAT;
 
-/// Bounds in seconds: a sync of a disk takes 0.2 ms at best, and a second where much else is done with it.
+/// Bounds in seconds: a disk sync takes 0.2 ms at best, and up to a second under load.
 const COMMIT_BUCKETS: [f64; 12] = [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
 
-/// Bounds in seconds: a script answers at once, a model on a small machine in minutes.
+/// Bounds in seconds: a script replies at once, a model on a small machine within minutes.
 const INVOCATION_BUCKETS: [f64; 14] =
     [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0];
 
 /// Bounds in seconds.
 const REQUEST_BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 20.0];
 
-/// All that is counted by a daemon.
+/// Counters and histograms of a daemon.
 pub(crate) struct Metrics {
     commits: IntCounter,
     rejections: IntCounterVec,
@@ -58,26 +58,26 @@ pub(crate) struct Metrics {
     started_at: f64,
 }
 
-/// What stands at one moment.
+/// Values of the gauges at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Picture {
     /// Boards by status.
     pub(crate) boards: Vec<(&'static str, usize)>,
-    /// Invocations that wait for a place, on boards that run.
+    /// Queued invocations of running boards.
     pub(crate) queued: usize,
-    /// Invocations under way on them, those apart that wait for persons.
+    /// Invocations under way on running boards, without those that wait for people.
     pub(crate) running: usize,
-    /// Proposals that wait for persons on them.
+    /// Proposals of running boards that wait for people.
     pub(crate) pending: usize,
-    /// Steps that wait for the journal writer.
+    /// Steps queued for the journal writer.
     pub(crate) journal_queue: usize,
-    /// Branches that are stopped, on boards that run.
+    /// Branches of running boards with an open breaker.
     pub(crate) open_branches: usize,
-    /// Branches that get one try.
+    /// Branches with a half-open breaker, which get one attempt.
     pub(crate) half_open_branches: usize,
-    /// Models that were used lately.
+    /// Recently used models.
     pub(crate) models: Vec<ModelState>,
-    /// Age of the oldest notice that is not delivered, by receiver.
+    /// Age of the oldest undelivered notice, by receiver.
     pub(crate) undelivered: Vec<(&'static str, Duration)>,
 }
 
@@ -177,7 +177,7 @@ impl Metrics {
         this
     }
 
-    /// Where all values of a label are known, their series begin with 0, so that a rate sees the first event.
+    /// Initialises the series of labels with a known set of values to 0, so that a rate includes the first event.
     fn begin_with_zeros(&self) {
         FailureCode::ALL.iter().for_each(|code| drop(self.failures.with_label_values(&[code.as_str()])));
         DeferralReason::ALL.iter().for_each(|reason| drop(self.deferrals.with_label_values(&[reason.as_str()])));
@@ -191,24 +191,24 @@ impl Metrics {
         }
     }
 
-    /// Counts a delivery of a notice that was tried.
+    /// Counts an attempted delivery of a notice.
     pub(crate) fn notified(&self, receiver: &str, outcome: &str) {
         self.notices.with_label_values(&[receiver, outcome]).inc();
     }
 
-    /// A request was answered. `route` is a template, `method` one of few.
+    /// Counts an answered request. `route` is a template, `method` one of a fixed set.
     pub(crate) fn answered(&self, route: &str, method: &str, status: u16, seconds: f64) {
         self.requests.with_label_values(&[route, method, &status.to_string()]).inc();
         self.request_seconds.with_label_values(&[route, method]).observe(seconds);
     }
 
-    /// All families as Prometheus reads them.
+    /// Returns all families in the exposition format.
     pub(crate) fn text(&self, picture: &Picture) -> String {
         let mut text = String::new();
         for family in self.families(picture) {
             for collected in family.collect() {
                 if collected.get_metric().is_empty() {
-                    // A family of which nothing has happened yet is there nevertheless.
+                    // Families without series are listed too.
                     let kind = format!("{:?}", collected.get_field_type()).to_lowercase();
                     let (name, help) = (collected.name(), collected.help());
                     text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
@@ -254,7 +254,7 @@ impl Metrics {
 }
 
 impl Picture {
-    /// Made anew each time, so that two who ask at once get each their own moment.
+    /// Builds new collectors for each scrape, so that concurrent scrapes do not mix their values.
     fn families(&self) -> Vec<Box<dyn Collector>> {
         #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 boards")]
         let number = |count: usize| count as f64;
@@ -316,8 +316,7 @@ impl Picture {
     }
 }
 
-/// Returns availability and waiting calls of models by the model's name and its server. Endpoints of one server count
-/// together.
+/// Returns availability and number of waiting calls, by model name and server. Endpoints of one server are merged.
 fn by_server(models: &[ModelState]) -> BTreeMap<(&str, String), (bool, usize)> {
     let mut all = BTreeMap::new();
     for state in models {
@@ -334,7 +333,7 @@ fn by_server(models: &[ModelState]) -> BTreeMap<(&str, String), (bool, usize)> {
     all
 }
 
-/// What a family is: its name, its kind, its labels, its help.
+/// Returns name, kind, labels and help of each family.
 #[cfg(test)]
 fn described() -> Vec<(String, String, Vec<String>, String)> {
     let metrics = Metrics::new();

@@ -1,17 +1,17 @@
-//! `patchboard serve`: many boards at once, and the ways in for people, programs and other agents.
+//! `patchboard serve`: runs many boards, and serves them to people, programs and other agents.
 //!
-//! Owns what a daemon needs beside the boards: addresses, tokens, limits, the translation between requests and what the
-//! runtime understands. Decides nothing about a board.
+//! Owns the daemon's side: addresses, tokens, limits, and the translation between requests and the runtime. Makes no
+//! decision about a board.
 //!
-//! * [`service`]: boards that run and boards at rest, apart from how they are reached.
-//! * [`agui`]: what a board does, in the events of AG-UI; [`mcp`]: a worker's seat in MCP.
-//! * [`files`]: the files of a board's directory, for both.
-//! * `tls`: a feature.
-//! * [`retention`]: how long boards are kept that have ended; [`reload`]: a configuration that is read again.
-//! * [`alone`]: one daemon on a data directory; [`host`]: one in the process of an agent, for those at one directory.
-//! * [`http`], [`problem`], [`routes`]: the API; [`keys`]: requests that come again; [`access`], [`tokens`]: who may do what;
-//!   [`limits`], [`share`]: how much of it.
-//! * [`metrics`], [`requests`]: what is counted and logged.
+//! * [`service`]: running boards and boards at rest, independent of the transport.
+//! * [`agui`]: AG-UI events of a board; [`mcp`]: the MCP server of a worker.
+//! * [`files`]: file access to a board's directory, for HTTP and MCP.
+//! * `tls`: TLS, a feature.
+//! * [`retention`]: retention of ended boards; [`reload`]: configuration reload.
+//! * [`alone`]: instance lock of a data directory; [`host`]: a daemon for the agents that share one directory.
+//! * [`http`], [`problem`], [`routes`]: the API; [`keys`]: idempotency keys; [`access`], [`tokens`]: authorization;
+//!   [`limits`], [`share`]: limits.
+//! * [`metrics`], [`requests`]: metrics and request log.
 
 pub(crate) mod access;
 mod agui;
@@ -81,20 +81,20 @@ use crate::output::Output;
 use crate::seating::ModelArguments;
 use crate::trust::config_file;
 
-/// How long requests that are under way are waited for when the daemon stops.
+/// Time limit for requests under way at shutdown.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// How long a client may take to send the head of a request.
+/// Timeout for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Run boards as a daemon, reached over HTTP
 ///
-/// Takes up every board of the data directory that has not ended, and lets each go on where it was. SIGTERM or Ctrl-C stops
-/// it: what is decided is durable, calls under way are made again after the next start. SIGHUP has it read the configuration again.
+/// Resumes every board of the data directory that has not ended. SIGTERM or Ctrl-C shuts the daemon down: committed
+/// steps are durable, and calls under way are repeated after the next start. SIGHUP reloads the configuration.
 ///
-/// On a loopback address whoever reaches it may do everything, unless tokens are demanded; on any other address it starts
-/// only where there are tokens (`patchboard token create`). Settings come from the table `serve` of patchboard.toml, from
-/// the environment, and from flags, each stronger than the one before.
+/// On a loopback address callers need no token and have all permissions, unless tokens are required. On any other
+/// address the daemon starts only if there are tokens (`patchboard token create`). Settings come from the table `serve`
+/// of patchboard.toml, the environment, and flags, in rising precedence.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -139,7 +139,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         retention: watch::Sender::new(retention),
         settings,
     };
-    // Those that ask are told that it lives; what they ask of boards waits for none but its own.
+    // Printed before the recovery: health checks are answered, and a request waits only for its own board.
     if output.is_json() {
         output.json(&json!({"listen": address.to_string(), "pid": std::process::id()}))?;
     } else {
@@ -179,7 +179,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     daemon.stops();
     handle.graceful_shutdown(Some(DRAIN));
     let stopping = async {
-        // Requests under way have their boards to the end.
+        // Requests under way keep their boards until they are answered.
         let served = serving.await;
         daemon.stop().await;
         served
@@ -189,16 +189,16 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             Ok(Err(error)) => Err(unreachable_address(address, &error)),
             _ => Ok(Exit::Done),
         },
-        // What is durable is not lost.
+        // Durable steps are safe.
         () = interrupts.stop() => Ok(Exit::Done),
     }
 }
 
-/// Threads that read requests and send answers.
+/// Threads that read requests and send responses.
 const SERVING_THREADS: usize = 2;
 
-/// The threads that serve. What requests ask for is done by the threads of the boards, so that whoever looks whether the
-/// daemon lives waits for no board.
+/// Threads for network I/O. Requests are handled on the threads of the boards, so that a health check never waits for a
+/// board.
 struct Serving(Option<Runtime>);
 
 impl Serving {
@@ -221,7 +221,7 @@ impl Drop for Serving {
     }
 }
 
-/// Does what a request asks for on other threads than those that serve; gives it up if the caller is gone.
+/// Middleware: handles a request on the board threads. Cancels it if the client disconnects.
 async fn beside(State(threads): State<Handle>, request: Request, next: Next) -> Response {
     let mut asked = JoinSet::new();
     asked.spawn_on(next.run(request), &threads);
@@ -231,10 +231,10 @@ async fn beside(State(threads): State<Handle>, request: Request, next: Next) -> 
     }
 }
 
-/// Parts of an answer that are made before the one before is sent.
+/// Response parts produced ahead of the one being sent.
 const PARTS_AHEAD: usize = 1;
 
-/// Makes what is still to come of an answer on these threads, too, as fast as it is read.
+/// Produces the rest of a streamed response on these threads too, at the pace of the reader.
 fn made_on(threads: &Handle, body: Body) -> Body {
     if body.size_hint().exact().is_some() {
         return body;
@@ -256,7 +256,7 @@ fn made_on(threads: &Handle, body: Body) -> Body {
     Body::from_stream(stream::unfold(to_send, |mut to_send| async move { Some((to_send.recv().await?, to_send)) }))
 }
 
-/// A daemon that can be reached.
+/// Daemon with an open listener.
 struct Listening {
     scheme: &'static str,
     address: SocketAddr,
@@ -266,7 +266,7 @@ struct Listening {
     _threads: Serving,
 }
 
-/// Lets a daemon be reached at the address of its settings.
+/// Binds the address of the settings and starts to serve.
 fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failure> {
     let unreachable = |error: io::Error| unreachable_address(settings.listen, &error);
     let listener = std::net::TcpListener::bind(settings.listen).map_err(unreachable)?;
@@ -277,7 +277,7 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<Listening, Failur
         .map_err(unreachable)?
         .handle(handle.clone())
         .first_request_timeout(HEAD_TIMEOUT)
-        // One request at a time on a connection, so that the number of connections bounds what is under way.
+        // One request at a time per connection, so that the connection limit bounds the requests under way.
         .http1_only();
     server.http_builder().http1().header_read_timeout(HEAD_TIMEOUT).max_buf_size(settings.limits.head_bytes);
     let doors = watch::Sender::new(settings.door(address));
@@ -305,7 +305,7 @@ fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
         .help("name another address with --listen, or end the process that has this one")
 }
 
-/// All that is served.
+/// Builds the router.
 fn app(daemon: Arc<Daemon>, doors: watch::Receiver<Door>) -> Router {
     let (api, description) = routes::all().split_for_parts();
     let description = Arc::new(description);
@@ -326,7 +326,7 @@ fn app(daemon: Arc<Daemon>, doors: watch::Receiver<Door>) -> Router {
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn(identifiers::identify))
         .layer(from_fn(leftover::read))
-        // Around all others, so that what they turn away is counted, too.
+        // Outermost, so that rejected requests are counted too.
         .layer(from_fn_with_state(Arc::clone(&daemon.metrics), requests::watch))
         .layer(from_fn(connections::keep))
 }
@@ -339,7 +339,7 @@ async fn no_such_method() -> Problem {
     Problem::of(Code::NoSuchMethod, "this path takes other methods")
 }
 
-/// A bug of ours must not cost the client its answer, nor anybody else theirs.
+/// Answers a request after a panic of its handler; other requests are unaffected.
 fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
     fault()
 }

@@ -1,4 +1,4 @@
-//! Errors as RFC 9457 problem documents, with the same stable codes as everywhere else.
+//! Errors as RFC 9457 problem documents, with the stable codes of the kernel and the command line.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ macro_rules! coded {
         }
 
         impl $name {
-            /// The stable name.
+            /// Returns the stable name.
             pub(crate) const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $code,)*
@@ -40,122 +40,122 @@ macro_rules! coded {
 }
 
 coded! {
-    /// What only requests can have wrong; the rest has the codes of the kernel and the command line.
+    /// Errors of requests; others have the codes of the kernel and the command line.
     Code {
-        /// There is no token, or none that opens anything.
+        /// The request has no token, or none that is valid.
         Unauthorized = "unauthorized", UNAUTHORIZED,
-        /// The token does not allow this.
+        /// The scope of the token does not allow the request.
         Forbidden = "forbidden", FORBIDDEN,
-        /// A person is to act, and the token is not that person's.
+        /// The request acts as a person, and the token is not that person's.
         NotThePerson = "not_the_person", FORBIDDEN,
-        /// The daemon was called by a name that is not its own.
+        /// The host name of the request is not one of the daemon's.
         UnknownHost = "unknown_host", MISDIRECTED_REQUEST,
-        /// A page in a browser calls that is not the daemon's, and not among `[serve] origins`.
+        /// The request comes from a browser page of another origin that is not in `[serve] origins`.
         UnknownOrigin = "unknown_origin", FORBIDDEN,
-        /// Nothing is served under this path.
+        /// The path does not exist.
         NoSuchRoute = "no_such_route", NOT_FOUND,
-        /// The path takes other methods; in MCP, no method is called so.
+        /// The path does not support the method; in MCP, the method does not exist.
         NoSuchMethod = "no_such_method", METHOD_NOT_ALLOWED,
-        /// The path cannot be read.
+        /// The path is malformed.
         BadPath = "bad_path", BAD_REQUEST,
-        /// What stands behind the `?` cannot be read, or names what there is not.
+        /// The query string is malformed, or has an unknown parameter or value.
         BadQuery = "bad_query", BAD_REQUEST,
-        /// The `Idempotency-Key` is none.
+        /// The `Idempotency-Key` is malformed.
         BadKey = "bad_key", BAD_REQUEST,
-        /// The `Message-Id` or the `Correlation-Id` is none.
+        /// The `Message-Id` or the `Correlation-Id` is malformed.
         BadIdentifier = "bad_identifier", BAD_REQUEST,
         /// The `Last-Event-ID` is not the number of a record.
         BadEventId = "bad_event_id", BAD_REQUEST,
-        /// The body is not said to be JSON.
+        /// The content type of the body is not JSON.
         NotJson = "not_json", UNSUPPORTED_MEDIA_TYPE,
-        /// The body is JSON, and not what is wanted here.
+        /// The body is JSON, but not of the required form.
         BadBody = "bad_body", UNPROCESSABLE_ENTITY,
-        /// The body is larger than any may be.
+        /// The body exceeds the size limit.
         BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE,
-        /// The scope of a token is none, or of a board or worker that there cannot be.
+        /// The scope of a token is malformed, or names an impossible board or worker.
         BadScope = "bad_scope", UNPROCESSABLE_ENTITY,
-        /// A token with this name or lifetime is not made.
+        /// The name or the lifetime of a token is out of bounds.
         BadToken = "bad_token", UNPROCESSABLE_ENTITY,
-        /// There is no such board, or the caller may not know of it.
+        /// The board does not exist, or the caller may not know of it.
         NoSuchBoard = "no_such_board", NOT_FOUND,
-        /// The key has made a token before, whose text was shown then.
+        /// The idempotency key has created a token before, and its text was shown then.
         AlreadyShown = "already_shown", CONFLICT,
-        /// No token of this number opens anything.
+        /// No valid token has this number.
         NoSuchToken = "no_such_token", NOT_FOUND,
-        /// The worker's calls are not for processes outside to lease.
+        /// The worker's calls cannot be leased, because its agent is not remote.
         NotRemote = "not_remote", CONFLICT,
-        /// The lease has expired, its attempt is over, or it never was.
+        /// The lease has expired, its attempt is closed, or it never existed.
         LeaseOver = "lease_over", CONFLICT,
-        /// The caller holds no lease, and no call of the worker waits for somebody.
+        /// The caller holds no lease, and no call of the worker is waiting.
         NoLease = "no_lease", CONFLICT,
-        /// The worker may neither see nor change files.
+        /// The worker may neither read nor change files.
         NoFiles = "no_files", CONFLICT,
         /// The board's directory is not open.
         NoWorkspace = "no_workspace", SERVICE_UNAVAILABLE,
-        /// The blueprint has errors; `findings` has them.
+        /// The blueprint has errors, listed in `findings`.
         BlueprintRefused = "blueprint_refused", UNPROCESSABLE_ENTITY,
         /// The blueprint has no rules, so its board would never end.
         NoRules = "no_rules", UNPROCESSABLE_ENTITY,
-        /// One caller made too many requests; `Retry-After` says when it may again.
+        /// The caller exceeded its rate limit; `Retry-After` has the time to wait.
         TooManyRequests = "too_many_requests", TOO_MANY_REQUESTS,
-        /// Too many tokens that are not valid came from one address.
+        /// Too many invalid tokens came from the address of the caller.
         TooManyFailures = "too_many_failures", TOO_MANY_REQUESTS,
-        /// One caller has too many streams open.
+        /// The caller has too many open streams.
         TooManyStreams = "too_many_streams", TOO_MANY_REQUESTS,
-        /// The request took longer than any may; what it asked for may have happened.
+        /// The request timed out; its effect may have happened.
         TimedOut = "timed_out", SERVICE_UNAVAILABLE,
-        /// There is no tool of this name.
+        /// The tool does not exist.
         NoSuchTool = "no_such_tool", NOT_FOUND,
-        /// There is no resource under this URI.
+        /// The resource does not exist.
         NoSuchResource = "no_such_resource", NOT_FOUND,
-        /// Nothing of the worker was refused lately, or not with this code or number.
+        /// The worker has no recent rejection, or none with this code or number.
         NoRejection = "no_rejection", NOT_FOUND,
         /// The board's document has no negotiation room.
         NoRoom = "no_room", NOT_FOUND,
-        /// Nothing is proposed in the room under this id.
+        /// The room has no proposal with this id.
         NoSuchArtifact = "no_such_artifact", NOT_FOUND,
         /// The board's document has no negotiation.
         NoNegotiation = "no_negotiation", NOT_FOUND,
         /// The board's document has no handoffs.
         NoHandoffs = "no_handoffs", NOT_FOUND,
-        /// The content of an artefact is not what its content type says.
+        /// The content of the artefact does not match its content type.
         BadContent = "bad_content", UNPROCESSABLE_ENTITY,
         /// The board's document has no workflow.
         NoWorkflow = "no_workflow", NOT_FOUND,
-        /// No code has this name.
+        /// The code does not exist.
         NoMeaning = "unknown_code", NOT_FOUND,
-        /// Boards are still being taken up, or what was asked for is not there yet.
+        /// Boards are still being recovered, or the result is not available yet.
         NotReady = "not_ready", SERVICE_UNAVAILABLE,
-        /// A fault of the daemon.
+        /// Internal error of the daemon.
         Internal = "internal", INTERNAL_SERVER_ERROR,
     }
 }
 
-/// The media type of a problem document.
+/// Media type of a problem document.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Why a request has no other answer.
+/// Error response of a request.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    /// The status.
+    /// HTTP status.
     pub(crate) status: StatusCode,
     /// Stable name; the last part of `type`.
     pub(crate) code: &'static str,
     detail: String,
     help: Option<String>,
-    /// When it is worth to ask again.
+    /// Time after which a retry is useful.
     retry_after: Option<Duration>,
-    /// How the request stands to an earlier one.
+    /// Relation of the request to an earlier one with its idempotency key.
     repetition: Repetition,
-    /// Members beside those of the RFC.
+    /// Extension members, in addition to those of the RFC.
     details: Map<String, Value>,
 }
 
-/// What a handler returns.
+/// Result of a handler.
 pub(crate) type Answered<T> = Result<T, Problem>;
 
 impl Problem {
-    /// A problem; `detail` is for people and holds no secret.
+    /// Creates a problem; `detail` is for people and holds no secret.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self {
             status,
@@ -168,41 +168,41 @@ impl Problem {
         }
     }
 
-    /// Says what to do about it.
+    /// Adds advice for the caller.
     #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Says when to ask again.
+    /// Adds the time after which the caller should retry.
     #[must_use]
     pub(crate) const fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
 
-    /// Says that it was told before, of an earlier transmission of the same request.
+    /// Marks the problem as a replay: an earlier transmission of the request already got it.
     #[must_use]
     pub(crate) const fn repeats(mut self, repetition: Repetition) -> Self {
         self.repetition = repetition;
         self
     }
 
-    /// The same in words that say more, with a code of their own.
+    /// Replaces status, code and detail by more specific ones.
     #[must_use]
     pub(crate) fn told_as(self, status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self { status, code, detail: detail.into(), ..self }
     }
 
-    /// Adds a member.
+    /// Adds an extension member.
     #[must_use]
     pub(crate) fn detail(mut self, name: &str, value: Value) -> Self {
         self.details.insert(name.to_owned(), value);
         self
     }
 
-    /// The document.
+    /// Returns the problem document.
     pub(crate) fn json(&self) -> Value {
         let mut document = Map::new();
         document.insert("type".into(), format!("urn:patchboard:problem:{}", self.code).into());
@@ -217,7 +217,7 @@ impl Problem {
         document.into()
     }
 
-    /// What a request has wrong.
+    /// Creates a problem for an error of the request.
     pub(crate) fn of(code: Code, detail: impl Into<String>) -> Self {
         Self::new(code.status(), code.as_str(), detail)
     }
@@ -225,7 +225,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        // Who is told to come again later will.
+        // 503 is expected at times, and not logged as an error.
         if self.status.is_server_error() && self.status != StatusCode::SERVICE_UNAVAILABLE {
             tracing::error!(code = self.code, detail = %self.detail, "a request failed");
         }
@@ -239,7 +239,7 @@ impl IntoResponse for Problem {
             response.headers_mut().extend(self.repetition.headers());
         }
         if let Some(wait) = self.retry_after {
-            // Whole seconds, and not too few.
+            // Whole seconds, rounded up.
             response
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)));
@@ -274,8 +274,7 @@ impl From<JournalError> for Problem {
     }
 }
 
-/// Returns the status of what a board refused: what was wrong with the moment is a conflict, what was wrong with the request is
-/// not.
+/// Returns the status for a rejection code: 409, 429 or 507 for the state of the board, 422 for errors of the request.
 pub(crate) const fn refusal(code: rejection::Code) -> StatusCode {
     use rejection::Code as C;
     match code {
@@ -302,7 +301,7 @@ const fn status_of(error: &RuntimeError) -> StatusCode {
     }
 }
 
-/// What the command line would have said: codes and words are the same.
+/// Keeps the codes and messages of the command line.
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
         let Failure::Told(told) = failure else {

@@ -1,4 +1,4 @@
-//! A configuration that is read again while the daemon runs (SIGHUP).
+//! Configuration reload while the daemon runs (SIGHUP).
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,21 +19,21 @@ use crate::notify::settings::Settings as NotifySettings;
 use crate::output::one_line;
 use crate::trust::config_file;
 
-/// What the daemon was started with, and where what holds is put.
+/// Start-up configuration, and the channels that receive a new one.
 pub(super) struct Reload<'a> {
     pub(super) arguments: &'a Arguments,
     pub(super) config: Option<&'a Path>,
-    /// Seats of the configuration that it began with.
+    /// Agents of the configuration at start-up.
     pub(super) begun: Arc<Seats>,
     pub(super) settings: Settings,
-    /// Address that it is reached at.
+    /// Address on which the daemon is reachable.
     pub(super) address: SocketAddr,
     pub(super) doors: watch::Sender<Door>,
     pub(super) rest_after: watch::Sender<Duration>,
     pub(super) retention: watch::Sender<Retention>,
 }
 
-/// A configuration that can be used.
+/// Validated configuration.
 struct Read {
     config: Config,
     settings: Settings,
@@ -41,7 +41,7 @@ struct Read {
 }
 
 impl Reload<'_> {
-    /// Reads the configuration again and puts in place what can be. One that is refused changes nothing.
+    /// Reloads the configuration and applies the reloadable settings. An invalid configuration changes nothing.
     pub(super) fn again(&self, daemon: &Daemon) {
         match self.read() {
             Ok(read) => self.put(read, daemon),

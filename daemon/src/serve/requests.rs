@@ -1,4 +1,4 @@
-//! Every request, counted and logged.
+//! Counting and logging of requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,10 +10,10 @@ use axum::response::Response;
 
 use super::metrics::Metrics;
 
-/// The route of requests for which there is none.
+/// Route label of requests that match no route.
 const NO_ROUTE: &str = "none";
 
-/// Counts a request when its answer begins, and logs it; headers and what stands behind the `?` are in no log.
+/// Middleware: counts and logs a request when its response begins. Headers and query strings are never logged.
 pub(crate) async fn watch(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -27,7 +27,7 @@ pub(crate) async fn watch(State(metrics): State<Arc<Metrics>>, request: Request,
     response
 }
 
-/// A method as a label: whoever calls may invent others.
+/// Returns a method as a metric label. Unknown methods share one label, as clients can invent any number.
 fn method_name(method: &Method) -> &'static str {
     let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     known.into_iter().find(|name| *name == method.as_str()).unwrap_or("other")

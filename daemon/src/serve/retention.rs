@@ -1,4 +1,4 @@
-//! How long boards are kept that have ended: the table `[retention]` of the operator's configuration, and what is due by it.
+//! Retention of ended boards: the table `[retention]` of the operator's configuration, and its execution.
 //!
 //! ```toml
 //! [retention]
@@ -22,24 +22,24 @@ use tokio::sync::watch;
 use super::service::Daemon;
 use crate::failure::Failure;
 
-/// How often it is looked for boards that are due.
+/// Interval between two passes.
 const EVERY: Time = Time::from_secs(3600);
 
-/// The most boards of one pass; the rest is for the next one.
+/// Maximum boards per pass; the rest waits for the next one.
 const AT_ONCE: usize = 64;
 
-/// What becomes of a board that is due.
+/// Action on an expired board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Then {
-    /// It goes into a file from which it comes back.
+    /// Archive the board to a file, from which it can be restored.
     #[default]
     Archive,
-    /// It goes for good.
+    /// Delete the board permanently.
     Delete,
 }
 
-/// How long.
+/// Retention time and action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Rule {
@@ -47,13 +47,13 @@ struct Rule {
     then: Then,
 }
 
-/// The table.
+/// The table `[retention]`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Retention {
     ended: Option<Duration>,
     then: Then,
-    /// By the names of blueprints; in place of what holds for all.
+    /// Rules by blueprint name, each in place of the general one.
     blueprints: BTreeMap<String, Rule>,
 }
 
@@ -68,7 +68,7 @@ impl Retention {
         self.ended.is_some() || self.blueprints.values().any(|rule| rule.ended.is_some())
     }
 
-    /// The boards whose time is over, the oldest first, and what becomes of them.
+    /// Returns the expired boards with the action for each, the oldest first.
     fn due(&self, boards: &[BoardSummary], now: Timestamp) -> Vec<(BoardId, Then)> {
         let ended = boards.iter().filter(|board| board.ended.is_some());
         let due = ended.filter_map(|board| {
@@ -81,7 +81,7 @@ impl Retention {
     }
 }
 
-/// Takes out what is due, now and then and when the table has changed, for as long as the daemon runs.
+/// Applies the retention rules periodically and after each change of the table, while the daemon runs.
 pub(crate) async fn keep(daemon: Arc<Daemon>, mut tables: watch::Receiver<Retention>) {
     loop {
         let retention = tables.borrow_and_update().clone();

@@ -1,4 +1,4 @@
-//! What the daemon is, apart from how it is reached: boards that run, boards at rest, and what is asked of both.
+//! Daemon core, independent of the transport: running boards, boards at rest, and operations on both.
 
 mod questions;
 
@@ -51,23 +51,23 @@ use crate::notify::feed::{ChangeFeed, WithFeeds};
 use crate::outages;
 use crate::reader::{Reader, storage};
 
-/// Time that calls of models wait for all boards to be taken up, at most: their journals say which models are away.
+/// Maximum time that model calls wait for the recovery of all boards. The journals record which models are unavailable.
 const SHUT: Duration = Duration::from_secs(30);
 
-/// Boards that are recovered at the same time.
+/// Boards recovered concurrently.
 const RECOVERED_AT_ONCE: usize = 8;
 
-/// How many records are looked at for the end of a board: owners that came after it are few.
+/// Records searched for the end of a board; few ownership records can follow it.
 const LAST_RECORDS: u64 = 256;
 
-/// How often it is looked for boards that may rest.
+/// Bounds of the interval at which idle boards are evicted.
 const REST_LOOK_MIN: Duration = Duration::from_millis(100);
 const REST_LOOK_MAX: Duration = Duration::from_secs(15);
 
-/// Longest time until it is looked whether a token has expired that keeps something open.
+/// Maximum interval at which tokens of open streams and leases are checked for expiry.
 const EXPIRY_LOOK: Duration = Duration::from_secs(30);
 
-/// Questions to the journal that are answered at the same time; further ones wait.
+/// Concurrent journal reads; further ones queue.
 const READS_AT_ONCE: usize = 8;
 
 /// The daemon.
@@ -75,47 +75,47 @@ pub(crate) struct Daemon {
     runtime: Runtime,
     reader: Reader,
     data_dir: PathBuf,
-    /// What fills the seats of boards.
+    /// Agents of the boards' workers.
     pub(crate) seats: Arc<Replaceable>,
     workspaces: Arc<Workspaces>,
-    /// The calls of remote workers.
+    /// Calls of remote workers.
     pub(crate) leases: Leases,
-    /// Who may come in...
+    /// API tokens.
     pub(crate) tokens: Tokens,
-    /// ...beside whoever reaches the address, who may do everything, if this is so...
+    /// True if callers without a token are administrators.
     pub(crate) is_open: bool,
-    /// ...and who has the token of this hash, who may as well, as long as the process lives.
+    /// Hash of an administrator's token that exists only in this process.
     own: Option<Digest>,
-    /// How much one caller may take.
+    /// Limits per caller.
     pub(crate) limits: Limits,
     is_ready: AtomicBool,
-    /// No other daemon runs on the directory, and nobody writes its file anew.
+    /// Instance lock: excludes other daemons, and commands that rewrite the journal.
     _lock: File,
-    /// What is counted.
+    /// Metrics.
     pub(crate) metrics: Arc<Metrics>,
-    /// Boards with new records, for each receiver of notices.
+    /// Boards with new records, one feed per receiver of notices.
     pub(crate) feeds: Vec<Arc<ChangeFeed>>,
     /// State of the storage.
     pub(crate) disk: Arc<Disk>,
     pub(crate) clock: Arc<dyn Clock>,
     reads: Arc<Semaphore>,
-    /// Boards that are being opened or made, so that none is opened twice.
+    /// Locks of boards that are being opened or created, so that none is opened twice.
     opening: DashMap<BoardId, Arc<Mutex<()>>>,
-    /// Counts boards that were taken up; gone once the daemon stops.
+    /// Number of boards opened so far; `None` once the daemon stops.
     taken_up: std::sync::Mutex<Option<watch::Sender<u64>>>,
 }
 
-/// What came of the start.
+/// Result of the recovery at start-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Recovered {
-    /// Boards that go on.
+    /// Resumed boards.
     pub(crate) boards: usize,
-    /// Boards that cannot.
+    /// Boards that failed to resume.
     pub(crate) failed: usize,
 }
 
 impl Daemon {
-    /// Starts on a data directory; nothing runs yet.
+    /// Creates the daemon on a data directory; no board runs yet.
     pub(crate) async fn start(
         data_dir: &Path,
         seats: Seats,
@@ -158,12 +158,12 @@ impl Daemon {
         })
     }
 
-    /// The same for a token that opens everything and is in no file of the daemon's.
+    /// Accepts an administrator's token that is stored in no file of the daemon.
     pub(crate) fn opened_by(self, token: &str) -> Self {
         Self { own: Some(sha256(token.as_bytes())), ..self }
     }
 
-    /// Returns what the holder of a token may do, and the holder if the token is stored; none if it opens nothing.
+    /// Returns the scope of a token, and its holder if the token is stored; `None` if it is invalid.
     pub(crate) fn holder(&self, token: &str) -> Result<Option<(Scope, Option<Holder>)>, Failure> {
         if self.own == Some(sha256(token.as_bytes())) {
             return Ok(Some((Scope::Admin, None)));
@@ -172,7 +172,7 @@ impl Daemon {
         Ok(holder.map(|holder| (holder.scope.clone(), Some(holder))))
     }
 
-    /// Waits until a token opens nothing any more; `changes` counts changes of the tokens since before it was looked up.
+    /// Waits until a token is invalid. `changes` must have been subscribed before the token was looked up.
     pub(crate) async fn ended(&self, holder: &Holder, mut changes: watch::Receiver<u64>) {
         loop {
             let left = holder
@@ -180,7 +180,7 @@ impl Daemon {
                 .map(|at| Duration::from_millis(at.0.saturating_sub(self.clock.now().0).max(0).unsigned_abs()));
             let over = async {
                 match left {
-                    // Looked at again by then: timers know nothing of a clock that is set, or of sleep of the machine.
+                    // Bounded, because timers ignore changes of the clock and sleep of the machine.
                     Some(left) => tokio::time::sleep(left.min(EXPIRY_LOOK)).await,
                     None => std::future::pending().await,
                 }
@@ -189,15 +189,15 @@ impl Daemon {
                 Ok(()) = changes.changed() => {}
                 () = over => {}
             }
-            // Tokens that cannot be read open nothing to whoever asks next.
+            // On a read error the request continues; new requests fail at their own check.
             if !self.tokens.opens(holder.id, self.clock.now()).unwrap_or(true) {
                 return;
             }
         }
     }
 
-    /// Takes up every board that has not ended, and lets it go on where it was. One inside another is taken up by the call
-    /// that wants it. If there can be none any more, it is cancelled, unless an operator has retried it.
+    /// Resumes every board that has not ended. A nested board is resumed by the call of its parent. If its parent has
+    /// ended, it is cancelled, unless the parent can be retried and an operator has retried the nested board.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<Recovered, Failure> {
         let boards = self.reader.journal.boards().map_err(storage)?;
         let open: BTreeSet<BoardId> =
@@ -251,22 +251,22 @@ impl Daemon {
         }
     }
 
-    /// Ends what has no end by itself: readers that follow boards.
+    /// Ends the streams of readers that follow boards, which have no end of their own.
     pub(crate) fn stops(&self) {
         drop(self.taken_up().take());
     }
 
-    /// Closes all boards: what is decided is durable, calls under way are given up and made again after the next start.
+    /// Closes all boards. Decided steps are durable; calls under way are cancelled, and repeated after the next start.
     pub(crate) async fn stop(&self) {
         self.runtime.shutdown().await;
     }
 
-    /// All boards, the oldest first.
+    /// Lists all boards, the oldest first.
     pub(crate) fn boards(&self) -> Answered<Vec<BoardSummary>> {
         Ok(self.reader.journal.boards()?)
     }
 
-    /// Returns what the list of boards has of a board. Compares it with the last records of one that does not run here.
+    /// Returns the list entry of a board. Checks it against the last records of a board that does not run here.
     pub(crate) fn summary(&self, board: &BoardId) -> Answered<BoardSummary> {
         let summary = self.reader.journal.summary(board)?.ok_or_else(|| no_such_board(board))?;
         if self.running(board).is_none() {
@@ -275,44 +275,44 @@ impl Daemon {
         Ok(summary)
     }
 
-    /// Returns true if the list of boards says something else of a board than the records do.
+    /// Returns true if the list entry of a board contradicts its records.
     pub(crate) fn is_damaged(&self, board: &BoardId) -> bool {
         self.running(board).is_none() && audit::check_listed(&self.reader.journal, board).is_err()
     }
 
-    /// A board that runs here now.
+    /// Returns a board that is running.
     pub(crate) fn running(&self, board: &BoardId) -> Option<BoardHandle> {
         self.runtime.board(board)
     }
 
-    /// The boards that run here now.
+    /// Returns the running boards.
     pub(crate) fn running_boards(&self) -> impl Iterator<Item = BoardHandle> {
         self.runtime.boards().into_iter().filter_map(|board| self.runtime.board(&board))
     }
 
-    /// Sets view budgets of a blueprint by the contexts of this daemon's models, as a board of it gets them.
+    /// Sets the view budgets of a blueprint from the context sizes of this daemon's models, as for a board of it.
     pub(crate) fn fit_views(&self, blueprint: &mut Blueprint) {
         let seats = self.seats.now();
         blueprint.fit_views(&|model| seats.context(model));
     }
 
-    /// The directories that boards share with their workers.
+    /// Returns the directories that boards share with their workers.
     pub(crate) const fn workspaces(&self) -> &Arc<Workspaces> {
         &self.workspaces
     }
 
-    /// How many steps wait for the journal writer.
+    /// Returns the number of steps queued for the journal writer.
     pub(crate) fn journal_queue(&self) -> usize {
         self.runtime.journal_queue()
     }
 
-    /// Closes a board until somebody wants something of it, and lets its directory go.
+    /// Closes a board until it is next requested, and releases its directory.
     pub(crate) async fn let_go(&self, board: &BoardId) {
         self.alone(board, self.runtime.close(board)).await;
     }
 
-    /// A board to act on: one that does not run is taken up for it, also one that has ended for good, as it alone knows
-    /// which requests it has heard before.
+    /// Returns a board to act on, and opens it if it does not run. Boards that have ended for good are opened too,
+    /// because only the board knows the requests that it has accepted before.
     pub(crate) async fn open(&self, board: &BoardId) -> Answered<BoardHandle> {
         if let Some(running) = self.runtime.board(board) {
             return Ok(running);
@@ -327,16 +327,16 @@ impl Daemon {
         self.alone(board, opened).await
     }
 
-    /// The same for what a caller does: records of it name the caller.
+    /// Like [`Daemon::open`], for actions of a caller: their records name the caller.
     pub(crate) async fn open_for(self: &Arc<Self>, board: &BoardId, caller: &Caller) -> Answered<BoardHandle> {
         Ok(self.open(board).await?.by(caller.principal()))
     }
 
-    /// Takes up again what a board gave up. The directory of one that was over is opened again.
+    /// Retries the work that a board gave up. The directory of a board that was over is opened again.
     pub(crate) async fn retry(self: &Arc<Self>, board: &BoardId, caller: &Caller, retried: Retried) -> Answered<Heard> {
         let running = self.open_for(board, caller).await?;
         let (daemon, id) = (Arc::clone(self), board.clone());
-        // A task of its own completes the retry if the caller leaves; retries of one board run in turn.
+        // A separate task completes the retry if the caller leaves; retries of one board are serialised.
         let done = tokio::spawn(async move {
             let retry = async {
                 let is_over = running.snapshot().ended.is_some_and(Ended::is_final);
@@ -353,12 +353,12 @@ impl Daemon {
         to_its_end(done).await
     }
 
-    /// Finds out whether storage takes writes.
+    /// Tests whether the storage accepts writes.
     pub(crate) fn try_to_write(&self) -> Result<(), JournalError> {
         self.reader.journal.try_to_write()
     }
 
-    /// Notes it where storage has failed.
+    /// Records a failure of the storage, if the result is one.
     fn noting<T>(&self, done: Result<T, RuntimeError>) -> Result<T, RuntimeError> {
         if let Err(RuntimeError::Journal(why)) = &done {
             self.disk.failed(why);
@@ -366,10 +366,10 @@ impl Daemon {
         done
     }
 
-    /// Takes up a board that does not run, and tells those who wait for it.
+    /// Opens a board that does not run, and notifies its followers.
     async fn take_up(&self, board: &BoardId) -> Answered<BoardHandle> {
         let taking_up = self.workspaces().taking_up();
-        // One inside another may just be taken up by the call that wants it.
+        // Gets or resumes: the parent's call may open a nested board at the same time.
         let board = self.noting(self.runtime.attach(board).await)?;
         attach(taking_up, &board);
         if let Some(taken_up) = &*self.taken_up() {
@@ -378,8 +378,8 @@ impl Daemon {
         Ok(board)
     }
 
-    /// Does something with a board that does not run meanwhile, to its end, whoever stops waiting for it. `may` says whether
-    /// it is closed for that at all. If the board can go on afterwards, it does.
+    /// Closes a board and runs `work` on it to completion, even if the caller leaves. `may` decides whether to close it
+    /// at all. Reopens the board afterwards, unless it has ended.
     async fn at_rest<T: Send + 'static, F: Future<Output = Answered<T>> + Send>(
         self: &Arc<Self>,
         board: &BoardId,
@@ -392,7 +392,7 @@ impl Daemon {
                 may(&daemon)?;
                 daemon.runtime.close(&board).await;
                 let done = work(Arc::clone(&daemon)).await;
-                // Somebody may have woken it in the last moment, or what was done has.
+                // The board may have been resumed just before the close, or by `work`.
                 if daemon.reader.journal.summary(&board)?.is_some_and(|board| board.ended.is_none()) {
                     daemon.take_up(&board).await?;
                 }
@@ -403,13 +403,13 @@ impl Daemon {
         to_its_end(done).await
     }
 
-    /// Whether a board has ended for good.
+    /// Returns true if a board has ended for good.
     pub(crate) fn is_over(&self, board: &BoardId) -> Answered<bool> {
         let summary = self.summary(board)?;
         match summary.ended {
             None | Some(End::Quiescent) => Ok(false),
             Some(End::Done | End::Failed | End::Cancelled) => Ok(true),
-            // It depends on what stopped it. Only owners can have come after that.
+            // Depends on the cause of the stop. Only ownership records can follow the end.
             Some(End::Stopped) => {
                 let after = summary.head.seq.0.checked_sub(LAST_RECORDS).map(Seq);
                 let last = self.reader.journal.records(board, after, LAST_RECORDS as usize)?;
@@ -420,7 +420,7 @@ impl Daemon {
         }
     }
 
-    /// Does something with a board that nobody else does at the same time.
+    /// Runs `work` while holding the board's lock.
     async fn alone<T>(&self, board: &BoardId, work: impl Future<Output = T>) -> T {
         let gate = Arc::clone(&self.opening.entry(board.clone()).or_default());
         let done = {
@@ -432,12 +432,12 @@ impl Daemon {
         done
     }
 
-    /// Where archives go.
+    /// Returns the directory of archives.
     fn archives(&self) -> PathBuf {
         self.data_dir.join(archive::DIRECTORY)
     }
 
-    /// Erases values of a board. One that runs stands still for it, and goes on afterwards.
+    /// Redacts values of a board. A running board is closed meanwhile, and resumes afterwards.
     pub(crate) async fn redact(
         self: &Arc<Self>,
         board: &BoardId,
@@ -465,20 +465,20 @@ impl Daemon {
         self.at_rest(board, may, work).await
     }
 
-    /// Returns the boards of the journal, and those of the archives.
+    /// Lists the boards of the journal and of the archives.
     pub(crate) async fn boards_and_archived(self: &Arc<Self>) -> Answered<Vec<BoardSummary>> {
         let data_dir = self.data_dir.clone();
         self.ask(move |reader| redact::boards_and_archived(&reader.journal, &data_dir)).await
     }
 
-    /// Takes a board that has ended out of the journal into a file.
+    /// Moves an ended board from the journal into an archive file.
     pub(crate) async fn archive(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> Answered<PathBuf> {
         let (id, now, directory) = (board.clone(), self.clock.now(), self.archives());
         let take = move |journal: &SqliteJournal| archive::archive(journal, &directory, &id, now);
         self.taken_out(board, (Action::BoardArchived, by), take).await
     }
 
-    /// Takes a board that has ended out of the journal for good; its bytes go when the file is written anew.
+    /// Deletes an ended board from the journal permanently; its bytes are destroyed by the next vacuum.
     pub(crate) async fn delete(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> Answered<Tombstone> {
         let (id, now, directory) = (board.clone(), self.clock.now(), self.archives());
         let take = move |journal: &SqliteJournal| archive::delete(journal, &directory, &id, now);
@@ -492,7 +492,7 @@ impl Daemon {
         take: impl FnOnce(&SqliteJournal) -> Result<T, ArchiveError> + Send + 'static,
     ) -> Answered<T> {
         let (id, asked) = (board.clone(), board.clone());
-        // One that goes on is not even closed.
+        // A board that has not ended is not closed.
         let may = move |daemon: &Self| match daemon.summary(&asked)?.ended {
             Some(_) => Ok(()),
             None => Err(storage_command::failure(ArchiveError::NotEnded(asked)).into()),
@@ -509,7 +509,7 @@ impl Daemon {
         self.at_rest(board, may, work).await
     }
 
-    /// Brings a board back from its archive.
+    /// Restores a board from its archive.
     pub(crate) async fn restore(&self, board: &BoardId, by: &Principal) -> Answered<()> {
         let restored = async {
             let known = self.reader.journal.tombstones()?.into_iter().find(|tombstone| tombstone.board == *board);
@@ -524,7 +524,7 @@ impl Daemon {
         self.alone(board, restored).await
     }
 
-    /// Writes the journal's file anew in the name of a caller.
+    /// Vacuums the journal on behalf of a caller.
     pub(crate) async fn vacuum_by(self: &Arc<Self>, by: &Principal) -> Answered<Vacuumed> {
         let intended = Intended { action: Action::JournalVacuumed, subject: None, by: Some(by) };
         let begun = self.tokens.begin(&intended, self.clock.now())?;
@@ -533,13 +533,12 @@ impl Daemon {
         Ok(vacuumed)
     }
 
-    /// Writes the journal's file anew. Boards wait meanwhile, readers do not.
+    /// Vacuums the journal. Boards wait meanwhile, readers do not.
     pub(crate) async fn vacuum(self: &Arc<Self>) -> Answered<Vacuumed> {
         self.ask(|reader| reader.journal.vacuum().map_err(storage)).await
     }
 
-    /// Lets go of boards that have ended, or stand still, and of which nobody has wanted anything for so long: whoever does
-    /// has them taken up again.
+    /// Evicts boards that have ended or stalled, and were idle for the given time. They are reopened on demand.
     pub(crate) async fn lets_rest(self: &Arc<Self>, after: watch::Receiver<Duration>) {
         let mut quiet = Quiet::default();
         loop {
@@ -564,27 +563,27 @@ impl Daemon {
         }
     }
 
-    /// The models that were used lately: whether they are available, and how many calls wait for them.
+    /// Returns the recently used models, with their availability and number of waiting calls.
     pub(crate) fn models(&self) -> Vec<ModelState> {
         self.seats.now().gate().state()
     }
 
-    /// The requests of a board that wait for models that are away, and were never sent.
+    /// Returns the unsent requests of a board that wait for unavailable models.
     pub(crate) fn held(&self, board: &BoardId) -> Option<Held> {
         self.seats.now().gate().held(board)
     }
 
-    /// Lets models that are away be tried at once.
+    /// Makes unavailable models be tried again at once.
     pub(crate) fn try_models_again(&self) {
         self.seats.now().try_again();
     }
 
-    /// Boards with such requests.
+    /// Returns the boards with requests that wait for unavailable models.
     pub(crate) fn boards_held(&self) -> BTreeSet<BoardId> {
         self.seats.now().gate().boards_held()
     }
 
-    /// Warns when a model begins to be away, and informs when it is back. Never ends.
+    /// Logs a warning when a model becomes unavailable, and a notice when it is back. Never returns.
     pub(crate) async fn tell_outages(&self) {
         let mut transitions = self.seats.now().gate().subscribe();
         loop {
@@ -602,7 +601,7 @@ impl Daemon {
         }
     }
 
-    /// Logs boards that the list calls ended and their records do not, once: nothing takes them up.
+    /// Logs, once, boards that are listed as ended against their records; no other code path opens them.
     pub(crate) async fn logs_damaged_boards(self: &Arc<Self>) {
         let looked = self.ask(|reader| {
             for board in reader.journal.boards().map_err(storage)?.iter().filter(|board| board.ended.is_some()) {
@@ -617,13 +616,13 @@ impl Daemon {
         }
     }
 
-    /// Ends leases with the tokens that hold them, for ever.
+    /// Ends leases when their tokens become invalid. Never returns.
     pub(crate) async fn ends_leases(&self) {
         let mut changes = self.tokens.changes();
         loop {
             let now = self.clock.now();
             for token in self.leases.tokens() {
-                // Tokens that cannot be read are looked at again.
+                // On a read error the token is checked again later.
                 if !self.tokens.opens(token, now).unwrap_or(true) {
                     self.leases.end_with_token(token);
                 }
@@ -632,7 +631,7 @@ impl Daemon {
         }
     }
 
-    /// Whether all boards are taken up, and the journal can be read.
+    /// Checks that all boards are recovered and the journal is usable.
     pub(crate) fn ready(&self) -> Answered<()> {
         if !self.is_ready.load(Ordering::Acquire) {
             let detail = "boards are still being taken up";
@@ -644,8 +643,8 @@ impl Daemon {
         self.reader.journal.summary(&BoardId::from("")).map(drop).map_err(Problem::from)
     }
 
-    /// Makes a board, and says whether it is new: with a key that has made one it is that board if that was made
-    /// of the same, and `token_conflict` otherwise.
+    /// Creates a board, and returns true if it is new. If the key has created a board from the same input, returns that
+    /// board; `token_conflict` if the input differs.
     pub(crate) async fn create(
         self: &Arc<Self>,
         blueprint: Blueprint,
@@ -673,7 +672,7 @@ impl Daemon {
             if self.reader.journal.summary(&id)?.is_some() {
                 return self.same(&id, &blueprint, &request).await.map(|()| false);
             }
-            // The board that the key made is in an archive, or deleted: it is not made twice.
+            // The key's board is archived or deleted: it is not created twice.
             if self.is_gone(&id)? {
                 return Err(RuntimeError::TokenConflict(id.clone()).into());
             }
@@ -687,46 +686,46 @@ impl Daemon {
         Ok((id, is_new))
     }
 
-    /// Returns true if a board was taken out of the journal.
+    /// Returns true if a board was archived or deleted.
     fn is_gone(&self, board: &BoardId) -> Answered<bool> {
         Ok(self.reader.journal.tombstones()?.iter().any(|tombstone| tombstone.board == *board))
     }
 
-    /// Every record of a board after one, in order; of a board that is not taken up, those there are.
+    /// Subscribes to the records of a board after one, in order. For a board that is not open, yields the stored ones.
     pub(crate) fn watch(&self, board: &BoardId, after: Option<Seq>) -> Subscription {
         self.runtime.watch(board, after)
     }
 
-    /// Changes whenever a board is taken up; closed once the daemon stops.
+    /// Subscribes to the number of boards opened so far; closed once the daemon stops.
     pub(crate) fn takings_up(&self) -> Option<watch::Receiver<u64>> {
         self.taken_up().as_ref().map(watch::Sender::subscribe)
     }
 
-    /// Comes to an end once the daemon stops.
+    /// Waits until the daemon stops.
     pub(crate) async fn stopping(&self) {
         let Some(mut takings_up) = self.takings_up() else { return };
         while takings_up.changed().await.is_ok() {}
     }
 
     fn taken_up(&self) -> MutexGuard<'_, Option<watch::Sender<u64>>> {
-        // Nothing is done while it is held that could leave it half done.
+        // No update under this lock can panic half way.
         self.taken_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns the last record of a board that has ended, or stands still.
+/// Returns the last record of a board that has ended or stalled.
 fn ended_with(board: &BoardHandle) -> Option<Seq> {
     let snapshot = board.snapshot();
     snapshot.ended.map(|_| snapshot.head.seq)
 }
 
-/// Boards that have ended, with their last records and when these were seen first, in steady milliseconds: a clock that is set
-/// neither lets them rest early nor keeps them.
+/// Ended boards, with their last record and the time it was first seen. Times are steady milliseconds, so that changes
+/// of the wall clock do not affect the eviction.
 #[derive(Default)]
 struct Quiet(BTreeMap<BoardId, (Seq, u64)>);
 
 impl Quiet {
-    /// Looks at the boards that have ended, and returns those whose last record was seen so long ago.
+    /// Updates the ended boards, and returns those with a last record first seen at least `after` ago.
     fn look<'a>(
         &mut self,
         ended: impl Iterator<Item = (&'a BoardId, Seq)>,
@@ -744,7 +743,7 @@ impl Quiet {
     }
 }
 
-/// Cancels a board inside one that has ended. If that may be retried, one that an operator has retried goes on.
+/// Cancels a nested board of an ended parent, unless the parent can be retried and an operator has retried the board.
 async fn end_left(board: &BoardHandle, may_be_retried: bool) -> Answered<()> {
     let is_retried = |is: &mut bool, record: &Record| *is |= record.kind == Kind::Retried;
     if !may_be_retried || !board.read(None, false, is_retried).await? {
@@ -753,14 +752,14 @@ async fn end_left(board: &BoardHandle, may_be_retried: bool) -> Answered<()> {
     Ok(())
 }
 
-/// Waits for work that goes on whoever stops waiting for it.
+/// Waits for a task that continues even if the caller leaves.
 async fn to_its_end<T>(done: JoinHandle<Answered<T>>) -> Answered<T> {
     done.await.unwrap_or_else(|error| {
         Err(Failure::failed("internal", format!("it was not brought to its end: {error}")).into())
     })
 }
 
-/// Opens the directory of a board that has one; its workers wait for it.
+/// Opens the directory of a board, if it has one; its workers wait for that.
 fn attach(taking_up: TakingUp, board: &BoardHandle) {
     let (attached, board) = (taking_up.attach(board), board.id().clone());
     tokio::spawn(async move {
@@ -770,7 +769,7 @@ fn attach(taking_up: TakingUp, board: &BoardHandle) {
     });
 }
 
-/// Nothing is said of boards that the caller may not know of.
+/// Returns the error for a missing board, and for one that the caller may not know of.
 pub(crate) fn no_such_board(board: &BoardId) -> Problem {
     Problem::of(Code::NoSuchBoard, format!("there is no board {board}")).help("GET /v1/boards lists those you may see")
 }
@@ -788,7 +787,7 @@ mod tests {
             quiet.look(ended.into_iter(), after, now).len()
         };
         assert_eq!((look(Some(7), 1_000_000), look(Some(7), 1_059_999), look(Some(7), 1_060_000)), (0, 0, 1));
-        // A new record, and going on, begin the time again.
+        // A new record restarts the time, and so does a resumed board.
         assert_eq!((look(Some(9), 1_070_000), look(Some(9), 1_129_999), look(Some(9), 1_130_000)), (0, 0, 1));
         assert_eq!((look(None, 1_140_000), look(Some(9), 1_150_000), look(Some(9), 1_210_000)), (0, 0, 1));
     }

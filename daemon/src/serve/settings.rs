@@ -1,4 +1,4 @@
-//! The daemon's settings: the table `[serve]` of the operator's configuration, the environment, and flags.
+//! Settings of the daemon: the table `[serve]` of the operator's configuration, the environment, and flags.
 
 use std::net::SocketAddr;
 use std::time::Duration as Time;
@@ -13,23 +13,23 @@ use super::limits::LimitSettings;
 use super::tls::Files;
 use crate::failure::Failure;
 
-/// Where it listens if nobody says otherwise.
+/// Default address.
 const LISTEN: &str = "127.0.0.1:7733";
 
-/// How long a board that has ended stays in memory if nobody says otherwise.
+/// Default time that an ended board stays in memory.
 const REST_AFTER: Time = Time::from_secs(60);
 
-/// What the command line and the environment say.
+/// Settings from the command line and the environment.
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct Flags {
     /// The address to listen on [default: 127.0.0.1:7733]
     #[arg(long, value_name = "ADDR", env = "PATCHBOARD_LISTEN")]
     listen: Option<SocketAddr>,
-    /// Demand tokens also on a loopback address
+    /// Require tokens on a loopback address too
     #[arg(long, env = "PATCHBOARD_REQUIRE_TOKENS")]
     require_tokens: bool,
-    /// Connections at once, idle ones included [default: 1024]
+    /// Maximum open connections, idle ones included [default: 1024]
     #[arg(long, value_name = "COUNT", env = "PATCHBOARD_CONNECTIONS_MAX")]
     connections_max: Option<usize>,
 }
@@ -50,25 +50,25 @@ pub(crate) struct Table {
     tls: Option<toml::Table>,
 }
 
-/// What holds.
+/// Effective settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Settings {
-    /// Where it listens.
+    /// Address to listen on.
     pub(crate) listen: SocketAddr,
     require_tokens: bool,
     hosts: Vec<String>,
     origins: Vec<String>,
-    /// How long a board that has ended, or stands still, stays in memory.
+    /// Time that an ended or stalled board stays in memory.
     pub(crate) rest_after: Time,
-    /// How much one caller may take.
+    /// Limits per caller.
     pub(crate) limits: LimitSettings,
-    /// Where certificate and key are, if it speaks TLS.
+    /// Certificate and key, if TLS is enabled.
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Files>,
 }
 
 impl Settings {
-    /// From the table of the file, and flags, which are stronger.
+    /// Merges the table of the file and the flags, which take precedence.
     pub(crate) fn read(table: toml::Table, flags: &Flags) -> Result<Self, Failure> {
         let table: Table = table.try_into().map_err(|error: toml::de::Error| {
             Failure::refused("bad_config", format!("[serve]: {}", error.message()))
@@ -96,18 +96,17 @@ impl Settings {
         })
     }
 
-    /// Where nothing is set: at an address that is reached by tokens.
+    /// Returns the default settings for an address, with tokens required.
     pub(crate) fn at(listen: SocketAddr) -> Result<Self, Failure> {
         Self::read(toml::Table::new(), &Flags { listen: Some(listen), require_tokens: true, ..Flags::default() })
     }
 
-    /// Whether whoever reaches the address may do everything.
+    /// Returns true if callers without a token are administrators.
     pub(crate) const fn is_open(&self) -> bool {
         !self.require_tokens && self.listen.ip().is_loopback()
     }
 
-    /// Names the settings that another value would not reach while the daemon runs, each with the reason; empty if the other ones
-    /// differ in none of these.
+    /// Returns the settings that differ from `other` and cannot change while the daemon runs, each with the reason.
     pub(crate) fn fixed(&self, other: &Self) -> Vec<(&'static str, &'static str)> {
         let (own, others) = (&self.limits, &other.limits);
         #[cfg(feature = "tls")]
@@ -129,7 +128,7 @@ impl Settings {
         all.into_iter().filter(|(_, _, differs)| *differs).map(|(name, why, _)| (name, why)).collect()
     }
 
-    /// Which requests are listened to, at the address that it really is.
+    /// Returns the host and origin policy for the bound address.
     pub(crate) fn door(&self, address: SocketAddr) -> Door {
         let hosts = names_of(address).into_iter().chain(self.hosts.iter().cloned()).collect();
         Door { hosts, origins: self.origins.clone() }

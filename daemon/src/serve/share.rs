@@ -1,11 +1,11 @@
-//! Processor time of callers who may not administer the daemon: all of them together have a share of the machine's.
+//! Processor-time quota for callers that are not administrators: together they get a share of the machine.
 //!
-//! Work is measured by the clock of the thread that does it: a poll of a request, the work of a board for it, a question to
-//! the journal, the reading and writing of a connection. What was used is owed, and paid off at the rate of the share. While
-//! it is owed, the requests of those callers wait. A caller who has used little lately waits later than the others. Connections
-//! have half of the share, and wait for that alone, so that `/healthz` waits for no request.
+//! Work is measured by the clock of its thread: polls of a request, the work of a board for it, journal reads,
+//! connection I/O. Used time becomes debt, which is paid off at the rate of the share. While there is debt, requests of
+//! these callers wait; a caller with little recent use starts to wait later. Connections have half of the share and
+//! wait for that alone, so that `/healthz` never waits for requests.
 //!
-//! [`Account`] decides, as plain data with the time as an argument; [`Shares`] holds what is owed now.
+//! [`Account`] decides on plain data, with the time as an argument; [`Shares`] holds the current debt.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,41 +25,41 @@ use tokio::time::Sleep;
 
 use super::limits::{CALLERS_MAX, Counted};
 
-/// Time that may be owed before anything waits. Then it waits until nothing is owed, so that those who wait are looked at seldom.
+/// Debt allowed before callers wait. They then wait until it is paid off, so that waiters are polled seldom.
 const BURST: Duration = Duration::from_millis(100);
 
-/// The same for connections.
+/// Debt allowed for connections.
 const BURST_OF_CONNECTIONS: Duration = Duration::from_millis(25);
 
-/// The same for callers who have used little lately.
+/// Debt allowed for callers with little recent use.
 const LENIENCE: Duration = Duration::from_secs(5);
 
-/// The part of the share up to which the use of one caller is little.
+/// Divisor of the share: use of up to a quarter of it counts as little.
 const LITTLE: u32 = 4;
 
-/// The part of the share that is given out for work that is measured. The rest is for writes of several boards together,
-/// snapshots, and the system's work for a connection.
+/// Fraction of the share assigned to measured work. The rest covers group commits, snapshots, and the kernel's network
+/// work.
 const MEASURED: f64 = 0.75;
 
-/// The most time that connections owe, and so the longest that one waits: what a round of many of them takes beyond that is
-/// forgotten, and remembered for all.
+/// Maximum debt of connections, and so the longest wait of one. Debt beyond it is dropped here, and kept in the account
+/// of all work.
 const CONNECTIONS_OWE_MAX: Duration = Duration::from_millis(60);
 
-/// The most time that is owed for all: longer than any request may take.
+/// Maximum debt of all work, longer than any request may take.
 const OWED_MAX: Duration = Duration::from_secs(600);
 
-/// Questions of these callers to the journal that are answered at the same time.
+/// Concurrent journal reads of these callers.
 const READS_AT_ONCE: usize = 2;
 
-/// Use of a rate by callers, and the time at which it is paid off.
+/// Processor-time debt of callers, as the time at which it is paid off.
 struct Account {
-    /// Seconds in which one second of processor time is paid off.
+    /// Seconds to pay off one second of processor time.
     pace: f64,
-    /// The most that is owed before anything waits, and at all.
+    /// Debt allowed before callers wait, and maximum debt.
     burst: Duration,
     most: Duration,
     paid_at: Duration,
-    /// The same for each caller, who pays off a quarter in that time.
+    /// Pay-off time per caller, at a quarter of the rate.
     own: HashMap<Counted, Duration>,
 }
 
@@ -68,12 +68,12 @@ impl Account {
         Self { pace, burst, most, paid_at: Duration::ZERO, own: HashMap::new() }
     }
 
-    /// Adds what a caller has used.
+    /// Adds the time that a caller has used.
     fn charge(&mut self, by: Counted, used: Duration, now: Duration) {
         let owed = used.mul_f64(self.pace);
         self.paid_at = (self.paid_at.max(now) + owed).min(now.saturating_add(self.most));
         if !self.own.contains_key(&by) && self.own.len() >= CALLERS_MAX {
-            // Those that owe least are those that are forgotten.
+            // Evicts the half with the least debt.
             let mut all: Vec<Duration> = self.own.values().copied().collect();
             let (_, median, _) = all.select_nth_unstable(CALLERS_MAX / 2);
             let median = *median;
@@ -83,7 +83,7 @@ impl Account {
         *own = ((*own).max(now) + owed * LITTLE).min(now.saturating_add(self.most * LITTLE));
     }
 
-    /// Returns how long a caller waits; none if it may go on.
+    /// Returns the time that a caller must wait; `None` if it may continue.
     fn wait(&self, by: Counted, now: Duration) -> Option<Duration> {
         let owed = Some(self.paid_at.saturating_sub(now)).filter(|owed| *owed > self.burst)?;
         let own = self.own.get(&by).map_or(Duration::ZERO, |paid_at| paid_at.saturating_sub(now));
@@ -95,12 +95,12 @@ impl Account {
     }
 }
 
-/// Processor time that is owed by callers who may not administer.
+/// Processor-time debt of callers that are not administrators.
 pub(crate) struct Shares {
     since: Instant,
-    /// For all work, that of connections included.
+    /// All work, connections included.
     all: Mutex<Account>,
-    /// For connections alone.
+    /// Connections only.
     connections: Mutex<Account>,
     reads: Arc<Semaphore>,
 }
@@ -116,7 +116,7 @@ impl Shares {
         }
     }
 
-    /// Puts another share in place; what is owed stays.
+    /// Replaces the share and keeps the debt.
     pub(crate) fn replace(&self, percent: u32) {
         (locked(&self.all).pace, locked(&self.connections).pace) = paces(percent);
     }
@@ -126,8 +126,8 @@ impl Shares {
     }
 }
 
-/// Seconds in which a second is paid off, of a share and of the half of it that connections have. All of the machine is no
-/// limit.
+/// Returns the seconds to pay off one second, for the share and for the connections' half of it. A share of 100% is
+/// unlimited.
 fn paces(percent: u32) -> (f64, f64) {
     if percent >= 100 {
         return (0.0, 0.0);
@@ -138,11 +138,11 @@ fn paces(percent: u32) -> (f64, f64) {
 }
 
 fn locked<T>(owed: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic in between leaves it off by one charge.
+    // After a panic the debt is off by one charge at most.
     owed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A caller whose work is measured.
+/// Caller with measured work.
 #[derive(Clone)]
 pub(crate) struct Payer {
     shares: Arc<Shares>,
@@ -150,7 +150,7 @@ pub(crate) struct Payer {
 }
 
 tokio::task_local! {
-    /// The caller of the request that a task works on.
+    /// Caller of the request that the task serves.
     static PAYER: Payer;
 }
 
@@ -159,19 +159,19 @@ impl Payer {
         Self { shares, by }
     }
 
-    /// Returns the payer of what the current task does; none if it is not measured.
+    /// Returns the payer of the current task; `None` if it is not measured.
     pub(crate) fn current() -> Option<Self> {
         PAYER.try_with(Clone::clone).ok()
     }
 
-    /// Waits until the caller may go on.
+    /// Waits until the caller may continue.
     pub(crate) async fn turn(&self) {
         while let Some(wait) = self.shares.wait(&self.shares.all, self.by) {
             tokio::time::sleep(wait).await;
         }
     }
 
-    /// Waits for a place among the questions of such callers. What was used while it waited is owed by then.
+    /// Waits for a journal-read permit, then checks the debt that accrued during the wait.
     pub(crate) async fn read(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             self.turn().await;
@@ -182,12 +182,12 @@ impl Payer {
         }
     }
 
-    /// Does work and charges it.
+    /// Runs work and charges it.
     pub(crate) fn charged<T>(&self, task: impl FnOnce() -> T) -> T {
         self.charged_unless(|_| false, task)
     }
 
-    /// Does work, and charges it unless what came of it says that the caller pays for nothing.
+    /// Runs work and charges it, unless `is_free` accepts its result.
     pub(crate) fn charged_unless<T>(&self, is_free: impl FnOnce(&T) -> bool, task: impl FnOnce() -> T) -> T {
         work::taken();
         let began = thread_time();
@@ -199,7 +199,7 @@ impl Payer {
         done
     }
 
-    /// Works on a request as fast as its caller may.
+    /// Runs a request, paced by the quota of its caller.
     pub(crate) async fn paced<F: Future>(self, request: F) -> F::Output {
         let payer = self.clone();
         PAYER.scope(self, Paced { request: Box::pin(request), payer, wait: None }).await
@@ -207,7 +207,7 @@ impl Payer {
 }
 
 impl Payer {
-    /// Makes what is still to come of an answer as fast as the caller may.
+    /// Paces the rest of a streamed response body.
     pub(crate) fn paced_body(self, body: Body) -> Body {
         if body.size_hint().exact().is_some() {
             return body;
@@ -220,7 +220,7 @@ impl Payer {
     }
 }
 
-/// A request that goes on when its caller may.
+/// Request paced by the quota of its caller.
 struct Paced<F> {
     request: Pin<Box<F>>,
     payer: Payer,
@@ -238,7 +238,7 @@ impl<F: Future> Future for Paced<F> {
     }
 }
 
-/// Ready once there is nothing to wait for.
+/// Resolves once there is nothing to wait for.
 fn waited(
     slot: &mut Option<Pin<Box<Sleep>>>,
     context: &mut Context<'_>,
@@ -257,15 +257,15 @@ fn waited(
 }
 
 thread_local! {
-    /// The connection that this thread has served since a moment of its clock. Threads that serve do nothing else.
+    /// Connection served by this thread, and the thread time at which that began. These threads serve connections only.
     static SERVED: RefCell<Option<(Arc<Line>, Duration)>> = const { RefCell::new(None) };
 }
 
-/// A connection, as far as its work is measured.
+/// Connection with measured work.
 pub(crate) struct Line {
     shares: Arc<Shares>,
     from: Counted,
-    /// True once it has brought the token of an administrator.
+    /// True while its latest request had an administrator's token.
     is_free: AtomicBool,
 }
 
@@ -274,12 +274,13 @@ impl Line {
         Arc::new(Self { shares, from: Counted::Address(from), is_free: AtomicBool::new(false) })
     }
 
-    /// Notes whose request came last on it.
+    /// Records whether its latest request came from an administrator.
     pub(crate) fn is_of(&self, is_administrator: bool) {
         self.is_free.store(is_administrator, Ordering::Relaxed);
     }
 
-    /// Begins to serve it on this thread, and charges what the thread has done before to the connection that it served.
+    /// Starts serving the connection on this thread, and charges the time since the last call to the connection served
+    /// before.
     pub(crate) fn served(self: &Arc<Self>) {
         let now = thread_time();
         let before = SERVED.with_borrow_mut(|served| served.replace((Arc::clone(self), now)));
@@ -291,7 +292,7 @@ impl Line {
         }
     }
 
-    /// Returns how long it waits before it is read from; none if it may be.
+    /// Returns the delay before the next read; `None` if it may be read now.
     pub(crate) fn wait(&self) -> Option<Duration> {
         if self.is_free.load(Ordering::Relaxed) {
             return None;
@@ -343,7 +344,7 @@ mod tests {
         account.charge(caller(1), second.mul_f64(0.5), second);
         assert!(account.wait(caller(1), second) > Some(second), "2.5 s are owed");
         assert_eq!(account.wait(caller(2), second), None);
-        // Callers who all use little wait all the same.
+        // Many callers, each with little use, do wait.
         for number in 10..200 {
             account.charge(caller(number), Duration::from_millis(10), second);
         }

@@ -1,4 +1,4 @@
-//! TLS by `rustls` and `ring`: certificate and key from files, read again at SIGHUP.
+//! TLS with `rustls` and `ring`: certificate and key from files, reloaded on SIGHUP.
 
 use std::fs;
 use std::io;
@@ -15,18 +15,18 @@ use tokio::task::JoinHandle;
 use super::problem::Problem;
 use crate::failure::Failure;
 
-/// Where certificate and key are.
+/// Paths of certificate and key.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Files {
-    /// The certificate and those that lead to its authority, in PEM.
+    /// Certificate chain, in PEM.
     cert: PathBuf,
-    /// The key, in PEM.
+    /// Private key, in PEM.
     key: PathBuf,
 }
 
 impl Files {
-    /// What they hold.
+    /// Reads the files.
     pub(crate) fn read(&self) -> Result<RustlsConfig, Failure> {
         self.config().map(RustlsConfig::from_config)
     }
@@ -45,14 +45,14 @@ impl Files {
         Ok(Arc::new(config))
     }
 
-    /// Reads them again whenever the process is told to (SIGHUP); what cannot be used changes nothing.
+    /// Reloads the files on each SIGHUP. Files that cannot be used change nothing.
     #[cfg(unix)]
     pub(crate) fn follow(self, current: RustlsConfig) -> io::Result<JoinHandle<()>> {
         use tokio::signal::unix::{SignalKind, signal};
         let mut told = signal(SignalKind::hangup())?;
         Ok(tokio::spawn(async move {
             while told.recv().await.is_some() {
-                // Two small files of the operator's: nobody waits long for them.
+                // A short blocking read: the two files are small.
                 match self.config() {
                     Ok(config) => {
                         current.reload_from_config(config);
@@ -71,7 +71,7 @@ impl Files {
         }))
     }
 
-    /// There is no such signal here.
+    /// Does nothing, as there is no such signal on this platform.
     #[cfg(not(unix))]
     pub(crate) fn follow(self, _: RustlsConfig) -> io::Result<JoinHandle<()>> {
         Ok(tokio::spawn(std::future::pending()))

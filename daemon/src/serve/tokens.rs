@@ -1,4 +1,4 @@
-//! The daemon's tokens: random, stored as hashes, shown once; they end by revocation, or when their time is over.
+//! API tokens: random, stored as hashes, shown once; valid until revoked or expired.
 
 mod audit_log;
 
@@ -24,113 +24,113 @@ use super::problem::Code;
 use crate::failure::Failure;
 use crate::output::one_line;
 
-/// The file in the data directory, beside the journal: what belongs to the daemon and to no board.
+/// File in the data directory, next to the journal, with the daemon's own data.
 const FILE: &str = "daemon.db";
 
-/// What a token begins with, so that people and scanners of leaked secrets know it.
+/// Prefix of a token, recognisable to people and secret scanners.
 pub(crate) const PREFIX: &str = "pb_";
 
 /// Random bytes of a token.
 const BYTES: usize = 32;
 
-/// Characters of a token's name.
+/// Maximum characters of a token's name.
 const NAME_MAX: usize = 200;
 
-/// The most tokens that are kept, those that have ended included.
+/// Maximum number of tokens kept, invalid ones included.
 const TOKENS_MAX: i64 = 10_000;
 
-/// The longest time of a token: a hundred years.
+/// Maximum lifetime of a token: a hundred years.
 const LIFETIME_MS_MAX: u64 = 100 * 366 * 86_400_000;
 
-/// How long to wait for another process that writes.
+/// Lock timeout while another process writes.
 const PATIENCE: Time = Time::from_secs(5);
 
-/// The tokens that open something at the time `?2`.
+/// Condition for tokens that are valid at time `?2`.
 const OPENS: &str = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)";
 
-/// How often it is looked whether another process has changed the tokens.
+/// Interval at which changes by other processes are detected.
 const LOOK: Time = Time::from_secs(1);
 
-/// The tokens of a data directory. Cheap to clone.
+/// Tokens of a data directory. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Tokens {
     connection: Arc<Mutex<Connection>>,
-    /// By which the keys of requests are known again.
+    /// Secret for the fingerprints of idempotency keys.
     secret: Secret,
-    /// Counts changes.
+    /// Change counter.
     changes: watch::Sender<u64>,
 }
 
-/// A token to be made.
+/// Token to be created.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted<'a> {
-    /// What it is for.
+    /// Purpose of the token.
     pub(crate) name: &'a str,
-    /// What its holder may do.
+    /// Scope.
     pub(crate) scope: Scope,
-    /// How long it opens something; none: until it is revoked.
+    /// Lifetime; `None`: valid until revoked.
     pub(crate) lifetime: Option<Duration>,
-    /// The caller who makes it.
+    /// Caller that creates the token.
     pub(crate) by: Principal,
 }
 
-/// The holder of a token that opens something.
+/// Holder of a valid token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Holder {
-    /// The token's number.
+    /// Number of the token.
     pub(crate) id: i64,
-    /// The token's name.
+    /// Name of the token.
     pub(crate) name: String,
-    /// What the holder may do.
+    /// Scope.
     pub(crate) scope: Scope,
-    /// The caller who made the token; none if an earlier version made it.
+    /// Caller that created the token; `None` if an earlier version did.
     pub(crate) made_by: Option<Principal>,
-    /// When the token stops opening anything.
+    /// Expiry.
     pub(crate) expires_at: Option<Timestamp>,
 }
 
-/// A token, without what opens the door.
+/// Token without its secret text.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Token {
-    /// Its number.
+    /// Number.
     pub(crate) id: i64,
-    /// What it is for, in the words of who made it.
+    /// Purpose, as its creator described it.
     pub(crate) name: String,
-    /// What its holder may do.
+    /// Scope.
     #[serde(serialize_with = "display")]
     pub(crate) scope: Scope,
-    /// When it was made.
+    /// Time of creation.
     pub(crate) created_at: Timestamp,
-    /// The caller who made it; none if an earlier version made it.
+    /// Caller that created the token; `None` if an earlier version did.
     pub(crate) made_by: Option<Principal>,
-    /// When it stops opening anything by itself.
+    /// Expiry.
     pub(crate) expires_at: Option<Timestamp>,
-    /// When somebody ended it.
+    /// Time of revocation.
     pub(crate) revoked_at: Option<Timestamp>,
 }
 
-/// An action before it is done.
+/// Action to be audited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intended<'a> {
-    /// The action.
+    /// Action.
     pub(crate) action: Action,
-    /// The board; none if the action is about all of them.
+    /// Board; `None` if the action concerns all of them.
     pub(crate) subject: Option<&'a str>,
-    /// The caller; none if the daemon does it by itself.
+    /// Caller; `None` if the daemon acts on its own.
     pub(crate) by: Option<&'a Principal>,
 }
 
-/// What came of the wish for a token.
+/// Result of a token request with an idempotency key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Made {
-    /// A token, and its text.
+    /// New token, and its text.
     Now(Box<Token>, String),
-    /// The key has made the token of this number before, and its text was shown then.
+    /// Number of the token that the key created before; its text was shown then.
     Before(i64),
 }
 
 impl Token {
-    /// Returns true if it opens something.
+    /// Returns true if the token is valid.
     pub(crate) fn opens(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|at| at > now)
     }
@@ -141,7 +141,7 @@ fn display<S: serde::Serializer>(scope: &Scope, serializer: S) -> Result<S::Ok, 
 }
 
 impl Tokens {
-    /// Opens the tokens of a data directory that is there.
+    /// Opens the tokens of an existing data directory.
     pub(crate) fn open(data_dir: &Path) -> Result<Self, Failure> {
         let path = data_dir.join(FILE);
         let mut connection = private::connect(&path, PATIENCE).map_err(fault)?;
@@ -183,17 +183,17 @@ impl Tokens {
         Ok(Self { connection: Arc::new(Mutex::new(connection)), secret, changes: watch::Sender::new(0) })
     }
 
-    /// The secret by which the keys of requests are known again.
+    /// Returns the secret for the fingerprints of idempotency keys.
     pub(crate) const fn secret(&self) -> &Secret {
         &self.secret
     }
 
-    /// Whether a data directory has any, or has had.
+    /// Returns true if a data directory has, or had, tokens.
     pub(crate) fn exist(data_dir: &Path) -> bool {
         data_dir.join(FILE).exists()
     }
 
-    /// Makes a token. The text is in nothing but what is returned.
+    /// Creates a token. Only the returned value holds its text.
     pub(crate) fn create(&self, wanted: &Wanted<'_>, at: Timestamp) -> Result<(Token, String), Failure> {
         let mut connection = self.lock();
         let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
@@ -202,7 +202,7 @@ impl Tokens {
         Ok(made)
     }
 
-    /// The same once for a key: as the text is not kept, a repetition is told only which token that was.
+    /// Like [`Tokens::create`], once per key: as the text is not stored, a retry gets only the token's number.
     pub(crate) fn create_once(&self, key: &str, wanted: &Wanted<'_>, at: Timestamp) -> Result<Made, Failure> {
         let mut connection = self.lock();
         let both = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
@@ -216,7 +216,7 @@ impl Tokens {
         Ok(Made::Now(Box::new(token), text))
     }
 
-    /// Returns the holder of a text; none if it opens nothing.
+    /// Returns the holder of a token text; `None` if the token is invalid.
     pub(crate) fn holder(&self, text: &str, now: Timestamp) -> Result<Option<Holder>, Failure> {
         let connection = self.lock();
         let mut found = connection
@@ -233,29 +233,29 @@ impl Tokens {
         Ok(Some(Holder { id, name, scope, made_by, expires_at }))
     }
 
-    /// Returns true if a token opens something.
+    /// Returns true if a token is valid.
     pub(crate) fn opens(&self, id: i64, now: Timestamp) -> Result<bool, Failure> {
         let opens = format!("SELECT EXISTS(SELECT 1 FROM tokens WHERE id = ?1 AND {OPENS})");
         self.lock().query_row(&opens, params![id, now.0], |row| row.get(0)).map_err(fault)
     }
 
-    /// Returns true if no token opens anything.
+    /// Returns true if no token is valid.
     pub(crate) fn is_empty(&self, now: Timestamp) -> Result<bool, Failure> {
         let exists = format!("SELECT EXISTS(SELECT 1 FROM tokens WHERE id > ?1 AND {OPENS})");
         let exists = self.lock().query_row(&exists, params![0, now.0], |row| row.get::<_, bool>(0));
         exists.map(|exists| !exists).map_err(fault)
     }
 
-    /// Returns what counts changes of the tokens, by this process at once and by others as [`Tokens::watch`] sees them.
+    /// Subscribes to changes: those of this process at once, those of others as [`Tokens::watch`] detects them.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Looks for changes by other processes, for ever.
+    /// Detects changes by other processes. Never returns.
     pub(crate) async fn watch(&self) {
         let mut seen = None;
         loop {
-            // SQLite counts commits of others for each connection.
+            // SQLite counts the commits of other connections.
             let version = self.lock().query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)).ok();
             if seen.is_some() && version != seen {
                 self.changed();
@@ -269,7 +269,7 @@ impl Tokens {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// All of them, the oldest first.
+    /// Lists all tokens, the oldest first.
     pub(crate) fn list(&self) -> Result<Vec<Token>, Failure> {
         let connection = self.lock();
         let mut all = connection
@@ -285,14 +285,13 @@ impl Tokens {
         rows.map_err(fault)?.map(|row| row.map_err(fault)?).collect()
     }
 
-    /// Ends a token; `false` if there is none of this number, or it had ended before.
+    /// Revokes a token; `false` if the number is unknown or the token already invalid.
     pub(crate) fn revoke(&self, id: i64, by: &Principal, at: Timestamp) -> Result<bool, Failure> {
         let revoke = format!("UPDATE tokens SET revoked_at = ?2 WHERE id = ?1 AND {OPENS}");
         self.end(id, Action::TokenRevoked, by, at, |tokens| tokens.execute(&revoke, params![id, at.0]))
     }
 
-    /// Forgets a token, which opens nothing from then on; `false` if there is none of this number. No other token gets the
-    /// number.
+    /// Deletes a token, which becomes invalid; `false` if the number is unknown. Numbers are not reused.
     pub(crate) fn delete(&self, id: i64, by: &Principal, at: Timestamp) -> Result<bool, Failure> {
         self.end(id, Action::TokenDeleted, by, at, |tokens| {
             tokens.execute("DELETE FROM token_keys WHERE token = ?1", [id])?;
@@ -300,7 +299,7 @@ impl Tokens {
         })
     }
 
-    /// Ends a token by a change that tells how many tokens it has changed.
+    /// Invalidates a token by a change that returns the number of changed tokens.
     fn end(
         &self,
         id: i64,
@@ -324,7 +323,7 @@ impl Tokens {
         Ok(is_ended)
     }
 
-    /// Enters an action into the audit log, does it, and says that it is done. An action that cannot be entered is not done.
+    /// Records an action in the audit log, runs it, and marks it as done. An action that cannot be recorded is not run.
     pub(crate) fn act<T, E: From<Failure>>(
         &self,
         intended: &Intended<'_>,
@@ -337,45 +336,45 @@ impl Tokens {
         Ok(done)
     }
 
-    /// Enters an action that is about to be done into the audit log; returns the number of the entry.
+    /// Records an action about to run in the audit log; returns the number of the entry.
     pub(crate) fn begin(&self, intended: &Intended<'_>, at: Timestamp) -> Result<i64, Failure> {
         audit_log::add(&self.lock(), at, intended.action, intended.subject, intended.by, false).map_err(fault)
     }
 
-    /// Says that an action is done.
+    /// Marks an action as done.
     pub(crate) fn finish(&self, begun: i64) {
         if let Err(error) = audit_log::finish(&self.lock(), begun) {
-            // It is done all the same.
+            // The action itself has succeeded.
             tracing::warn!(%error, entry = begun, "the audit log does not say that the action is done");
         }
     }
 
-    /// Lists entries of the audit log after a number, the oldest first.
+    /// Lists the entries of the audit log after a number, the oldest first.
     pub(crate) fn audit_log(&self, after: i64, limit: usize) -> Result<Vec<AuditEntry>, Failure> {
         audit_log::list(&self.lock(), after, limit).map_err(fault)
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
-        // Every statement is whole or not at all, so a panic in between leaves nothing half done.
+        // Statements are atomic, so a panic in between leaves no partial update.
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Moves all commits from SQLite's log into the file and empties the log. A bit that flips in the log takes back every commit
-/// after it: a token that was ended would open the door again.
+/// Checkpoints the write-ahead log and empties it. A bit flip in the log would discard every commit after it, and make
+/// a revoked token valid again.
 fn settle(connection: &Connection) {
     if !matches!(private::empty_log(connection), Ok(true)) {
-        // The commit holds all the same; the next token that ends, and the last connection that closes, do it again.
+        // The commit is in effect; the next revocation, and the last connection to close, repeat the checkpoint.
         tracing::warn!("the last commits of daemon.db are in its log alone, as another process reads the file");
     }
 }
 
-/// The text of a token that nobody has.
+/// Returns the text of a new token.
 pub(crate) fn random() -> Result<String, Failure> {
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes::<BYTES>()?)))
 }
 
-/// Random bytes of the system.
+/// Returns random bytes of the system.
 fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], Failure> {
     let mut random = [0; COUNT];
     getrandom::fill(&mut random)
@@ -383,7 +382,7 @@ fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], Failure> {
     Ok(random)
 }
 
-/// Adds a column of the tokens that a file of an earlier version lacks.
+/// Adds a column that the tokens of an earlier version lack.
 fn add_column(connection: &Connection, name: &str, of: &str) -> rusqlite::Result<()> {
     let has = "SELECT EXISTS(SELECT 1 FROM pragma_table_info('tokens') WHERE name = ?1)";
     if !connection.query_row(has, [name], |row| row.get::<_, bool>(0))? {
@@ -392,7 +391,7 @@ fn add_column(connection: &Connection, name: &str, of: &str) -> rusqlite::Result
     Ok(())
 }
 
-/// The secret of the data directory, made if there is none.
+/// Returns the secret of the data directory; creates it if it is missing.
 fn secret(connection: &Connection) -> Result<Secret, Failure> {
     let made: [u8; SECRET_BYTES] = bytes()?;
     connection.execute("INSERT OR IGNORE INTO key_secret (id, secret) VALUES (1, ?1)", [made]).map_err(fault)?;
@@ -400,7 +399,7 @@ fn secret(connection: &Connection) -> Result<Secret, Failure> {
     Ok(Secret::new(kept))
 }
 
-/// Puts fingerprints in place of the keys that an earlier version wrote out; tells if there were any.
+/// Replaces the plain keys of earlier versions by fingerprints; returns true if there were any.
 fn hide_keys(connection: &Connection, secret: &Secret) -> rusqlite::Result<bool> {
     let mut plain = connection.prepare("SELECT key FROM token_keys WHERE key NOT LIKE ?1 || '%'")?;
     let plain = plain.query_map([keys::FORM], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
@@ -440,13 +439,13 @@ fn insert(connection: &Connection, wanted: &Wanted<'_>, at: Timestamp) -> Result
     Ok((Token { id, name, scope, created_at: at, made_by, expires_at, revoked_at: None }, text))
 }
 
-/// Returns true for a name that a worker of a blueprint can have.
+/// Returns true for a valid worker name of a blueprint.
 fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     name.len() <= 64 && name.bytes().all(fits) && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
 }
 
-/// Refuses a token that could open nothing.
+/// Rejects a token that could never be used.
 fn check(wanted: &Wanted<'_>) -> Result<(), Failure> {
     let bad = |message: String| Err(Failure::refused(Code::BadScope.as_str(), message));
     if wanted.name.chars().count() > NAME_MAX {

@@ -1,4 +1,4 @@
-//! Requests that wait until something stands in a board's document.
+//! Long polling: requests that wait for a condition on a board's document.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::problem::{Answered, Code, Problem};
 use super::routes::history::Follow;
 use super::service::Daemon;
 
-/// The longest that a request may wait, in seconds.
+/// Maximum wait of a request, in seconds.
 pub(crate) const WAIT_MAX: u64 = 60;
 
-/// How long a request wants to wait.
+/// Returns the time that a request may wait.
 ///
 /// # Errors
-/// Longer than any may.
+/// Exceeds [`WAIT_MAX`].
 pub(crate) fn patience(seconds: u64) -> Answered<Duration> {
     if seconds > WAIT_MAX {
         return Err(Problem::of(Code::BadQuery, format!("wait is at most {WAIT_MAX} seconds")));
@@ -25,8 +25,8 @@ pub(crate) fn patience(seconds: u64) -> Answered<Duration> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// What a look at a board's document comes to. It is looked at again after each record until that is something, the time is
-/// over, or nothing more can come. A board at rest is not taken up for it.
+/// Evaluates `look` on the board's document, and again after each record. Returns its first result, or `None` on
+/// timeout or when no more records can follow. Does not open a board at rest.
 pub(crate) async fn until<T: Send + 'static>(
     daemon: &Arc<Daemon>,
     board: &BoardId,
@@ -34,7 +34,7 @@ pub(crate) async fn until<T: Send + 'static>(
     look: impl Fn(&Node) -> Option<T> + Clone + Send + 'static,
 ) -> Answered<Option<T>> {
     let until = Instant::now() + patience;
-    // From before the look, or what comes in between would be missed.
+    // Subscribes before the first look, so that no record in between is missed.
     let mut follow = Follow::new(Arc::clone(daemon), board.clone(), Some(daemon.summary(board)?.head.seq));
     loop {
         if let Some(found) = now(daemon, board, look.clone()).await? {
@@ -48,7 +48,7 @@ pub(crate) async fn until<T: Send + 'static>(
     }
 }
 
-/// What a look at a board's document as it is now comes to.
+/// Evaluates `look` on the current document of a board.
 pub(crate) async fn now<T: Send + 'static>(
     daemon: &Arc<Daemon>,
     board: &BoardId,

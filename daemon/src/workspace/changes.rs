@@ -1,15 +1,15 @@
-//! Who changed what lately, out of the records of the journal.
+//! Recent changes and their authors, from the records of the journal.
 
 use patchboard_agents::workspace::session::Told;
 use serde_json::Value;
 
-/// Changes that are told.
+/// Maximum number of changes shown.
 const CHANGES_MAX: usize = 20;
 
-/// Names of files of one change that are told.
+/// Maximum number of files shown per change.
 const PATHS_MAX: usize = 8;
 
-/// The last edits of a page of the journal, in words.
+/// Describes the latest edits of a journal page.
 pub(super) fn changes(page: &Value, own: &str) -> Told {
     let records = page["records"].as_array().map(Vec::as_slice).unwrap_or_default();
     let edits = records.iter().rev().filter_map(|record| {

@@ -1,9 +1,9 @@
-//! One agent's way to the host of the directory, whoever that is: a call of the board's worker that it has leased for as long
-//! as it is there.
+//! Connection of one agent to the host of its directory: a leased call of the board's worker, held while the agent is
+//! present.
 //!
-//! A host may go at any time. Then another one is started, and what the agent asked for is asked again there. Nothing is done
-//! twice by that: it is looked first whether the journal has the edit. If not, it is refused, as under the lease that comes then
-//! it is not known what was read. The same goes if `.patchboard` was taken away, with everything in it.
+//! A host may exit at any time. Then another one is started, and the agent's request is sent to it again. No edit is
+//! applied twice: the journal is first searched for the edit. If it is absent, the retried edit is rejected, because
+//! the new lease does not know the agent's read set. The same holds if `.patchboard` is deleted.
 
 use std::fs::File;
 use std::path::Path;
@@ -32,64 +32,65 @@ use crate::failure::{Exit, Failure};
 use crate::output::short;
 use crate::serve::mcp::editor::USUAL_ROOM;
 
-/// The worker whose calls the agents lease, and what has one made.
+/// Worker that agents act as, and the signal that creates a call of it.
 const WORKER: &str = "editor";
 const JOIN: &str = "join";
 
-/// How long a lease lasts, and how often it is renewed.
+/// Duration of a lease, and the interval of its renewal.
 const LEASE_SECONDS: u64 = 60;
 const RENEWED_EVERY: Duration = Duration::from_secs(10);
 
-/// How long a call is waited for that was asked for, and how often it is asked for.
+/// Wait for a requested call, in seconds, and the maximum number of requests.
 const WAIT_SECONDS: u64 = 3;
 const ASKED_FOR_MAX: u32 = 4;
 
-/// The code of a name that leads elsewhere.
+/// Code for a path outside the directory.
 const OUTSIDE: &str = "bad_arguments";
 
-/// How long there may be no host, and how often it is looked for one.
+/// Maximum time without a host, and the bounds of the polling interval.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_MIN: Duration = Duration::from_millis(20);
 const LOOK_MAX: Duration = Duration::from_millis(500);
 
-/// How long a good-bye may take.
+/// Timeout for the last request of a leaving agent.
 const LEAVE: Duration = Duration::from_secs(1);
 
-/// Characters of a client's name, and bytes of one that is given; a number may come behind it.
+/// Maximum characters of a client's name, and bytes of a given name; a number may be appended.
 const NAME_CHARS_MAX: usize = 48;
 const NAME_BYTES_MAX: usize = 60;
 
-/// Characters of a path that is told back.
+/// Maximum characters of a path that an error quotes.
 const PATH_CHARS_MAX: usize = 200;
 
-/// What an agent is called whose client does not say.
+/// Name of an agent without a client name.
 const NAMELESS: &str = "agent";
 
-/// One agent at the directory.
+/// Connection of one agent to its directory.
 pub(crate) struct Desk {
     here: Mutex<Here>,
-    /// What it wants to be called.
+    /// Requested name.
     wanted: Option<String>,
-    /// What its leases are found by when an answer was lost.
+    /// Idempotency key of its leases, for a retry after a lost response.
     key: String,
-    /// Characters that it is shown of a result.
+    /// Maximum characters of a result.
     room: usize,
-    /// Whether it has read or changed something so far.
+    /// True once the agent has read or changed a file.
     has_worked: AtomicBool,
     sitting: AsyncMutex<Option<Arc<Sitting>>>,
-    /// The command whose turn it is.
+    /// Command under way.
     under_way: Mutex<Option<AbortHandle>>,
 }
 
-/// What the agent has of the directory.
+/// Open directory, and the agent's name in it.
 struct Here {
     place: Arc<Place>,
-    /// What it is called, once that is known, and what keeps others from being called so.
+    /// Name of the agent, once known, and the lock that reserves it.
     name: Option<(String, File)>,
 }
 
 impl Desk {
-    /// An agent that is called `name`, or as its client says, and is shown so many characters of a result.
+    /// Creates the connection of an agent. `name` overrides the client's name; `room` limits the characters of a
+    /// result.
     pub(crate) fn new(place: Place, name: Option<&str>, room: Option<u32>) -> Result<Self, Failure> {
         if let Some(name) = name.filter(|name| !is_author_name(name) || name.len() > NAME_BYTES_MAX) {
             return Err(Failure::refused("bad_name", format!("{name} is no name for an agent"))
@@ -106,7 +107,7 @@ impl Desk {
         })
     }
 
-    /// Hears what its client calls itself, and says what it is called here. The first word counts.
+    /// Sets the client's name, and returns the agent's name. Only the first call has an effect.
     pub(crate) fn meet(&self, client: Option<&str>) -> Result<String, Failure> {
         let mut here = self.here()?;
         if let Some((name, _)) = &here.name {
@@ -119,7 +120,7 @@ impl Desk {
         Ok(here.name.insert(name).0.clone())
     }
 
-    /// What is to be said of where it is and what it is called.
+    /// Describes the directory and the agent's name, for the instructions.
     pub(crate) fn introduction(&self) -> String {
         let name = self.meet(None).unwrap_or_default();
         let root = self.here().map(|here| here.place.directory().display().to_string()).unwrap_or_default();
@@ -131,12 +132,12 @@ impl Desk {
         )
     }
 
-    /// What the operator says of the directory.
+    /// Reads the operator's settings for the directory.
     pub(crate) fn settings(&self) -> Result<Shared, Failure> {
         self.here()?.place.settings()
     }
 
-    /// What it has of the directory, anew if that was taken away.
+    /// Returns the open directory; opens it again if its `.patchboard` was deleted.
     fn here(&self) -> Result<MutexGuard<'_, Here>, Failure> {
         let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
         let is_called = here.name.as_ref().is_none_or(|(name, lock)| here.place.is_called(name, lock));
@@ -148,8 +149,8 @@ impl Desk {
         Ok(here)
     }
 
-    /// Does what the arguments of an editor say, and to its end, also if nobody waits for it any more: what follows must come
-    /// after it. An error is one that the agent can do nothing about.
+    /// Runs a file command to completion, even if the caller leaves: later commands must follow it. An error is one
+    /// that the agent cannot fix.
     pub(crate) async fn call(self: &Arc<Self>, turn: Arc<Turn>, arguments: Value) -> Result<Told, Failure> {
         let own = Arc::clone(self);
         let called = tokio::spawn(async move { own.command(&turn, arguments).await });
@@ -162,7 +163,7 @@ impl Desk {
         if let Err(told) = relative(&self.here()?.place, &mut arguments) {
             return Ok(told);
         }
-        // Which files there are is no reading of them.
+        // Listing files does not read them.
         let is_work = arguments["command"] != "list";
         let is_edit = arguments["command"].as_str().is_some_and(is_edit);
         let order = turn.order();
@@ -179,7 +180,7 @@ impl Desk {
         })
     }
 
-    /// Who changed what lately, the newest first.
+    /// Returns the recent changes and their authors, the newest first.
     pub(crate) async fn changes(&self) -> Result<Told, Failure> {
         match self.insist(&Asked::LastCommits).await? {
             Ok(page) => Ok(changes(&page, &self.meet(None)?)),
@@ -187,14 +188,14 @@ impl Desk {
         }
     }
 
-    /// Asks the host, and the next one if that is gone.
+    /// Sends a request to the host, and to its successor if it is gone.
     async fn insist(&self, asked: &Asked) -> Result<Result<Value, Value>, Failure> {
         let until = Instant::now() + PATIENCE;
         let (mut tried, mut pause) = (None, LOOK_MIN);
         loop {
             let sitting = self.sit(until).await?;
             let failure = match once(&sitting, asked, &mut tried).await {
-                // What is said by one who is the host of nothing any more does not count, but that an edit is made.
+                // The answer of a deposed host is ignored, except that an edit has been made.
                 Ok(answer) if asked.is_edit() || sitting.place.is_there() => return Ok(Ok(answer)),
                 Err(Missed::Refused(problem)) if sitting.place.is_there() => return Ok(Err(problem)),
                 Err(Missed::Never(failure)) => return Err(failure),
@@ -216,7 +217,7 @@ impl Desk {
         }
     }
 
-    /// The lease that it has, or another one.
+    /// Returns the current lease, or takes a new one.
     async fn sit(&self, until: Instant) -> Result<Arc<Sitting>, Failure> {
         let mut kept = self.sitting.lock().await;
         let mut pause = LOOK_MIN;
@@ -249,7 +250,7 @@ impl Desk {
         }
     }
 
-    /// Leases the oldest call that waits, which may be that of an agent that is gone; if there is none, has one made.
+    /// Leases the oldest waiting call, possibly one left by a departed agent; if there is none, requests one.
     async fn lease(&self, place: Arc<Place>) -> Result<Sitting, Missed> {
         let Address { port, token, board, pid } = host(&place).await?;
         let client = Client::at(&format!("http://127.0.0.1:{port}"), token).map_err(Missed::Gone)?;
@@ -270,7 +271,7 @@ impl Desk {
         Err(Missed::Gone(Failure::failed("no_seat", "there are as many agents at the directory as can be")))
     }
 
-    /// Keeps the lease for as long as it is polled.
+    /// Renews the lease while polled.
     pub(crate) async fn keep(&self) {
         loop {
             sleep(RENEWED_EVERY).await;
@@ -286,7 +287,7 @@ impl Desk {
         }
     }
 
-    /// Says that it goes, and goes.
+    /// Releases the lease, and aborts the command under way.
     pub(crate) async fn leave(&self) {
         if let Some(command) = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).take() {
             command.abort();
@@ -299,10 +300,10 @@ impl Desk {
     }
 }
 
-/// How the host is reached, which is started if there is none.
+/// Returns the address of the host; starts one if there is none.
 async fn host(place: &Arc<Place>) -> Result<Address, Missed> {
     let own = Arc::clone(place);
-    // To its end, also if the request that needs it is given up.
+    // Runs to completion even if the request is cancelled.
     let launched = tokio::spawn(async move { launch(&own).await }).await;
     match launched.unwrap_or_else(|error| Err(Failure::failed("internal", error))) {
         Err(Failure::Told(told)) if told.exit == Exit::Refused => return Err(Missed::Never(Failure::Told(told))),
@@ -314,7 +315,7 @@ async fn host(place: &Arc<Place>) -> Result<Address, Missed> {
     place.address().ok_or_else(missing)
 }
 
-/// Names in arguments from the directory, where they were given from the root of the file system.
+/// Makes absolute paths in the arguments relative to the directory.
 fn relative(place: &Place, arguments: &mut Value) -> Result<(), Told> {
     for name in PATH_ARGUMENTS {
         let Some(path) = arguments[name].as_str().filter(|path| path.starts_with('/')) else { continue };
@@ -333,7 +334,7 @@ fn relative(place: &Place, arguments: &mut Value) -> Result<(), Told> {
     Ok(())
 }
 
-/// A problem document as an editor tells it.
+/// Converts a problem document into an editor's answer.
 fn told(problem: Value) -> Told {
     let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
     let code = Some(text("code"));

@@ -1,4 +1,4 @@
-//! The directory as an agent sees it in MCP: an editor's tools, and one that tells what others do.
+//! MCP server for one agent of a shared directory: the file tools, and a tool for recent changes.
 
 use std::sync::{Arc, Weak};
 
@@ -17,41 +17,41 @@ use crate::failure::Failure;
 use crate::serve::host;
 use crate::serve::mcp::{editor, no_such_tool};
 
-/// The tool that tells what others do.
+/// Tool that shows recent changes.
 const CHANGES: &str = "changes";
 
-/// Where a request says whose it is, from 2026-07-28 on.
+/// Member of `_meta` with the client's name, since protocol version 2026-07-28.
 const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 
-/// An editor for one agent. Cheap to clone.
+/// Editor of one agent. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Editor {
     desk: Arc<Desk>,
     spec: Arc<WorkspaceSpec>,
-    /// That of the command it is asked for, for as long as somebody waits for what comes of it.
+    /// Turn of the current command, while the client waits for its result.
     turn: Weak<Turn>,
 }
 
 impl Editor {
-    /// An editor at a desk.
+    /// Creates an editor for an agent's connection.
     pub(crate) fn new(desk: Arc<Desk>) -> Self {
-        // Of those that cannot be read the host tells, once something is asked of it.
+        // Invalid settings are reported by the host, at the first command.
         let spec = host::blueprint(&desk.settings().unwrap_or_default()).workspace;
         let spec = spec.expect("the blueprint has a workspace");
         Self { desk, spec: Arc::new(spec), turn: Weak::new() }
     }
 
-    /// The same, for a command whose turn it is.
+    /// Returns a copy for one command.
     pub(crate) fn at(&self, turn: &Arc<Turn>) -> Self {
         Self { turn: Arc::downgrade(turn), ..self.clone() }
     }
 
-    /// Hears who sends a message, if it says so.
+    /// Records the client's name from a message, if it has one.
     pub(crate) fn hear(&self, message: &Value) {
         let params = &message["params"];
         let said = [&params["clientInfo"]["name"], &params["_meta"][CLIENT]["name"]];
         if let Some(client) = said.into_iter().find_map(Value::as_str) {
-            // Who cannot be told apart from others is told so at its first call.
+            // An error is reported again at the first command.
             drop(self.desk.meet(Some(client)));
         }
     }

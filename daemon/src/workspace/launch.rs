@@ -1,5 +1,5 @@
-//! Starting the host of a directory: a process of its own, so that what becomes of the one that starts it, or of its terminal,
-//! is nothing to the others.
+//! Launcher for the host of a directory: a separate process, independent of the client that starts it and of its
+//! terminal.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,18 +15,18 @@ use super::place::Place;
 use crate::codes;
 use crate::failure::Failure;
 
-/// How long a host may take to begin, which includes what a crash has left it to do.
+/// Timeout for the start of a host, crash recovery included.
 const BEGINS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Bytes of what it says of its beginning.
+/// Maximum bytes of its start message.
 const SAID_BYTES_MAX: u64 = 16 << 10;
 
-/// Codes that a host may begin with, beside those of all commands.
+/// Error codes of a host's start, in addition to those of all commands.
 const CODES: &[&str] = &["workspace_untrusted", "workspace_failed", "bad_directory", "bad_config", "already_served"];
 
-/// Starts the host of a directory, if there is none, and waits until it is one.
+/// Starts the host of a directory, if there is none, and waits until it is ready.
 pub(crate) async fn launch(place: &Place) -> Result<(), Failure> {
-    // Said at once to who asks, and not by a process that ends.
+    // Checked here, so that the caller gets the error directly.
     place.data()?;
     let Some(lock) = place.host()? else { return Ok(()) };
     let failed = |error: io::Error| Failure::failed("no_host", format!("no host can be started: {error}"));
@@ -34,12 +34,12 @@ pub(crate) async fn launch(place: &Place) -> Result<(), Failure> {
     command.args(["mcp", "--host", "--workspace"]).arg(place.directory()).current_dir(place.directory());
     command.stdin(Stdio::from(lock)).stdout(Stdio::piped()).stderr(Stdio::from(place.log()?));
     let mut child = command.spawn().map_err(failed)?;
-    // The lock is the child's alone from here on.
+    // From here on, only the child holds the lock.
     drop(command);
     let mut said = String::new();
     if let Some(stdout) = child.stdout.take() {
         let mut lines = BufReader::new(stdout.take(SAID_BYTES_MAX));
-        // What is not said in time may be said yet: the lock tells whether there is a host.
+        // After a timeout the host may still start; the lock shows if there is one.
         drop(timeout(BEGINS_WITHIN, lines.read_line(&mut said)).await);
     }
     let said: Value = serde_json::from_str(&said).unwrap_or_default();
@@ -51,7 +51,7 @@ pub(crate) async fn launch(place: &Place) -> Result<(), Failure> {
     }
 }
 
-/// What a host has to say that cannot be one.
+/// Converts the start message of a failed host.
 fn refused(code: &str, said: &Value) -> Failure {
     let all = codes::entries().map(|entry| entry.code).chain(CODES.iter().copied());
     let code = all.into_iter().find(|known| *known == code).unwrap_or("no_host");
@@ -66,7 +66,7 @@ fn refused(code: &str, said: &Value) -> Failure {
     }
 }
 
-/// This program, also where another one has come in its place since it was started.
+/// Returns the path of this program, even if its file was replaced after the start.
 fn program() -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;
     Ok(if own.exists() { own } else { PathBuf::from("/proc/self/exe") })

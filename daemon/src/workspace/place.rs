@@ -1,10 +1,10 @@
-//! The directory `.patchboard` of a directory that agents share: who is the host, how it is reached, and who is called what.
+//! The `.patchboard` directory of a shared directory: host lock, address of the host, and names of the agents.
 //!
-//! It may be taken away at any time, by `git clean -fdx` for one. What was opened is then nobody's any more, and is not used
-//! on: [`Place::is_there`], [`Place::has`].
+//! The directory may be deleted at any time, for example by `git clean -fdx`. Open files of a deleted one are no longer
+//! used: [`Place::is_there`], [`Place::has`].
 //!
-//! A file in a directory may have come from anywhere. So nothing here follows a symbolic link, what belongs to another user is
-//! not used, and what is written can be read by its owner alone.
+//! Files in the directory are untrusted. Symbolic links are not followed, files of other users are not used, and
+//! written files are readable only by their owner.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -20,74 +20,74 @@ use serde_json::json;
 
 use crate::failure::Failure;
 
-/// What the operator says of the directory, and how it is kept from the agents: as a line of a `.gitignore`, by all the names
-/// that file systems take for this one.
+/// File with the operator's settings, and a `.gitignore` pattern that hides it from the agents. The pattern covers all
+/// spellings, for case-insensitive file systems.
 const SETTINGS: &str = "patchboard.toml";
 pub(crate) const SETTINGS_PATTERN: &str = "/[Pp][Aa][Tt][Cc][Hh][Bb][Oo][Aa][Rr][Dd].[Tt][Oo][Mm][Ll]";
 
-/// Bytes of that.
+/// Maximum bytes of the settings.
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
-/// What is the workspace's own.
+/// Directory of the workspace's own files.
 const OWN: &str = ".patchboard";
 
-/// In it: the journal of the boards.
+/// Subdirectory with the journal of the boards.
 const DATA: &str = "workspace";
 
-/// How deep that is.
+/// Maximum depth of that subdirectory.
 const DATA_DEPTH_MAX: usize = 2;
 
-/// Locked by the host for as long as it lives.
+/// Lock of the host, held while it runs.
 const LOCK: &str = "host.lock";
 
-/// How the host is reached.
+/// Address of the host.
 const ADDRESS: &str = "host.json";
 
-/// What the host complains of. The next one begins it anew.
+/// Log of the host; truncated at the start of the next one.
 const LOG: &str = "host.log";
 
-/// What the files are called that are locked by who has a name.
+/// Prefix and suffix of the lock files of agent names.
 const AGENT: (&str, &str) = ("agent-", ".lock");
 
-/// Bytes of an address.
+/// Maximum bytes of an address.
 const ADDRESS_BYTES_MAX: u64 = 4096;
 
-/// Agents of one name that are told apart by a number.
+/// Maximum number of agents with the same base name.
 const NUMBERS_MAX: usize = 256;
 
-/// Names of agents that are looked for.
+/// Maximum number of agent names read.
 const NAMES_MAX: usize = 10_000;
 
-/// A directory that agents share.
+/// Directory shared by agents.
 #[derive(Debug)]
 pub(crate) struct Place {
     directory: PathBuf,
     own: OwnedFd,
 }
 
-/// How the host is reached, on this machine.
+/// Address of the host, on this machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Address {
-    /// Where it listens on 127.0.0.1.
+    /// Port on 127.0.0.1.
     pub(crate) port: u16,
-    /// What opens everything there.
+    /// Administrator's token.
     pub(crate) token: String,
-    /// The board that is worked on.
+    /// Current board.
     pub(crate) board: String,
-    /// Its process.
+    /// Process id of the host.
     pub(crate) pid: u32,
 }
 
 impl Place {
-    /// Opens what is the workspace's own in a directory, and makes it if there is none.
+    /// Opens the `.patchboard` of a directory; creates it if it is missing.
     pub(crate) fn open(directory: &Path) -> Result<Self, Failure> {
         let shown = directory.display().to_string();
         let bad = |error: io::Error| {
             Failure::refused("bad_directory", format!("{shown} cannot be used: {error}"))
                 .help("name a directory that is there and that you may write")
         };
-        // The only path that is followed: which directory it is, is the user's word.
+        // The only path that is resolved through links: the user chose the directory.
         let directory = directory.canonicalize().map_err(bad)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&directory, flags, Mode::empty()).map_err(|error| bad(error.into()))?;
@@ -100,12 +100,12 @@ impl Place {
         Ok(Self { directory, own })
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// What the operator says of the directory, if there is a file that does.
+    /// Reads the operator's settings; the defaults if there is no file.
     pub(crate) fn settings(&self) -> Result<Shared, Failure> {
         let bad = |why: String| {
             Failure::refused("bad_config", why)
@@ -128,29 +128,29 @@ impl Place {
         Shared::parse(&text, SETTINGS).map_err(|error| bad(error.to_string()))
     }
 
-    /// Where the journal is, once it is certain that nothing there leads elsewhere.
+    /// Returns the directory of the journal; creates it if it is missing, and rejects links in it.
     pub(crate) fn data(&self) -> Result<PathBuf, Failure> {
         without_links(&own_directory(&self.own, DATA)?, DATA, DATA_DEPTH_MAX)?;
         Ok(self.directory.join(OWN).join(DATA))
     }
 
-    /// Becomes the host, for as long as what is returned lives; none if somebody is.
+    /// Acquires the host lock, held while the file lives; `None` if another process has it.
     pub(crate) fn host(&self) -> Result<Option<File>, Failure> {
         self.lock(LOCK)
     }
 
-    /// Whether this is still what the directory has of its own.
+    /// Returns true if this is still the directory's `.patchboard`.
     pub(crate) fn is_there(&self) -> bool {
         let there = rustix::fs::lstat(self.directory.join(OWN));
         there.is_ok_and(|there| same(&there, rustix::fs::fstat(&self.own)))
     }
 
-    /// Whether whoever locks this file is still the host.
+    /// Returns true if the holder of this lock is still the host.
     pub(crate) fn is_host(&self, lock: impl AsFd) -> bool {
         self.is_there() && self.has(LOCK, lock)
     }
 
-    /// Whether whoever locks this file still has the name.
+    /// Returns true if the holder of this lock still has the name.
     pub(crate) fn is_called(&self, name: &str, lock: impl AsFd) -> bool {
         self.is_there() && self.has(&file_of(name), lock)
     }
@@ -160,8 +160,8 @@ impl Place {
         there.is_ok_and(|there| same(&there, rustix::fs::fstat(file)))
     }
 
-    /// A name that no other process has for as long as what is returned lives: this one if it `may_be_bare` and is free, or
-    /// else with a number.
+    /// Reserves a name while the returned file lives: `base` itself, if it `may_be_bare` and is free, else `base` with
+    /// a number.
     pub(crate) fn name(&self, base: &str, may_be_bare: bool) -> Result<(String, File), Failure> {
         for number in 1..=NUMBERS_MAX {
             let is_bare = may_be_bare && number == 1;
@@ -176,7 +176,7 @@ impl Place {
         ))
     }
 
-    /// The names that agents have had here.
+    /// Returns the names that agents have had here.
     pub(crate) fn names(&self) -> Vec<String> {
         let Ok(entries) = Dir::read_from(&self.own) else { return Vec::new() };
         let name = |entry: DirEntry| {
@@ -186,15 +186,15 @@ impl Place {
         entries.flatten().filter_map(name).take(NAMES_MAX).collect()
     }
 
-    /// Whether a path leads into the directory: the rest of it then, from there. The directory may be called by any of its
-    /// names, also through links.
+    /// Returns the rest of a path into the directory, relative to it; `None` for other paths. Recognises the directory
+    /// by any of its names, also through links.
     pub(crate) fn within(&self, path: &Path) -> Option<PathBuf> {
         let own = rustix::fs::stat(&self.directory);
         let root = path.ancestors().find(|above| rustix::fs::stat(*above).is_ok_and(|there| same(&there, own)))?;
         path.strip_prefix(root).ok().map(Path::to_owned)
     }
 
-    /// What the host complains to.
+    /// Opens the log of the host.
     pub(crate) fn log(&self) -> Result<File, Failure> {
         let file = rustix::fs::openat(&self.own, LOG, writing() | OFlags::TRUNC, Mode::from_raw_mode(0o600));
         file.map(File::from).map_err(|error| untrusted(LOG, &format!("cannot be opened: {error}")))
@@ -210,7 +210,7 @@ impl Place {
         }
     }
 
-    /// How the host is reached, if it has said so.
+    /// Reads the address of the host, if there is one.
     pub(crate) fn address(&self) -> Option<Address> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.own, ADDRESS, flags, Mode::empty()).ok()?);
@@ -224,7 +224,7 @@ impl Place {
         serde_json::from_slice(&text).ok()
     }
 
-    /// Says how the host is reached. Nobody sees a half of it.
+    /// Writes the address of the host atomically.
     pub(crate) fn announce(&self, address: &Address) -> Result<(), Failure> {
         let failed = |error: io::Error| untrusted(ADDRESS, &format!("cannot be written: {error}"));
         let name = format!("{ADDRESS}.{}", std::process::id());
@@ -235,13 +235,13 @@ impl Place {
         rustix::fs::renameat(&self.own, &name, &self.own, ADDRESS).map_err(|error| failed(error.into()))
     }
 
-    /// Takes back how a host was reached.
+    /// Removes the address of the host.
     pub(crate) fn withdraw(&self) {
         self.remove(ADDRESS);
     }
 
     fn remove(&self, name: &str) {
-        // It need not be there, and who cannot remove it cannot write it either.
+        // Best effort: the file may be missing, and without permission to remove it, a write fails too.
         let _ = rustix::fs::unlinkat(&self.own, name, AtFlags::empty());
     }
 }
@@ -250,12 +250,12 @@ const fn writing() -> OFlags {
     OFlags::RDWR.union(OFlags::CREATE).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 }
 
-/// The file that is locked by who is called so.
+/// Returns the lock file of a name.
 fn file_of(name: &str) -> String {
     format!("{}{name}{}", AGENT.0, AGENT.1)
 }
 
-/// Whether it is the same file.
+/// Returns true for the same file.
 fn same(there: &Stat, own: Result<Stat, Errno>) -> bool {
     own.is_ok_and(|own| (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino))
 }
@@ -264,7 +264,7 @@ fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// A directory of our own in a directory, which is made if there is nothing of the name.
+/// Opens a directory of our own; creates it if the name is free.
 fn own_directory(parent: impl AsFd, name: &str) -> Result<OwnedFd, Failure> {
     match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -280,7 +280,7 @@ fn own_directory(parent: impl AsFd, name: &str) -> Result<OwnedFd, Failure> {
     Ok(directory)
 }
 
-/// Refuses what has symbolic links in it, or is too deep to be ours.
+/// Rejects a directory with symbolic links, special files, or too deep a tree.
 fn without_links(directory: &OwnedFd, path: &str, depth: usize) -> Result<(), Failure> {
     let unreadable = |error: Errno| untrusted(path, &format!("cannot be read: {error}"));
     for entry in Dir::read_from(directory).map_err(unreadable)? {
@@ -292,7 +292,7 @@ fn without_links(directory: &OwnedFd, path: &str, depth: usize) -> Result<(), Fa
         let path = format!("{path}/{}", name.to_string_lossy());
         let kind = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-            // It was there for a moment.
+            // The entry was removed meanwhile.
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(unreadable(error)),
         };
@@ -419,7 +419,7 @@ mod tests {
         }
         let file = directory.path().join(".patchboard/host.json");
         assert_eq!(std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
-        // What others could have written is nobody's address, nor is what is no address.
+        // An address that others could have written, or that is malformed, is not used.
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("changed");
         assert_eq!(place.address(), None);
         place.announce(&address(3)).expect("written");

@@ -1,5 +1,4 @@
-//! A lease of the board's worker at the host of the directory, what is asked of the host under it, and why there may be no
-//! answer.
+//! Lease of the board's worker at the host of a directory, and requests to the host under it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,27 +12,27 @@ use crate::client::Client;
 use crate::failure::Failure;
 use crate::serve::tokens;
 
-/// How long an answer may take, which may have to wait for others.
+/// Timeout of a response, which may have to wait for other agents.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// How long there may be no answer before the host is asked whether it is alive, and how long it has to say so. That needs
-/// nothing of the board, so who does not say it stands still.
+/// Time without a response before the host's liveness is probed, and timeout of the probe. The probe needs no board, so
+/// a host that fails it is stopped or hung.
 const QUIET: Duration = Duration::from_secs(2);
 const SIGN_OF_LIFE: Duration = Duration::from_secs(3);
 
-/// Records that are looked at for what has changed.
+/// Records searched for recent changes.
 const LOOKED_AT: u64 = 200;
 
-/// Records that are looked at for an edit that was made a moment ago, before all agents came to another host.
+/// Records searched for an edit made shortly before all agents moved to another host.
 const LOOKED_FOR: u64 = 1000;
 
-/// What is told of an edit whose answer was lost.
+/// Answer to an edit after its original answer was lost.
 const MADE: &str = "The edit was made. What it made of the file was not heard: view the file before you go on.";
 
-/// The code of what was broken off: the same host does it, or has done it, when it is asked once more.
+/// Code of an interrupted request: the same host does it, or has done it, on a retry.
 const INTERRUPTED: &str = "interrupted";
 
-/// Codes that say that the lease, the board or the host is another by now.
+/// Codes after which lease, board or host must be looked up again.
 const GONE: &[&str] = &[
     "lease_over",
     "invocation_closed",
@@ -45,35 +44,35 @@ const GONE: &[&str] = &[
     "unauthorized",
 ];
 
-/// A lease, and where it was given.
+/// Lease, and the host that granted it.
 pub(super) struct Sitting {
     pub(super) place: Arc<Place>,
     pub(super) client: Client,
-    /// The host's process.
+    /// Process id of the host.
     pub(super) pid: u32,
     pub(super) board: String,
     pub(super) lease: String,
-    /// Whether its agent has worked before under another lease.
+    /// True if the agent has worked under an earlier lease.
     pub(super) is_anew: bool,
 }
 
-/// What is asked of the host.
+/// Request to the host.
 pub(super) enum Asked {
-    /// To do what an editor is told; whether that is an edit.
+    /// File command, and true if it is an edit.
     Command(Value, bool),
-    /// What was committed last.
+    /// Recent commits.
     LastCommits,
 }
 
-/// Why there is no answer.
+/// Failure of a request.
 pub(super) enum Missed {
-    /// There is another host, board or lease by now, or will be.
+    /// Host, board or lease has been replaced, or will be.
     Gone(Failure),
-    /// It was broken off, and can be asked for again where it was.
+    /// Interrupted; can be retried at the same host.
     Broken(Failure),
-    /// That is the answer.
+    /// Rejected by the host, with this problem document.
     Refused(Value),
-    /// There can be no answer before something is mended.
+    /// Permanent until the operator fixes the cause.
     Never(Failure),
 }
 
@@ -87,13 +86,13 @@ pub(super) fn gone(why: &str) -> Failure {
     Failure::failed("host_gone", why).help("try again; what the host complained of is in .patchboard/host.log")
 }
 
-/// What nobody has used to make repetitions known.
+/// Returns a new idempotency key.
 pub(super) fn new_key() -> Result<String, Failure> {
     tokens::random().map(|text| text.trim_start_matches(tokens::PREFIX).to_owned())
 }
 
-/// Asks once more, or for the first time. What was `tried` before under another lease may have been done without an answer;
-/// under the same one the key is enough to have it done once.
+/// Sends a request, possibly as a retry. A command `tried` under another lease may have been applied without an answer,
+/// so the journal is searched for it. Under the same lease the idempotency key suffices.
 pub(super) async fn once(
     sitting: &Arc<Sitting>,
     asked: &Asked,
@@ -124,7 +123,7 @@ impl Sitting {
         }
     }
 
-    /// The commits among so many last records, or those of them that were made with a key.
+    /// Returns the commits among the last records, or those of one idempotency key.
     async fn commits_of_last(&self, records: u64, key: Option<&str>) -> Result<Value, Missed> {
         let board = format!("/v1/boards/{}", self.board);
         let head = self.ask(&board, None, None).await?["head"]["seq"].as_u64().unwrap_or_default();
@@ -133,13 +132,13 @@ impl Sitting {
         self.ask(&format!("{board}/journal?kind=committed&limit={records}&after={after}{key}"), None, None).await
     }
 
-    /// Whether an edit was made whose answer was lost. That was a moment ago.
+    /// Returns true if an edit with a lost answer is committed. Searches recent records only.
     async fn has_made(&self, key: &str) -> Result<bool, Missed> {
         let page = self.commits_of_last(LOOKED_FOR, Some(key)).await?;
         Ok(page["records"].as_array().is_some_and(|records| !records.is_empty()))
     }
 
-    /// What the host answers; null if that is nothing.
+    /// Sends a request. Returns the host's answer; null if it is empty.
     pub(super) async fn ask(&self, path: &str, body: Option<&Value>, key: Option<&str>) -> Result<Value, Missed> {
         let mut headers = HeaderMap::new();
         if let Some(key) = key.and_then(|key| HeaderValue::from_str(key).ok()) {
@@ -171,13 +170,13 @@ impl Sitting {
         }
     }
 
-    /// Ends once the host says nothing at all, or is not to be reached.
+    /// Resolves once the host is unresponsive or unreachable.
     async fn falls_silent(&self) -> Missed {
         loop {
             sleep(QUIET).await;
             match timeout(SIGN_OF_LIFE, self.client.fetch("/healthz", ANSWER)).await {
                 Ok(Ok(_)) => {}
-                // Whoever stands still takes connections all the same.
+                // A stopped process still accepts connections.
                 Ok(Err(_)) => return self.gives_none(),
                 Err(_) => return Missed::Never(self.stands_still()),
             }

@@ -1,8 +1,8 @@
-//! The commands of one agent, one after the other in the order in which it asked for them, and which answers it had heard when
-//! it did.
+//! Command queue of one agent: runs its commands in request order, and tracks the answers it had received at each
+//! request.
 //!
-//! An answer is heard once it is written out. One that is not written, because its command was cancelled or the host gave none
-//! in time, will not be heard: the host is told so with the next command, so that nothing of it counts as read.
+//! An answer is received once it is written out. An answer is lost if its command was cancelled or timed out. Lost
+//! answers are reported to the host with the next command, so that nothing in them counts as read.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -16,21 +16,21 @@ use patchboard_agents::workspace::session::Order;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio::task::unconstrained;
 
-/// Answers that were not heard, and of which the host has not heard; the oldest are forgotten.
+/// Maximum number of lost answers not yet reported to the host; the oldest are dropped.
 const UNHEARD_MAX: usize = 64;
 
-/// The commands of one agent.
+/// Commands of one agent.
 pub(crate) struct Turns {
-    /// The number of the last that was asked for.
+    /// Number of the last command requested.
     asked: AtomicU64,
-    /// That of the last whose answer was heard.
+    /// Number of the last command with a received answer.
     heard: AtomicU64,
-    /// Those whose answers were not, as far as the host does not know.
+    /// Commands with lost answers, not yet reported to the host.
     unheard: Mutex<BTreeSet<u64>>,
     queue: Arc<AsyncMutex<()>>,
 }
 
-/// A command that waits for those before it.
+/// Command queued behind earlier ones.
 pub(crate) struct Queued {
     turns: Arc<Turns>,
     number: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Queued {
     coming: MaybeDone<BoxFuture<'static, OwnedMutexGuard<()>>>,
 }
 
-/// A command whose turn it is, until this is dropped.
+/// Command that is running, until this is dropped.
 pub(crate) struct Turn {
     turns: Arc<Turns>,
     number: u64,
@@ -50,31 +50,31 @@ pub(crate) struct Turn {
 
 impl Turns {
     pub(crate) fn new() -> Self {
-        // Another process may have gone on under the same lease before: what is asked for here comes after that.
+        // Starts at the current time, above the numbers of an earlier process with the same lease.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let begin = u64::try_from(since.as_millis()).unwrap_or_default();
         let (asked, heard) = (AtomicU64::new(begin), AtomicU64::new(begin));
         Self { asked, heard, unheard: Mutex::default(), queue: Arc::default() }
     }
 
-    /// A turn behind all that were asked for so far, by who has heard what was written out so far.
+    /// Queues a command behind all earlier ones, and records the answers received so far.
     pub(crate) fn queue(self: &Arc<Self>) -> Queued {
         let number = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let heard = self.heard.load(Ordering::SeqCst);
         let mut coming = maybe_done(unconstrained(Arc::clone(&self.queue).lock_owned()).boxed());
-        // Whoever asks first is first.
+        // Polled once, so that the lock is granted in request order.
         let _ = (&mut coming).now_or_never();
         Queued { turns: Arc::clone(self), number, heard, coming }
     }
 
     fn unheard(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        // Whole whatever thread ended while it held it.
+        // Updates are atomic, so a poisoned lock is safe to use.
         self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Queued {
-    /// Waits until those before it are done.
+    /// Waits until earlier commands are done.
     pub(crate) async fn turn(mut self) -> Option<Arc<Turn>> {
         (&mut self.coming).await;
         let held = Pin::new(&mut self.coming).take_output()?;
@@ -85,17 +85,17 @@ impl Queued {
 }
 
 impl Turn {
-    /// What the host has to know of it.
+    /// Returns the order data for the host.
     pub(crate) fn order(&self) -> Order {
         Order { number: self.number, heard: self.heard, unheard: self.turns.unheard().iter().copied().collect() }
     }
 
-    /// The host has done it, or refused it.
+    /// Marks the command as answered by the host.
     pub(crate) fn answered(&self) {
         self.is_answered.store(true, Ordering::SeqCst);
     }
 
-    /// What came of it is about to be written out.
+    /// Marks the answer as received, just before it is written out.
     pub(crate) fn heard(&self) {
         self.is_heard.store(true, Ordering::SeqCst);
         if self.is_answered.load(Ordering::SeqCst) {
@@ -109,7 +109,7 @@ impl Drop for Turn {
         let (is_answered, is_heard) = (*self.is_answered.get_mut(), *self.is_heard.get_mut());
         let mut unheard = self.turns.unheard();
         if is_answered {
-            // It came with what was unheard until then.
+            // The host's answer acknowledges the lost answers reported with the command.
             unheard.clear();
         }
         if !(is_answered && is_heard) {
@@ -132,7 +132,7 @@ mod tests {
     #[tokio::test]
     async fn who_was_queued_first_is_first_whoever_waits_first() {
         let turns = Arc::new(Turns::new());
-        // More than a task does before others have their turn.
+        // More commands than a task processes before it yields.
         let queued: Vec<_> = (0..1_000).map(|_| turns.queue()).collect();
         let numbers: Vec<u64> = queued.iter().map(|queued| queued.number).collect();
         let done = Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -1,4 +1,4 @@
-//! The tools of an editor in the Model Context Protocol; what is told becomes the result of a tool.
+//! File tools over MCP, and the conversion of their answers into tool results.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use patchboard_kernel::blueprint::WorkspaceSpec;
 use rmcp::model::{CallToolResult, ContentBlock, Tool, ToolAnnotations};
 use serde_json::Map;
 
-/// Characters of a result where nobody says how many a client shows to its model. Many show about so much; what they cut off
-/// would count as read.
+/// Default size of a result, in characters, for clients that do not state a limit. Many clients show about this many;
+/// truncated lines would count as read.
 pub(crate) const USUAL_ROOM: usize = 30_000;
 
-/// What a model is told of them before anything else.
+/// Returns the server instructions for the file tools.
 pub(crate) fn instructions(spec: &WorkspaceSpec) -> String {
     format!(
         "Others edit the files of this directory at the same time as you. Read with view, search and list, and change files \
@@ -23,12 +23,12 @@ pub(crate) fn instructions(spec: &WorkspaceSpec) -> String {
     )
 }
 
-/// Agents outside work in the directory itself.
+/// Returns the editing manner of remote agents, which work in the directory itself.
 const fn manner(spec: &WorkspaceSpec) -> Manner {
     Manner::of(spec, false)
 }
 
-/// The tools of somebody who is called `author` in files.
+/// Returns the file tools of an author, by its name in files.
 pub(crate) fn tools(author: &str, spec: &WorkspaceSpec) -> Vec<Tool> {
     let tools = definitions(author, spec, true, manner(spec)).into_iter().map(|(tool, definition)| {
         let hints = match tool.is_edit {
@@ -42,7 +42,7 @@ pub(crate) fn tools(author: &str, spec: &WorkspaceSpec) -> Vec<Tool> {
     tools.collect()
 }
 
-/// What is told, as an editor tells it: text, and of what was not done also the code and what there is to go on.
+/// Converts an editor's answer into a tool result; a rejection adds its code and details as structured content.
 pub(crate) fn result(told: Told) -> CallToolResult {
     let text = vec![ContentBlock::text(told.text)];
     if told.code.is_none() {

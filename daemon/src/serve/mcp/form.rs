@@ -1,5 +1,4 @@
-//! What is no message of the protocol, or a request that no method takes, and what is told of it: the library would say
-//! nothing but that it is none, or name the method.
+//! Validation of messages and parameters. The library's own errors would state no reason, or only the method.
 
 use axum::http::header::CONTENT_LENGTH;
 use axum::response::{IntoResponse as _, Response};
@@ -15,10 +14,10 @@ use super::seat::NAME_MAX;
 use crate::output::short;
 use crate::serve::problem::{Code, Problem};
 
-/// Characters of what is wrong with params.
+/// Maximum characters of a parameter error.
 const SAID_MAX: usize = 300;
 
-/// What keeps a message from being one.
+/// Returns the reason that a message is malformed, if it is.
 pub(super) fn wrong_message(message: &Value) -> Option<Problem> {
     let wrong = if message.is_array() {
         "batches are not taken: send one message at a time, over stdin each on a line of its own"
@@ -42,12 +41,12 @@ pub(super) fn wrong_message(message: &Value) -> Option<Problem> {
     Some(Problem::of(Code::BadBody, wrong))
 }
 
-/// Whether a request can be told apart by this.
+/// Returns true if the value can identify a request.
 pub(crate) fn is_id(id: &Value) -> bool {
     id.is_string() || id.is_i64()
 }
 
-/// What a request lacks that its method wants, as the answer.
+/// Checks the parameters of a request against its method. Returns the error response, if they do not fit.
 pub(super) fn wrong_params(message: &Value) -> Option<Value> {
     let (id, method) = (message.get("id")?, message["method"].as_str()?);
     let params = message.get("params").filter(|params| !params.is_null()).cloned().unwrap_or_else(|| Map::new().into());
@@ -64,14 +63,14 @@ pub(super) fn wrong_params(message: &Value) -> Option<Value> {
 }
 
 fn wrong<T: DeserializeOwned>(params: Value) -> Option<String> {
-    // It may repeat what was sent, which may be large.
+    // The error may quote the input, which may be large.
     serde_json::from_value::<T>(params).err().map(|error| short(&error.to_string(), SAID_MAX))
 }
 
-/// The same answer, in words if it says that there is no such method.
+/// Adds an explanation to a response that reports an unknown method; returns others unchanged.
 pub(super) async fn in_words(message: &Value, response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
-    // It is in memory already.
+    // The body is in memory already.
     let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
         return Problem::of(Code::Internal, "the message was not answered").into_response();
     };
@@ -86,7 +85,7 @@ pub(super) async fn in_words(message: &Value, response: Response) -> Response {
     Response::from_parts(parts, told.to_string().into())
 }
 
-/// What has to be known of an answer.
+/// Response, as far as its error code is needed.
 #[derive(Deserialize, Default)]
 struct Answer {
     error: Option<AnswerError>,
@@ -97,7 +96,7 @@ struct AnswerError {
     code: i32,
 }
 
-/// An answer that is an error of the protocol.
+/// Builds a protocol error response.
 fn error(id: &Value, code: ErrorCode, problem: &Problem) -> Value {
     let data = problem.json();
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code.0, "message": data["detail"], "data": data}})

@@ -1,4 +1,4 @@
-//! What can be done from a worker's seat: each answer is a document, or a problem with its code.
+//! Operations of a worker over MCP. Each returns a document, or a problem with its code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,26 +34,26 @@ use crate::serve::routes::proposals::came_of;
 use crate::serve::service::Daemon;
 use crate::serve::waiting::WAIT_MAX;
 
-/// How long a lease lasts where nobody says: models think.
+/// Default duration of a lease, in seconds; allows for the thinking time of models.
 const SECONDS: u64 = 300;
 
-/// How long it is waited for the call that follows a request to be shown more; the kernel makes it at once.
+/// Maximum wait for the follow-up call after `expand`. The kernel schedules it at once.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Places in the state that is shown; of more, those of the first patterns.
+/// Maximum number of values in the state resource; later patterns are cut first.
 const PLACES_MAX: usize = 10_000;
 
-/// Characters of a name that is told back.
+/// Maximum characters of a name that an error quotes.
 pub(super) const NAME_MAX: usize = 80;
 
-/// Entries of the log.
+/// Maximum entries of the log.
 const LOG_MAX: usize = 100;
 
-/// Records that are looked at for the log, from the newest, and how many of them at once.
+/// Records searched for the log, from the newest, and records per read.
 const LOOKED_AT_MAX: u64 = 10_000;
 const READ_AT_ONCE: u64 = 500;
 
-/// What of a record its own worker is told: nothing that others wrote, nor the reply as it came.
+/// Record members that the record's own worker may read: nothing written by others, nor the raw reply.
 const TOLD: &[&str] = &[
     "seq",
     "at",
@@ -78,26 +78,26 @@ const TOLD: &[&str] = &[
     "end",
 ];
 
-/// A worker's seat on a board, and who sits in it.
+/// A worker of a board, as used by a caller.
 #[derive(Clone)]
 pub(crate) struct Seat {
-    /// What runs the board.
+    /// Daemon that runs the board.
     pub(crate) daemon: Arc<Daemon>,
-    /// The board.
+    /// Board.
     pub(crate) board: BoardId,
-    /// The worker.
+    /// Worker.
     pub(crate) worker: WorkerName,
-    /// Who calls: whoever asks again with the same token goes on with the lease that it has.
+    /// Caller. Requests with the same token share one lease.
     pub(crate) caller: Caller,
-    /// What is said of the files, if the worker has to do with them.
+    /// Workspace settings, if the worker edits files.
     pub(crate) files: Option<WorkspaceSpec>,
-    /// Whether the worker may propose patches, or ask persons.
+    /// True if the worker may propose patches, or ask a person.
     pub(crate) proposes: bool,
-    /// Characters that are shown of what an editor tells.
+    /// Maximum characters of an editor result.
     pub(crate) room: usize,
 }
 
-/// How long a lease is to last from now on.
+/// Requested duration of a lease, counted from now.
 #[derive(Clone, Copy)]
 enum Lasts {
     Exactly(Duration),
@@ -158,7 +158,7 @@ pub(crate) struct ExplainRejection {
 }
 
 impl Seat {
-    /// A seat, with what the blueprint says of its worker.
+    /// Looks up a worker in the blueprint of a board.
     pub(crate) async fn find(
         daemon: Arc<Daemon>,
         board: BoardId,
@@ -168,19 +168,19 @@ impl Seat {
     ) -> Answered<Self> {
         let blueprint = daemon.blueprint(&board).await?;
         let own = blueprint.workers.get(&worker);
-        // What an agent in the daemon edits, it edits itself.
+        // Only remote workers edit files over MCP; agents in the daemon have their own tools.
         let is_editor = own.is_some_and(|own| own.files.is_some() && own.agent == AgentKind::Remote);
         let files = blueprint.workspace.clone().filter(|_| is_editor);
         let proposes = own.is_none_or(|own| !own.writes.is_empty() || own.clarify.is_some());
         Ok(Self { daemon, board, worker, caller, files, proposes, room })
     }
 
-    /// Whether there is nothing to do here but to look at files and to change them.
+    /// Returns true if file commands are all that the worker can do.
     pub(crate) const fn is_at_files_only(&self) -> bool {
         self.files.is_some() && !self.proposes
     }
 
-    /// Does what the arguments of an editor say, for the lease that the caller holds, or for the call that waits.
+    /// Runs a file command under the caller's lease, or under a new lease of the waiting call.
     pub(crate) async fn files(&self, arguments: Value) -> Answered<Told> {
         let Some(lease) = self.hold(Lasts::AtLeast(Duration::from_secs(SECONDS)), Duration::ZERO).await? else {
             let problem = Problem::of(Code::NoLease, "nobody asks you to do anything now");
@@ -207,7 +207,7 @@ impl Seat {
         came_of(outcome).map(|(_, told)| told)
     }
 
-    /// Leases the oldest call that waits, and shows its view; where none does, what the worker would be shown.
+    /// Leases the oldest waiting call and returns its view. Without one, returns a preview of the worker's view.
     pub(crate) async fn read_view(&self, wanted: ReadView) -> Answered<Value> {
         let lasts = leases::seconds(Some(wanted.seconds.unwrap_or(SECONDS)))?;
         if wanted.wait > WAIT_MAX {
@@ -221,7 +221,7 @@ impl Seat {
         self.preview(Vec::new()).await
     }
 
-    /// Answers the call of a lease, or proposes what nobody asked for.
+    /// Replies to a leased call, or proposes an unsolicited patch.
     pub(crate) async fn propose_patch(&self, proposed: ProposePatch) -> Answered<Value> {
         let reply = match (proposed.patch, proposed.pass, proposed.reply, proposed.intent) {
             (Some(patch), None, None, Some(intent)) => json!({"patch": patch, "intent": intent}),
@@ -251,7 +251,7 @@ impl Seat {
         came_of(outcome).map(|(_, told)| told).map_err(again)
     }
 
-    /// Asks to be shown places, and shows the view that follows.
+    /// Requests an expanded view, and returns the view that follows.
     pub(crate) async fn expand(&self, wanted: Expand) -> Answered<Value> {
         if wanted.paths.is_empty() {
             return Err(Problem::of(Code::BadBody, "paths names at least one place"));
@@ -266,12 +266,12 @@ impl Seat {
         if is_expanded && let Some(view) = self.lease(Duration::from_secs(SECONDS), FOLLOWS_WITHIN).await? {
             return Ok(view);
         }
-        // It was asked before, or the call that follows has to wait for its turn.
+        // The request is a replay, or the follow-up call is still queued.
         let detail = format!("what was asked for is not there yet ({})", told["outcome"]);
         Err(Problem::of(Code::NotReady, detail).help("call read_view: it leases the call that shows it"))
     }
 
-    /// Asks a person something. The answer comes with another call.
+    /// Asks a person a question. The answer arrives with a later call.
     pub(crate) async fn clarify(&self, asked: Clarify) -> Answered<Value> {
         let question = match asked.choices {
             Some(choices) => json!({"question": asked.question, "choices": choices}),
@@ -283,7 +283,7 @@ impl Seat {
         came_of(outcome).map(|(_, told)| told).map_err(again)
     }
 
-    /// What codes mean, and what the worker was told when it was refused.
+    /// Returns the meanings of a code, and the worker's last rejection with it.
     pub(crate) async fn explain_rejection(&self, wanted: ExplainRejection) -> Answered<Value> {
         let (code, seq) = (wanted.code.clone(), wanted.seq);
         let is_wanted = move |entry: &Map<String, Value>| {
@@ -307,7 +307,7 @@ impl Seat {
         Ok(json!({"code": code, "meanings": meanings, "rejection": last}))
     }
 
-    /// What the worker may read of the document.
+    /// Returns the part of the document that the worker may read.
     pub(crate) async fn state(&self) -> Answered<Value> {
         let worker = self.worker.clone();
         self.ask(move |board| {
@@ -319,7 +319,7 @@ impl Seat {
                 places.extend(pattern.instances_of_value(&document, left));
             }
             let is_whole = places.len() <= PLACES_MAX;
-            // What lies below a place is shown with it.
+            // A value includes its descendants.
             let is_below = |place: &Pointer| {
                 std::iter::successors(place.parent(), |above| above.parent()).any(|above| places.contains(above))
             };
@@ -332,7 +332,7 @@ impl Seat {
         .await
     }
 
-    /// What the worker has done, the newest first.
+    /// Returns the worker's own records, the newest first.
     pub(crate) async fn log(&self) -> Answered<Value> {
         let entries = self.own(LOG_MAX, |_| true).await?;
         Ok(json!({"board": self.board, "worker": self.worker, "entries": entries}))
@@ -345,7 +345,7 @@ impl Seat {
         };
         match self.daemon.running(&self.board) {
             Some(running) => Ok(is_remote(&running.snapshot().blueprint)),
-            // Nothing is taken up to be looked at.
+            // Does not open a board only to look at it.
             None => self.daemon.ask_board(&self.board, None, move |board| Ok(is_remote(board.blueprint()))).await,
         }
     }
@@ -354,29 +354,29 @@ impl Seat {
         let Some(lease) = self.hold(Lasts::Exactly(lasts), patience).await? else { return Ok(None) };
         let mut told = leases::document(&lease, self.daemon.clock.now());
         if let Value::Object(told) = &mut told {
-            // They are in the text of the view.
+            // The view's text has them.
             told.remove("shown");
             told.insert("asked".to_owned(), true.into());
         }
         Ok(Some(told))
     }
 
-    /// What the caller's lease is found by.
+    /// Returns the key of the caller's lease.
     fn holder(&self) -> String {
         match self.caller.counted {
             Counted::Token(hash) => format!("mcp/{hash}"),
-            // Whoever needs no token is one and the same.
+            // All callers without a token share one key.
             Counted::Address(_) => "mcp/".to_owned(),
         }
     }
 
-    /// The lease that the caller holds, or one of the oldest call that waits; it lasts from now on.
+    /// Returns the lease that the caller holds, or leases the oldest waiting call; its duration starts now.
     async fn hold(&self, lasts: Lasts, patience: Duration) -> Answered<Option<Lease>> {
         let (Lasts::Exactly(wanted) | Lasts::AtLeast(wanted)) = lasts;
         let taker = Taker { key: Some(self.holder()), token: self.caller.token() };
         let leased = leases::take(&self.daemon, &self.board, &self.worker, wanted, patience, taker).await?;
         let Some(lease) = leased else { return Ok(None) };
-        // One that was leased before lasts from now on, too.
+        // Renews a lease that the caller already held.
         let (invocation, attempt) = (lease.call.invocation, lease.call.attempt);
         let wanted = match lasts {
             Lasts::Exactly(lasts) => lasts,
@@ -412,7 +412,7 @@ impl Seat {
         self.daemon.ask_board(&self.board, None, question).await
     }
 
-    /// The newest of the worker's own records that are wanted, the newest first.
+    /// Returns the newest of the worker's own records that satisfy a predicate, the newest first.
     async fn own(
         &self,
         most: usize,
@@ -429,7 +429,7 @@ impl Seat {
         let worker = self.worker.clone();
         let told_now = move |board: &Board| {
             let mut entries = entries;
-            // What it was told then is told again as far as it may read it now.
+            // Earlier rejections show only what the worker may read now.
             for rejection in entries.iter_mut().filter_map(|entry| entry.get_mut("rejection")) {
                 board.retell(&worker, rejection);
             }
@@ -467,12 +467,12 @@ fn own(
     Ok(found)
 }
 
-/// What a worker is told of a record that is its own, or of the board's end.
+/// Returns the visible members of a record that is the worker's own, or the board's end.
 pub(crate) fn own_entry(record: &Record, worker: &WorkerName) -> Result<Option<Map<String, Value>>, Failure> {
     let mut told = history::told(record)?;
     let author = told.get("by").and_then(|by| by.get("worker")).or_else(|| told.get("worker"));
     let is_own = author.is_some_and(|author| author == worker.as_str()) || record.kind == Kind::Ended;
-    // What wakes a worker may come from places that it may not read, and a breaker counts what others did.
+    // A trigger may come from paths that the worker cannot read, and a breaker counts the calls of others.
     let is_about_others = matches!(record.kind, Kind::Scheduled | Kind::Breaker | Kind::Budget | Kind::Skipped);
     told.retain(|name, _| TOLD.contains(&name.as_str()));
     Ok((is_own && !is_about_others).then_some(told))
@@ -487,7 +487,7 @@ fn seat_of<'a>(board: &'a Board, worker: &WorkerName) -> Result<&'a patchboard_k
         .ok_or_else(|| Failure::refused("no_such_worker", format!("the blueprint has no worker {worker}")))
 }
 
-/// What to do about a refusal.
+/// Adds the help text for a rejection.
 fn again(problem: Problem) -> Problem {
     problem.help("nothing was applied: call read_view, which shows what was refused, and propose again")
 }

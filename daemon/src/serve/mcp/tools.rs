@@ -1,4 +1,4 @@
-//! The tools of a seat, as a model reads of them.
+//! Tool definitions, as shown to models.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::editor;
 use super::seat::Seat;
 
-/// Those of a seat: of those for patches only what its worker can use.
+/// Returns the tools of a worker; of the patch tools, only those that it can use.
 pub(crate) fn of(seat: &Seat) -> Vec<Tool> {
     let mut tools = all();
     if seat.is_at_files_only() {
@@ -37,7 +37,7 @@ fn finish() -> Tool {
     )
 }
 
-/// All for patches.
+/// Returns all patch tools.
 fn all() -> Vec<Tool> {
     vec![
         tool(

@@ -1,7 +1,6 @@
-//! Counts what becomes of boards, from the records as they become durable.
+//! Counts the outcomes of boards from the records, as these become durable.
 //!
-//! Of a record only the members of the header are read that are counted; they are a few hundred bytes, whatever a patch
-//! weighs.
+//! Only the counted members of the header are parsed: a few hundred bytes, for a patch of any size.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,32 +18,32 @@ use serde::Deserialize;
 
 use super::Metrics;
 
-/// Counts for the metrics of a daemon.
+/// Observer that updates the metrics of a daemon.
 pub(crate) struct Counting {
     metrics: Arc<Metrics>,
-    /// By kind, in the order of [`Kind::ALL`]: looked up once.
+    /// Counters in the order of [`Kind::ALL`], looked up once.
     records: Vec<IntCounter>,
-    /// Since when attempts are under way: as many as a board's blueprint lets run at once.
+    /// Start of the attempts under way. Bounded by the concurrency limit of each blueprint.
     begun: DashMap<BoardId, BTreeMap<InvocationId, Begun>>,
 }
 
 struct Begun {
     attempt: u32,
     at: Timestamp,
-    /// Admission of its calls.
+    /// Model and price at which the call was admitted.
     admitted: Admission,
 }
 
-/// What tokens were for.
+/// Purpose of model tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Component {
-    /// Having a blueprint written.
+    /// Design of a blueprint.
     Architect,
-    /// The first attempts of invocations.
+    /// First attempts of invocations.
     Worker,
-    /// Their further attempts.
+    /// Further attempts of invocations.
     Retry,
-    /// Answers that nobody waited for any more.
+    /// Replies that arrived after their attempt was closed.
     Late,
 }
 
@@ -61,7 +60,7 @@ impl Component {
     }
 }
 
-/// What is read of a header; the rest is passed over.
+/// Counted members of a header; others are skipped.
 #[derive(Deserialize)]
 struct Header<'a> {
     by: Option<By>,
@@ -153,7 +152,7 @@ impl Counting {
                 return metrics.breaker_moves.with_label_values(&[change, reason]).inc();
             }
             Kind::Ended => {
-                // Nothing is under way any more, whatever was.
+                // The end of a board closes all its attempts.
                 self.begun.remove(board);
                 return metrics.boards_ended.with_label_values(&[header.end.unwrap_or_default()]).inc();
             }
@@ -182,7 +181,7 @@ impl Counting {
         }
     }
 
-    /// Counts the money of a call that was answered, by the price at which it was made.
+    /// Counts the cost of an answered call, at the price of its admission.
     fn paid(&self, board: &BoardId, attempt: &Attempt, usage: Option<Usage>) {
         let (Some(usage), Some(begun)) = (usage, self.begun.get(board)) else { return };
         let begun = begun.get(&attempt.invocation).filter(|begun| begun.attempt == attempt.number);
@@ -191,7 +190,7 @@ impl Counting {
         }
     }
 
-    /// Counts the money of calls, if their model has a price.
+    /// Counts the cost of calls, if their model has a price.
     fn charge(&self, admitted: &Admission, usage: Usage) {
         let Admission { model, price: Some(price), .. } = admitted else { return };
         let labels = [model.as_deref().unwrap_or_default(), price.currency.as_str()];
@@ -199,8 +198,8 @@ impl Counting {
         self.metrics.money.with_label_values(&labels).inc_by(price.of(usage) as f64 / 1e9);
     }
 
-    /// An attempt has come to its end; one that a person agreed to had before, when it was put to the person. Of one that
-    /// was lost nobody knows how long it took.
+    /// Observes the duration of an attempt. For an approval, the attempt ended when the proposal was submitted to the
+    /// person. The duration of a lost attempt is unknown, and not observed.
     fn ends(&self, board: &BoardId, attempt: &Attempt, record: &Record, is_lost: bool) {
         let Some(mut begun) = self.begun.get_mut(board) else { return };
         if begun.get(&attempt.invocation).is_none_or(|begun| begun.attempt != attempt.number) {

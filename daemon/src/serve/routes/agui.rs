@@ -1,4 +1,4 @@
-//! A board as an agent of AG-UI 1.0: a run of its client is a stream from what the client has to where the board rests.
+//! AG-UI 1.0 endpoint of a board: a run streams the events from the client's document to the board's rest.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -27,20 +27,20 @@ use crate::serve::limits::StreamPlace;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
-/// How far behind a reader may be to be told what happened since; who is further behind gets the document as it is.
+/// Maximum number of missed records that are replayed to a reader; beyond it, the current document is sent.
 const BEHIND_MAX: u64 = 1000;
 
-/// What a client of AG-UI asks for (`RunAgentInput`); what it says beside this has no meaning here.
+/// Run request of an AG-UI client (`RunAgentInput`); other members are ignored.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunInput {
-    /// Its name for the conversation.
+    /// Client's name for the conversation.
     thread_id: String,
-    /// Its name for the run.
+    /// Client's name for the run.
     run_id: String,
-    /// The document that it has.
+    /// Document that the client holds.
     state: Option<Value>,
-    /// Answers to the questions that the run before ended with.
+    /// Answers to the questions that ended the previous run.
     #[serde(default)]
     resume: Vec<ResumeEntry>,
 }
@@ -50,29 +50,29 @@ impl Posted for RunInput {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
-/// An answer to a question.
+/// Answer to a question.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ResumeEntry {
-    /// The interrupt's `id`.
+    /// Interrupt's `id`.
     interrupt_id: String,
-    /// `cancelled` is no.
+    /// `cancelled` counts as a rejection.
     status: ResumeStatus,
-    /// Of what is `resolved`.
+    /// Answer, if `resolved`.
     payload: Option<Value>,
 }
 
-/// Whether a question was answered.
+/// Status of a question.
 #[derive(Deserialize, ToSchema, PartialEq, Eq, Clone, Copy)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum ResumeStatus {
-    /// It was.
+    /// Answered.
     Resolved,
-    /// The person would not.
+    /// Declined by the person.
     Cancelled,
 }
 
-/// What an answer says.
+/// Contents of an answer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Payload {
@@ -81,10 +81,10 @@ struct Payload {
     text: Option<String>,
 }
 
-/// Follow a board as a run of AG-UI 1.0
+/// Follow a board as an AG-UI 1.0 run
 ///
-/// Begins with the whole document, or, with `Last-Event-ID`, after what was told up to that event. Ends where the board has
-/// ended, or waits for nothing but persons.
+/// Begins with the full document, or after the event of `Last-Event-ID`. Ends when the board has ended, or waits only
+/// for people.
 #[utoipa::path(get, path = "/v1/boards/{board}/agui", tag = "history",
     params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
     responses((status = 200, body = String, content_type = "text/event-stream"),
@@ -103,11 +103,11 @@ pub(crate) async fn follow(
     Ok(stream_of(daemon, board, run, begun, place))
 }
 
-/// Run a board as an agent of AG-UI 1.0
+/// Run a board as an AG-UI 1.0 agent
 ///
-/// The stream begins from the `state` that the client sends, if that is the document of a recent version, or after
-/// `Last-Event-ID`, or with the whole document. Entries of `resume` answer questions to persons, for which the token must
-/// allow it. Ends where the board has ended, or waits for nothing but persons.
+/// Begins from the `state` that the client sends, if that is the document of a recent version, or after
+/// `Last-Event-ID`, or with the full document. Entries of `resume` answer questions to people; the token must allow it.
+/// Ends when the board has ended, or waits only for people.
 #[utoipa::path(post, path = "/v1/boards/{board}/agui", tag = "history", request_body = RunInput,
     params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
     responses((status = 200, body = String, content_type = "text/event-stream"),
@@ -131,7 +131,7 @@ pub(crate) async fn run(
     Ok(stream_of(daemon, board, run, begun, place))
 }
 
-/// Answers a question as [`people::answer`] does, for the person that was asked.
+/// Answers a question like [`people::answer`], as the person addressed by it.
 async fn answer(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, entry: ResumeEntry) -> Answered<()> {
     let wrong = |detail: &str| Problem::of(Code::BadBody, format!("resume: {detail}"));
     let (of, digest) = interrupted(&entry.interrupt_id).ok_or_else(|| wrong("there is no such interrupt"))?;
@@ -145,15 +145,15 @@ async fn answer(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, entry: R
     people::give(daemon, caller, board, answer).await.map(drop)
 }
 
-/// Where a stream begins.
+/// Start of a stream.
 struct Begun {
-    /// The document that the reader has already.
+    /// Document that the reader already holds.
     has: Option<Document>,
-    /// The one that it is given, and when that came to be.
+    /// Document to send first, and its time.
     given: Option<(Document, Timestamp)>,
-    /// Behind which record.
+    /// Record after which the stream begins.
     after: Seq,
-    /// How the board has ended, if it has.
+    /// End of the board, if it has ended.
     ended: Option<Ended>,
 }
 
@@ -180,7 +180,7 @@ async fn begin(daemon: &Arc<Daemon>, board: &BoardId, last: Option<Seq>, has: Op
     Ok(Begun { has: None, given: Some((now.document, now.at)), after: now.head, ended: now.ended })
 }
 
-/// A board as it stands.
+/// Current state of a board.
 struct Now {
     document: Document,
     head: Seq,
@@ -202,7 +202,7 @@ impl Now {
     }
 }
 
-/// The document of a version.
+/// Returns the document of a version.
 async fn document(daemon: &Arc<Daemon>, board: &BoardId, now: &Now, version: Version) -> Answered<Document> {
     if now.document.version() == version {
         return Ok(now.document.clone());
@@ -210,16 +210,16 @@ async fn document(daemon: &Arc<Daemon>, board: &BoardId, now: &Now, version: Ver
     daemon.ask_board(board, Some(version.0), |board| Ok(board.state().clone())).await
 }
 
-/// What is told next, and to whom.
+/// State of an event stream.
 struct Telling {
     daemon: Arc<Daemon>,
     board: BoardId,
     follow: Follow,
     reader: Reader,
-    /// The record that was told last.
+    /// Last record encoded.
     last: Seq,
     ready: VecDeque<Event>,
-    /// How the board ended last.
+    /// Most recent end of the board.
     ended: Option<Ended>,
     _place: StreamPlace,
 }
@@ -253,7 +253,7 @@ fn sent(event: &Event) -> sse::Event {
 }
 
 impl Telling {
-    /// The next event; the last one says so.
+    /// Returns the next event; the last one satisfies [`Event::is_last`].
     async fn next(&mut self) -> Event {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -304,7 +304,7 @@ impl Telling {
         self.ready.extend(self.reader.breaks(problem.code, detail));
     }
 
-    /// Gives the reader the document as it is now, and goes on from there.
+    /// Sends the current document, and continues from its record.
     async fn catch_up(&mut self) -> Answered<()> {
         let now = Now::of(&self.daemon, &self.board).await?;
         self.ready.extend(self.reader.is_given(&now.document, now.head, now.at));
@@ -313,10 +313,10 @@ impl Telling {
         Ok(())
     }
 
-    /// Ends the run if the board stands still and everything was told.
+    /// Ends the run if the board is at rest and all its records are encoded.
     fn rest(&mut self) {
         let Some(live) = self.daemon.running(&self.board).map(|board| board.snapshot()) else {
-            // It is not taken up: it has ended, or is yet to go on.
+            // Not open: the board has ended, or is about to resume.
             if let Ok(summary) = self.daemon.summary(&self.board)
                 && summary.ended.is_some()
                 && summary.head.seq <= self.last

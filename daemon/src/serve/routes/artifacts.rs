@@ -1,4 +1,4 @@
-//! Artefacts that are kept with a board: appended, and never changed.
+//! Append-only artefacts of a board.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use crate::serve::http::{BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, Key, Pos
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
-/// An artefact that is to be kept.
+/// Artefact to append.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Artifact {
-    /// In whose name: a worker that may add to `/artifacts`.
+    /// Author: a worker that may add to `/artifacts`.
     worker: String,
-    /// The call that this answers, if it is one: a lease of the worker's.
+    /// Lease of the worker's call that this replies to, if any.
     lease: Option<String>,
-    /// What it is, like `contract`, `diff` or `report`.
+    /// Kind of artefact, like `contract`, `diff` or `report`.
     #[schema(min_length = 1, max_length = 100)]
     kind: String,
-    /// What it is called, like `contract_v2.json`.
+    /// Name, like `contract_v2.json`.
     #[schema(min_length = 1, max_length = 200)]
     name: String,
-    /// A media type.
+    /// Media type.
     content_type: String,
-    /// The content: of `application/json` and `…+json` any value, of `text/…` a text, of any other a text in Base64.
+    /// Content: any value for `application/json` and `…+json`, a string for `text/…`, else a Base64 string.
     content: Value,
 }
 
@@ -43,8 +43,8 @@ impl Posted for Artifact {
 
 /// Append an artefact (`AppendArtifact`)
 ///
-/// It is a patch like any other: it adds one to the board's `/artifacts`, where the blueprint has these. Content that is not what
-/// its type says is refused (`bad_content`).
+/// Proposes a patch that adds the artefact to the board's `/artifacts`, if the blueprint has it. Content that does not
+/// match its type is rejected (`bad_content`).
 #[utoipa::path(post, path = "/v1/boards/{board}/artifacts", tag = "protocols", request_body = Artifact,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),

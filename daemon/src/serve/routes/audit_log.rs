@@ -1,4 +1,4 @@
-//! The audit log: actions of administrators that no board records.
+//! Audit log: administrators' actions that no board records.
 
 use std::sync::Arc;
 
@@ -14,23 +14,24 @@ use crate::serve::http::{Asked, Caller, page_size};
 use crate::serve::problem::Answered;
 use crate::serve::service::Daemon;
 
-/// The entries that are listed.
+/// Selection of entries.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Listing {
-    /// Only entries after the one of this number.
+    /// Only entries after this number.
     #[serde(default)]
     after: i64,
-    /// How many at most, 1 to 1,000.
+    /// Maximum entries, 1 to 1,000.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// List actions of administrators that no board records, the oldest first
+/// List the administrators' actions that no board records, the oldest first
 ///
-/// Tokens made and ended, boards archived, restored and deleted, the journal's file written anew. `principal` is the caller; null where
-/// the daemon did it by `[retention]`. `done` is false where the action failed, or a crash broke it off. Give the last `id` as `after` for the next page.
+/// Covers tokens created and ended, boards archived, restored and deleted, and vacuums. `principal` is the caller, or
+/// null if the daemon acted by `[retention]`. `done` is false if the action failed or was interrupted by a crash. For
+/// the next page, pass the last `id` as `after`.
 #[utoipa::path(get, path = "/v1/audit-log", tag = "storage", params(Listing),
     responses((status = 200, body = Object),
         (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]

@@ -1,4 +1,4 @@
-//! Blueprints: read and checked, whoever sent them.
+//! Parsing and checking of submitted blueprints.
 
 use std::sync::Arc;
 
@@ -19,36 +19,36 @@ use crate::serve::http::{BODY_BYTES_MAX, Body, Caller, Gate, Posted};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
-/// What findings call a blueprint that was sent.
+/// Name of a submitted blueprint in findings.
 const NAME: &str = "blueprint";
 
-/// A blueprint as it is sent: one of the two.
+/// Blueprint as JSON or as text; exactly one of the two.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct Written {
-    /// The blueprint as JSON.
+    /// Blueprint as JSON.
     #[schema(value_type = Option<Object>)]
     blueprint: Option<Map<String, Value>>,
-    /// The text of a blueprint file, YAML or JSON; findings name its lines.
+    /// Text of a blueprint file, YAML or JSON; findings refer to its lines.
     source: Option<String>,
 }
 
-/// What was found in a blueprint.
+/// Result of a check.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Checked {
-    /// Whether a board could be made of it.
+    /// True if a board can be created from the blueprint.
     ok: bool,
-    /// Each with severity, code, pointer, line, column, message and help.
+    /// Findings, each with severity, code, pointer, line, column, message and help.
     #[schema(value_type = Vec<Object>)]
     findings: Vec<Value>,
 }
 
-/// A blueprint to check.
+/// Blueprint to check.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct ToCheck {
-    /// The blueprint.
+    /// Blueprint.
     #[serde(flatten)]
     written: Written,
-    /// The request of a board: finds also what is wrong with a board that begins with it, as `view_shortage`.
+    /// Request of a board: adds the findings on a board that starts with it, like `view_shortage`.
     request: Option<Value>,
 }
 
@@ -57,9 +57,9 @@ impl Posted for ToCheck {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
-/// Source of a blueprint, and its findings.
+/// Blueprint source, and its findings.
 struct Read {
-    /// The source; absent where it cannot be read.
+    /// Source; `None` if it cannot be parsed.
     source: Option<Source>,
     report: Report,
 }
@@ -74,7 +74,7 @@ impl Written {
                 return Err(Problem::of(Code::BadBody, detail));
             }
         };
-        // What else there is on this machine is not for those who send blueprints (SPEC section 11).
+        // Callers must not reach other files on this machine (SPEC section 11).
         let mut none = |_: &str| Err("a blueprint that is sent must be whole: it cannot name files".to_owned());
         let source = Source::read(NAME, &text).map_err(|finding| vec![finding]);
         Ok(match source.and_then(|source| source::resolve(source, &mut none)) {
@@ -83,7 +83,7 @@ impl Written {
         })
     }
 
-    /// The blueprint, if nothing is wrong with it.
+    /// Returns the blueprint, or a problem with its findings.
     pub(crate) fn accepted(&self) -> Answered<Blueprint> {
         let Read { report, .. } = self.read()?;
         let findings: Vec<Value> = report.findings.iter().map(diagnostics::json).collect();
@@ -102,9 +102,9 @@ impl Written {
     }
 }
 
-/// Check a blueprint: every finding with its line, a stable code and how to mend it
+/// Check a blueprint: returns every finding with its line, a stable code and a fix
 ///
-/// With a `request` a board is begun in memory, with the models of this daemon; 422 with `bad_request` if it makes no board.
+/// With a `request`, starts a board in memory, with the models of this daemon; 422 `bad_request` if that fails.
 #[utoipa::path(post, path = "/v1/blueprints/check", tag = "blueprints", request_body = ToCheck,
     responses((status = 200, body = Checked), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn check(
@@ -117,7 +117,7 @@ pub(crate) async fn check(
     daemon.ask(move |_| Ok(found(&on_daemon, to_check))).await?.map(Json)
 }
 
-/// Returns the findings on a blueprint, and on a board in memory that begins with the request.
+/// Returns the findings on a blueprint, and on a board in memory that starts with the request.
 fn found(daemon: &Daemon, to_check: ToCheck) -> Answered<Checked> {
     let Read { source, mut report } = to_check.written.read()?;
     if let (Some(request), Some(source), Some(blueprint)) = (to_check.request, &source, &report.blueprint) {

@@ -1,4 +1,4 @@
-//! Boards: made, listed, and stopped and started.
+//! Boards: creation, listing, and lifecycle commands.
 
 use std::sync::Arc;
 
@@ -30,84 +30,84 @@ use crate::serve::identifiers::Repetition;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
-/// A board at a glance.
+/// Summary of a board.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BoardInfo {
-    /// Its id.
+    /// Board id.
     board: String,
-    /// Its blueprint's name.
+    /// Name of the blueprint.
     name: String,
-    /// `running`, `paused`, `waiting` for a person, or how it ended: `done`, `quiescent`, `stopped`, `failed`,
-    /// `cancelled`.
+    /// `running`, `paused`, `waiting` for a person, `interrupted`, `damaged`, or the end: `done`, `quiescent`,
+    /// `stopped`, `failed`, `cancelled`.
     status: &'static str,
-    /// Why it ended, or why the kernel paused it: `provider_unavailable`.
+    /// Cause of the end, or of a pause by the kernel: `provider_unavailable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
-    /// Commits so far.
+    /// Number of commits.
     version: u64,
-    /// Its last record.
+    /// Last record.
     head: HeadInfo,
-    /// How often it was taken over.
+    /// Number of ownership changes.
     epoch: u64,
-    /// When it was made, in milliseconds since 1970.
+    /// Time of creation, in milliseconds since 1970.
     created_at: i64,
-    /// When its last record was written.
+    /// Time of the last record.
     updated_at: i64,
-    /// The board that it does the work of, if it is a board inside a board.
+    /// Parent board, if the board is nested.
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
-    /// What goes on, of a board that is taken up.
+    /// Current activity, if the board is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     live: Option<LiveInfo>,
-    /// Places that views had no room for, of the first such call of each worker. In lists of boards: of boards that run
-    /// here.
+    /// Places omitted from views for lack of budget, for the first such call of each worker. In lists, only for running
+    /// boards.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unshown: Vec<UnshownInfo>,
 }
 
-/// A record, by number and hash.
+/// Record, by number and hash.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HeadInfo {
-    /// Its number; the first has 0.
+    /// Number; the first record has 0.
     seq: u64,
-    /// Its hash, which stands for all records before it, too.
+    /// Hash of the chain up to this record.
     hash: String,
 }
 
-/// What goes on on a board.
+/// Current activity of a board.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct LiveInfo {
-    /// Invocations under way, those that wait for persons included.
+    /// Invocations under way, those that wait for people included.
     open: usize,
-    /// Invocations that wait for a place.
+    /// Queued invocations.
     queued: usize,
-    /// Questions to persons.
+    /// Open questions to people.
     questions: usize,
     /// Tokens spent and reserved.
     tokens: u64,
     /// Money spent and reserved, in the currency of the prices.
     #[schema(value_type = f64)]
     money: Money,
-    /// The first wait for a provider, if the board waits for one.
+    /// First wait for an unavailable provider, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<ProviderInfo>,
 }
 
-/// A wait for a provider that does not take requests.
+/// Wait for a provider that accepts no requests.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProviderInfo {
-    /// Why: a code of docs/codes.md, like `rate_limited`.
+    /// Reason: a code of docs/codes.md, like `rate_limited`.
     reason: &'static str,
-    /// The operator's name of the preferred model; absent where a board inside waits, or no request was sent yet.
+    /// Operator's name of the preferred model; absent if a nested board waits, or no request was sent yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
-    /// When the provider may be asked again, at the earliest, in milliseconds since 1970.
+    /// Earliest time of the next request to the provider, in milliseconds since 1970.
     not_before: i64,
-    /// When the board is paused if the provider takes no request until then, in milliseconds since 1970; absent where the
-    /// board has sent no request since the provider was found to be away.
+    /// Time at which the board is paused if the provider is still unavailable, in milliseconds since 1970. Absent if
+    /// the board has sent no request since the outage began.
     #[serde(skip_serializing_if = "Option::is_none")]
     patience: Option<i64>,
-    /// Invocations that wait.
+    /// Number of waiting invocations.
     waiting: usize,
 }
 
@@ -115,7 +115,7 @@ impl ProviderInfo {
     fn of(daemon: &Daemon, snapshot: &Snapshot) -> Option<Self> {
         let waits = &snapshot.provider_waits;
         let held = daemon.held(&snapshot.board);
-        // The gate asks the provider for all boards together: the wait of one may be over before it does.
+        // The gate retries for all boards together, so its next try can be later than the board's own.
         let next_try = held.as_ref().map(|held| {
             let next_try = held.outage.next_try.unwrap_or_default().as_millis();
             SystemClock.now().plus_ms(u64::try_from(next_try).unwrap_or(u64::MAX))
@@ -129,7 +129,7 @@ impl ProviderInfo {
                 waiting: waits.len(),
             });
         }
-        // The gate holds back what was never sent, and the journal knows nothing of that.
+        // Calls held by the gate were never sent, so the journal does not have them.
         let Held { outage, calls, .. } = held?;
         Some(Self {
             reason: outage.reason.as_str(),
@@ -163,7 +163,7 @@ impl BoardInfo {
         } else if let Some(snapshot) = &snapshot {
             info.live(daemon, snapshot);
         } else if summary.ended.is_none() {
-            // A board inside is taken up by the call of its outer board, which may be paused.
+            // A nested board is opened by the call of its parent, which may be paused.
             let outer = summary.parent.as_ref().and_then(|outer| Some(daemon.running(outer)?.snapshot()));
             let paused = outer.filter(|outer| outer.paused);
             info.status = if paused.is_some() { "paused" } else { "interrupted" };
@@ -172,7 +172,7 @@ impl BoardInfo {
         info
     }
 
-    /// The picture is younger than what was listed.
+    /// Overwrites the listed values by those of the newer snapshot.
     fn live(&mut self, daemon: &Daemon, snapshot: &Snapshot) {
         self.status = status(snapshot);
         let paused = snapshot.pause_cause.map(|cause: PauseCause| cause.to_string());
@@ -192,7 +192,7 @@ impl BoardInfo {
     }
 }
 
-/// Where a board stands that is taken up.
+/// Returns the status of an open board.
 pub(super) const fn status(snapshot: &Snapshot) -> &'static str {
     match snapshot.ended {
         Some(Ended { end, .. }) => end.as_str(),
@@ -202,26 +202,26 @@ pub(super) const fn status(snapshot: &Snapshot) -> &'static str {
     }
 }
 
-/// Which boards are listed.
+/// Selection of boards.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Listing {
     /// Only boards with this status.
     status: Option<String>,
-    /// Only boards after this one.
+    /// Only boards after this id.
     after: Option<String>,
-    /// How many at most, 1 to 1,000.
+    /// Maximum boards, 1 to 1,000.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
-/// A page of boards.
+/// Page of boards.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct BoardPage {
-    /// The oldest first.
+    /// Boards, the oldest first.
     boards: Vec<BoardInfo>,
-    /// Give this as `after` for the next page; absent on the last.
+    /// Value of `after` for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
@@ -239,7 +239,7 @@ pub(crate) async fn list(
     let boards = daemon.boards()?;
     let seen: Vec<&BoardSummary> =
         boards.iter().filter(|board| caller.scope.allows(&Need::See(board.id.clone()))).collect();
-    // Of a board that is not the caller's nothing is told, not even that it is there.
+    // An id that the caller may not see is treated like an unknown one.
     let from = listing.after.and_then(|after| seen.iter().position(|board| board.id.as_str() == after));
     let seen = seen.into_iter().skip(from.map_or(0, |position| position + 1));
     let infos = seen.map(|board| BoardInfo::of(&daemon, board));
@@ -253,17 +253,17 @@ pub(crate) async fn list(
     Ok(Json(BoardPage { boards: page, next }))
 }
 
-/// What a board is made of.
+/// Input of a new board.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Founding {
-    /// The blueprint.
+    /// Blueprint.
     #[serde(flatten)]
     written: Written,
-    /// What the user asks; lands at `/request` of the document.
+    /// User's request; stored at `/request` of the document.
     #[serde(default)]
     request: Value,
-    /// What models are drawn by, where the blueprint has several for a worker; instead of the blueprint's own seed.
+    /// Random seed for model selection; overrides the blueprint's seed.
     seed: Option<u64>,
 }
 
@@ -272,7 +272,7 @@ impl Posted for Founding {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
-/// Make a board of a blueprint and a request, and let it run
+/// Create a board from a blueprint and a request, and run it
 #[utoipa::path(post, path = "/v1/boards", tag = "boards", request_body = Founding,
     params(("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$", description = "With it a repetition finds the board that the first request made")),
     responses((status = 201, body = BoardInfo), (status = 200, body = BoardInfo, description = "The board that an earlier request with this key made"),
@@ -295,12 +295,12 @@ pub(crate) async fn create(
     Ok((status, location, replayed(!is_new), Json(info)))
 }
 
-/// Says of a repetition that it is one.
+/// Returns the headers that mark a replayed response.
 pub(crate) fn replayed(repetition: impl Into<Repetition>) -> HeaderMap {
     repetition.into().headers()
 }
 
-/// Show one board
+/// Show a board
 #[utoipa::path(get, path = "/v1/boards/{board}", tag = "boards", params(("board" = String, Path)),
     responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn show(
@@ -312,13 +312,13 @@ pub(crate) async fn show(
     let mut info = BoardInfo::of(&daemon, &daemon.summary(&board)?);
     if info.live.is_none() {
         let unshown = daemon.ask_board(&board, None, |board| Ok(UnshownInfo::of(board.shortages()))).await;
-        // A journal that cannot be read is refused where it is asked for.
+        // Ignores an unreadable journal here; the journal routes report it.
         info.unshown = unshown.unwrap_or_default();
     }
     Ok(Json(info))
 }
 
-/// Dispatch no more: calls under way may still answer
+/// Pause dispatch; calls under way may still reply
 #[utoipa::path(post, path = "/v1/boards/{board}/pause", tag = "boards",
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -333,7 +333,7 @@ pub(crate) async fn pause(
     steered(&daemon, &board, heard)
 }
 
-/// Dispatch again
+/// Resume dispatch
 #[utoipa::path(post, path = "/v1/boards/{board}/resume", tag = "boards",
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -349,7 +349,7 @@ pub(crate) async fn resume(
     steered(&daemon, &board, heard)
 }
 
-/// What is taken up again, and with which limits.
+/// Work to retry, and raised limits.
 #[derive(Deserialize, ToSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RetryRequest {
@@ -357,9 +357,9 @@ pub(crate) struct RetryRequest {
     worker: Option<String>,
     /// Only this invocation.
     invocation: Option<u64>,
-    /// Limits of the board to raise.
+    /// Raised limits of the board.
     limits: RaisedLimits,
-    /// Limits to raise of `worker`, or of the worker of `invocation`.
+    /// Raised limits of `worker`, or of the worker of `invocation`.
     worker_limits: RaisedLimitsOfWorker,
 }
 
@@ -367,7 +367,7 @@ impl Posted for RetryRequest {
     const GATE: Gate = Gate::Act;
 }
 
-/// Limits of a board to raise. Each is higher than the one in force; else `bad_limit`.
+/// Raised limits of a board. Each must be higher than the current one; else `bad_limit`.
 #[derive(Serialize, Deserialize, ToSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RaisedLimits {
@@ -387,20 +387,20 @@ pub(crate) struct RaisedLimits {
     journal: Option<u64>,
 }
 
-/// Limits of a worker to raise. Each is higher than the one in force; else `bad_limit`.
+/// Raised limits of a worker. Each must be higher than the current one; else `bad_limit`.
 #[derive(Serialize, Deserialize, ToSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RaisedLimitsOfWorker {
-    /// Tokens of the worker, and of each rule that runs it.
+    /// Tokens of the worker, and of each rule that triggers it.
     tokens: Option<u64>,
     /// Money, in the currency of the prices.
     #[schema(value_type = Option<f64>)]
     money: Option<Money>,
 }
 
-/// Queue again what a board gave up
+/// Retry the work that a board gave up
 ///
-/// Invocations whose attempts are used up are queued with their triggers, and stopped branches get one try. 409 with
+/// Queues exhausted invocations again with their triggers, and grants stopped branches one attempt. 409 with
 /// `nothing_given_up`, `limit_reached`, `bad_limit`, or `board_over` for a board that is done or cancelled.
 #[utoipa::path(post, path = "/v1/boards/{board}/retry", tag = "boards", request_body = RetryRequest,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
@@ -436,7 +436,7 @@ pub(crate) async fn retry(
     steered(&daemon, &board, heard)
 }
 
-/// End a board for good
+/// End a board permanently
 #[utoipa::path(post, path = "/v1/boards/{board}/cancel", tag = "boards",
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = BoardInfo), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -444,7 +444,7 @@ pub(crate) async fn cancel(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    // It ends once: a repetition is known without it.
+    // Idempotent without a key, as a board ends once.
     _: Key,
 ) -> Answered<impl IntoResponse> {
     caller.needs(&Need::Act(board.clone()))?;

@@ -1,4 +1,4 @@
-//! Files: a process outside that has leased a call sees and changes the files of the board's directory.
+//! File access for holders of a lease.
 
 use std::sync::Arc;
 
@@ -21,29 +21,30 @@ use crate::serve::http::{BODY_BYTES_MAX, Body, Caller, Gate, Key, Posted, Segmen
 use crate::serve::problem::Answered;
 use crate::serve::service::Daemon;
 
-/// A command of an editor.
+/// File command.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Commanded {
-    /// Whose call is leased.
+    /// Worker of the leased call.
     worker: String,
-    /// Who edits, where several share a seat: letters, digits, `.`, `_` and `-`; the worker if absent. Each name has read
-    /// what it has read.
+    /// Author name, where several share a worker: letters, digits, `.`, `_` and `-`; default: the worker. Each name has
+    /// its own read set.
     name: Option<String>,
-    /// Characters that the answer's text may have, between 1,000 and 64,000, which is what it may have if nothing is said. What
-    /// is in the answer counts as read, so whoever shows less of it to somebody says so here.
+    /// Maximum characters of the answer's text, 1,000 to 64,000 (the default). The whole answer counts as read, so a
+    /// client that shows less of it must pass its limit here.
     room: Option<usize>,
-    /// Whether this agent has read something before under another lease, which is not known under this one. It is told so,
-    /// and its first edit is refused (`reads_lost`), unless it looks at something first. Counts with its first command. If
-    /// nothing is said, it is so in every attempt of a call but the first.
+    /// True if the agent has read files under an earlier lease, unknown to this one. The agent is notified, and if its
+    /// first command is an edit, that is rejected (`reads_lost`). Only the first command of a lease sets it. Default:
+    /// true for every attempt but the first.
     anew: Option<bool>,
-    /// When this was asked for, for an agent that asks for several things before it is answered: `number` is this command's,
-    /// larger than those of all before it; `heard` is that of the last whose answer it had heard by then, so that it is not held
-    /// to know more; `unheard` are those before it whose answers it will not hear, of which nothing counts as read. If nothing
-    /// is said, it knows what was answered before this is received.
+    /// Position of a command of a client that pipelines commands. `number` is its own number, larger than all before.
+    /// `heard` is the number of the last answer that the client had received; later answers do not count as read for
+    /// this command. `unheard` lists earlier commands with answers that it will never receive; nothing in those counts
+    /// as read. If absent, the client is assumed to know every answer sent before this command arrived.
     #[schema(value_type = Option<Object>)]
     order: Option<Order>,
-    /// `command` is `view`, `list`, `search`, `create`, `str_replace`, `insert`, `delete` or `rename`; the rest goes with it.
+    /// Arguments: `command` is `view`, `list`, `search`, `create`, `str_replace`, `insert`, `delete` or `rename`, with
+    /// its own further members.
     #[schema(value_type = Object)]
     arguments: Value,
 }
@@ -53,10 +54,10 @@ impl Posted for Commanded {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
-/// See or change the files of the board's directory
+/// Read or edit files of the board's directory
 ///
-/// For as long as the lease is held. What is shown counts as read, and an edit is refused if something of that has changed:
-/// then `told` has what is there now, which counts as read as well.
+/// Requires a current lease. Everything shown counts as read, and an edit is rejected if content that it rests on has
+/// changed. Then `told` has the current content, which counts as read too.
 #[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/files", tag = "leases", request_body = Commanded,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]

@@ -1,4 +1,4 @@
-//! Handoffs: asked for, answered, and those that wait for an agent.
+//! Handoffs: requests, answers, and the pending ones of an agent.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,44 +25,45 @@ use crate::serve::http::{Asked, BODY_BYTES_MAX, BoardPath, Body, Caller, Gate, K
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
-/// What is known of the work.
+/// Context of the work.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct Context {
-    /// A media type. Of `application/json` and `…+json` the content is any value, of `text/…` a text, of any other a text in Base64.
+    /// Media type. The content is any value for `application/json` and `…+json`, a string for `text/…`, else a Base64
+    /// string.
     content_type: String,
-    /// The content.
+    /// Content.
     content: Value,
 }
 
-/// Work that is to be handed over. Members that are not known are left out of account.
+/// Handoff request. Unknown members are ignored.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct Requested {
-    /// Whose work it is. Required, unless `from_agent` says it.
+    /// Worker that hands over its work. Required, unless `from_agent` is given.
     worker: Option<String>,
-    /// The same as `worker`.
+    /// Alias of `worker`.
     from_agent: Option<String>,
-    /// The call that this answers, if it is one: a lease of the worker's.
+    /// Lease of the worker's call that this replies to, if any.
     lease: Option<String>,
-    /// Its id, which is new: letters, digits, `_` and `-`.
+    /// New id: letters, digits, `_` and `-`.
     #[schema(min_length = 1, max_length = 90)]
     request_id: String,
-    /// Who is to take it; empty or absent: whoever can.
+    /// Requested agent; empty or absent: any capable agent.
     #[serde(default)]
     to_agent: String,
-    /// Why.
+    /// Reason.
     reason: String,
-    /// What whoever takes it must be able to do.
+    /// Capabilities that the accepting agent needs.
     #[serde(default)]
     capabilities_required: Vec<String>,
-    /// The higher, the more urgent.
+    /// Priority; higher is more urgent.
     #[serde(default)]
     priority: i32,
-    /// After so many milliseconds it expires.
+    /// Expiry, in milliseconds from the request.
     timeout_ms: u64,
-    /// What is known of the work; `context_snapshot` says the same.
+    /// Context of the work; alias `context_snapshot`.
     #[serde(alias = "context_snapshot")]
     context: Context,
-    /// The piece of work: its name in `/tasks`.
+    /// Task: its name in `/tasks`.
     task: String,
 }
 
@@ -71,10 +72,9 @@ impl Posted for Requested {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
-/// Ask for somebody to take over a piece of work
+/// Request the handoff of a task
 ///
-/// It is a patch like any other: of work that is not the worker's own it is refused, and of work that is not there
-/// (`handoff_unknown_task`).
+/// Proposes a patch. It is rejected for a task of another worker, and for an unknown one (`handoff_unknown_task`).
 #[utoipa::path(post, path = "/v1/boards/{board}/handoffs", tag = "protocols", request_body = Requested,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
@@ -104,11 +104,11 @@ pub(crate) async fn request(
     let worker = WorkerName::from(worker);
     let proposed = propose(&daemon, &caller, &board, By { worker: worker.clone(), lease, key }, patch).await;
     explained(&daemon, &board, worker, proposed, move |document, readable| {
-        // Of numbers that none of these members can have the board has said enough.
+        // Values that do not parse are left to the board's own rejection.
         let Ok(request) = serde_json::from_value::<handoff::Request>(value) else { return Ok(()) };
         let tasks = document.child("tasks").and_then(Node::as_object).map(|tasks| tasks.iter());
         let tasks: BTreeSet<String> = tasks.into_iter().flatten().map(|(name, _)| name.to_string()).collect();
-        // Whether there is a task is told to those who may know.
+        // Existence of a task is disclosed only to workers that may read it.
         if !readable.may_read(&PointerBuf::from_tokens(["tasks", &request.task])) {
             return Ok(());
         }
@@ -117,13 +117,13 @@ pub(crate) async fn request(
     .await
 }
 
-/// Who answers.
+/// Acceptance of a handoff.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Accepted {
-    /// Who is asked.
+    /// Worker that is asked.
     worker: String,
-    /// The call that this answers, if it is one: a lease of the worker's.
+    /// Lease of the worker's call that this replies to, if any.
     lease: Option<String>,
 }
 
@@ -131,10 +131,10 @@ impl Posted for Accepted {
     const GATE: Gate = Gate::Join;
 }
 
-/// Take over a piece of work
+/// Accept a handoff
 ///
-/// Only who is asked can (`handoff_not_addressed`), and as long as it is not over (`handoff_terminal`). With the next commit the work
-/// is the worker's.
+/// Only the agent that is asked can accept (`handoff_not_addressed`), while the handoff is open (`handoff_terminal`).
+/// The next commit assigns the task to the worker.
 #[utoipa::path(post, path = "/v1/boards/{board}/handoffs/{handoff}/accept", tag = "protocols", request_body = Accepted,
     params(("board" = String, Path), ("handoff" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
@@ -159,15 +159,15 @@ pub(crate) async fn accept(
     .await
 }
 
-/// Why somebody does not take it.
+/// Rejection of a handoff.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rejected {
-    /// Who is asked.
+    /// Worker that is asked.
     worker: String,
-    /// The call that this answers, if it is one: a lease of the worker's.
+    /// Lease of the worker's call that this replies to, if any.
     lease: Option<String>,
-    /// Why. Without it, it is refused (`handoff_reason_missing`).
+    /// Reason; required (`handoff_reason_missing`).
     #[serde(default)]
     #[schema(required, min_length = 1, max_length = 4000)]
     reason: String,
@@ -177,9 +177,9 @@ impl Posted for Rejected {
     const GATE: Gate = Gate::Join;
 }
 
-/// Say that one does not take over a piece of work, and why
+/// Reject a handoff, with a reason
 ///
-/// Then somebody else is asked, or a person.
+/// Another agent is asked next, or a person.
 #[utoipa::path(post, path = "/v1/boards/{board}/handoffs/{handoff}/reject", tag = "protocols", request_body = Rejected,
     params(("board" = String, Path), ("handoff" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
@@ -205,9 +205,9 @@ pub(crate) async fn reject(
     .await
 }
 
-/// What became of a proposal; where the board has refused it, in the words of handoffs, if these have something to say.
+/// Replaces the rejection of a proposal by a more specific handoff error, if there is one.
 ///
-/// The board goes first: it knows what is a repetition, and nobody answers between a look and its word.
+/// The board decides first: it recognises replays, and no other answer can interleave with the check.
 async fn explained<T>(
     daemon: &Arc<Daemon>,
     board: &BoardId,
@@ -230,10 +230,10 @@ async fn explained<T>(
     }
 }
 
-/// A status, a code and words.
+/// Status, code and message of an error.
 type Why = (StatusCode, &'static str, String);
 
-/// What a worker of a board that has handoffs may read.
+/// Returns the readable part of a board with handoffs, for a worker.
 fn standing<'b>(board: &'b Board, worker: &WorkerName) -> Result<Readable<'b>, Why> {
     let not_found = |code, detail: String| Err((StatusCode::NOT_FOUND, code, detail));
     let Some(readable) = board.plan().seats.get(worker).map(|seat| board.readable_by(seat)) else {
@@ -247,7 +247,7 @@ fn standing<'b>(board: &'b Board, worker: &WorkerName) -> Result<Readable<'b>, W
 
 const NO_HANDOFFS: &str = "the board has no handoffs: a blueprint has them by fragments/handoff.yaml";
 
-/// The handoff of an id, if the document has it, and it may be read.
+/// Returns the handoff with an id, if it exists and is readable.
 fn there(document: &Node, readable: &Readable<'_>, id: &str) -> Vec<Handoff> {
     if !readable.may_read(&PointerBuf::from_tokens(["handoffs", id])) {
         return Vec::new();
@@ -256,7 +256,7 @@ fn there(document: &Node, readable: &Readable<'_>, id: &str) -> Vec<Handoff> {
     there.and_then(|there| serde_json::from_value(there).ok()).into_iter().collect()
 }
 
-/// What is not there, what is not so now, and what could never be.
+/// Returns 404 for a missing handoff, 409 for conflicts with the current state, 422 for invalid requests.
 const fn status_of(code: HandoffCode) -> StatusCode {
     match code {
         HandoffCode::Unknown => StatusCode::NOT_FOUND,
@@ -271,19 +271,19 @@ const fn status_of(code: HandoffCode) -> StatusCode {
     }
 }
 
-/// Whose handoffs.
+/// Selection of handoffs.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Pending {
-    /// Who is asked to take them.
+    /// Agent that is asked to take them.
     agent: String,
 }
 
-/// What an agent is asked to take over and has not answered yet
+/// List the handoffs that an agent has yet to answer
 ///
-/// The more urgent first, then the older. An agent that comes back after a crash asks for them. 404 where the board has no handoffs,
-/// or no such worker.
+/// Ordered by priority, then by age. An agent that restarts after a crash reads its open handoffs here. 404 if the
+/// board has no handoffs, or no such worker.
 #[utoipa::path(get, path = "/v1/boards/{board}/handoffs", tag = "protocols",
     params(("board" = String, Path), Pending),
     responses((status = 200, body = Object, description = "`handoffs`, each as it stands in the document"),
@@ -303,18 +303,18 @@ pub(crate) async fn pending(
     Ok(Json(json!({"handoffs": found})))
 }
 
-/// As whom one looks.
+/// Perspective of a read.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Looking {
-    /// As which worker: one whose contract lets it read the handoff. For who sits in its seat alone.
+    /// Worker to read as; its contract must let it read the handoff. For callers with a token for only that worker.
     agent: Option<String>,
 }
 
-/// How far a handoff is
+/// Show a handoff
 ///
-/// As it stands in the document: what was asked for, its `state`, who is asked (`to`), and why it was not taken (`rejection`).
+/// Returns it as stored in the document: the request, its `state`, the agent asked (`to`), and a `rejection`.
 #[utoipa::path(get, path = "/v1/boards/{board}/handoffs/{handoff}", tag = "protocols",
     params(("board" = String, Path), ("handoff" = String, Path), Looking),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -333,7 +333,7 @@ pub(crate) async fn show(
     found.await?.map(Json).map_err(|(status, code, detail)| Problem::new(status, code, detail))
 }
 
-/// A handoff as it stands; as a worker sees it, only where that may read it.
+/// Returns a handoff as stored; for a worker, only if it may read it.
 fn seen(board: &Board, agent: Option<&WorkerName>, handoff: &str) -> Result<Value, Why> {
     let readable = agent.map(|agent| standing(board, agent)).transpose()?;
     let place = PointerBuf::from_tokens(["handoffs", handoff]);
@@ -348,14 +348,14 @@ fn seen(board: &Board, agent: Option<&WorkerName>, handoff: &str) -> Result<Valu
     })
 }
 
-/// What a worker is asked to take over, of what it may read.
+/// Returns the pending handoffs of a worker that it may read.
 fn pending_of(board: &Board, worker: &WorkerName, readable: &Readable<'_>) -> Vec<Handoff> {
     let root = board.state().root();
     let Some(there) = root.child("handoffs").and_then(Node::as_object) else { return Vec::new() };
     let mut found = Vec::new();
     for (name, node) in there.iter() {
         let place = PointerBuf::from_tokens(["handoffs", &**name]);
-        // Its id is written once, with the rest of it.
+        // The id is written once, at creation.
         let since = root.last_changed(&place.with_trailing_token("request_id"));
         let handoff = serde_json::from_value::<Handoff>(node.to_value()).ok().filter(|_| readable.may_read(&place));
         found.extend(handoff.map(|handoff| (since, handoff)));
@@ -365,7 +365,7 @@ fn pending_of(board: &Board, worker: &WorkerName, readable: &Readable<'_>) -> Ve
     handoff::pending(&handoffs, worker.as_str()).into_iter().cloned().collect()
 }
 
-/// Where a handoff stands, or something of it.
+/// Returns the JSON Pointer of a handoff, or of a member of it.
 fn place(handoff: &str, within: &str) -> String {
     format!("/handoffs/{}{within}", Token::new(handoff).encoded())
 }

@@ -1,4 +1,4 @@
-//! What a board is, was, and why: its document, its views, its journal.
+//! Reads of a board: its document, views, journal, and explanations.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -38,28 +38,28 @@ use crate::serve::limits::StreamPlace;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
-/// Records that are read at once.
+/// Records per read.
 const READ_AT_ONCE: usize = 100;
 
-/// Bytes of the records of a page, beside those of its last one.
+/// Maximum bytes of a page's records, the last one excluded.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
-/// How many records are looked at for one page, where most of them are filtered out.
+/// Maximum records scanned for one page, if most are filtered out.
 const LOOKED_AT_MAX: usize = 20_000;
 
-/// How often a quiet stream shows that it lives.
+/// Interval of keep-alive messages on an idle stream.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Which version of a document.
+/// Version of a document.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AtVersion {
-    /// The version: 0 is the initial state, each commit makes the next; the newest if absent.
+    /// Version: 0 is the initial state, each commit makes the next; default: the newest.
     at: Option<u64>,
 }
 
-/// The document of a board, now or at a version
+/// Show the document of a board, current or at a version
 ///
 /// The `ETag` is the digest of the state.
 #[utoipa::path(get, path = "/v1/boards/{board}/state", tag = "history", params(("board" = String, Path), AtVersion),
@@ -86,7 +86,7 @@ pub(crate) async fn state(
     if known.split(',').any(|known| known.trim().trim_start_matches("W/") == tag || known.trim() == "*") {
         return Ok((StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response());
     }
-    // Of what is erased the digest stays in the journal; what stands there now has another.
+    // After a redaction the live digest differs from the recorded one, so it is omitted.
     let hash = is_exact.then(|| state.digest());
     let told = json!({
         "board": board, "version": version, "state_hash": hash, "erased": !is_exact, "state": state.root(),
@@ -94,24 +94,25 @@ pub(crate) async fn state(
     Ok(([(ETAG, tag)], Json(told)).into_response())
 }
 
-/// Which view.
+/// Selection of a view.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Viewed {
-    /// The version; the newest if absent.
+    /// Version; default: the newest.
     at: Option<u64>,
-    /// Places as if the worker had asked to be shown them: JSON Pointers, separated by commas, or an array as JSON of
-    /// these and of `{"at": place, "from": name, index or number of characters}`.
+    /// Places to expand, as if the worker had requested them: JSON Pointers separated by commas, or a JSON array of
+    /// pointers and of `{"at": place, "from": name, index or number of characters}`.
     expand: Option<String>,
-    /// Names in the worker's paths to bind: `NAME=TOKEN`, separated by commas. A path with an unbound name covers nothing.
+    /// Names to bind in the worker's paths: `NAME=TOKEN`, separated by commas. A path with an unbound name covers
+    /// nothing.
     bind: Option<String>,
 }
 
-/// What a worker would be shown, and what a proposal made from it rests on
+/// Preview the view of a worker, and the read set of a proposal based on it
 ///
-/// Who sits in a seat is shown nothing of an older version that a condition keeps from the worker now, and is told of no place that the
-/// worker may not read.
+/// For a token of this worker alone, the view omits places that the worker may not read. It also omits past values that
+/// a condition hides from the worker now.
 #[utoipa::path(get, path = "/v1/boards/{board}/views/{worker}", tag = "history",
     params(("board" = String, Path), ("worker" = String, Path), Viewed),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -141,7 +142,7 @@ pub(crate) async fn view(
         _ => None,
     };
     let told = daemon.ask_board(&id, viewed.at, move |board| {
-        // Of an older version the newest was asked already.
+        // For an older version, the binding was checked on the newest.
         let seat = seat_for(board, &worker, &bind, is_seat && now.is_none())?;
         let mut view = views::preview(board, &seat, &expand, now.as_deref())?;
         if is_seat {
@@ -152,7 +153,7 @@ pub(crate) async fn view(
     Ok(Json(told.await?))
 }
 
-/// Reads places that are asked for.
+/// Parses the places to expand.
 fn places_asked_for(text: &str) -> Answered<Vec<Value>> {
     if text.starts_with('[') {
         let refuse = |_| Problem::of(Code::BadQuery, "expand is no JSON array, and no places separated by commas");
@@ -162,7 +163,7 @@ fn places_asked_for(text: &str) -> Answered<Vec<Value>> {
     }
 }
 
-/// A worker's seat with names bound. A caller who sits in the seat is shown what its calls show, and no other element.
+/// Returns a worker with names bound. A caller with the worker's own token may only use bindings of calls under way.
 fn seat_for(board: &Board, worker: &str, bind: &[(String, String)], is_seat: bool) -> Result<Arc<Seat>, Failure> {
     let seat = views::seat(board, worker, bind)?;
     if is_seat && !bind.is_empty() && !board.is_called(&seat) {
@@ -172,14 +173,14 @@ fn seat_for(board: &Board, worker: &str, bind: &[(String, String)], is_seat: boo
     Ok(seat)
 }
 
-/// Which records.
+/// Selection of records.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Paging {
     /// Only records after this number.
     after: Option<u64>,
-    /// How many at most, 1 to 1,000.
+    /// Maximum records, 1 to 1,000.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
     /// Only records of these kinds, separated by commas.
@@ -189,18 +190,18 @@ pub(crate) struct Paging {
     key: Option<String>,
 }
 
-/// A page of records.
+/// Page of records.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RecordPage {
-    /// In the order of the journal, each with all its values and its hash.
+    /// Records in journal order, each with all its values and its hash.
     #[schema(value_type = Vec<Object>)]
     records: Vec<Map<String, Value>>,
-    /// Give this as `after` for the next page; absent where the journal ends for now.
+    /// Value of `after` for the next page; absent at the current end of the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
 }
 
-/// The journal of a board, page by page
+/// List the records of a board's journal, page by page
 #[utoipa::path(get, path = "/v1/boards/{board}/journal", tag = "history", params(("board" = String, Path), Paging),
     responses((status = 200, body = RecordPage), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn journal(
@@ -217,7 +218,7 @@ pub(crate) async fn journal(
     if paging.after.is_some_and(|after| i64::try_from(after).is_err()) {
         return Err(Problem::of(Code::BadQuery, "no record has a number as large as after"));
     }
-    // One that runs was made of all its records.
+    // A running board was built from all its records, so none is missing.
     let is_running = daemon.running(&board).is_some();
     let page = daemon.ask(move |reader| {
         let (mut after, mut page, mut looked_at, mut bytes) = (paging.after.map(Seq), Vec::new(), 0, 0);
@@ -228,7 +229,7 @@ pub(crate) async fn journal(
                 let whole = if is_running { Ok(Exit::Done) } else { reader.shown(&board) };
                 let next = match whole {
                     Ok(_) => None,
-                    // This page shows the records that are there; the next one tells that others are missing.
+                    // This page has the existing records; the next one reports that others are missing.
                     Err(_) if !page.is_empty() => after.map(|seq| seq.0),
                     Err(failure) => return Err(failure),
                 };
@@ -263,13 +264,13 @@ fn kinds(names: Option<&str>) -> Answered<Vec<Kind>> {
         .collect()
 }
 
-/// Returns true if a request with this token made the record.
+/// Returns true if the record belongs to the request with this token.
 fn is_of(record: &Map<String, Value>, token: &Token) -> bool {
     let of = record.get("by").and_then(|by| by.get("token")).or_else(|| record.get("token"));
     of.and_then(Value::as_str) == Some(token.as_str())
 }
 
-/// A record with its values.
+/// Returns a record with its values and hash.
 pub(crate) fn told(record: &Record) -> Result<Map<String, Value>, Failure> {
     let mut merged = record::merged(record).map_err(|error| {
         Failure::failed("bad_record", format!("record {}: {error}", record.seq)).detail("seq", record.seq.0.into())
@@ -278,12 +279,11 @@ pub(crate) fn told(record: &Record) -> Result<Map<String, Value>, Failure> {
     Ok(merged)
 }
 
-/// Every record of a board as it becomes durable, as server-sent events
+/// Stream the records of a board as they become durable, as server-sent events
 ///
-/// The event's `id` is the record's number, its `event` the kind, its `data` the record. With `Last-Event-ID` the stream
-/// goes on after that record; without it, it begins with the first. A reader that falls behind delays nobody and misses
-/// nothing. The stream
-/// goes on while the board is at rest, and ends when the board has ended for good, or the daemon stops.
+/// The event's `id` is the record's number, `event` the kind, `data` the record. The stream resumes after
+/// `Last-Event-ID`, or begins with the first record. A slow reader delays no other client and misses no record. The
+/// stream continues while the board is at rest. It ends when the board has ended for good, or the daemon stops.
 #[utoipa::path(get, path = "/v1/boards/{board}/events", tag = "history",
     params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
     responses((status = 200, body = String, content_type = "text/event-stream"),
@@ -302,7 +302,7 @@ pub(crate) async fn events(
     Ok(Sse::new(follow.into_stream(place)).keep_alive(KeepAlive::new().interval(HEARTBEAT)))
 }
 
-/// The record that a reader was told last, if it says so.
+/// Returns the record of the `Last-Event-ID`, if the request has one.
 pub(crate) fn last_event(headers: &HeaderMap) -> Answered<Option<Seq>> {
     let Some(last) = headers.get("last-event-id") else { return Ok(None) };
     let last = last.to_str().ok().and_then(|last| last.parse().ok());
@@ -310,13 +310,13 @@ pub(crate) fn last_event(headers: &HeaderMap) -> Answered<Option<Seq>> {
         .ok_or_else(|| Problem::of(Code::BadEventId, "Last-Event-ID is the number of a record"))
 }
 
-/// A reader of a board's records, also while the board is at rest.
+/// Follows the records of a board, also while the board is at rest.
 pub(crate) struct Follow {
     daemon: Arc<Daemon>,
     board: BoardId,
     last: Option<Seq>,
     subscription: Subscription,
-    /// None once the daemon stops.
+    /// `None` once the daemon stops.
     takings_up: Option<watch::Receiver<u64>>,
     /// True once the end of the journal was checked while the board was at rest.
     is_checked: bool,
@@ -324,13 +324,13 @@ pub(crate) struct Follow {
 
 impl Follow {
     pub(crate) fn new(daemon: Arc<Daemon>, board: BoardId, last: Option<Seq>) -> Self {
-        // Before it is looked whether the board runs, or its taking up could be missed.
+        // Subscribed before the first check of the board, so that no opening is missed.
         let takings_up = daemon.takings_up();
         let subscription = daemon.watch(&board, last);
         Self { daemon, board, last, subscription, takings_up, is_checked: false }
     }
 
-    /// The next record; none once nothing can come any more, or the daemon stops.
+    /// Returns the next record; `None` once no more can follow, or the daemon stops.
     pub(crate) async fn next(&mut self) -> Option<Result<Arc<Record>, JournalError>> {
         loop {
             let running = self.daemon.running(&self.board);
@@ -339,13 +339,13 @@ impl Follow {
                 biased;
                 next = self.subscription.next() => Some(next),
                 () = closed(takings_up) => return None,
-                // One that has ended may be kept, to answer who repeats a request.
+                // A board that has ended may stay open to answer retries of requests.
                 () = over(running.as_ref()) => None,
             };
             let next = match next {
                 Some(next) => next,
                 None if self.last >= Some(running?.snapshot().head.seq) => return None,
-                // Its last records have come since the subscription was asked for one.
+                // The last records arrived after the subscription was polled.
                 None => self.subscription.next().await,
             };
             match next {
@@ -362,25 +362,25 @@ impl Follow {
             if self.is_over() {
                 return None;
             }
-            // The board is at rest. A taking up of any board is a reason to look again.
+            // The board is at rest: checks again whenever any board is opened.
             self.takings_up.as_mut()?.changed().await.ok()?;
             self.subscription = self.daemon.watch(&self.board, self.last);
         }
     }
 
-    /// Checks once, of a board at rest, that its journal does not end inside a step.
+    /// Checks once that the journal of a board at rest does not end within a step.
     async fn check_end(&mut self) -> Result<(), JournalError> {
         if self.is_checked || self.daemon.running(&self.board).is_some() {
             return Ok(());
         }
         let board = self.board.clone();
-        // A daemon that stops ends the stream by itself.
+        // A stopping daemon ends the stream anyway.
         let checked = self.daemon.ask(move |reader| Ok(recovery::check_end(&reader.journal, &board))).await;
         self.is_checked = true;
         checked.unwrap_or(Ok(()))
     }
 
-    /// Whether the board has ended for good; where that cannot be told, not yet.
+    /// Returns true if the board has ended for good; false if that cannot be read.
     fn is_over(&self) -> bool {
         self.daemon.is_over(&self.board).unwrap_or(false)
     }
@@ -399,7 +399,7 @@ impl Follow {
     }
 }
 
-/// Waits until a board that runs here has ended for good.
+/// Waits until a running board has ended for good.
 async fn over(running: Option<&BoardHandle>) {
     let ended = match running {
         Some(board) => board.ended_for_good().await.is_ok(),
@@ -423,17 +423,17 @@ fn event(record: &Record) -> Event {
     Event::default().id(record.seq.to_string()).event(record.kind.as_str()).data(data)
 }
 
-/// Which place.
+/// Selection of a place.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Place {
-    /// A JSON Pointer; the empty string is the whole document.
+    /// JSON Pointer; the empty string is the whole document.
     #[param(pattern = r"^(/([^/~]|~[01])*)*$")]
     pointer: String,
 }
 
-/// Who wrote a place of the document, for which trigger, seeing what, and what was refused before
+/// Explain a place of the document: its writer, trigger, view, and earlier rejections
 #[utoipa::path(get, path = "/v1/boards/{board}/why", tag = "history", params(("board" = String, Path), Place),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn why(
@@ -447,7 +447,7 @@ pub(crate) async fn why(
     Ok(Json(daemon.ask(move |reader| reasons::json(reader, &summary, &place.pointer)).await?))
 }
 
-/// What a board has cost, by worker, retry and part of the prompt
+/// Show the cost of a board by worker, retry and part of the prompt
 #[utoipa::path(get, path = "/v1/boards/{board}/cost", tag = "history", params(("board" = String, Path)),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn cost(
@@ -460,7 +460,7 @@ pub(crate) async fn cost(
     Ok(Json(daemon.ask(move |reader| costs::json(reader, &summary)).await?))
 }
 
-/// What was refused on a board, counted by worker, stage and code
+/// Count the rejections on a board by worker, stage and code
 #[utoipa::path(get, path = "/v1/boards/{board}/denials", tag = "history", params(("board" = String, Path)),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn denials(

@@ -1,4 +1,4 @@
-//! Leases: a process outside takes a call of a `remote` worker, and answers it.
+//! Leases: an external process leases a call of a `remote` worker, and replies to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,24 +31,24 @@ use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::waiting::WAIT_MAX;
 
-/// How long a lease lasts where nobody says.
+/// Default duration of a lease, in seconds.
 const SECONDS: u64 = 60;
 
-/// Characters of what is said of a failure.
+/// Maximum characters of a failure message.
 const MESSAGE_MAX: usize = 2000;
 
-/// What a process says that went wrong, where it says no more.
+/// Default failure message.
 const FAILED: &str = "the process that leased the call could not do it";
 
-/// A lease that is asked for.
+/// Lease request.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
-    /// For which worker.
+    /// Worker.
     worker: String,
-    /// How long it lasts unless it is renewed, 1 to 3600 seconds; 60 if absent.
+    /// Duration unless renewed, 1 to 3600 seconds; default: 60.
     seconds: Option<u64>,
-    /// How long to wait for a call, at most 60 seconds; not at all if absent.
+    /// Time to wait for a call, at most 60 seconds; default: 0.
     #[serde(default)]
     wait: u64,
 }
@@ -57,13 +57,13 @@ impl Posted for Wanted {
     const GATE: Gate = Gate::Join;
 }
 
-/// Which lease is to last longer.
+/// Lease renewal.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Renewed {
-    /// Whose call it is.
+    /// Worker of the call.
     worker: String,
-    /// How long it lasts from now on; 60 seconds if absent.
+    /// Duration from now on, in seconds; default: 60.
     seconds: Option<u64>,
 }
 
@@ -71,16 +71,16 @@ impl Posted for Renewed {
     const GATE: Gate = Gate::Join;
 }
 
-/// The answer to a call.
+/// Reply to a call.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Answer {
-    /// Whose call it is.
+    /// Worker of the call.
     worker: String,
-    /// The patch (RFC 6902), or an envelope around it; of a worker with a `format`, its reply of that form, as an object or
-    /// as a text.
+    /// Patch (RFC 6902), or an envelope with one. For a worker with a `format`, its reply of that form, as an object or
+    /// a string.
     patch: Value,
-    /// What it cost.
+    /// Tokens used.
     usage: Option<Spent>,
 }
 
@@ -89,20 +89,20 @@ impl Posted for Answer {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
-/// Why there is no answer.
+/// Failure of a call.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Failed {
-    /// Whose call it is.
+    /// Worker of the call.
     worker: String,
-    /// What kind of failure: `crashed`, `unreachable`, `refused`, `rate_limited`, `truncated`, `empty` or `protocol`.
+    /// Kind of failure: `crashed`, `unreachable`, `refused`, `rate_limited`, `truncated`, `empty` or `protocol`.
     #[serde(default = "crashed")]
     #[schema(value_type = String)]
     code: FailureCode,
-    /// In words; the journal keeps it.
+    /// Message; the journal keeps it.
     #[serde(default)]
     message: String,
-    /// What it cost.
+    /// Tokens used.
     usage: Option<Spent>,
 }
 
@@ -114,15 +114,15 @@ const fn crashed() -> FailureCode {
     FailureCode::Crashed
 }
 
-/// Tokens that a call cost.
+/// Tokens used by a call.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Spent {
-    /// Tokens of the prompt, cached ones included.
+    /// Prompt tokens, cached ones included.
     prompt: u64,
-    /// Tokens of the reply.
+    /// Completion tokens.
     completion: u64,
-    /// Tokens of the prompt that the provider had cached.
+    /// Prompt tokens that the provider had cached.
     #[serde(default)]
     cached: u64,
 }
@@ -135,7 +135,7 @@ impl Spent {
 
 /// List the calls of remote workers that are under way
 ///
-/// Those without `expires` wait for somebody to lease them.
+/// Calls without `expires` can be leased.
 #[utoipa::path(get, path = "/v1/boards/{board}/leases", tag = "leases", params(("board" = String, Path)),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn list(
@@ -154,10 +154,10 @@ pub(crate) async fn list(
     Ok(Json(json!({"calls": calls.collect::<Vec<_>>()})))
 }
 
-/// Lease the oldest call of a remote worker that waits
+/// Lease the oldest waiting call of a remote worker
 ///
-/// It comes with all that is needed to answer: what the worker is shown, and the schema of its answer. Where no call waits
-/// and none comes in time, the answer is 204. A board that has ended has no more calls: `board_over`.
+/// Returns everything needed for a reply: the worker's view, and the schema of the reply. 204 if no call arrives in
+/// time. A board that has ended has no more calls: `board_over`.
 #[utoipa::path(post, path = "/v1/boards/{board}/leases", tag = "leases", request_body = Wanted,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object), (status = 204, description = "No call waits"),
@@ -182,7 +182,7 @@ pub(crate) async fn lease(
     }
 }
 
-/// Leases the oldest call that waits, or the one that is leased under this key, or waits for one.
+/// Returns the call leased under this key, or leases the oldest waiting call, or waits for one.
 pub(crate) async fn take(
     daemon: &Arc<Daemon>,
     board: &BoardId,
@@ -199,7 +199,7 @@ pub(crate) async fn take(
     let left = until.saturating_duration_since(Instant::now());
     let leased = tokio::select! {
         leased = daemon.leases.lease(board, worker, lasts, left, taker) => leased,
-        // What has ended makes no calls, and who stops waits for nobody.
+        // A board that is over makes no calls, and a stopping daemon does not wait.
         () = until_over(&handle) => None,
         () = daemon.stopping() => None,
     };
@@ -209,8 +209,8 @@ pub(crate) async fn take(
     }
 }
 
-/// Whether a board runs, or could; one that stands still is not taken up for who merely waits for its calls, but waited
-/// for.
+/// Returns true if a board runs, or can be opened. A stalled board is not opened only to wait for its calls; waits
+/// until another request opens it.
 async fn is_taken_up(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> Answered<bool> {
     let Some(mut takings_up) = daemon.takings_up() else { return Ok(false) };
     loop {
@@ -222,15 +222,15 @@ async fn is_taken_up(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> A
         }
         match timeout_at(until, takings_up.changed()).await {
             Ok(Ok(())) => {}
-            // The time is over, or the daemon stops.
+            // Timeout, or the daemon stops.
             Ok(Err(_)) | Err(_) => return Ok(false),
         }
     }
 }
 
-/// Let a lease last longer
+/// Renew a lease
 ///
-/// From now on, and never beyond the time that the attempt has.
+/// Counts from now, and never beyond the deadline of the attempt.
 #[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/renew", tag = "leases", request_body = Renewed,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -238,7 +238,7 @@ pub(crate) async fn renew(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     Segments((board, lease)): Segments<(BoardId, String)>,
-    // Renewing twice is renewing once.
+    // Renewal is idempotent.
     _: Key,
     Body(renewed): Body<Renewed>,
 ) -> Answered<Json<Value>> {
@@ -253,10 +253,10 @@ pub(crate) async fn renew(
     Ok(Json(json!({"lease": lease, "expires": after(now, renewed.lasts), "deadline": after(now, renewed.left)})))
 }
 
-/// Answer a call with a patch
+/// Reply to a call with a patch
 ///
-/// It passes the same stages as the reply of any worker. The lease itself is the key: the same answer once more gets the
-/// first outcome, another one is refused. An answer that comes too late is recorded, and refused (`invocation_closed`).
+/// Passes the same stages as the reply of any worker. The lease is the idempotency key: a retry gets the first outcome,
+/// a different reply is rejected. A late reply is recorded and rejected (`invocation_closed`).
 #[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/answer", tag = "leases", request_body = Answer,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -272,7 +272,7 @@ pub(crate) async fn answer(
     told(put(&daemon, &caller, &board, &worker, &lease, answer.patch, answer.usage.map(Spent::usage)).await?)
 }
 
-/// Answers the call that a lease is for.
+/// Replies to the call of a lease.
 pub(crate) async fn put(
     daemon: &Arc<Daemon>,
     caller: &Caller,
@@ -292,7 +292,7 @@ pub(crate) async fn put(
     Ok(outcome)
 }
 
-/// A reply as the board takes it: where the seat's replies are no patches, what is made of it.
+/// Returns a reply as the board expects it; converts replies of a worker with a `format` into patches.
 fn read(
     daemon: &Daemon,
     handle: &BoardHandle,
@@ -305,21 +305,21 @@ fn read(
     }
     let is_it = |call: &Call| (&call.worker, call.invocation, call.attempt) == (worker, invocation, attempt);
     let call = daemon.leases.of(board).into_iter().map(|under_way| under_way.call).find(|call| is_it(call));
-    // Words come as a text, or as the object that they are.
+    // A formatted reply is a string, or a JSON object.
     let (text, said) = match reply {
         Value::String(text) => (text.clone(), ReplyBody::Text(text)),
         reply => (reply.to_string(), ReplyBody::Json(reply)),
     };
     match call.and_then(|call| blackboard::envelope(&call, &text)) {
         Some(reply) => ReplyBody::Made { reply, of: text },
-        // Of a call that is over it is known by its words.
+        // The call is closed: its reply is recognised by its text.
         None => said,
     }
 }
 
-/// Say that a call cannot be answered
+/// Report that a call has failed
 ///
-/// The attempt ends as `failed`; whether there is another one follows from the code and the worker's limits.
+/// The attempt ends as `failed`; the code and the worker's limits decide on a retry.
 #[utoipa::path(post, path = "/v1/boards/{board}/leases/{lease}/failure", tag = "leases", request_body = Failed,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -346,7 +346,7 @@ pub(crate) async fn fail(
         false => failed.message.chars().take(MESSAGE_MAX).collect(),
     };
     let handle = remote(&daemon, &board, &worker).await?;
-    // Only who holds a lease may end its attempt.
+    // Only the holder of a lease may end its attempt.
     held(&daemon, &board, &worker, invocation, attempt)?;
     let failure = Failure { code: failed.code, message, usage: failed.usage.map(Spent::usage), deferral: None };
     let has_counted = handle.by(caller.principal()).fail(invocation, attempt, failure).await?;
@@ -357,7 +357,7 @@ pub(crate) async fn fail(
     Ok(Json(json!({"outcome": "failed", "lease": lease})))
 }
 
-/// Refuses unless a lease is held.
+/// Returns an error unless a lease is held.
 pub(crate) fn held(
     daemon: &Daemon,
     board: &BoardId,
@@ -371,7 +371,7 @@ pub(crate) fn held(
     if is_held { Ok(()) } else { Err(over(Token::of(invocation, attempt).as_str())) }
 }
 
-/// A board whose worker is one that processes outside answer for.
+/// Opens a board, and checks that the worker is remote.
 pub(crate) async fn remote(daemon: &Arc<Daemon>, board: &BoardId, worker: &WorkerName) -> Answered<BoardHandle> {
     let handle = daemon.open(board).await?;
     match handle.snapshot().blueprint.workers.get(worker) {
@@ -385,7 +385,7 @@ pub(crate) async fn remote(daemon: &Arc<Daemon>, board: &BoardId, worker: &Worke
 }
 
 async fn until_over(board: &BoardHandle) {
-    // One that stands still may go on.
+    // A stalled board may continue.
     drop(board.ended_for_good().await);
 }
 
@@ -407,7 +407,7 @@ pub(crate) fn seconds(given: Option<u64>) -> Answered<Duration> {
     Err(Problem::of(Code::BadBody, format!("a lease lasts {least} to {most} seconds")))
 }
 
-/// A lease is named by the token of its attempt.
+/// Parses the name of a lease, the token of its attempt.
 pub(crate) fn attempt_of(lease: &str) -> Answered<(InvocationId, u32)> {
     let parts = lease.split_once(':').and_then(|(invocation, attempt)| {
         let (invocation, attempt) = (InvocationId(invocation.parse().ok()?), attempt.parse().ok()?);
@@ -429,7 +429,7 @@ fn told_of(call: &Call) -> Map<String, Value> {
     }
 }
 
-/// All that is needed to answer a call.
+/// Returns everything needed to reply to a call.
 pub(crate) fn document(lease: &Lease, now: Timestamp) -> Value {
     let call = &lease.call;
     let shown: Map<String, Value> =

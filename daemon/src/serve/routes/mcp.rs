@@ -1,4 +1,4 @@
-//! The way into a worker's seat for agents that speak MCP, over streamable HTTP.
+//! MCP over streamable HTTP.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::serve::mcp::seat::Seat;
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
-/// A message of JSON-RPC.
+/// JSON-RPC message.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Message(Value);
@@ -26,13 +26,13 @@ pub(crate) struct Message(Value);
 impl Posted for Message {
     const GATE: Gate = Gate::Sit;
     const BYTES_MAX: usize = BODY_BYTES_MAX;
-    // A batch is refused in the words of JSON-RPC.
+    // A batch is rejected with a JSON-RPC error.
     const MAY_BE_A_LIST: bool = true;
 }
 
-/// Speak MCP in the seat that the token opens
+/// Speak MCP as the worker of the token
 ///
-/// One message of JSON-RPC is answered with one, or with a stream where there are several. docs/mcp.md has the tools.
+/// A JSON-RPC message is answered with one, or with a stream if there are several. docs/mcp.md lists the tools.
 #[utoipa::path(post, path = "/mcp", tag = "mcp", request_body = Object,
     responses((status = 200, body = Object), (status = 202, description = "A notification; nothing is answered"),
         (status = "default", content((ProblemDocument = "application/problem+json"), (Object = "application/json")))))]
@@ -49,9 +49,9 @@ pub(crate) async fn own_seat(
     speak(daemon, &caller, board, worker, &headers, message).await
 }
 
-/// Speak MCP in a worker's seat
+/// Speak MCP as a worker
 ///
-/// The same for a token that opens more than one seat.
+/// For tokens that cover more than one worker.
 #[utoipa::path(post, path = "/mcp/{board}/{worker}", tag = "mcp", request_body = Object,
     params(("board" = String, Path), ("worker" = String, Path)),
     responses((status = 200, body = Object), (status = 202, description = "A notification; nothing is answered"),

@@ -1,4 +1,4 @@
-//! What is counted, and where boards stand at this moment.
+//! Metrics of the daemon, with the current state of its boards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::serve::metrics::{MEDIA_TYPE, Picture};
 use crate::serve::problem::Answered;
 use crate::serve::service::Daemon;
 
-/// Metrics in Prometheus's text format
+/// Show the metrics in Prometheus's text format
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, body = String, content_type = "text/plain"), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn show(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<impl IntoResponse> {
@@ -43,7 +43,7 @@ pub(crate) async fn show(State(daemon): State<Arc<Daemon>>, caller: Caller) -> A
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], daemon.metrics.text(&picture)))
 }
 
-/// Where the boards of a data directory stand, of which some run here.
+/// Aggregates the boards of a data directory, with the snapshots of the running ones.
 fn picture(boards: &[BoardSummary], running: &BTreeMap<BoardId, Arc<Snapshot>>) -> Picture {
     let known =
         ["running", "paused", "waiting", "interrupted"].into_iter().chain(End::ALL.iter().map(|it| it.as_str()));

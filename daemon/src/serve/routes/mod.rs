@@ -1,4 +1,4 @@
-//! The routes under `/v1`: each says what it needs of its caller, asks the daemon, and answers.
+//! Routes under `/v1`. Each checks the permission of its caller, queries the daemon, and responds.
 
 use std::sync::Arc;
 
@@ -34,25 +34,25 @@ pub(crate) mod storage;
 pub(crate) mod tokens;
 pub(crate) mod workflows;
 
-/// An error as a document (RFC 9457), with members of its own where there is more to say.
+/// Error document (RFC 9457), with extension members where there are details.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProblemDocument {
     /// `urn:patchboard:problem:` and the code.
     #[serde(rename = "type")]
     kind: String,
-    /// The code in words.
+    /// Code in words.
     title: String,
-    /// The status of the response.
+    /// HTTP status of the response.
     status: u16,
-    /// What is wrong, for people.
+    /// Description of the error, for people.
     detail: String,
-    /// Stable; docs/codes.md says what each means.
+    /// Stable code; docs/codes.md has the meanings.
     code: String,
-    /// What to do about it.
+    /// Advice for the caller.
     help: Option<String>,
 }
 
-/// What the API is called.
+/// Description of the API.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -78,7 +78,7 @@ pub(crate) struct ProblemDocument {
 )]
 struct Api;
 
-/// How callers say who they are.
+/// Security scheme of the API.
 struct Tokens;
 
 impl Modify for Tokens {
@@ -89,7 +89,7 @@ impl Modify for Tokens {
     }
 }
 
-/// All routes of the API, and their description.
+/// Returns all routes of the API, with their description.
 pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
     OpenApiRouter::with_openapi(Api::openapi())
         .routes(routes!(blueprints::check))
@@ -142,12 +142,12 @@ pub(crate) fn all() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(metrics::show))
 }
 
-/// Whether the process lives.
+/// Liveness probe.
 pub(crate) async fn alive() -> Json<Value> {
     Json(json!({"status": "alive"}))
 }
 
-/// Whether the boards are taken up and the journal can be read; and which models are away, for which boards wait.
+/// Readiness probe: boards recovered and journal usable. Lists the unavailable models that calls wait for.
 pub(crate) async fn ready(State(daemon): State<Arc<Daemon>>) -> Result<Json<Value>, Problem> {
     daemon.ready()?;
     let away = daemon.models().into_iter().filter_map(|model| {

@@ -1,4 +1,4 @@
-//! Negotiations: what is said in one, and how it stands.
+//! Negotiations: events, and status.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::waiting;
 
-/// What somebody says in a negotiation.
+/// Event of a negotiation.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Saying {
-    /// In whose name: a worker that may add to `/negotiation/events`.
+    /// Author: a worker that may add to `/negotiation/events`.
     worker: String,
-    /// The call that this answers, if it is one: a lease of the worker's.
+    /// Lease of the worker's call that this replies to, if any.
     lease: Option<String>,
-    /// The event, as docs/negotiation.md has it: a draft, an evaluation, `open` or `abort`. Members that are not known are kept.
+    /// Event of docs/negotiation.md: a draft, an evaluation, `open` or `abort`. Unknown members are kept.
     #[schema(value_type = Object)]
     event: Map<String, Value>,
 }
@@ -36,10 +36,11 @@ impl Posted for Saying {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
-/// Say something in a board's negotiation
+/// Add an event to a board's negotiation
 ///
-/// A draft (`propose`, `counter`), an evaluation, its opening, or its end (`abort`). It is a patch like any other: what the worker may
-/// not say is refused. What may be said and does not count is in the document's `/negotiation/refused`.
+/// The event is a draft (`propose`, `counter`), an evaluation, the opening, or the end (`abort`). Proposes a patch,
+/// which is rejected if the worker lacks permission. Accepted events without effect are listed in the document's
+/// `/negotiation/refused`.
 #[utoipa::path(post, path = "/v1/boards/{board}/negotiation/events", tag = "protocols", request_body = Saying,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
@@ -56,28 +57,29 @@ pub(crate) async fn say(
     propose(&daemon, &caller, &board, By { worker: WorkerName::from(worker), lease, key }, patch).await
 }
 
-/// For what is waited.
+/// Wait options.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Waited {
-    /// How many seconds to wait until it is over, at most 60; not at all if absent.
+    /// Seconds to wait for the end of the negotiation, at most 60; default: 0.
     #[serde(default)]
     #[param(maximum = 60)]
     wait: u64,
-    /// As which worker: one whose contract lets it read the negotiation's policy, rounds, versions and reports. For who sits in its
-    /// seat alone.
+    /// Worker to read as; its contract must let it read the negotiation's policy, rounds, versions and reports. For
+    /// callers with a token for only that worker.
     worker: Option<String>,
 }
 
-/// What of a document is told; the end only to who may read the events as well.
+/// Paths that a reader needs; the `end` also requires read access to the events.
 const READ: &[&str] = &["/negotiation/policy", "/negotiation/rounds", "/negotiation/versions", "/negotiation/reports"];
 
-/// How a board's negotiation stands
+/// Show the status of a board's negotiation
 ///
-/// `status` is NEW, OPEN, DECIDED or ABORTED; `policy` what it goes by; `round` the last that has begun, with whose `turn` it is;
-/// `version` the draft that counts in it; `end` the event that ended it, for who may read the events, and `decision` the report of
-/// why. With `wait` the answer comes when it is over, which is once that report is there, or the time is.
+/// `status` is NEW, OPEN, DECIDED or ABORTED; `policy` the rules in force; `round` the last one begun, with its `turn`;
+/// `version` the current draft of it. `end` is the event that ended the negotiation, for callers that may read the
+/// events; `decision` the report with the reason. With `wait`, responds once the negotiation and its report are
+/// complete, or on timeout.
 #[utoipa::path(get, path = "/v1/boards/{board}/negotiation", tag = "protocols", params(("board" = String, Path), Waited),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn show(
@@ -89,14 +91,14 @@ pub(crate) async fn show(
     sees(&daemon, &caller, &board, waited.worker.clone(), READ).await?;
     let reads_events = sees(&daemon, &caller, &board, waited.worker, &["/negotiation/events"]).await.is_ok();
     let patience = waiting::patience(waited.wait)?;
-    // Who says `abort` does not say why it is over: that is the next commit.
+    // After an `abort`, the next commit adds the reason.
     let over = waiting::until(&daemon, &board, patience, |document| match standing(document) {
         Some(told) if told["end"].is_null() || told["decision"].is_null() => None,
         over => Some(over),
     });
     let told = match over.await? {
         Some(told) => told,
-        // The time is over, and the negotiation is not.
+        // Timeout, with the negotiation still open.
         None => waiting::now(&daemon, &board, standing).await?,
     };
     let seen = |mut told: Value| {
@@ -111,7 +113,7 @@ pub(crate) async fn show(
     })
 }
 
-/// How the negotiation of a document stands, if it has one.
+/// Returns the status of the negotiation in a document, if there is one.
 fn standing(document: &Node) -> Option<Value> {
     let negotiation = document.child("negotiation")?;
     let events = negotiation.child("events")?.as_array()?;
@@ -121,7 +123,7 @@ fn standing(document: &Node) -> Option<Value> {
         Some("abort") => Some("ABORTED"),
         _ => None,
     };
-    // What was said after the end does not count.
+    // Events after the end have no effect.
     let end = events.iter().find_map(|event| Some((ending(event)?, event.to_value())));
     let policy = negotiation.child("policy").map(Node::to_value);
     let status = match (&end, &policy) {
@@ -137,7 +139,7 @@ fn standing(document: &Node) -> Option<Value> {
         "round": round,
         "version": version,
         "end": end.map(|(_, event)| event),
-        // That a round went on is no reason why it is over.
+        // A report that continues the round is no decision.
         "decision": last("reports").filter(|report| report["kind"] == "decision" && report["outcome"] != "continue"),
     }))
 }

@@ -1,4 +1,4 @@
-//! Questions to persons: what stands, and the answers.
+//! Questions to people, and their answers.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::serve::http::{Body, Caller, Gate, Key, Posted, Segments};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::{Daemon, no_such_board};
 
-/// List the questions that stand, on all boards that the caller may act on
+/// List the open questions on all boards, as far as the caller may see or answer them
 #[utoipa::path(get, path = "/v1/inbox", tag = "people",
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn inbox(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Json<Value>> {
@@ -52,18 +52,18 @@ fn question_of(board: &BoardId, seq: Seq, question: &Pending) -> Value {
     told
 }
 
-/// A person's answer.
+/// Answer of a person.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PersonAnswer {
-    /// Whether the person agrees.
+    /// True if the person agrees.
     agrees: bool,
-    /// The `digest` of the question: what the answer is about.
+    /// `digest` of the question: identifies the content that was answered.
     #[schema(pattern = r"^[0-9a-f]{64}$")]
     digest: String,
-    /// Why; the worker is told, and the journal keeps it.
+    /// Reason; passed to the worker, and kept in the journal.
     reason: Option<String>,
-    /// What the worker has asked, where the question is a `clarify`: one of its `choices`, if it has some.
+    /// Answer to a `clarify` question; one of its `choices`, if it has some.
     text: Option<String>,
 }
 
@@ -71,12 +71,13 @@ impl Posted for PersonAnswer {
     const GATE: Gate = Gate::Join;
 }
 
-/// Answer a question, once, as the person who is asked
+/// Answer a question, once, as the person it is addressed to
 ///
-/// The token says who that is: `person:NAME`, or `seat:BOARD/NAME`. Where the daemon demands none, anybody may answer.
+/// The token determines the person: `person:NAME`, or `seat:BOARD/NAME`. A daemon that requires no tokens accepts any
+/// caller.
 ///
-/// A proposal that is agreed to is checked once more and committed if nothing of what its author had read has changed. A
-/// worker that has asked something is asked again, with the answer.
+/// An approved proposal is checked again, and committed if its author's read set is unchanged. A worker that asked a
+/// question is called again, with the answer.
 #[utoipa::path(post, path = "/v1/boards/{board}/approvals/{seq}", tag = "people", request_body = PersonAnswer,
     params(("board" = String, Path), ("seq" = u64, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -84,7 +85,7 @@ pub(crate) async fn answer(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     Segments((board, seq)): Segments<(String, u64)>,
-    // A question is answered once: a repetition is known without it.
+    // Idempotent without a key, as a question is answered once.
     _: Key,
     Body(given): Body<PersonAnswer>,
 ) -> Answered<impl IntoResponse> {
@@ -95,7 +96,7 @@ pub(crate) async fn answer(
     give(&daemon, &caller, &board, answer).await
 }
 
-/// Gives a board an answer; what came of it, or what came of the same answer before.
+/// Submits an answer. Returns its outcome, or the earlier outcome of the same answer.
 pub(crate) async fn give(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, answer: Answer) -> Answered<Response> {
     let outcome = daemon.open_for(board, caller).await?.answer(answer.clone()).await?;
     if matches!(&outcome, Outcome::Refused(refused) if refused.code == rejection::Code::NotPending)
@@ -106,7 +107,7 @@ pub(crate) async fn give(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId,
     Ok(told(outcome)?.into_response())
 }
 
-/// Returns the person that a record asks, if the caller is that person.
+/// Returns the person that a record addresses, if the caller is that person.
 pub(crate) async fn asked(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, seq: Seq) -> Answered<WorkerName> {
     caller.needs(&Need::Join(board.clone()))?;
     knows_of(daemon, caller, board).await?;
@@ -115,7 +116,7 @@ pub(crate) async fn asked(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId
     Ok(person)
 }
 
-/// Goes on only if the caller may act as a worker; as a person, only that person may.
+/// Checks that the caller may act as a worker; only the person may act as a human worker.
 pub(crate) async fn may_act_as(
     daemon: &Arc<Daemon>,
     caller: &Caller,
@@ -132,7 +133,7 @@ pub(crate) async fn may_act_as(
     caller.needs(&need(board.clone(), worker.clone()))
 }
 
-/// Answers a person whom a board does not have as if there were no such board, unless the token shows it.
+/// Hides a board from persons that it does not have, unless the token grants access to it.
 async fn knows_of(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId) -> Answered<()> {
     let Some(person) = caller.scope.person().filter(|_| !caller.scope.knows_of(board)) else { return Ok(()) };
     let blueprint = daemon.blueprint(board).await?;
@@ -152,7 +153,7 @@ async fn approver_of(daemon: &Arc<Daemon>, board: &BoardId, seq: Seq) -> Answere
     }
 }
 
-/// What came of the same answer, if it was given before.
+/// Returns the outcome of an earlier identical answer, if there is one.
 async fn answered_before(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) -> Answered<Option<Value>> {
     let board = board.clone();
     daemon
@@ -167,7 +168,7 @@ async fn answered_before(daemon: &Arc<Daemon>, board: &BoardId, answer: Answer) 
                         if answer.text.is_some() {
                             return Ok(Some(json!({"outcome": "answered", "seq": record.seq})));
                         }
-                        // What came of it stands right behind it.
+                        // The record after the answer is its outcome.
                         let next = reader.journal.records(&board, Some(record.seq), 1).map_err(storage)?;
                         let came = next.first();
                         return Ok(came.map(|came| json!({"outcome": came.kind.as_str(), "seq": came.seq})));

@@ -1,4 +1,4 @@
-//! Patches and signals from outside.
+//! Unsolicited patches, and signals.
 
 use std::sync::Arc;
 
@@ -24,15 +24,15 @@ use crate::serve::identifiers::Repetition;
 use crate::serve::problem::{Answered, Problem, refusal};
 use crate::serve::service::Daemon;
 
-/// A patch that nobody was asked for.
+/// Unsolicited patch.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Proposed {
-    /// In whose name: a worker of the blueprint, whose contract it must keep.
+    /// Author: a worker of the blueprint; its contract applies.
     worker: String,
-    /// The patch (RFC 6902), or an envelope around it.
+    /// Patch (RFC 6902), or an envelope with one.
     patch: Value,
-    /// The version that it was written against; the current one if absent.
+    /// Version that the patch is based on; default: the current one.
     base: Option<u64>,
 }
 
@@ -41,10 +41,9 @@ impl Posted for Proposed {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
-/// Propose a patch in the name of a worker
+/// Propose a patch as a worker
 ///
-/// The patch passes the same stages as a worker's reply. What was refused is a 422 with the rejection; nothing of it was
-/// applied.
+/// Passes the same stages as a worker's reply. A rejected patch is a 422 with the rejection, and has no effect.
 #[utoipa::path(post, path = "/v1/boards/{board}/proposals", tag = "proposals", request_body = Proposed,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
@@ -69,7 +68,7 @@ pub(crate) async fn propose(
     told(handle.propose(proposal).await?)
 }
 
-/// An outcome as an answer.
+/// Converts an outcome into a response.
 pub(crate) fn told(outcome: Outcome) -> Answered<impl IntoResponse> {
     let (is_repeated, value) = came_of(outcome)?;
     let repetition = match is_repeated {
@@ -79,7 +78,7 @@ pub(crate) fn told(outcome: Outcome) -> Answered<impl IntoResponse> {
     Ok((StatusCode::OK, replayed(repetition), Json(value)))
 }
 
-/// What came of a proposal, and whether that was said before.
+/// Returns the outcome of a proposal, and true if it is a replay.
 pub(crate) fn came_of(outcome: Outcome) -> Answered<(bool, Value)> {
     Ok(match outcome {
         Outcome::Committed { seq, version, state } => {
@@ -103,7 +102,7 @@ pub(crate) fn came_of(outcome: Outcome) -> Answered<(bool, Value)> {
     })
 }
 
-/// A rejection as a problem.
+/// Converts a rejection into a problem.
 fn refused(rejection: &Rejection) -> Problem {
     let code = rejection.code.as_str();
     let message = rejection.violations.first().map_or(code, |violation| violation.message.as_str());
@@ -113,13 +112,13 @@ fn refused(rejection: &Rejection) -> Problem {
         .detail("allowed", json!(rejection.allowed))
 }
 
-/// Something that a board is told.
+/// Signal to a board.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Signalled {
-    /// The signal's name, or that of a rule with `trigger: manual`.
+    /// Name of the signal, or of a rule with `trigger: manual`.
     name: String,
-    /// What it carries.
+    /// Payload.
     #[serde(default)]
     value: Value,
 }
@@ -129,10 +128,10 @@ impl Posted for Signalled {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
-/// Send a signal, or ask for a manual rule by its name
+/// Send a signal, or trigger a manual rule by its name
 ///
-/// A board that stands still goes on if a rule wants it. `wakes` names the rules that wait for the name. A name that no rule waits
-/// for and `signals` of the blueprint does not declare is refused.
+/// A stalled board continues if a rule matches. `wakes` lists the rules that the name triggers. A name without such a
+/// rule is rejected, unless the blueprint declares it in `signals`.
 #[utoipa::path(post, path = "/v1/boards/{board}/signals", tag = "proposals", request_body = Signalled,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 202, body = Object, description = "It is recorded"),
@@ -147,7 +146,7 @@ pub(crate) async fn signal(
     send(&daemon, &caller, &board, key, &signalled.name, signalled.value).await
 }
 
-/// Sends a signal in the name of a caller who may act on the board.
+/// Sends a signal for a caller that may operate the board.
 pub(crate) async fn send(
     daemon: &Arc<Daemon>,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! What the routes of protocols share: a board's document is written in the name of a worker, and read by who may.
+//! Shared by the protocol routes: proposals as a worker, and read checks.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::serve::http::{Caller, Key};
 use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 
-/// In whose name something is written, and as what.
+/// Author of a protocol message.
 pub(super) struct By {
-    /// The worker.
+    /// Worker.
     pub(super) worker: WorkerName,
-    /// The call that it answers, if it is one.
+    /// Lease of the call that it replies to, if any.
     pub(super) lease: Option<String>,
-    /// By what a repetition is known that answers no call.
+    /// Idempotency key of an unsolicited message.
     pub(super) key: Key,
 }
 
-/// Proposes a patch (RFC 6902): as the answer to a call, or as one that nobody has asked for.
+/// Proposes a patch (RFC 6902), as the reply to a call or unsolicited.
 pub(super) async fn propose(
     daemon: &Arc<Daemon>,
     caller: &Caller,
@@ -46,7 +46,7 @@ pub(super) async fn propose(
     told(outcome)
 }
 
-/// Goes on only if the caller may see the board, or sits in the seat of a worker who may read these places of it now.
+/// Checks that the caller may read the board, or acts as a worker that may currently read these places.
 pub(super) async fn sees(
     daemon: &Arc<Daemon>,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! Negotiation rooms: what is proposed, voted and decided over an artefact.
+//! Negotiation rooms: proposals, votes and decisions on artefacts.
 
 use std::sync::Arc;
 
@@ -21,27 +21,28 @@ use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::waiting;
 
-/// For what is waited.
+/// Wait options.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Waited {
-    /// How many seconds to wait for the decision, at most 60; not at all if absent.
+    /// Seconds to wait for the decision, at most 60; default: 0.
     #[serde(default)]
     #[param(maximum = 60)]
     wait: u64,
-    /// Where the votes do not decide, wait for the person who does.
+    /// Also wait for the ruling of a person, if the votes do not decide.
     #[serde(default)]
     ruled: bool,
-    /// As which worker: one whose contract lets it read the room's decisions, rulings and votes. For who sits in its seat alone.
+    /// Worker to read as; its contract must let it read the room's decisions, rulings and votes. For callers with a
+    /// token for only that worker.
     worker: Option<String>,
 }
 
-/// What is decided over an artefact in a board's negotiation room
+/// Show the decision on an artefact in a board's negotiation room
 ///
-/// `decision` never changes; `ruling` is what a person has said where the votes do not decide, or that none has in time;
-/// `outcome` is the last word, and `late_votes` are who voted after it. Where nothing is decided in time, the answer is 204; where
-/// nothing is even proposed by then, `no_such_artifact`.
+/// `decision` never changes; `ruling` is the ruling of a person, or its timeout, if the votes do not decide; `outcome`
+/// is the final result; `late_votes` are the workers that voted after it. 204 if there is no decision in time;
+/// `no_such_artifact` if the artefact is not proposed by then.
 #[utoipa::path(get, path = "/v1/boards/{board}/room/decisions/{artifact}", tag = "protocols",
     params(("board" = String, Path), ("artifact" = String, Path), Waited),
     responses((status = 200, body = Object), (status = 204, description = "Nothing is decided yet"),
@@ -57,7 +58,7 @@ pub(crate) async fn decision(
     let ruled = waited.ruled;
     let wanted = artifact.clone();
     let decided = waiting::until(&daemon, &board, patience, move |document| match standing(document, &wanted, ruled) {
-        // It may still be proposed.
+        // The artefact may still be proposed.
         Ok(Standing::Open) | Err(NotThere::Artifact(_)) => None,
         other => Some(other),
     });
@@ -73,7 +74,7 @@ pub(crate) async fn decision(
     }
 }
 
-/// In whose name something is said: `worker` here, and a name of SW4RM's for the same.
+/// Returns the author of a message, from `worker` or its SW4RM alias. An error if both are given and differ.
 pub(super) fn named(worker: Option<String>, named: Option<String>, name: &str) -> Answered<String> {
     match (worker, named) {
         (Some(worker), Some(named)) if worker != named => Err(Problem::of(
@@ -84,27 +85,27 @@ pub(super) fn named(worker: Option<String>, named: Option<String>, name: &str) -
     }
 }
 
-/// An artefact that is proposed. Members that are not known are left out of account.
+/// Proposed artefact. Unknown members are ignored.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct Artifact {
-    /// In whose name: a worker that may add to `/room/proposals`. Required, unless `producer_id` says it.
+    /// Author: a worker that may add to `/room/proposals`. Required, unless `producer_id` is given.
     worker: Option<String>,
-    /// The same as `worker`.
+    /// Alias of `worker`.
     producer_id: Option<String>,
-    /// The call that this answers, if it is one: a lease of the worker's.
+    /// Lease of the worker's call that this replies to, if any.
     lease: Option<String>,
-    /// Its id, which is new in the room.
+    /// Id, new in the room.
     #[schema(min_length = 1, max_length = 200)]
     artifact_id: String,
-    /// REQUIREMENTS, PLAN, CODE, DEPLOYMENT or OTHER: how long votes are waited for goes by it.
+    /// REQUIREMENTS, PLAN, CODE, DEPLOYMENT or OTHER; determines the voting period.
     artifact_type: String,
-    /// What is proposed. Bytes are their base64, which `artifact_content_type` says.
+    /// Content. Bytes as Base64, as stated by `artifact_content_type`.
     artifact: Value,
-    /// A media type.
+    /// Media type.
     artifact_content_type: Option<String>,
-    /// Who is to vote; all critics if absent.
+    /// Critics that are asked to vote; default: all.
     requested_critics: Option<Vec<String>>,
-    /// The id of the artefact that it is to replace.
+    /// Id of the artefact that this one replaces.
     revises: Option<String>,
 }
 
@@ -115,7 +116,7 @@ impl Posted for Artifact {
 
 /// Propose an artefact in a board's negotiation room
 ///
-/// It is a patch like any other: what the worker may not write is refused.
+/// Proposes a patch, which is rejected if the worker lacks permission.
 #[utoipa::path(post, path = "/v1/boards/{board}/room/proposals", tag = "protocols", request_body = Artifact,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),
@@ -144,33 +145,33 @@ pub(crate) async fn propose(
     protocols::propose(&daemon, &caller, &board, by, json!([{"op": "add", "path": path, "value": value}])).await
 }
 
-/// A vote on an artefact. Members that are not known are left out of account.
+/// Vote on an artefact. Unknown members are ignored.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct Ballot {
-    /// Who votes: a worker that may add to `/room/votes`. Required, unless `critic_id` says it.
+    /// Voter: a worker that may add to `/room/votes`. Required, unless `critic_id` is given.
     worker: Option<String>,
-    /// The same as `worker`.
+    /// Alias of `worker`.
     critic_id: Option<String>,
-    /// The call that this answers, if it is one: a lease of the worker's.
+    /// Lease of the worker's call that this replies to, if any.
     lease: Option<String>,
-    /// On what.
+    /// Artefact.
     artifact_id: String,
-    /// How good it is, 0 to 10. Required, unless the critic abstains.
+    /// Quality, 0 to 10. Required, unless the critic abstains.
     score: Option<f64>,
-    /// How sure the critic is, 0 to 1. Required, unless the critic abstains.
+    /// Confidence, 0 to 1. Required, unless the critic abstains.
     confidence: Option<f64>,
-    /// Whether it meets what the critic looks for. Required, unless the critic abstains.
+    /// True if the artefact meets the critic's requirements. Required, unless the critic abstains.
     passed: Option<bool>,
-    /// What is good about it.
+    /// Strengths.
     #[serde(default)]
     strengths: Vec<String>,
-    /// What is not.
+    /// Weaknesses.
     #[serde(default)]
     weaknesses: Vec<String>,
-    /// What should be done; "escalate" and "needs human review" ask for a person.
+    /// Recommendations; "escalate" and "needs human review" request a person.
     #[serde(default)]
     recommendations: Vec<String>,
-    /// It is no vote, whatever the numbers are.
+    /// Abstention: the vote does not count, whatever its numbers.
     #[serde(default)]
     abstain: bool,
 }
@@ -181,7 +182,7 @@ impl Posted for Ballot {
 
 /// Vote on an artefact in a board's negotiation room
 ///
-/// A vote of somebody who was not asked, a second one and one that comes after the decision are recorded, and not counted.
+/// Votes by critics that were not asked, second votes, and votes after the decision are recorded, but not counted.
 #[utoipa::path(post, path = "/v1/boards/{board}/room/votes", tag = "protocols", request_body = Ballot,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, body = Object, description = "What became of it: `outcome`, and the record's `seq`"),

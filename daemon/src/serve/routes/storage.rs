@@ -1,4 +1,4 @@
-//! What is kept on disk, and what is not: erasing values, giving space back.
+//! Storage: redaction, archives, deletion, vacuum.
 
 use std::sync::Arc;
 
@@ -20,30 +20,30 @@ use crate::serve::http::{BoardPath, Body, Caller, Gate, Key, Posted};
 use crate::serve::problem::Answered;
 use crate::serve::service::Daemon;
 
-/// What is to be erased.
+/// Values to redact.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Redaction {
-    /// JSON Pointers into the document: everything that ever stood there or below.
+    /// JSON Pointers into the document: all values that were ever at or below them.
     #[serde(default)]
     places: Vec<String>,
-    /// Numbers of records: everything of value in them, and what they brought, wherever it stood.
+    /// Record numbers: all values of these records, and the values that they wrote, at any place.
     #[serde(default)]
     records: Vec<u64>,
-    /// A value to commit first, in place of the one at the only place named, and to keep.
+    /// Replacement for the value at the only place given; committed first, and kept.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Object)]
     replace: Option<Value>,
-    /// Whether to keep what stands at the places now, and what stood there since it was put there as a whole.
+    /// True to keep the current values at the places, and their history since they were last written as a whole.
     #[serde(default)]
     keep: bool,
-    /// Whether other values go, too, in which the text of an erased one stands.
+    /// True to redact other values too if they contain the text of a redacted one.
     #[serde(default)]
     everywhere: bool,
-    /// Whether to destroy the board's salt: then nothing but the chain can be verified.
+    /// True to destroy the board's salt; afterwards only the hash chain can be verified.
     #[serde(default)]
     forget_salt: bool,
-    /// Whether rows of departments in which the text of an erased value stands are erased or kept; needed where there are any.
+    /// Treatment of department rows that contain the text of a redacted value; required if there are any.
     #[serde(default)]
     departments: Option<redact::Rows>,
 }
@@ -52,15 +52,16 @@ impl Posted for Redaction {
     const GATE: Gate = Gate::Administer;
 }
 
-/// A value that is given, also if it is `null`.
+/// Deserialises a given value, so that `null` differs from an absent one.
 fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// Erase values of a board from every file
+/// Redact values of a board in every file
 ///
-/// A board that runs stands still for it, and calls under way are made again. `still` lists where the same text stands in
-/// values that were not asked for, `departments` their rows with such a text, `related` the boards that it is inside of or that are inside of it: they may hold the same.
+/// A running board is closed meanwhile, and calls under way are repeated. `still` lists other values that contain the
+/// same text, `departments` the department rows with it. `related` lists the parent and nested boards, which may
+/// contain it too.
 #[utoipa::path(post, path = "/v1/boards/{board}/redactions", tag = "storage", request_body = Redaction,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = Object),
@@ -90,9 +91,10 @@ pub(crate) async fn redact(
     }
 }
 
-/// Give back the space that boards do not need any more
+/// Reclaim disk space
 ///
-/// Removes views and prompts that no record names, and writes the file anew. Boards wait meanwhile, readers do not.
+/// Removes views and prompts that no record references, and rewrites the journal's file. Boards wait meanwhile, readers
+/// do not.
 #[utoipa::path(post, path = "/v1/vacuum", tag = "storage",
     params(("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = Object),
@@ -100,14 +102,14 @@ pub(crate) async fn redact(
 pub(crate) async fn vacuum(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    // Once more does no harm.
+    // Repeating it is harmless.
     _: Key,
 ) -> Answered<Json<Value>> {
     caller.needs(&Need::Administer)?;
     Ok(Json(vacuum::told(daemon.vacuum_by(&caller.principal()).await?)))
 }
 
-/// Take a board that has ended out of the live journal, into a file from which it comes back
+/// Move an ended board from the journal into an archive file, from which it can be restored
 #[utoipa::path(post, path = "/v1/boards/{board}/archive", tag = "storage",
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = Object),
@@ -116,7 +118,7 @@ pub(crate) async fn to_archive(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     BoardPath(board): BoardPath,
-    // It goes once: then there is no such board.
+    // Idempotent without a key: after the first time there is no such board.
     _: Key,
 ) -> Answered<Json<Value>> {
     caller.needs(&Need::Administer)?;
@@ -124,7 +126,7 @@ pub(crate) async fn to_archive(
     Ok(Json(json!({"board": board, "archive": path})))
 }
 
-/// Bring a board back from its archive
+/// Restore a board from its archive
 #[utoipa::path(post, path = "/v1/boards/{board}/restore", tag = "storage",
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     responses((status = 200, body = Object),
@@ -140,9 +142,9 @@ pub(crate) async fn restore(
     Ok(Json(json!({"board": board})))
 }
 
-/// Delete a board that has ended, for good
+/// Delete an ended board permanently
 ///
-/// What is left is its id, its last record, and when.
+/// Keeps only its id, its last record, and the time.
 #[utoipa::path(delete, path = "/v1/boards/{board}", tag = "storage", params(("board" = String, Path)),
     responses((status = 200, body = Object),
         (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -157,7 +159,7 @@ pub(crate) async fn delete(
     Ok(Json(archive::told(&tombstone)))
 }
 
-/// List the boards that were taken out and are not back
+/// List the archived and the deleted boards
 #[utoipa::path(get, path = "/v1/archive", tag = "storage",
     responses((status = 200, body = Object),
         (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]

@@ -1,4 +1,4 @@
-//! Tokens: made, listed, revoked.
+//! API tokens: creation, listing, revocation.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::tokens::{self, Made};
 
-/// A token to be made.
+/// Token to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wanted {
     /// `admin`, `read`, `board:BOARD`, `seat:BOARD/WORKER` or `person:NAME`; `read+person:NAME` and
-    /// `board:BOARD+person:NAME` are both.
+    /// `board:BOARD+person:NAME` combine two.
     #[schema(
         pattern = r"^(admin|(read|board:[A-Za-z0-9_-]{1,128})(\+person:[A-Za-z0-9][A-Za-z0-9_-]{0,63})?|seat:[A-Za-z0-9_-]{1,128}/[A-Za-z0-9][A-Za-z0-9_-]{0,63}|person:[A-Za-z0-9][A-Za-z0-9_-]{0,63})$"
     )]
     scope: String,
-    /// What it is for.
+    /// Purpose.
     #[serde(default)]
     #[schema(max_length = 200)]
     name: String,
-    /// How long it opens something, like `90d` or `12h`; without it, until it is revoked.
+    /// Lifetime, like `90d` or `12h`; default: valid until revoked.
     #[serde(default)]
     #[schema(value_type = Option<String>, pattern = r"^[0-9]{1,6}(ms|s|m|h|d)$")]
     expires: Option<Duration>,
@@ -42,7 +42,7 @@ impl Posted for Wanted {
     const GATE: Gate = Gate::Administer;
 }
 
-/// List the tokens, without what opens the door
+/// List tokens (secrets are not shown)
 #[utoipa::path(get, path = "/v1/tokens", tag = "tokens",
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Json<Value>> {
@@ -50,10 +50,10 @@ pub(crate) async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> A
     Ok(Json(json!({"tokens": daemon.tokens.list()?})))
 }
 
-/// Make a token: its text is shown once
+/// Create a token; its text is shown once
 ///
-/// With an `Idempotency-Key` a repetition makes no other token, and is a 409 with the number of the first one: its text is
-/// not kept. Whoever missed it revokes that token and makes another.
+/// A retry with the same `Idempotency-Key` creates no second token. It gets a 409 with the number of the first one, as
+/// the text is not stored. A caller that missed the text revokes that token and creates another.
 #[utoipa::path(post, path = "/v1/tokens", tag = "tokens", request_body = Wanted,
     params(("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 201, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
@@ -88,18 +88,18 @@ pub(crate) async fn create(
     }
 }
 
-/// How a token ends.
+/// Options of a revocation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Ending {
-    /// True if the list is to lose it, too.
+    /// True to remove the token from the list too.
     #[serde(default)]
     forget: bool,
 }
 
-/// End a token: from now on it opens nothing, and streams and waiting requests that it opened end
+/// Revoke a token, and end its streams and waiting requests
 ///
-/// With `forget=true` it leaves the list, too, also one that has ended. Its number is given to no other.
+/// With `forget=true` the token also leaves the list, even if it had ended before. Numbers are not reused.
 #[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "tokens",
     params(("id" = i64, Path), ("forget" = Option<bool>, Query)),
     responses((status = 204, description = "It is revoked"),

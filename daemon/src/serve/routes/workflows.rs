@@ -1,4 +1,4 @@
-//! Workflows: whether one can be run, how far one is, and from where it goes on.
+//! Workflows: check, status, and resume.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::waiting;
 
-/// A workflow: `nodes`, by their ids.
+/// Workflow: `nodes`, by their ids.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Defined {
-    /// The definition.
+    /// Definition.
     #[schema(value_type = Object)]
     workflow: Map<String, Value>,
 }
@@ -41,10 +41,10 @@ impl Posted for Defined {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
-/// Check the order of a workflow, as `patchboard workflow check` does
+/// Check the order of a workflow, like `patchboard workflow check`
 ///
-/// `valid`, and `stages`, `order` and `warnings` of what will not come out as it is meant, or `error_code` and the `cycle`. A board is
-/// made of a blueprint with `workflow:`, which is checked in the same way before anything is stored.
+/// Returns `valid` with `stages`, `order` and `warnings` about likely mistakes, or `error_code` and the `cycle`. A
+/// blueprint with `workflow:` passes the same check before its board is created.
 #[utoipa::path(post, path = "/v1/workflows/check", tag = "protocols", request_body = Defined,
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn check(caller: Caller, Body(defined): Body<Defined>) -> Answered<Json<Value>> {
@@ -57,26 +57,27 @@ pub(crate) async fn check(caller: Caller, Body(defined): Body<Defined>) -> Answe
     }))
 }
 
-/// For what is waited.
+/// Wait options.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Waited {
-    /// How many seconds to wait until it is COMPLETED or FAILED, at most 60; not at all if absent.
+    /// Seconds to wait for COMPLETED or FAILED, at most 60; default: 0.
     #[serde(default)]
     #[param(maximum = 60)]
     wait: u64,
-    /// As which worker: one whose contract lets it read the workflow's status, nodes and data. For who sits in its seat alone.
+    /// Worker to read as; its contract must let it read the workflow's status, nodes and data. For callers with a token
+    /// for only that worker.
     worker: Option<String>,
 }
 
-/// What of a document is told.
+/// Paths that a reader needs.
 const READ: &[&str] = &["/workflow/status", "/workflow/nodes", "/workflow/data"];
 
-/// How far a board's workflow is
+/// Show the status of a board's workflow
 ///
-/// `status`, of each node of `nodes` its `status` and, where it FAILED, its `error`, and the workflow's `data`. With `wait` the
-/// answer comes when the workflow is over or the time is.
+/// Returns the `status`, the `nodes`, each with `status` and, if FAILED, `error`, and the workflow's `data`. With
+/// `wait`, responds when the workflow is over, or on timeout.
 #[utoipa::path(get, path = "/v1/boards/{board}/workflow", tag = "protocols", params(("board" = String, Path), Waited),
     responses((status = 200, body = Object), (status = "default", body = ProblemDocument, content_type = "application/problem+json")))]
 pub(crate) async fn show(
@@ -94,7 +95,7 @@ pub(crate) async fn show(
     let over = waiting::until(&daemon, &board, patience, is_over).await?;
     let told = match over {
         Some(told) => told,
-        // The time is over, and the workflow is not.
+        // Timeout, with the workflow still running.
         None => waiting::now(&daemon, &board, standing).await?,
     };
     told.map(Json).ok_or_else(no_workflow)
@@ -105,7 +106,7 @@ fn no_workflow() -> Problem {
         .help("a blueprint has one by `workflow:`: docs/workflows.md")
 }
 
-/// How far the workflow of a document is, if it has one.
+/// Returns the status of the workflow in a document, if there is one.
 fn standing(document: &Node) -> Option<Value> {
     let workflow = document.child("workflow")?;
     let node = |node: &Node| {
@@ -118,11 +119,11 @@ fn standing(document: &Node) -> Option<Value> {
     Some(json!({"status": part("status")?, "nodes": nodes, "data": part("data")}))
 }
 
-/// From where to go on.
+/// Start of a resumed workflow.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resumed {
-    /// The node: it, and all that depends on it, is done once more.
+    /// Node to run again, with all nodes that depend on it.
     node: String,
 }
 
@@ -130,9 +131,10 @@ impl Posted for Resumed {
     const GATE: Gate = Gate::Act;
 }
 
-/// Let a board's workflow go on from a node
+/// Resume a board's workflow from a node
 ///
-/// The signal `resume` of docs/workflows.md. 404 (`no_workflow`) on a board without a workflow, 409 (`workflow_illegal_move`) while the node, or one that depends on it, is RUNNING.
+/// Sends the signal `resume` of docs/workflows.md. 404 (`no_workflow`) on a board without a workflow, 409
+/// (`workflow_illegal_move`) while the node, or one that depends on it, is RUNNING.
 #[utoipa::path(post, path = "/v1/boards/{board}/workflow/resume", tag = "protocols", request_body = Resumed,
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 202, body = Object, description = "It is recorded"),
@@ -155,14 +157,14 @@ pub(crate) async fn resume(
     send(&daemon, &caller, &board, key, "resume", json!({"node": resumed.node})).await
 }
 
-/// Why a workflow does not go on from a node as things stand, if it does not; none of both if the board has no workflow.
+/// Returns the reason that the workflow cannot resume from a node now, if any; `None` if the board has no workflow.
 fn refused(board: &Board, node: &str) -> Option<Option<Refusal>> {
     let seat = board.blueprint().workers.values().find(|seat| seat.agent.is_builtin(workflow::ROLE))?;
     let with: With = serde_json::from_value(seat.with.clone()?.into()).ok()?;
     Some(engine::turn(&with.definition(), board.state().root(), Happened::Resume(node)).err())
 }
 
-/// Whether a signal with a token is recorded. Only where one would be refused, as all records are looked through.
+/// Returns true if a signal with a token is recorded. Scans all records, so it is called only before a rejection.
 async fn was_sent(daemon: &Arc<Daemon>, board: &BoardId, token: Option<Token>) -> Answered<bool> {
     let Some(token) = token else { return Ok(false) };
     let board = board.clone();
@@ -172,7 +174,7 @@ async fn was_sent(daemon: &Arc<Daemon>, board: &BoardId, token: Option<Token>) -
     daemon.ask(look).await
 }
 
-/// What is not so now, and what could never be.
+/// Returns 409 for conflicts with the current state, 422 for invalid requests.
 const fn status_of(code: WorkflowCode) -> StatusCode {
     match code {
         WorkflowCode::IllegalMove => StatusCode::CONFLICT,

@@ -1,4 +1,4 @@
-//! What is asked of the journal, and of boards as it has them.
+//! Reads of the journal, and of boards as stored in it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::serve::problem::{Answered, Code, Problem};
 use crate::serve::share::Payer;
 
 impl Daemon {
-    /// What a board is made of. Nothing is taken up to be looked at.
+    /// Returns the blueprint of a board, without opening it.
     pub(crate) async fn blueprint(self: &Arc<Self>, board: &BoardId) -> Answered<Arc<Blueprint>> {
         if let Some(running) = self.running(board) {
             return Ok(Arc::clone(&running.snapshot().blueprint));
@@ -27,7 +27,7 @@ impl Daemon {
         blueprint.map(Arc::new).map_err(|error| Problem::of(Code::Internal, format!("the blueprint: {error}")))
     }
 
-    /// Refuses unless a board was made of this.
+    /// Returns an error unless a board was created from this input.
     pub(super) async fn same(
         self: &Arc<Self>,
         board: &BoardId,
@@ -42,7 +42,7 @@ impl Daemon {
         Err(RuntimeError::TokenConflict(board.clone()).into())
     }
 
-    /// The record of how a board was made.
+    /// Returns the record of a board's creation.
     async fn created(self: &Arc<Self>, board: &BoardId) -> Answered<Box<Created>> {
         match self.body(board, Seq(0)).await? {
             Some(Body::Created(created)) => Ok(created),
@@ -50,14 +50,14 @@ impl Daemon {
         }
     }
 
-    /// Returns what a record of a board says; none if there is no record of this number, or it cannot be read.
+    /// Returns the body of a record; `None` if the record does not exist or is unreadable.
     pub(crate) async fn body(self: &Arc<Self>, board: &BoardId, seq: Seq) -> Answered<Option<Body>> {
         let (board, before) = (board.clone(), seq.0.checked_sub(1).map(Seq));
         let found = self.ask(move |reader| reader.journal.records(&board, before, 1).map_err(storage)).await?;
         Ok(found.first().filter(|record| record.seq == seq).and_then(|record| record.body().ok()))
     }
 
-    /// Asks the journal something, on a thread that may wait for the disk; not too many at once.
+    /// Reads the journal on a blocking thread, with bounded concurrency.
     pub(crate) async fn ask<T: Send + 'static>(
         self: &Arc<Self>,
         question: impl FnOnce(&Reader) -> Result<T, Failure> + Send + 'static,
@@ -71,7 +71,7 @@ impl Daemon {
         let place = place.ok_or_else(gone)?;
         let daemon = Arc::clone(self);
         let asked = tokio::task::spawn_blocking(move || {
-            // Its place is free when it is done, also if nobody waits for it any more.
+            // Releases the permit when the read is done, even if the caller has left.
             let _place = place;
             match payer {
                 Some(payer) => payer.charged(|| question(&daemon.reader)),
@@ -85,7 +85,7 @@ impl Daemon {
         }
     }
 
-    /// The same of one board as it stands at a version; without one, as it stands now.
+    /// Reads one board as of a version; `None`: its current state.
     pub(crate) async fn ask_board<T: Send + 'static>(
         self: &Arc<Self>,
         board: &BoardId,

@@ -1,14 +1,14 @@
-//! The audit log: actions of administrators that no board records, like tokens made and boards taken out.
+//! Audit log: administrators' actions that no board records, like created tokens and removed boards.
 
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::Principal;
 use rusqlite::{Connection, Row, params};
 use serde::Serialize;
 
-/// Entries that are kept; of more, the oldest go.
+/// Maximum number of entries; the oldest are dropped.
 const ENTRIES_MAX: i64 = 100_000;
 
-/// The table, in the file of the tokens.
+/// Table in the file of the tokens.
 pub(super) const TABLE: &str = "CREATE TABLE IF NOT EXISTS audit_log (
        id INTEGER PRIMARY KEY AUTOINCREMENT,
        at INTEGER NOT NULL,
@@ -18,24 +18,24 @@ pub(super) const TABLE: &str = "CREATE TABLE IF NOT EXISTS audit_log (
        done INTEGER NOT NULL
      ) STRICT;";
 
-/// An action.
+/// Audited action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
-    /// A token was made.
+    /// Token created.
     TokenCreated,
-    /// A token was ended.
+    /// Token revoked.
     TokenRevoked,
-    /// A token was ended and taken out of the list.
+    /// Token deleted.
     TokenDeleted,
-    /// A board was taken out of the journal into a file.
+    /// Board moved from the journal into an archive file.
     BoardArchived,
-    /// A board was brought back from its file.
+    /// Board restored from its archive.
     BoardRestored,
-    /// A board was deleted for good.
+    /// Board deleted permanently.
     BoardDeleted,
-    /// The loss of records of a board was accepted.
+    /// Loss of records of a board accepted.
     LossAccepted,
-    /// The file of the journal was written anew.
+    /// Journal vacuumed.
     JournalVacuumed,
 }
 
@@ -54,24 +54,24 @@ impl Action {
     }
 }
 
-/// An entry.
+/// Entry of the audit log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct AuditEntry {
-    /// Its number.
+    /// Number.
     pub(crate) id: i64,
-    /// When it began.
+    /// Start of the action.
     pub(crate) at: Timestamp,
-    /// The action, like `board_archived`.
+    /// Action, like `board_archived`.
     pub(crate) action: String,
-    /// The number of the token or the id of the board.
+    /// Number of the token, or id of the board.
     pub(crate) subject: Option<String>,
-    /// The caller; none where the daemon did it by `[retention]`.
+    /// Caller; `None` if the daemon acted by `[retention]`.
     pub(crate) principal: Option<Principal>,
-    /// False if it failed, or the process ended before it was done.
+    /// False if the action failed, or the process ended before it was done.
     pub(crate) done: bool,
 }
 
-/// Adds an entry of an action that is done or about to be; returns its number.
+/// Adds an entry for an action that is done or about to run; returns its number.
 pub(super) fn add(
     connection: &Connection,
     at: Timestamp,
@@ -89,12 +89,12 @@ pub(super) fn add(
     Ok(id)
 }
 
-/// Says that an action is done.
+/// Marks an action as done.
 pub(super) fn finish(connection: &Connection, id: i64) -> rusqlite::Result<()> {
     connection.execute("UPDATE audit_log SET done = 1 WHERE id = ?1", [id]).map(drop)
 }
 
-/// Lists entries after a number, the oldest first.
+/// Lists the entries after a number, the oldest first.
 pub(super) fn list(connection: &Connection, after: i64, limit: usize) -> rusqlite::Result<Vec<AuditEntry>> {
     let sql = "SELECT id, at, action, subject, principal, done FROM audit_log WHERE id > ?1 ORDER BY id LIMIT ?2";
     let mut entries = connection.prepare_cached(sql)?;
@@ -107,12 +107,12 @@ pub(super) fn list(connection: &Connection, after: i64, limit: usize) -> rusqlit
         .collect()
 }
 
-/// Returns a caller as a column keeps it.
+/// Serialises a caller for a column.
 pub(super) fn text(principal: &Principal) -> String {
     serde_json::to_string(principal).expect("names and numbers are JSON")
 }
 
-/// Reads a caller from a column that may be null.
+/// Reads a caller from a nullable column.
 pub(super) fn principal(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Principal>> {
     let text: Option<String> = row.get(column)?;
     let read = text.map(|text| serde_json::from_str(&text)).transpose();
