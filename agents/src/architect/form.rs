@@ -1,16 +1,16 @@
-//! The JSON Schema that an architect's answer is held to.
+//! JSON Schema for the answer of an architect.
 //!
-//! Made from the published meta-schema, so that the two cannot part: without what architects may not use
-//! ([`super::review`]) and what they do better without (breakers, seeds), with what makes a blueprint useful demanded
-//! (rules, an end), in the few keywords that constrained decoders know, and small enough for a server with a short
-//! context. It says less than the lint: what passes it may still be refused.
+//! Derived from the published meta-schema, so that both stay consistent. Leaves out what architects may not use
+//! ([`super::review`]) or need not (breakers, seeds), and requires what makes a blueprint useful (rules, an end). Uses
+//! only the few keywords that constrained decoders support, and is small enough for a server with a short context. It
+//! is weaker than the lint: a valid answer may still be rejected.
 
 use patchboard_kernel::lint::META_SCHEMA;
 use serde_json::{Map, Value, json};
 
 use super::Terms;
 
-/// The order in which a blueprint is written: what later parts rest on comes first.
+/// Order of the members of a blueprint: parts that later ones depend on come first.
 pub const ORDER: &[&str] = &[
     "blueprint",
     "name",
@@ -49,7 +49,7 @@ pub const ORDER: &[&str] = &[
     "items",
 ];
 
-/// The most rules, invariants, reads and writes that can be expressed.
+/// Greatest number of rules, invariants, reads and writes that the schema allows.
 const ITEMS_MAX: u64 = 16;
 
 /// Members of a blueprint that architects need not write.
@@ -67,7 +67,7 @@ const LEFT_OUT: [&str; 11] = [
     "writers",
 ];
 
-/// Members of a worker that they may not, or need not.
+/// Members of a worker that architects may not or need not write.
 const NOT_OF_WORKERS: [&str; 12] = [
     "board",
     "command",
@@ -83,7 +83,7 @@ const NOT_OF_WORKERS: [&str; 12] = [
     "with",
 ];
 
-/// Keywords that are kept.
+/// Keywords of the meta-schema that are kept.
 const KEYWORDS: [&str; 11] = [
     "type",
     "properties",
@@ -98,7 +98,7 @@ const KEYWORDS: [&str; 11] = [
     "maxItems",
 ];
 
-/// The schema of an answer; with a member `input` if the board's request is wanted, too.
+/// Returns the schema of an answer, with a member `input` if the board's request is wanted as well.
 pub fn schema(terms: &Terms, wants_input: bool) -> Value {
     let meta: Value = serde_json::from_str(META_SCHEMA).expect("the meta-schema is part of the kernel and tested");
     let mut root = reduced(&meta, &meta, 0);
@@ -130,7 +130,7 @@ pub fn schema(terms: &Terms, wants_input: bool) -> Value {
         "/properties/limits/properties",
         &["edits", "patience", "journal", "dedup", "state_bytes", "depth"],
     );
-    // A schedule and a rule that is asked for by hand are nothing that a board which must come to an end waits for.
+    // Leaves out schedules and manual rules, because a board that must end cannot wait for them.
     if let Some(Value::Array(forms)) = root.pointer_mut("/properties/rules/items/properties/trigger/anyOf") {
         let is_left_out =
             |form: &Value| ["every", "after_first"].iter().any(|word| form["properties"].get(word).is_some());
@@ -156,10 +156,10 @@ fn remove(root: &mut Value, pointer: &str, names: &[&str]) {
     }
 }
 
-/// A schema of the meta-schema in fewer keywords, its references put in place.
+/// Reduces a part of the meta-schema to fewer keywords, with references inlined.
 fn reduced(schema: &Value, meta: &Value, depth: usize) -> Value {
     let Some(members) = schema.as_object() else { return schema.clone() };
-    // The meta-schema does not refer to itself; should it ever, this ends all the same.
+    // The meta-schema does not refer to itself; if it ever does, this still terminates.
     if depth > 16 {
         return json!({"type": ["object", "array", "string", "number", "boolean", "null"]});
     }
@@ -180,7 +180,7 @@ fn reduced(schema: &Value, meta: &Value, depth: usize) -> Value {
         }
         let value = match (keyword, value) {
             ("properties", Value::Object(all)) => {
-                // An architect knows no prices, and its questions end.
+                // An architect knows no prices. Questions must expire, so `never` is left out below.
                 let all = all.iter().filter(|(name, _)| *name != "money");
                 all.map(|(name, schema)| (name.clone(), reduced(schema, meta, depth + 1))).collect()
             }

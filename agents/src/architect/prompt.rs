@@ -1,8 +1,8 @@
-//! What an architect's model is told: what a blueprint is, one that works, the task, and what was wrong the last time.
+//! Prompt for the model of an architect: instructions, an example, the task, and the findings of the last draft.
 //!
-//! The part that is the same for every request comes first, so that providers' prompt caches hit. It is written for
-//! models with a context of 8,192 tokens, the answer among them: what depends on the request shares what is left, and
-//! excerpts, findings and the last draft are cut to it ([`PROMPT_MAX`]).
+//! The part common to all requests comes first, so that prompt caches of providers hit. The prompt is written for
+//! models with a context of 8,192 tokens, answer included. Parts that depend on the request share the remaining room;
+//! excerpts, findings and the last draft are truncated to it ([`PROMPT_MAX`]).
 
 use std::fmt::Write as _;
 
@@ -15,41 +15,41 @@ use super::{Brief, Round, Terms, form};
 use crate::one_line;
 use crate::ordered::Ordered;
 
-/// The blueprint that the model is shown, as shipped.
+/// Example blueprint, as shipped.
 const EXAMPLE: &str = include_str!("../../../blueprints/evidence-review.yaml");
 
-/// The most characters of a prompt: at three a token, which is what JSON and English make of it with the models at hand,
-/// they leave 2,500 of 8,192 tokens for the answer.
+/// Greatest length of a prompt in characters. At three characters a token, usual for JSON and English, it leaves 2,500
+/// of 8,192 tokens for the answer.
 pub const PROMPT_MAX: usize = 17_000;
 
-/// The most characters of a request that the model is told.
+/// Greatest length of a request in the prompt, in characters.
 pub const REQUEST_MAX: usize = 4000;
 
-/// Documents that are described one by one.
+/// Greatest number of documents that are described one by one.
 const DOCUMENTS_MAX: usize = 12;
 
-/// Characters of each that are shown.
+/// Characters shown of each document.
 const EXCERPT_MAX: usize = 160;
 
-/// Characters of what the user supplies that are shown.
+/// Characters shown of the user's input.
 const INPUT_MAX: usize = 1200;
 
-/// Characters of a text in it.
+/// Characters shown of each text in the input.
 const SKETCH_TEXT_MAX: usize = 160;
 
-/// Elements of a list in it.
+/// Elements shown of each list in the input.
 const SKETCH_ITEMS_MAX: usize = 3;
 
-/// Members of an object in it.
+/// Members shown of each object in the input.
 const SKETCH_MEMBERS_MAX: usize = 32;
 
-/// How deep it is shown.
+/// Nesting depth shown of the input.
 const SKETCH_DEPTH_MAX: usize = 6;
 
-/// Findings that the model is told at once.
+/// Greatest number of findings in a prompt.
 const FINDINGS_MAX: usize = 10;
 
-/// Characters of a message and of a help.
+/// Characters shown of a finding's message and of its help.
 const FINDING_MAX: usize = 300;
 
 const INSTRUCTIONS: &str = r#"You are an architect. Workers (language models) will do a task together by editing one shared JSON document, the board. You write the blueprint of the board: what the document looks like, which workers there are, what each may read and write, and what wakes them. You do not do the task.
@@ -80,9 +80,9 @@ Rules that decide whether it works:
 9. limits of the board: {commits, tokens, wall: "30m"}; leave them out unless the request asks for them. Nothing is unlimited.
 10. No programs, scripts, models or files: only what is named above."#;
 
-/// What to say to get a blueprint for this brief; after a round, its draft and findings, too.
+/// Builds the prompt for a brief; after a round, with its draft and findings.
 ///
-/// A model that wrote the same draft again is not shown it a third time: small ones copy what they see.
+/// A draft that the model has repeated is not shown again, because small models copy what they see.
 pub fn of(brief: &Brief, terms: &Terms, rounds: &[Round]) -> Prompt {
     let mut system = format!("{INSTRUCTIONS}\n\nA blueprint that works:\n");
     for example in examples() {
@@ -93,11 +93,11 @@ pub fn of(brief: &Brief, terms: &Terms, rounds: &[Round]) -> Prompt {
     Prompt { system, user: task(brief, terms, rounds, room) }
 }
 
-/// The examples that the model is shown, as values.
+/// Returns the examples of the prompt, as values.
 pub fn examples() -> Vec<Value> {
     let source = Source::read("example", EXAMPLE).expect("a shipped blueprint, which a test reads");
     let mut value = source.value().clone();
-    // What the form leaves to defaults, and what the request's schema says already.
+    // Drops members that have defaults, and those that the request's schema repeats.
     if let Some(members) = value.as_object_mut() {
         members.retain(|name, _| name != "circuit" && name != "limits");
     }
@@ -110,7 +110,7 @@ pub fn examples() -> Vec<Value> {
         *place = json!(true);
     }
     without_descriptions(&mut value["state"]["schema"]);
-    // One invocation for each claim, about that claim alone.
+    // Triggers one invocation for each claim, limited to that claim.
     for place in ["/workers/verifier/reads/0", "/rules/2/trigger/path"] {
         if let Some(path) = value.pointer_mut(place).filter(|path| **path == "/claims/*") {
             *path = json!("/claims/{claim}");
@@ -119,7 +119,7 @@ pub fn examples() -> Vec<Value> {
     vec![value]
 }
 
-/// Takes the `description`s out of a schema.
+/// Removes the `description`s from a schema.
 fn without_descriptions(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
@@ -131,7 +131,7 @@ fn without_descriptions(schema: &mut Value) {
     }
 }
 
-/// What depends on the request, in so many characters.
+/// Builds the part that depends on the request, in at most `room` characters.
 fn task(brief: &Brief, terms: &Terms, rounds: &[Round], room: usize) -> String {
     const CLOSING: &str = "\nWrite the blueprint for this request.\n";
     let mut head = format!("The request:\n{}\n", cut(brief.request.trim(), REQUEST_MAX));
@@ -163,7 +163,7 @@ fn task(brief: &Brief, terms: &Terms, rounds: &[Round], room: usize) -> String {
     );
     let taken: usize = [head.as_str(), &text, CLOSING].iter().map(|part| part.chars().count()).sum();
     let left = room.saturating_sub(taken);
-    // Once there is a draft, it says more about what is to be done than how the documents begin.
+    // Once there is a draft, it is more useful than the beginnings of the documents.
     let excerpts = excerpts(brief, if rounds.is_empty() { left } else { left / 5 });
     let left = left.saturating_sub(excerpts.chars().count());
     let complaint = match rounds {
@@ -174,7 +174,7 @@ fn task(brief: &Brief, terms: &Terms, rounds: &[Round], room: usize) -> String {
     [head.as_str(), &excerpts, &text, &complaint, CLOSING].concat()
 }
 
-/// A value whose long texts and lists are cut: what one must know of it to write its schema.
+/// Truncates long texts and lists of a value, and keeps what is needed to write its schema.
 fn sketch(value: &Value, depth: usize) -> Value {
     match value {
         Value::String(text) => cut(text, SKETCH_TEXT_MAX).into(),
@@ -205,7 +205,7 @@ fn describe(brief: &Brief, text: &mut String) {
     );
 }
 
-/// How documents begin, as many as there is room for.
+/// Lists the beginnings of the documents, as many as fit.
 fn excerpts(brief: &Brief, max: usize) -> String {
     let lines = brief.documents.iter().take(DOCUMENTS_MAX).map(|document| {
         let excerpt = one_line(&document.text, EXCERPT_MAX);
@@ -215,8 +215,8 @@ fn excerpts(brief: &Brief, max: usize) -> String {
     fitting(lines, max)
 }
 
-/// The last draft and what is wrong with it, in so many characters. Findings take half of them at most, the draft has
-/// the rest.
+/// Shows the last draft and its findings, in at most `max` characters. Findings take at most half of them; the draft
+/// gets the rest.
 fn complaint(last: &Round, max: usize) -> String {
     const AGAIN: &str = "Write the whole blueprint again, mended.\n";
     let verdict = match last.findings.iter().any(|finding| finding.severity == Severity::Error) {
@@ -234,7 +234,7 @@ fn complaint(last: &Round, max: usize) -> String {
     [lead, &draft, verdict, &findings, AGAIN].concat()
 }
 
-/// What was wrong with a draft that came twice, which is not shown again.
+/// Lists the findings of a draft that was repeated, without the draft.
 fn repeated(last: &Round, max: usize) -> String {
     const LEAD: &str = "\nYour last two answers were the same, and wrong in this:\n";
     const ANEW: &str = "Write another one that is different there.\n";
@@ -242,12 +242,12 @@ fn repeated(last: &Round, max: usize) -> String {
     [LEAD, &findings(last, left, told), ANEW].concat()
 }
 
-/// The findings of a round, a line each, as many as have room.
+/// Lists the findings of a round, one per line, as many as fit.
 fn findings(round: &Round, max: usize, told: impl Fn(&Diagnostic) -> String) -> String {
     fitting(round.findings.iter().take(FINDINGS_MAX).map(|finding| format!("- {}\n", told(finding))), max)
 }
 
-/// The first of these lines, as many as have room in so many characters.
+/// Joins the first of these lines, as many as fit into `max` characters.
 fn fitting(lines: impl Iterator<Item = String>, max: usize) -> String {
     let mut text = String::new();
     let mut left = max;
@@ -259,19 +259,19 @@ fn fitting(lines: impl Iterator<Item = String>, max: usize) -> String {
     text
 }
 
-/// Where in the draft a finding is.
+/// Formats the line of a finding in the draft.
 fn line_of(finding: &Diagnostic) -> String {
     finding.position.map(|position| format!("line {}, ", position.line)).unwrap_or_default()
 }
 
-/// A finding on one line: `/rules/0/run [undeclared_worker]: … Did you mean …?`
+/// Formats a finding on one line: `/rules/0/run [undeclared_worker]: … Did you mean …?`
 fn told(finding: &Diagnostic) -> String {
     let place = if finding.pointer.is_empty() { "the whole" } else { &finding.pointer };
     let (message, help) = (one_line(&finding.message, FINDING_MAX), one_line(&finding.help, FINDING_MAX));
     format!("{} [{}]: {message}. {help}", one_line(place, FINDING_MAX), finding.code)
 }
 
-/// So many characters of a text, with a sign where it was cut.
+/// Truncates a text to `max` characters, with a sign at the cut.
 fn cut(text: &str, max: usize) -> String {
     const SIGN: &str = " [cut]";
     if text.char_indices().nth(max).is_none() {
@@ -335,7 +335,7 @@ mod tests {
                 assert!(round.draft.is_empty() || user.contains(&"d".repeat(500)), "the draft is told: {user}");
             }
         }
-        // What a model writes that keeps to the task is told whole.
+        // A draft of the expected size is shown whole.
         let user = of(&Brief::default(), &Terms::default(), &[round(3500, 3)]).user;
         assert!(user.contains(&"d".repeat(3500)), "{user}");
     }

@@ -1,7 +1,7 @@
-//! What is wrong with an answer of an architect's model: what the lint finds, and what architects may not do.
+//! Reviews the answer of an architect's model: findings of the lint, and restrictions on architects.
 //!
-//! Owns the restrictions of SPEC section 11 for blueprints that a model wrote ([`CODES`]), the caps, and the fit of the
-//! board's request. An answer is hostile until it has passed: its size is bounded before anything reads it.
+//! Owns the restrictions of SPEC section 11 for blueprints that a model wrote ([`CODES`]), the caps, and the check of
+//! the board's request. An answer is untrusted until it has passed: its size is bounded before it is read.
 
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Duration, EventOp, GrantOp, Trigger, WriteGrant};
 use patchboard_kernel::board::{Board, BoardError, Genesis};
@@ -19,7 +19,7 @@ use crate::llm::reply::unfence;
 use crate::one_line;
 use crate::ordered::Ordered;
 
-/// What is found in an architect's answer beside what the lint finds: code, how bad it is, what it means.
+/// Findings in addition to the lint's: code, severity, meaning.
 pub const CODES: &[(&str, Severity, &str)] = &[
     (
         "not_for_architects",
@@ -39,25 +39,25 @@ pub const CODES: &[(&str, Severity, &str)] = &[
     ("capped", Severity::Warning, "A limit was lowered to what the operator, or the board's own limit, allows."),
 ];
 
-/// The most bytes of an answer; the rest is not read.
+/// Greatest size of an answer in bytes; the rest is not read.
 pub const ANSWER_MAX: usize = 64 * 1024;
 
-/// Characters of a request that a blueprint's comment shows.
+/// Characters of the request in the blueprint's comment.
 const COMMENT_MAX: usize = 300;
 
-/// Warnings that are no reason to ask again: they say what is slow, or what the operator decides.
+/// Warnings that do not justify another call: they concern performance, or decisions of the operator.
 const NO_ADVICE: [&str; 6] =
     ["costly_schema", "costly_shift", "costly_invariant", "default_model", "unused_model", "capped"];
 
-/// What became of an answer.
+/// Result of a review.
 pub(super) struct Reviewed {
-    /// Errors, or warnings where there is none.
+    /// Errors, or warnings if there is no error.
     pub(super) findings: Vec<Diagnostic>,
-    /// Present if there is no error.
+    /// Accepted draft, if there is no error.
     pub(super) accepted: Option<Accepted>,
 }
 
-/// A draft without an error.
+/// Draft without an error.
 pub(super) struct Accepted {
     blueprint: Blueprint,
     yaml: String,
@@ -66,12 +66,12 @@ pub(super) struct Accepted {
 }
 
 impl Accepted {
-    /// How many warnings there are.
+    /// Returns the number of warnings.
     pub(super) const fn warnings(&self) -> usize {
         self.findings.len()
     }
 
-    /// How many of them are worth another call.
+    /// Returns the number of warnings that justify another call.
     pub(super) fn advice(&self) -> usize {
         self.findings.iter().filter(|finding| !NO_ADVICE.contains(&finding.code)).count()
     }
@@ -82,7 +82,7 @@ impl Accepted {
     }
 }
 
-/// Reviews an answer: JSON or YAML, a fence around it tolerated.
+/// Reviews an answer in JSON or YAML, with or without a fence around it.
 pub(super) fn review(text: &str, brief: &Brief, terms: &Terms) -> Reviewed {
     let refused = |findings| Reviewed { findings, accepted: None };
     if text.len() > ANSWER_MAX {
@@ -103,7 +103,7 @@ pub(super) fn review(text: &str, brief: &Brief, terms: &Terms) -> Reviewed {
         return refused(findings);
     };
     let mut refusals = unbound_elements(&blueprint, &source);
-    // A warning to people: they may know that it is meant.
+    // For people this is only a warning, because they may intend it.
     let wide = found.into_iter().filter(|finding| finding.code == "wide_grant");
     refusals.extend(wide.map(|finding| Diagnostic { severity: Severity::Error, ..finding }));
     if !refusals.is_empty() {
@@ -132,7 +132,7 @@ pub(super) fn review(text: &str, brief: &Brief, terms: &Terms) -> Reviewed {
         one_line(&brief.request, COMMENT_MAX),
         Ordered::new(&value, form::ORDER).yaml()
     );
-    // Again as it will be read, so that lines are those of what is written and lowered limits are judged, too.
+    // Checks the text again as it will be read, so that findings name its lines and lowered limits are checked as well.
     let report = match Source::read("blueprint", &yaml) {
         Ok(source) => lint::check(&source),
         Err(finding) => return refused(vec![finding]),
@@ -144,19 +144,19 @@ pub(super) fn review(text: &str, brief: &Brief, terms: &Terms) -> Reviewed {
     Reviewed { findings, accepted: Some(accepted) }
 }
 
-/// The finding of an answer that was not written to its end.
+/// Builds the finding for an answer that is incomplete.
 pub(super) fn unwritten(failure: &Failure) -> Diagnostic {
     let help = "Answer with one complete blueprint: fewer workers, short roles, no descriptions.";
     Diagnostic::new("no_answer", "", failure.message.clone(), help)
 }
 
-/// As much of an answer as is kept.
+/// Truncates an answer to the size that is kept.
 pub(super) fn bounded(text: &str) -> &str {
     let end = (0..=ANSWER_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text.get(..end).unwrap_or_default()
 }
 
-/// The text without a fence around it, or what is in the only fence of a text.
+/// Returns the text without a fence around it, or the content of the only fence in it.
 fn inside(text: &str) -> &str {
     let text = unfence(text);
     let mut fences = text.match_indices("```").map(|(at, _)| at);
@@ -168,7 +168,7 @@ fn inside(text: &str) -> &str {
     text
 }
 
-/// What people may write into a blueprint and models may not (SPEC section 11).
+/// Finds members that people may write into a blueprint but models may not (SPEC section 11).
 fn restrict(source: &Source, findings: &mut Vec<Diagnostic>) {
     let value = source.value();
     let mut refuse = |pointer: &str, what: &str, help: &str| {
@@ -223,11 +223,11 @@ fn restrict(source: &Source, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Finds rules that fire for each element of a collection and wake a worker that is shown, or may write, any of them.
+/// Finds rules that fire for each element of a collection, but trigger a worker with access to any element.
 fn unbound_elements(blueprint: &Blueprint, source: &Source) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     for (number, rule) in blueprint.rules.iter().enumerate() {
-        // Of what was removed nothing is left to be bound to.
+        // After a removal there is no element to bind to.
         let is_removal = matches!(rule.trigger, Trigger::Event { op: Some(EventOp::Remove), .. });
         let Some(path) = rule.trigger.template().filter(|_| !is_removal) else { continue };
         let tokens: Vec<&str> = path.split('/').collect();
@@ -280,7 +280,7 @@ fn reads_documents(blueprint: &Blueprint) -> bool {
     })
 }
 
-/// What the board will be given at `/request`, with the documents put in, if it fits.
+/// Returns the board's request, including the documents, if it fits the blueprint.
 fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Option<Value>, Vec<Diagnostic>> {
     const WRITTEN: &str = "`input` must fit the schema in `request`; the program adds `documents` to it, as a list of \
                            {title, text}, for which `request` must leave room.";
@@ -302,7 +302,7 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
         return Err(vec![Diagnostic::new("bad_input", place, message, help)]);
     };
     if brief.wants_input || brief.input.is_some() {
-        // The kernel itself says whether a board can be made of it.
+        // The kernel decides whether a board can be created from it.
         let genesis = Genesis::new("draft", blueprint.clone(), request.clone(), Timestamp(0));
         return match Board::create(genesis, &Own) {
             Ok(_) => Ok(Some(request)),
@@ -313,7 +313,8 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
     if !brief.documents.is_empty()
         && let Ok(schema) = Schema::compile(&blueprint.request, blueprint.state.assert_formats)
     {
-        // What is wrong without documents, too, is what the user will supply beside them; unless it can be no object.
+        // Violations that also occur without documents will be resolved by the user's input, unless no object is
+        // allowed at all.
         let without = schema.violations(&json!({}), VIOLATIONS_MAX);
         let is_no_object = |one: &Violation| one.pointer.is_empty() && one.rule.as_deref() == Some("type");
         let mut violations = schema.violations(&request, VIOLATIONS_MAX);
@@ -326,17 +327,17 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &Brief) -> Result<Opt
     Ok(None)
 }
 
-/// Who says how much a limit may be at most.
+/// Source of the upper bound of a limit.
 #[derive(Clone, Copy)]
 enum Says {
     Operator,
     Board,
 }
 
-/// The blueprint with no limit above the caps, and what was lowered.
+/// Lowers all limits to the caps. Returns the blueprint and a warning for each lowered limit.
 fn cap(mut value: Value, read: &Blueprint, caps: &Caps) -> (Value, Vec<Diagnostic>) {
     let mut lowered = Vec::new();
-    // Below an object, whose limits are made if it has none.
+    // Lowers a limit inside a member, which is created if it is missing.
     let mut lower = |at: &str, below: &str, name: &str, to: Value, says: Says| {
         let Some(mut members) = value.pointer_mut(at).and_then(Value::as_object_mut) else { return };
         let mut pointer = format!("{at}/{name}");
@@ -379,7 +380,7 @@ fn cap(mut value: Value, read: &Blueprint, caps: &Caps) -> (Value, Vec<Diagnosti
     let says = |is_boards: bool| if is_boards { Says::Board } else { Says::Operator };
     let (tokens, wall): (u64, Duration) = (limits.tokens.min(caps.tokens), limits.wall.min(caps.wall));
     let (of_tokens, of_wall) = (says(limits.tokens < caps.tokens), says(limits.wall < caps.wall));
-    // A person has no tokens, and the time to agree is the grant's.
+    // A person uses no tokens, and the grant sets the time limit of its approval.
     for (name, worker) in read.workers.iter().filter(|(_, worker)| worker.agent != AgentKind::Human) {
         let at = child("/workers", name.as_str());
         if worker.limits.tokens.is_some_and(|given| given > tokens) {

@@ -1,4 +1,4 @@
-//! What of an array a seat was shown.
+//! Array elements in the view of a worker.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use patchboard_kernel::shown::Shown;
 use patchboard_kernel::tree::Node;
 use serde_json::Value;
 
-/// The elements of the array at this place that were shown wholly, by their indices in the document.
+/// Returns the elements of an array that the view shows in full, by their indices in the document.
 pub(super) fn shown(shown: &Shown, array: &[&str]) -> BTreeMap<usize, Value> {
     let mut found = BTreeMap::new();
     for (place, node) in shown.values() {
@@ -14,7 +14,7 @@ pub(super) fn shown(shown: &Shown, array: &[&str]) -> BTreeMap<usize, Value> {
         let is_on_the_way = tokens.iter().zip(array).all(|(token, wanted)| token == wanted);
         match tokens.get(array.len()) {
             _ if !is_on_the_way => {}
-            // The array itself, or something that holds it.
+            // The array itself, or a value that contains it.
             None => {
                 let there = array[tokens.len()..].iter().try_fold(node, |node, token| node.child(token));
                 let elements = there.and_then(Node::as_array).into_iter().flat_map(|array| array.iter().enumerate());
@@ -23,14 +23,14 @@ pub(super) fn shown(shown: &Shown, array: &[&str]) -> BTreeMap<usize, Value> {
             Some(index) if tokens.len() == array.len() + 1 => {
                 found.extend(index.parse().ok().map(|index| (index, node.to_value())));
             }
-            // A part of an element is no element.
+            // A part of an element does not count.
             Some(_) => {}
         }
     }
     found
 }
 
-/// How many elements the array has; none if there is no array.
+/// Returns the number of elements of an array in the document; `None` if there is no array.
 pub(super) fn count(shown: &Shown, array: &[&str]) -> Option<usize> {
     let root = shown.basis().state.root();
     let there = array.iter().try_fold(root, |node, token| node.child(token))?;

@@ -1,7 +1,7 @@
-//! The JSON Schema that the reply of a seat with a `format` is held to: what its role says, or that it passes.
+//! JSON Schema for the reply of a worker with a `format`: the message of its role, or a pass.
 //!
-//! As in the forms of patches, nothing is allowed by it: what is made of the reply is judged as ever. It tells of the
-//! document only what the state schema says, and who chooses among agents whom the rules would wake as things stand.
+//! Like the schemas of patches, it grants nothing: the resulting patch is checked as usual. It discloses only the state
+//! schema, and to a role that chooses agents, the agents that rules would trigger in the current state.
 
 use jsonptr::Pointer;
 use patchboard_kernel::blueprint::{Format, Occasion};
@@ -11,8 +11,7 @@ use patchboard_kernel::tree::Node;
 use patchboard_kernel::wish;
 use serde_json::{Map, Value, json};
 
-/// In which order members are written: what is thought before what follows from it. A model that is held to a schema keeps
-/// to its order.
+/// Order of the members of a reply: reasoning before conclusions. A model constrained by a schema follows its order.
 pub const ORDER: &[&str] = &[
     "role",
     "description",
@@ -28,17 +27,17 @@ pub const ORDER: &[&str] = &[
     "explanation",
 ];
 
-/// Experts that a reply may name.
+/// Greatest number of experts in a reply.
 const EXPERTS_MAX: usize = 3;
 
-/// The schema of the reply of a seat to what it was shown.
+/// Returns the schema of a worker's reply to its view.
 pub fn of_reply(shown: &Shown, format: Format) -> Value {
     let worker = &shown.seat().worker;
     let said = match Occasion::of(shown.woken_at()) {
-        // Who is shown no message has none to say anything of.
+        // Without messages, a role that is about messages can only pass.
         Occasion::Own if worker.pass && format.is_of_messages() && is_silent(shown) => None,
         Occasion::Own => Some(own(shown, format)),
-        // Who concludes does not pass.
+        // A conclusion cannot be a pass.
         Occasion::Room if concludes(shown) => return object(&[("output", text())]),
         Occasion::Room => Some(object(&[("output", text())])),
         Occasion::Ballot => Some(answer()),
@@ -51,7 +50,7 @@ pub fn of_reply(shown: &Shown, format: Format) -> Value {
     }
 }
 
-/// Whether it is woken to conclude what was said in a room.
+/// Returns whether the worker was triggered to conclude the discussion of a room.
 pub(super) fn concludes(shown: &Shown) -> bool {
     let place = shown.woken_at().filter(|place| Occasion::of(Some(place)) == Occasion::Room);
     let place = place.and_then(|place| Pointer::parse(place).ok());
@@ -59,14 +58,14 @@ pub(super) fn concludes(shown: &Shown) -> bool {
     turn.and_then(|turn| turn.child("act")?.as_str()) == Some("conclude")
 }
 
-/// Whether the public space was shown, and is empty.
+/// Returns whether the public space is in the view and empty.
 pub(super) fn is_silent(shown: &Shown) -> bool {
     let public = Pointer::from_static("/board/public");
     let messages = shown.value_at(public).ok().flatten().and_then(Node::as_array);
     messages.is_some_and(|messages| messages.is_empty())
 }
 
-/// An answer behind what leads to it.
+/// Builds the schema of an answer, after its reasoning.
 fn answer() -> Value {
     object(&[("reasoning", text()), ("boxed", text())])
 }
@@ -96,7 +95,7 @@ fn own(shown: &Shown, format: Format) -> Value {
     }
 }
 
-/// The name of somebody who can be chosen.
+/// Builds the schema of an agent's name, limited to the agents that can be chosen.
 fn name(shown: &Shown) -> Value {
     match eligible(shown) {
         Some(names) if !names.is_empty() => json!({"type": "string", "enum": names}),
@@ -104,8 +103,9 @@ fn name(shown: &Shown) -> Value {
     }
 }
 
-/// Those whom the state schema lists as who can work in a round, but for those whom no rule would wake as things stand: an
-/// expert who was not made, the cleaner of a board that has none. None if it does not list them.
+/// Returns the agents that the state schema lists for rounds and that a rule would trigger in the current state.
+/// Excludes, for example, an expert that was not created, and the cleaner of a board without one. `None` if the schema
+/// lists no agents.
 pub(super) fn eligible(shown: &Shown) -> Option<Vec<String>> {
     let (plan, state) = (shown.plan(), shown.basis().state.root());
     let fragment = plan.schema.fragment(&Pattern::parse("/rounds/*/agents/*").ok()?)?;
@@ -116,7 +116,7 @@ pub(super) fn eligible(shown: &Shown) -> Option<Vec<String>> {
     Some(names.into_iter().filter(may_wake).map(str::to_owned).collect())
 }
 
-/// Whether it waits for what others say.
+/// Returns whether a worker's role needs the messages of others.
 pub(super) fn waits(shown: &Shown, name: &str) -> bool {
     let format = shown.plan().blueprint.workers.get(name).and_then(|worker| worker.format);
     format.is_some_and(Format::is_of_messages)
@@ -126,7 +126,7 @@ fn text() -> Value {
     json!({"type": "string"})
 }
 
-/// An object of exactly these members.
+/// Builds the schema of an object with exactly these members.
 fn object(members: &[(&str, Value)]) -> Value {
     let required: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
     let properties: Map<String, Value> =

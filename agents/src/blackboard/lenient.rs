@@ -1,13 +1,14 @@
-//! JSON as models write it: within other text, in single quotes, with line breaks in texts and commas behind the last.
+//! Lenient JSON parser for model output: values inside other text, single quotes, line breaks in strings, trailing
+//! commas.
 
 use serde_json::{Map, Number, Value};
 
-/// Beginnings of values that are tried in one text.
+/// Greatest number of positions in a text at which parsing is tried.
 const TRIES_MAX: usize = 64;
-/// How deep values may be nested.
+/// Greatest nesting depth of a value.
 const DEPTH_MAX: usize = 16;
 
-/// The objects and arrays in a text, one after the other, without those within others.
+/// Returns the objects and arrays in a text, in order, without those nested in others.
 pub(super) fn values(text: &str) -> Vec<Value> {
     let (mut found, mut from) = (Vec::new(), 0);
     for _ in 0..TRIES_MAX {
@@ -23,7 +24,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     found
 }
 
-/// The value that a text begins with, and its bytes.
+/// Returns the value at the beginning of a text, and its length in bytes.
 fn strict(text: &str) -> Option<(Value, usize)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let value = values.next()?.ok()?;
@@ -46,14 +47,14 @@ impl Reader<'_> {
         &self.text[self.at..]
     }
 
-    /// The next character that is no white space.
+    /// Returns the next character that is not white space.
     fn peek(&mut self) -> Option<char> {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start().len();
         self.rest().chars().next()
     }
 
-    /// Whether the next character is this one, which is then passed.
+    /// Consumes the next character if it is this one. Returns whether it was.
     fn takes(&mut self, wanted: char) -> bool {
         let is_it = self.peek() == Some(wanted);
         if is_it {
@@ -101,7 +102,8 @@ impl Reader<'_> {
         Some(items.into())
     }
 
-    /// A text in quotes of either kind. A quote within it does not end it unless something follows that follows texts.
+    /// Reads a string in either kind of quotes. An inner quote ends it only if a delimiter or the end of the text
+    /// follows.
     fn string(&mut self) -> Option<String> {
         let quote = self.peek()?;
         self.at += quote.len_utf8();
@@ -123,7 +125,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What a backslash stands before. Of formulas (`\frac`) it stays.
+    /// Reads an escape. Unknown escapes, as in formulas (`\frac`), keep their backslash.
     fn escape(&mut self, out: &mut String) -> Option<()> {
         let next = self.rest().chars().next()?;
         self.at += next.len_utf8();
@@ -147,7 +149,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// A number, or a word that stands for a value.
+    /// Reads a number or a literal.
     fn word(&mut self) -> Option<Value> {
         let rest = self.rest();
         let end = rest.find([',', '}', ']', '\n']).unwrap_or(rest.len());

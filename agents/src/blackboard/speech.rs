@@ -1,4 +1,4 @@
-//! From what a role says to a patch.
+//! Converts the reply of a role to a patch.
 
 use std::collections::BTreeMap;
 
@@ -8,88 +8,88 @@ use serde_json::{Map, Value, json};
 use super::lenient;
 use crate::one_line;
 
-/// Experts that one reply may name.
+/// Greatest number of experts in one reply.
 const EXPERTS_MAX: usize = 3;
-/// Agents that one reply may choose, or put into one room.
+/// Greatest number of agents that one reply may choose, or put into one room.
 const NAMES_MAX: usize = 32;
-/// Characters of a name that is taken from a reply.
+/// Characters kept of a name in a reply.
 const NAME_CHARS_MAX: usize = 100;
-/// Characters of what is kept of the words of who passes.
+/// Characters kept of the words of a pass.
 const PASS_CHARS_MAX: usize = 200;
-/// Characters of a quotation that need not be the whole message.
+/// Least length of a partial quotation in characters.
 const PART_CHARS_MIN: usize = 20;
-/// How often each member of a room speaks before all of them conclude.
+/// Number of times that each member of a room speaks before all conclude.
 const ROUNDS: usize = 2;
-/// Marks of an answer that are tried, from the last.
+/// Greatest number of answer marks that are tried, from the last.
 const MARKS_MAX: usize = 64;
-/// With what every sentinel ends.
+/// Common ending of all sentinels.
 const WAITING: &str = "waiting for more information";
 
-/// Who speaks, what it was shown of what its words may be about, and where they belong.
+/// Worker that replies, the part of its view that its reply refers to, and the place of its message.
 #[derive(Clone, Debug)]
 pub(super) struct Speaker<'a> {
     pub(super) format: Format,
     pub(super) worker: &'a str,
     pub(super) place: Place,
-    /// The round that waits for those who are chosen, by its index; none if choosing opens one.
+    /// Index of the round that waits for the chosen agents; `None` if choosing opens a round.
     pub(super) round: Option<&'a str>,
     /// Messages in the public space.
     pub(super) public: Vec<Message>,
     pub(super) cleaning: Cleaning,
-    /// All workers.
+    /// Names of all workers.
     pub(super) names: Vec<&'a str>,
-    /// Those of them who can be chosen.
+    /// Workers that can be chosen.
     pub(super) eligible: Vec<&'a str>,
-    /// Those of all who wait for what others say, while nothing was said.
+    /// Workers with roles that need messages, while there are none.
     pub(super) later: Vec<&'a str>,
-    /// The number of the invocation, from which a room has its name: nobody else opens one of that name.
+    /// Number of the invocation. Rooms are named by it, so no other worker opens one of that name.
     pub(super) invocation: u64,
-    /// The most operations of a patch.
+    /// Greatest number of operations in a patch.
     pub(super) ops_max: usize,
 }
 
-/// A message in the public space.
+/// Message in the public space.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
-    /// Its index in the document.
+    /// Index in the document.
     pub(super) index: usize,
     pub(super) from: String,
     pub(super) text: String,
-    /// Whether somebody has marked it as useless.
+    /// True if a cleaner has marked it as useless.
     pub(super) is_marked: bool,
 }
 
-/// Where words belong.
+/// Place of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// Where the role has them.
+    /// Place given by the role.
     Own,
-    /// Among the messages of the room of this name, as a pointer has it.
+    /// Messages of the room of this name, escaped as in a pointer.
     Room(String),
-    /// In the public space, for those who were not in the room.
+    /// Public space, for agents outside the room.
     Conclusion,
-    /// Among the answers.
+    /// Answers of the ballot.
     Ballot,
 }
 
-/// What a cleaner does with messages.
+/// Treatment of messages by a cleaner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cleaning {
-    /// Takes them away.
+    /// Removes them.
     Remove,
     /// Marks them.
     Mark,
-    /// Nothing.
+    /// Leaves them as they are.
     Off,
 }
 
-/// What a reply becomes.
+/// Result of a reply.
 enum Made {
     Patch(Vec<Value>),
     Pass(String),
 }
 
-/// The envelope that a reply becomes, as text; none if it is a patch or an envelope already, or cannot be read.
+/// Builds the envelope of a reply, as text; `None` if it is a patch or an envelope already, or cannot be read.
 pub(super) fn envelope(text: &str, speaker: &Speaker<'_>) -> Option<String> {
     let passed = match speaker.place {
         Place::Conclusion => words_of_pass(text),
@@ -110,7 +110,7 @@ pub(super) fn envelope(text: &str, speaker: &Speaker<'_>) -> Option<String> {
     Some(envelope.to_string())
 }
 
-/// Whether a reply is what the kernel reads, well or badly done.
+/// Returns whether a reply has a format of the kernel, valid or not.
 fn is_patch(text: &str) -> bool {
     const MEMBERS: [&str; 5] = ["patch", "expand", "clarify", "pass", "intent"];
     match serde_json::from_str::<Value>(text) {
@@ -120,14 +120,14 @@ fn is_patch(text: &str) -> bool {
     }
 }
 
-/// The words of who passes and says nothing else.
+/// Returns the words of a reply that is only a pass.
 fn words_of_pass(text: &str) -> Option<String> {
     let Value::Object(members) = serde_json::from_str(text).ok()? else { return None };
     members.get("pass").filter(|_| members.len() == 1)?.as_str().map(str::to_owned)
 }
 
 impl Speaker<'_> {
-    /// What its role says.
+    /// Interprets a reply in the format of its role.
     fn own(&self, text: &str) -> Option<Made> {
         let values = lenient::values(text);
         match self.format {
@@ -142,7 +142,7 @@ impl Speaker<'_> {
         }
     }
 
-    /// A sentinel, or a list of nothing.
+    /// Returns a pass if the reply is a sentinel.
     fn passes(&self, text: &str) -> Option<Made> {
         let said = words(text);
         let own = self.format.sentinel();
@@ -157,12 +157,12 @@ impl Speaker<'_> {
         }
     }
 
-    /// The list under this name, of an object that has it. An empty one is a pass.
+    /// Returns the list of this name from an object that has it. An empty list is a pass.
     fn list(&self, values: &[Value], name: &str) -> Option<Result<Vec<Map<String, Value>>, Made>> {
         let listed = match member_of_any(values, name)? {
             Value::Array(entries) => {
                 let objects: Vec<_> = entries.iter().filter_map(Value::as_object).cloned().collect();
-                // What is listed otherwise is not nothing.
+                // A list of other values is not an empty one.
                 if objects.is_empty() && !entries.is_empty() {
                     return None;
                 }
@@ -189,11 +189,11 @@ impl Speaker<'_> {
                 agents.push(name);
             }
         }
-        // If nobody is left, the refusal of what was named says who there is.
+        // If none is eligible, the names stay, because their rejection lists the eligible ones.
         if agents.iter().any(|name| self.is_eligible(name)) {
             agents.retain(|name| self.is_eligible(name));
         }
-        // Nobody is called to hear others before anybody speaks, so that one round can be enough.
+        // Moves agents that need messages behind the first speaker, so that one round can be enough.
         let leading = agents.iter().take_while(|name| self.later.contains(&name.as_str())).count();
         agents.rotate_left(leading);
         Some(patch([match self.round {
@@ -263,7 +263,7 @@ impl Speaker<'_> {
             return Some(Made::Pass("none of the messages that were quoted is there".to_owned()));
         }
         if self.cleaning == Cleaning::Mark {
-            // A mark stays as it was made.
+            // An existing mark is not changed.
             let marked = self.public.iter().filter(|message| message.is_marked);
             marked.for_each(|message| drop(found.remove(&message.index)));
             if found.is_empty() {
@@ -273,7 +273,7 @@ impl Speaker<'_> {
         let marked = |(index, why): (&usize, &String)| {
             add(&format!("/board/public/{index}/marked"), json!({"by": self.worker, "why": why}))
         };
-        // From the last to the first, so that none of them moves before its turn.
+        // From the last to the first, so that no index shifts before its turn.
         let removed = |index: &usize| json!({"op": "remove", "path": format!("/board/public/{index}")});
         Some(match self.cleaning {
             Cleaning::Mark => patch(found.iter().map(marked)),
@@ -281,8 +281,8 @@ impl Speaker<'_> {
         })
     }
 
-    /// The messages that a quotation is of: those with this very text; else those that differ in white space; else the
-    /// one that a long quotation is a part of.
+    /// Returns the messages that a quotation matches: those with exactly this text, or else those that differ in white
+    /// space. A long quotation also matches the only message that contains it.
     fn quoted(&self, quoted: &str, squashed: &[(usize, String)]) -> Vec<usize> {
         let exactly = self.public.iter().filter(|message| message.text == quoted).map(|message| message.index);
         let exactly: Vec<usize> = exactly.collect();
@@ -309,7 +309,7 @@ impl Speaker<'_> {
         let (mut members, mut about) = (Vec::new(), Vec::new());
         for entry in list.iter().take(NAMES_MAX) {
             let name = self.name(&member(entry, "agent").map(said).unwrap_or_default());
-            // Who has said nothing contradicts nobody.
+            // An agent without messages contradicts no other.
             if !self.names.contains(&name.as_str()) || !self.public.iter().any(|message| message.from == name) {
                 continue;
             }
@@ -344,13 +344,13 @@ impl Speaker<'_> {
         })
     }
 
-    /// What it says where its role does not matter.
+    /// Interprets a reply if the role does not matter: in a room, a conclusion or a ballot.
     fn aloud(&self, text: &str) -> Option<Made> {
         let values = lenient::values(text);
         let output = answer_of(&values).or_else(|| member_of_any(&values, "output").map(said));
         let spoken = output.as_deref().unwrap_or(text);
         let answer = boxed(spoken).filter(|_| self.place == Place::Ballot).map(|(answer, _)| answer);
-        // Who concludes is heard, whatever it says.
+        // A conclusion is kept whatever it says.
         if answer.is_none()
             && self.place != Place::Conclusion
             && let Some(pass) = self.passes(spoken)
@@ -376,7 +376,7 @@ impl Speaker<'_> {
         add("/board/public/-", json!({"from": self.worker, "kind": kind, "text": text}))
     }
 
-    /// The worker that a name means, however it is written; what means none stays as it is.
+    /// Returns the worker that a name means, in any spelling. An unknown name is kept, truncated.
     fn name(&self, written: &str) -> String {
         let written = written.trim().trim_matches(['"', '\'', '`', '*', '.']);
         let exact = self.names.iter().find(|name| **name == written);
@@ -388,7 +388,7 @@ impl Speaker<'_> {
     }
 }
 
-/// Experts in a list of their own, or else in a dictionary.
+/// Reads experts from a list, or else from a dictionary.
 fn experts(text: &str, values: &[Value]) -> Option<Made> {
     let roles = listed_experts(values).or_else(|| dictionary(text, values))?;
     Some(patch(roles.into_iter().zip(1..).map(|((role, description), number)| {
@@ -396,7 +396,7 @@ fn experts(text: &str, values: &[Value]) -> Option<Made> {
     })))
 }
 
-/// The entries of a list of experts that have a role.
+/// Returns the entries of an expert list that have a role.
 fn listed_experts(values: &[Value]) -> Option<Vec<(String, String)>> {
     let entries = member_of_any(values, "experts")?.as_array()?;
     let expert = |entry: &Value| {
@@ -409,7 +409,8 @@ fn listed_experts(values: &[Value]) -> Option<Vec<(String, String)>> {
     (!experts.is_empty()).then_some(experts)
 }
 
-/// Roles with what each is for: the members of the first object behind the word that marks it, or of the first.
+/// Returns roles and their descriptions: the members of the first object after the word that marks it, or of the first
+/// one.
 fn dictionary(text: &str, values: &[Value]) -> Option<Vec<(String, String)>> {
     let marked = text.to_ascii_lowercase().find("answer:").map(|at| lenient::values(&text[at..]));
     let candidates = marked.filter(|values| !values.is_empty()).unwrap_or_else(|| values.to_vec());
@@ -430,7 +431,7 @@ fn dictionary(text: &str, values: &[Value]) -> Option<Vec<(String, String)>> {
     })
 }
 
-/// What is wrong, and why.
+/// Joins the quoted error and its explanation.
 fn critique(entry: &Map<String, Value>) -> Option<String> {
     let wrong = member(entry, "wrongmessage").map(said).unwrap_or_default();
     let why = member(entry, "explanation").map(said).unwrap_or_default();
@@ -442,23 +443,23 @@ fn critique(entry: &Map<String, Value>) -> Option<String> {
     }
 }
 
-/// The text itself, if it is no attempt at an object.
+/// Returns the text itself, unless it attempts an object.
 fn prose(text: &str, values: &[Value]) -> Option<String> {
     let text = text.trim();
     (!values.iter().any(Value::is_object) && !text.contains("\"output\"") && !text.starts_with('{'))
         .then(|| text.to_owned())
 }
 
-/// The answer in a member of its own.
+/// Returns the answer from its own member.
 fn answer_of(values: &[Value]) -> Option<String> {
     let answer = member_of_any(values, "boxed").map(said)?;
-    // Some mark it there once more.
+    // Some models mark it there once more.
     let marked = boxed(&answer).map(|(inner, _)| inner);
     let answer = marked.unwrap_or(answer);
     (!answer.is_empty()).then_some(answer)
 }
 
-/// The last answer in brackets behind the word that marks it, and what follows it. Brackets may be nested.
+/// Returns the last bracketed answer after its mark, and the text that follows it. Brackets may be nested.
 fn boxed(text: &str) -> Option<(String, &str)> {
     const MARK: &str = "boxed";
     let lower = text.to_ascii_lowercase();
@@ -489,22 +490,22 @@ fn boxed(text: &str) -> Option<(String, &str)> {
     })
 }
 
-/// The member of the first object that has one of this name.
+/// Returns the member of this name from the first object that has one.
 fn member_of_any<'v>(values: &'v [Value], name: &str) -> Option<&'v Value> {
     values.iter().filter_map(Value::as_object).find_map(|object| member(object, name))
 }
 
-/// The member of this name, however it is written.
+/// Returns the member of this name, in any spelling.
 fn member<'v>(object: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     object.iter().find(|(written, _)| key(written) == name).map(|(_, value)| value)
 }
 
-/// A name without all that may differ.
+/// Reduces a name to its letters and digits, in lower case.
 fn key(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// What a value says: a text itself, the parts of others a line each.
+/// Converts a value to text: a string itself, parts of other values on a line each.
 fn said(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -523,13 +524,13 @@ fn lines(members: &Map<String, Value>) -> String {
     members.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The words of a text in lower case, one space between two.
+/// Returns the words of a text in lower case, separated by single spaces.
 fn words(text: &str) -> String {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
 
-/// A text with one space for all white space between two words.
+/// Collapses white space to single spaces.
 fn squash(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,9 +1,9 @@
-//! `builtin:vote`: the answer that the others are most like (`docs/blackboard.md`).
+//! `builtin:vote`: chooses the answer most similar to the others (`docs/blackboard.md`).
 //!
-//! V(a) is the sum of the likeness of `a` to every other answer, and the answer with the greatest wins, of several the
-//! earliest. Short answers are alike or not: the same words, or the same number, however they are written. Of long ones
-//! the words are compared: those they share, of those that either has (Jaccard). Likeness is counted in millionths, so
-//! that sums do not depend on the order in which they are made.
+//! V(a) is the sum of the similarities of `a` to every other answer. The answer with the greatest sum wins; on a tie,
+//! the earliest. Short answers are either equal or not: the same words, or the same number in any notation. Long
+//! answers are compared by their words: the shared ones as a fraction of all (Jaccard). Similarity is an integer in
+//! millionths, so that sums do not depend on their order.
 
 use std::collections::BTreeSet;
 
@@ -16,23 +16,23 @@ use serde_json::{Map, Value, json};
 use super::elements;
 use crate::failure;
 
-/// Characters of a long answer, at least.
+/// Least length of a long answer in characters.
 const LONG_CHARS_MIN: usize = 100;
-/// The likeness of what is alike.
+/// Similarity of equal answers.
 const ALIKE: u64 = 1_000_000;
-/// The most answers that stand for election.
+/// Greatest number of answers in a vote.
 const ANSWERS_MAX: usize = 256;
-/// The longest number that is compared by its value.
+/// Longest number that is compared by its value, in bytes.
 const DIGITS_MAX: usize = 100;
 
-/// What `with` says.
+/// Configuration (`with`) of the role.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct With {
-    /// Where the answers are, as a JSON Pointer: an array of `{from, text}`.
+    /// JSON Pointer to the answers, an array of `{from, text}`.
     #[serde(default = "answers")]
     answers: String,
-    /// Where the chosen one goes.
+    /// JSON Pointer to the place for the chosen answer.
     #[serde(default = "into")]
     into: String,
 }
@@ -58,12 +58,12 @@ impl With {
     }
 }
 
-/// What is wrong with a seat, if anything is.
+/// Returns the configuration problem of a worker, if there is one.
 pub fn problem(seat: &Worker) -> Option<String> {
     With::of(seat).err()
 }
 
-/// Chooses among the answers that the seat is shown. Where there is none it passes, if it may.
+/// Chooses among the answers in the view. Without answers it passes, if it may.
 pub fn answer(call: &Call) -> Answer {
     let seat = call.seat();
     let with = With::of(seat).map_err(|why| failure(FailureCode::NotConfigured, why))?;
@@ -91,7 +91,7 @@ pub fn answer(call: &Call) -> Answer {
     Ok(Reply::new(reply.to_string(), None))
 }
 
-/// An answer that stands for election.
+/// Answer in the vote.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Ballot {
     from: Value,
@@ -99,7 +99,7 @@ struct Ballot {
 }
 
 impl Ballot {
-    /// None of what says nothing.
+    /// Returns `None` for an element without content.
     fn of(element: Value) -> Option<Self> {
         let Value::Object(mut members) = element else { return None };
         let text = match members.remove("text") {
@@ -111,14 +111,14 @@ impl Ballot {
     }
 }
 
-/// How like each text is to all others, in millionths.
+/// Returns the sum of the similarities of each text to all others, in millionths.
 pub fn scores(texts: &[&str]) -> Vec<u64> {
     let read: Vec<Read> = texts.iter().map(|text| Read::of(text)).collect();
     let likeness = |one: usize, other: usize| if one == other { 0 } else { read[one].likeness(&read[other]) };
     (0..read.len()).map(|one| (0..read.len()).map(|other| likeness(one, other)).sum()).collect()
 }
 
-/// The first of those with the greatest score.
+/// Returns the index of the first text with the greatest score.
 pub fn winner(scores: &[u64]) -> Option<usize> {
     let best = scores.iter().max()?;
     scores.iter().position(|score| score == best)
@@ -132,7 +132,7 @@ fn in_ones(score: u64) -> Value {
     format!("{whole}.{part:06}").parse::<f64>().map_or(Value::Null, Value::from)
 }
 
-/// An answer as it is compared.
+/// Answer prepared for comparison.
 struct Read {
     is_long: bool,
     plain: String,
@@ -166,8 +166,8 @@ impl Read {
     }
 }
 
-/// A text in lower case, with one space for all white space, without the punctuation around it. A sign directly before the
-/// rest stays, and so does the point before a digit.
+/// Normalises a text: lower case, single spaces, no surrounding punctuation. A sign directly before the rest stays, and
+/// so does a point before a digit.
 fn plain(text: &str) -> String {
     let lower = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
     let rest = lower.trim_start_matches(is_around);
@@ -182,15 +182,15 @@ fn plain(text: &str) -> String {
     lower[from..].trim_end_matches(|c: char| is_around(c) && c != '%').to_owned()
 }
 
-/// What stands before numbers and formulas.
+/// Signs of numbers and formulas.
 const SIGNS: [char; 3] = ['-', '+', '−'];
 
-/// Whether a character says nothing at either end of an answer.
+/// Returns whether a character is ignored at either end of an answer.
 fn is_around(c: char) -> bool {
     c.is_whitespace() || c.is_ascii_punctuation() || SIGNS.contains(&c) || "“”„‘’«»…–—·¿¡".contains(c)
 }
 
-/// A decimal number: its sign, its digits without zeros at either end, and the power of ten they are to be multiplied by.
+/// Decimal number: its sign, its digits without zeros at either end, and the power of ten to multiply them by.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Number {
     is_negative: bool,
@@ -199,7 +199,7 @@ struct Number {
 }
 
 impl Number {
-    /// The number that a text is, wholly.
+    /// Parses a text that is a number as a whole.
     fn of(text: &str) -> Option<Self> {
         if text.len() > DIGITS_MAX {
             return None;
@@ -230,7 +230,7 @@ impl Number {
     }
 }
 
-/// Digits without the commas that part them by threes; none if commas stand otherwise.
+/// Removes the commas between thousands; `None` if commas are placed otherwise.
 fn without_commas(digits: &str) -> Option<String> {
     let mut groups = digits.split(',');
     let first = groups.next()?;

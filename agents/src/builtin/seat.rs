@@ -1,4 +1,4 @@
-//! What roles of this project share: how a seat reads what it is shown, and how what it comes to becomes a reply.
+//! Helpers of builtin roles: reading the view, and building the reply.
 
 use jsonptr::{Pointer, PointerBuf};
 use patchboard_kernel::blueprint::Worker;
@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 
 use crate::failure;
 
-/// Why a role has no patch.
+/// Reason that a role returns no patch.
 pub(crate) enum Stop {
-    /// It has to be shown more first.
+    /// The view must contain all of this place first.
     Unseen(String),
-    /// There is nothing to do.
+    /// There is no work to do.
     Pass(String),
-    /// A person has to say something first.
+    /// A person must answer a question first.
     Ask {
-        /// What.
+        /// Question for the person.
         question: String,
-        /// What the answer is chosen from; empty if anything may be said.
+        /// Answers to choose from; empty if any answer is possible.
         choices: Vec<String>,
     },
     Failed(Failure),
@@ -34,33 +34,33 @@ impl<F: Into<Failure>> From<F> for Stop {
     }
 }
 
-/// That the seat cannot do its work as it is declared.
+/// Builds the failure of a worker that cannot work as configured.
 pub(crate) fn not_configured(why: impl Into<String>) -> Failure {
     failure(FailureCode::NotConfigured, why)
 }
 
-/// The `with` of a seat.
+/// Reads the configuration (`with`) of a worker.
 ///
 /// # Errors
-/// It does not have this form; in words.
+/// Message, if the configuration has another form.
 pub(crate) fn with<T: DeserializeOwned>(seat: &Worker) -> Result<T, String> {
     let with = Value::Object(seat.with.clone().unwrap_or_default());
     serde_json::from_value(with).map_err(|why| format!("its `with` cannot be used: {why}"))
 }
 
-/// Whether a text of a `with` names a place.
+/// Checks that a text of a configuration names a place.
 ///
 /// # Errors
-/// It does not; in words.
+/// Message, if it does not.
 pub(crate) fn is_place(text: &str) -> Result<(), String> {
     let is_place = text.starts_with('/') && Pointer::parse(text).is_ok();
     if is_place { Ok(()) } else { Err("its `with` names places, like /messages".to_owned()) }
 }
 
-/// The operations of a patch, or why there are none, as an answer.
+/// Builds the answer from patch operations, or from the reason that there are none.
 ///
 /// # Errors
-/// The work failed, or cannot be done in this seat.
+/// Failure, if the work failed or is impossible for this worker.
 pub(crate) fn told(call: &Call, work: impl FnOnce() -> Result<Vec<Value>, Stop>) -> Answer {
     let refused = |why: String| failure(FailureCode::Refused, why);
     let reply = match work() {
@@ -84,13 +84,13 @@ pub(crate) fn told(call: &Call, work: impl FnOnce() -> Result<Vec<Value>, Stop>)
     Ok(Reply::new(reply.to_string(), None))
 }
 
-/// A patch that puts a value at a place.
+/// Builds a patch that adds a value at a place.
 pub(crate) fn put(place: &str, value: &impl Serialize) -> Result<Vec<Value>, Stop> {
     let value = serde_json::to_value(value).map_err(|why| not_configured(format!("{place}: {why}")))?;
     Ok(vec![json!({"op": "add", "path": place, "value": value})])
 }
 
-/// The value at a place, as far as the seat is shown it; none if nothing is there.
+/// Returns the value at a place in the view; `None` if there is none.
 pub(crate) fn value_at(call: &Call, place: &str) -> Result<Option<Value>, Stop> {
     match call.shown.value_at(&pointer(place)?) {
         Ok(value) => Ok(value.map(Node::to_value)),
@@ -98,8 +98,8 @@ pub(crate) fn value_at(call: &Call, place: &str) -> Result<Option<Value>, Stop> 
     }
 }
 
-/// What stands at a place in the document; none if nothing is there. Its view need not have room for it: what a function looks
-/// at costs nobody tokens. What the seat's `reads` lack stays hidden.
+/// Returns the value at a place in the document; `None` if there is none. The view need not have room for it, since a
+/// function uses no tokens. Values outside the worker's `reads` stay hidden.
 pub(crate) fn standing<'c>(call: &'c Call, place: &str) -> Result<Option<&'c Node>, Stop> {
     let pointer = pointer(place)?;
     match call.shown.value_at(&pointer) {
@@ -116,12 +116,12 @@ fn pointer(place: &str) -> Result<PointerBuf, Failure> {
     PointerBuf::parse(place).map_err(|_| not_configured(format!("no JSON Pointer: {place}")))
 }
 
-/// The same as what it has to be.
+/// Reads the value at a place in the view as a `T`.
 pub(crate) fn read<T: DeserializeOwned>(call: &Call, place: &str) -> Result<Option<T>, Stop> {
     Ok(value_at(call, place)?.map(|value| as_it_has_to_be(place, value)).transpose()?)
 }
 
-/// What stands at a place, as what it has to be.
+/// Reads the value at a place in the document as a `T`.
 pub(crate) fn read_standing<T: DeserializeOwned>(call: &Call, place: &str) -> Result<Option<T>, Stop> {
     Ok(standing(call, place)?.map(|node| as_it_has_to_be(place, node.to_value())).transpose()?)
 }
@@ -130,7 +130,7 @@ fn as_it_has_to_be<T: DeserializeOwned>(place: &str, value: Value) -> Result<T, 
     serde_json::from_value(value).map_err(|why| not_configured(format!("{place}: {why}")))
 }
 
-/// The same where nothing can be done without.
+/// Like [`read`], but a missing value is a failure.
 pub(crate) fn needed<T: DeserializeOwned>(call: &Call, place: &str) -> Result<T, Stop> {
     Ok(read(call, place)?.ok_or_else(|| not_configured(format!("there is nothing at {place}")))?)
 }

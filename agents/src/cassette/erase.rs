@@ -1,4 +1,4 @@
-//! Takes out of a cassette what was erased of the board that it is a recording of.
+//! Erases content from a cassette after its redaction on the recorded board.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -9,21 +9,21 @@ use patchboard_kernel::record::{Attempt, Author, Body, Record};
 
 use super::{CassetteError, Entry};
 
-/// What stands in place of a view.
+/// Placeholder for an erased view.
 const ERASED: &str = "$redacted";
 
-/// What was taken out.
+/// Counts of erased content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Erased {
-    /// Views.
+    /// Number of views.
     pub views: usize,
-    /// Answers; whoever plays one is told that it is erased.
+    /// Number of answers; playback reports them as erased.
     pub answers: usize,
 }
 
-/// Takes out of a cassette the views that are erased of a board, and the answers to which erased values belonged. `records`
-/// are all of the board's, and `hasher` makes the names that its views have since format 20; none if its salt is gone. `hashes`
-/// are the SHA-256 of those views, by their names, that were there before. The file is replaced as a whole, or stays as it is.
+/// Erases from a cassette the redacted views of a board, and the answers that contained redacted values. `records` are
+/// all records of the board. `hasher` makes the view names used since format 20; `None` if its salt is gone. `hashes`
+/// maps those names to the SHA-256 names used before. The file is replaced as a whole, or left unchanged.
 ///
 /// # Errors
 /// [`CassetteError::Io`], [`CassetteError::Form`].
@@ -35,7 +35,7 @@ pub fn erase(
 ) -> Result<Erased, CassetteError> {
     let io = |error| CassetteError::io(path, error);
     let text = std::fs::read_to_string(path).map_err(io)?;
-    // Whether it is a cassette that can be played says the one that plays it.
+    // Opening it checks that it is a playable cassette.
     super::Player::open(path)?;
     let gone = Gone::of(records, hashes);
     let mut erased = Erased::default();
@@ -78,9 +78,9 @@ pub fn erase(
     Ok(erased)
 }
 
-/// Names that a board's records may have for the view of an entry.
+/// Names that a board's records may use for the view of an entry.
 struct Names {
-    /// Before format 20, and the entry's own.
+    /// Name before format 20, as in the entry itself.
     plain: Digest,
     salted: Option<Digest>,
 }
@@ -89,7 +89,7 @@ impl Names {
     fn of(entry: &Entry, hasher: Option<&Hasher>) -> Self {
         let salted = match entry.shown.strip_prefix(ERASED) {
             None => hasher.map(|hasher| hasher.text(&entry.shown)),
-            // The mark keeps the name of the erased view.
+            // The placeholder keeps the name of the erased view.
             Some(name) => name.strip_prefix(':').and_then(|name| name.parse().ok()),
         };
         Self { plain: entry.view, salted }
@@ -99,13 +99,13 @@ impl Names {
         of.contains(&self.plain) || self.salted.is_some_and(|name| of.contains(&name))
     }
 
-    /// Returns what stands in place of the view: with its name, so that its answer can still be erased.
+    /// Returns the placeholder for the view. It contains the view's name, so that the answer can still be erased later.
     fn erased(&self) -> String {
         self.salted.map_or_else(|| ERASED.to_owned(), |name| format!("{ERASED}:{name}"))
     }
 }
 
-/// Hashes of views: those that are erased, and those of which the answers are.
+/// Names of redacted views, and of views with redacted answers.
 #[derive(Default)]
 struct Gone {
     views: BTreeSet<Digest>,
@@ -117,7 +117,7 @@ impl Gone {
         let mut gone = Self::default();
         let mut views = BTreeMap::new();
         for record in records {
-            // What cannot be read was not erased.
+            // An unreadable record was not redacted.
             let Ok(body) = record.body() else { continue };
             let by = match &body {
                 Body::Invoked(invoked) => {
@@ -152,7 +152,7 @@ impl Gone {
     }
 }
 
-/// The attempt whose answer a record is of, or whose use of a tool.
+/// Returns the attempt that produced a record, by its answer or by a tool use.
 fn attempt_of(by: &Author) -> Option<&Attempt> {
     by.attempt.as_ref().or_else(|| by.edit.as_ref()?.attempt.as_ref())
 }

@@ -1,7 +1,7 @@
-//! Lets answers through one at a time: the next one when the outcome of the last is in the journal.
+//! Releases answers one at a time: the next one after the outcome of the last is in the journal.
 //!
-//! Without it two answers that are complete at almost the same time may overtake each other on their way to the kernel,
-//! and a recording would not say what happened. A runtime that never tells ([`Agent::settled`]) only slows answers down.
+//! Without it, two answers that complete almost together may overtake each other on their way to the kernel. The
+//! recording would then have the wrong order. A runtime that never calls [`Agent::settled`] only slows answers down.
 //!
 //! [`Agent::settled`]: patchboard_runtime::agent::Agent::settled
 
@@ -14,10 +14,10 @@ use patchboard_runtime::agent::Call;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How long an outcome is waited for if the runtime has told of any.
+/// Time limit for an outcome, once the runtime has reported any.
 const TOLD: Duration = Duration::from_secs(2);
 
-/// The same, as long as it has not.
+/// Time limit for an outcome before the runtime has reported any.
 const UNTOLD: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -28,14 +28,14 @@ pub(super) struct Gate {
 
 #[derive(Default)]
 struct State {
-    /// The answer that was let through last, as long as its outcome is unknown, and when.
+    /// Last released answer and its time, while its outcome is unknown.
     passed: Option<(BoardId, Token, Instant)>,
-    /// Whether the runtime has told of any outcome.
+    /// True once the runtime has reported an outcome.
     told: bool,
 }
 
 impl Gate {
-    /// Waits for the outcome of the answer before; from now on this one is waited for.
+    /// Waits for the outcome of the previous answer, then makes this call the one to wait for.
     pub(super) async fn pass(&self, call: &Call) {
         loop {
             let mut changed = pin!(self.changed.notified());
@@ -58,13 +58,13 @@ impl Gate {
         }
     }
 
-    /// The same for something of an attempt that is complete when what is returned is dropped.
+    /// Like [`Self::pass`], for a step of an attempt that ends when the returned guard is dropped.
     pub(super) async fn passage<'a>(&'a self, call: &'a Call) -> Passage<'a> {
         self.pass(call).await;
         Passage { gate: self, call }
     }
 
-    /// The outcome of an answer is known.
+    /// Records that the outcome of an answer is known.
     pub(super) fn settled(&self, board: &BoardId, token: &Token) {
         self.state().told = true;
         self.release(board, token);
@@ -85,7 +85,7 @@ impl Gate {
     }
 }
 
-/// Something that holds all others back until it is over.
+/// Guard that holds back all other answers and steps until it is dropped.
 pub(super) struct Passage<'a> {
     gate: &'a Gate,
     call: &'a Call,

@@ -1,7 +1,7 @@
-//! What attempts do with tools while they are recorded, in the order in which it happens.
+//! Records the tool use of attempts, in the order in which it happens.
 //!
-//! Answers and uses of tools pass one gate: the order that is noted is that of the journal, and of the things that tools
-//! act on. So recording lets one tool be used at a time.
+//! Answers and tool uses pass one gate, so the recorded order is that of the journal and of the tools' effects.
+//! Recording therefore allows one tool use at a time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use super::gate::Gate;
 use super::{Did, Step};
 use crate::tools::{Coming, Definition, Memory, Toolbox, Tools, Used};
 
-/// Shared by a recorder and the tools of the agents that it records.
+/// Tool-use notes, shared by a recorder and the tools of the agents that it records.
 #[derive(Clone, Default)]
 pub struct Notes(Arc<Inner>);
 
@@ -29,12 +29,12 @@ struct Inner {
 #[derive(Default)]
 struct Taken {
     next_order: u64,
-    /// Of attempts that have no answer yet.
+    /// Steps of attempts that have no answer yet.
     steps: BTreeMap<(BoardId, Token), Vec<Step>>,
 }
 
 impl Notes {
-    /// The same tools, with notes of what is done with them.
+    /// Wraps a toolbox so that its use is recorded.
     pub fn of(&self, toolbox: Arc<dyn Toolbox>) -> Arc<dyn Toolbox> {
         Arc::new(NotedBox { notes: self.clone(), toolbox })
     }
@@ -43,19 +43,19 @@ impl Notes {
         &self.0.gate
     }
 
-    /// The first place, where something is recorded already.
+    /// Sets the first order number, to continue an existing recording.
     pub(super) fn begin_at(&self, order: u64) {
         self.taken().next_order = order;
     }
 
-    /// The place of what is complete now.
+    /// Returns the order number for the event that is complete now.
     pub(super) fn next_order(&self) -> u64 {
         let mut taken = self.taken();
         taken.next_order += 1;
         taken.next_order - 1
     }
 
-    /// What an attempt has done that is over.
+    /// Takes the recorded steps of a finished attempt.
     pub(super) fn take(&self, call: &Call) -> Vec<Step> {
         self.taken().steps.remove(&(call.board.clone(), call.token.clone())).unwrap_or_default()
     }
@@ -66,7 +66,7 @@ impl Notes {
         steps.entry((call.board.clone(), call.token.clone())).or_default().push(Step { order, did });
     }
 
-    /// Notes what an earlier attempt has done.
+    /// Carries over the recorded steps of an earlier attempt.
     fn carry(&self, call: &Call, steps: Vec<Step>) {
         self.taken().steps.insert((call.board.clone(), call.token.clone()), steps);
     }
@@ -138,7 +138,7 @@ impl Tools for NotedTools {
         Box::new((self.notes.take(&self.call), self.tools.remembered()))
     }
 
-    /// The attempt that answers has done all of it.
+    /// Attributes all remembered steps to the attempt that answers.
     fn recall(&mut self, memory: Memory) {
         if let Ok(memory) = memory.downcast::<(Vec<Step>, Memory)>() {
             let (steps, memory) = *memory;

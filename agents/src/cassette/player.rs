@@ -1,11 +1,13 @@
 //! Plays cassettes.
 //!
-//! Answers come in the recorded order, whatever the timing of the calls: an answer waits until all that were complete
-//! before it have been given, and the outcome of the last one is in the journal. In a run that follows its recording this
-//! never has to be cut short, because whatever was answered earlier was asked for without knowing this answer; a board
-//! that goes on in another process says what it has had already ([`Player::answered_before`]). A run that has left its
-//! recording (another program version) may never ask for an earlier answer; so when nothing has been asked or answered
-//! for a while and everybody waits, the first of those who wait is let through, and nothing before it is waited for again.
+//! Answers are released in the recorded order, whatever the timing of the calls. An answer waits until every earlier
+//! one was released and the outcome of the last is in the journal. In a run that follows its recording this wait always
+//! ends, because every earlier answer was requested without knowledge of this one. A board resumed in another process
+//! first reports the answers that it already had ([`Player::answered_before`]).
+//!
+//! A run that has diverged from its recording (another program version) may never ask for an earlier answer. When no
+//! call or answer has occurred for a while and all calls wait, the first waiting call proceeds; earlier answers are
+//! skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -27,19 +29,19 @@ use super::{CassetteError, Did, Entry, FORMAT, Header, Key, Occurrences, Step};
 use crate::tools::Toolbox;
 use crate::{blackboard, failure};
 
-/// How long nothing must have happened before a run is taken to wait for an answer that nobody will ask for.
+/// Idle time after which a run is taken to wait for an answer that will never be requested.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// The same, once a call has missed: the run has left its recording for certain.
+/// Idle time once a call has missed, since the run has then certainly diverged.
 const SETTLE_AFTER_MISS: Duration = Duration::from_millis(50);
 
-/// Lines of a difference that a miss shows.
+/// Lines of a diff that a miss shows.
 const DIFF_MAX: usize = 20;
 
-/// Entries of a worker that are compared with a view that is not recorded.
+/// Entries of a worker that are compared with an unrecorded view.
 const COMPARED_MAX: usize = 64;
 
-/// Answers from a recording.
+/// Agent that answers from a recording.
 pub struct Player {
     blueprint: String,
     contexts: BTreeMap<String, u32>,
@@ -53,15 +55,15 @@ pub struct Player {
 
 struct State {
     occurrences: Occurrences,
-    /// Orders of the answers that later ones wait for; those that were given up while recording are never in it.
+    /// Orders of the answers that later ones wait for; excludes the answers of cancelled calls.
     due: BTreeSet<u64>,
-    /// Orders of the answers that have not been given and that nobody waits for any more.
+    /// Orders of the answers that were skipped and not released since.
     passed_over: BTreeSet<u64>,
-    /// Orders of the calls that wait.
+    /// Orders of the waiting calls.
     waiting: BTreeSet<u64>,
     last_change: Instant,
     missed: bool,
-    /// The first use of a tool that gave something else than when it was recorded.
+    /// First tool use with a result other than the recorded one.
     differs: Option<String>,
 }
 
@@ -79,13 +81,13 @@ impl Player {
         })
     }
 
-    /// The same where recorded uses of tools are made again with these.
+    /// Sets the toolbox with which recorded tool uses are repeated.
     #[must_use]
     pub fn with_toolbox(self, toolbox: Arc<dyn Toolbox>) -> Self {
         Self { toolbox: Some(toolbox), ..self }
     }
 
-    /// The name of the blueprint that was recorded.
+    /// Name of the recorded blueprint.
     pub fn blueprint(&self) -> &str {
         &self.blueprint
     }
@@ -95,7 +97,7 @@ impl Player {
         self.salt
     }
 
-    /// How often each worker had each view, and the first order that nothing has.
+    /// Returns the number of times that each worker had each view, and the first unused order.
     pub(super) fn recorded(&self) -> (Occurrences, u64) {
         let mut occurrences = Occurrences::default();
         self.entries.keys().for_each(|key| occurrences.count(key));
@@ -105,21 +107,20 @@ impl Player {
         (occurrences, last.map_or(0, |last| last.saturating_add(1)))
     }
 
-    /// How many recorded answers have not been given.
+    /// Returns the number of recorded answers not yet released.
     pub fn left(&self) -> usize {
         let state = self.state();
         let is_left = |entry: &&Entry| state.due.contains(&entry.order) || state.passed_over.contains(&entry.order);
         self.entries.values().filter(is_left).count()
     }
 
-    /// Returns the hashes of the views that were recorded, by the names that a board's records have for them.
+    /// Maps the view names in a board's records to the hashes of the recorded views.
     pub fn names(&self, hasher: &Hasher) -> BTreeMap<Digest, Digest> {
         self.entries.values().map(|entry| (hasher.text(&entry.shown), entry.view)).collect()
     }
 
-    /// Takes note that a worker had its next answer to a view in a process before this one: the board that goes on will
-    /// not ask for it again. To be called for each of a board's answers, in their order, before any call; what is not
-    /// recorded here is passed by.
+    /// Marks a worker's next answer to a view as released by an earlier process: the resumed board will not ask for it
+    /// again. Must be called for each of a board's answers, in order, before any call. Unrecorded answers are ignored.
     pub fn answered_before(&self, worker: &WorkerName, view: Digest) {
         let mut state = self.state();
         let key = state.occurrences.coming(worker, view);
@@ -191,14 +192,14 @@ impl Player {
             return Err(failure(FailureCode::CassetteMiss, self.miss(&key, &call.prompt.user)));
         };
         if let Err(failure) = self.redo(call, entry).await {
-            // Nothing of it will come any more.
+            // The remaining steps and the answer will not be released any more.
             for order in entry.tools.iter().map(|step| step.order).chain([entry.order]) {
                 drop(Turn::join(self, order));
             }
             return Err(failure);
         }
         if entry.cancelled {
-            // The recorded run gave this call up; so does this one, unless it has left its recording.
+            // The recorded run cancelled this call; so does this run, unless it has diverged from its recording.
             tokio::time::sleep(call.timeout).await;
             let message = format!("worker {} was answered nothing: the recorded run gave this call up", key.worker);
             return Err(failure(FailureCode::CassetteMiss, message));
@@ -225,7 +226,7 @@ impl Player {
         }
     }
 
-    /// Does with tools what was recorded, each step in its place.
+    /// Repeats the recorded tool steps, each in its recorded order.
     async fn redo(&self, call: &Call, entry: &Entry) -> Result<(), Failure> {
         if entry.tools.is_empty() {
             return Ok(());
@@ -257,13 +258,13 @@ impl Player {
         Ok(())
     }
 
-    /// A tool gave something else than when it was recorded.
+    /// Records that a tool returned another result than the recorded one.
     fn differs(&self, what: String) {
         tracing::warn!(what, "a tool gave something else than when it was recorded");
         self.state().differs.get_or_insert(what);
     }
 
-    /// What to say of a call that is not recorded.
+    /// Describes a call that is not recorded, with the first differing tool result.
     fn miss(&self, key: &Key, shown: &str) -> String {
         let message = self.unknown(key, shown);
         match &self.state().differs {
@@ -272,7 +273,7 @@ impl Player {
         }
     }
 
-    /// What of it is not recorded.
+    /// Describes the difference between an unrecorded call and the recording.
     fn unknown(&self, key: &Key, shown: &str) -> String {
         let Key { worker, view, occurrence } = key;
         let mine = || self.entries.values().filter(|entry| entry.worker == *worker);
@@ -311,7 +312,7 @@ impl Player {
 }
 
 impl Agent for Player {
-    /// Returns the context of the model that was recorded.
+    /// Returns the recorded context size of the model.
     fn context(&self, model: Option<&str>) -> Option<u32> {
         self.contexts.get(model.unwrap_or_default()).copied()
     }
@@ -325,7 +326,7 @@ impl Agent for Player {
     }
 }
 
-/// A place in the recorded order; dropping it, whether its turn came or not, lets the next one go on.
+/// Position in the recorded order. Dropping it, whether its turn was reached or not, lets the next one proceed.
 struct Turn<'a> {
     player: &'a Player,
     order: u64,
@@ -341,7 +342,7 @@ impl<'a> Turn<'a> {
         Self { player, order }
     }
 
-    /// Waits until everything recorded earlier has been given, or until nobody can be expected to ask for it.
+    /// Waits until everything recorded earlier was released, or is not expected to be requested any more.
     async fn come(&self) {
         loop {
             let mut changed = pin!(self.player.changed.notified());
@@ -355,7 +356,7 @@ impl<'a> Turn<'a> {
                 let end = state.last_change + settle;
                 let first_of_all = state.waiting.first() == Some(&self.order);
                 if first_of_all && Instant::now() >= end {
-                    // All of them at once: a run that went on from elsewhere would wait for each anew.
+                    // All of them at once: otherwise a run resumed elsewhere would wait for each in turn.
                     let due = state.due.split_off(&self.order);
                     let passed = std::mem::replace(&mut state.due, due);
                     let is_first = state.passed_over.is_empty();

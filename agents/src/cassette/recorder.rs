@@ -1,4 +1,4 @@
-//! Makes cassettes.
+//! Records cassettes.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -17,19 +17,20 @@ use serde::Serialize;
 
 use super::{CassetteError, Entry, FORMAT, Header, Key, Notes, Occurrences, Player, RecordedFailure, RecordedReply};
 
-/// Passes calls on to an agent and writes down what comes back, each entry in one piece before the answer is passed on.
+/// Agent that forwards calls to another agent and records the answers. Each entry is written whole before its answer is
+/// returned.
 pub struct Recorder {
     agent: Arc<dyn Agent>,
     path: PathBuf,
     tape: Mutex<Tape>,
     notes: Notes,
-    /// The order of the first answer.
+    /// Order of the first answer.
     order: u64,
 }
 
 struct Tape {
     file: File,
-    /// The only line so far.
+    /// Header, while it is the only line.
     header: Option<Header>,
     occurrences: Occurrences,
     entries: u64,
@@ -37,7 +38,7 @@ struct Tape {
 }
 
 impl Recorder {
-    /// Records what `agent` answers into a new file.
+    /// Records the answers of `agent` into a new file.
     ///
     /// # Errors
     /// [`CassetteError::Exists`], [`CassetteError::Io`].
@@ -51,7 +52,7 @@ impl Recorder {
         }
     }
 
-    /// The same, over a file that may exist.
+    /// Like [`Self::create`], but overwrites an existing file.
     ///
     /// # Errors
     /// [`CassetteError::Io`].
@@ -60,14 +61,14 @@ impl Recorder {
         Self::start(path, file, blueprint, agent)
     }
 
-    /// The same at the end of a recording that goes on; `recorded`: as it is so far.
+    /// Continues an existing recording, given in `recorded`, at its end.
     ///
     /// # Errors
     /// [`CassetteError::Io`].
     pub fn append(path: &Path, recorded: &Player, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
         let (occurrences, order) = recorded.recorded();
         let opened = OpenOptions::new().append(true).open(path).and_then(|mut file| {
-            // The last line may have no end.
+            // The last line may lack a newline.
             file.write_all(b"\n")?;
             Ok(file)
         });
@@ -76,14 +77,14 @@ impl Recorder {
         Ok(Self::on(path, tape, order, agent))
     }
 
-    /// The same where the agent's tools are those of these notes.
+    /// Sets the notes that wrap the agent's tools.
     #[must_use]
     pub fn with_notes(self, notes: Notes) -> Self {
         notes.begin_at(self.order);
         Self { notes, ..self }
     }
 
-    /// How many entries were written, once the run is over.
+    /// Returns the number of entries written, once the run is over.
     ///
     /// # Errors
     /// [`CassetteError::Io`], if an entry could not be written: the cassette is not complete.
@@ -114,7 +115,7 @@ impl Recorder {
     }
 
     fn tape(&self) -> MutexGuard<'_, Tape> {
-        // Nothing panics while the lock is held; if it did, the tape would still be whole lines.
+        // Nothing panics while the lock is held; if it did, the tape would still consist of whole lines.
         self.tape.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -139,7 +140,7 @@ impl Agent for Recorder {
             let key = self.tape().occurrences.of(call);
             let mut pending = Pending { recorder: self, call, key: Some(key) };
             let answer = self.agent.call(call).await;
-            // A request that the provider did not take is no call of the recording.
+            // A request that the provider rejected is no call of the recording.
             if let Err(Failure { deferral: Some(_), .. }) = &answer
                 && call.permit.is_some()
             {
@@ -162,7 +163,7 @@ impl Agent for Recorder {
     }
 }
 
-/// A call under way; writes that it was given up if it is dropped before that is known.
+/// Call in flight. Dropping it before its answer is known records it as cancelled.
 struct Pending<'a> {
     recorder: &'a Recorder,
     call: &'a Call,
@@ -170,7 +171,7 @@ struct Pending<'a> {
 }
 
 impl Pending<'_> {
-    /// Takes the call back, so that the next one with its view has its number.
+    /// Withdraws the call, so that the next one with its view gets its number.
     fn forget(&mut self) {
         if let Some(key) = self.key.take() {
             self.recorder.tape().occurrences.take_back(&key);
@@ -194,7 +195,7 @@ impl Pending<'_> {
             order: self.recorder.notes.next_order(),
             shown: self.call.prompt.user.clone(),
             tools: self.recorder.notes.take(self.call),
-            // What it was made to be is made of it again.
+            // The raw reply is recorded; playback repeats the conversion.
             reply: reply.map(|reply| RecordedReply { text: reply.written.as_ref().unwrap_or(&reply.text).clone() }),
             failure: failure.map(|failure| RecordedFailure { code: failure.code, message: failure.message.clone() }),
             cancelled: answer.is_none(),
@@ -214,7 +215,8 @@ impl Drop for Pending<'_> {
 }
 
 impl Tape {
-    /// Writes the header again with the context of a model. The contexts are asked for when a board is made, before any call.
+    /// Rewrites the header with the context size of a model. Context sizes are requested when a board is created,
+    /// before any call.
     fn note_context(&mut self, model: &str, context: u32) {
         let Some(mut header) = self.header.take() else { return };
         if header.contexts.insert(model.to_owned(), context) != Some(context) && self.broken.is_none() {
@@ -226,14 +228,14 @@ impl Tape {
         self.header = Some(header);
     }
 
-    /// Writes one line with one call, so that a crash leaves whole lines or one torn last line.
+    /// Writes one line with one call, so that a crash leaves whole lines and at most one torn last line.
     fn write(&mut self, line: &impl Serialize) {
         let mut bytes = serde_json::to_vec(line).expect("entries are made of strings and numbers");
         bytes.push(b'\n');
         if self.broken.is_none()
             && let Err(error) = self.file.write_all(&bytes).and_then(|()| self.file.flush())
         {
-            // The run goes on, because its answers were paid for; `finish` tells.
+            // The run continues, because its answers were paid for; `finish` returns the error.
             tracing::error!(%error, "the cassette cannot be written");
             self.broken = Some(error);
         }

@@ -1,4 +1,4 @@
-//! The lines that a process writes: what it answers, and what it says of itself.
+//! Reads the output lines of a process: answers on standard output, messages on standard error.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -7,34 +7,34 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
 use crate::one_line;
 
-/// Bytes of standard error that go to the log; what comes after is read and forgotten.
+/// Bytes of standard error that go to the log; the rest is read and dropped.
 const LOGGED_MAX: usize = 64 * 1024;
 
-/// Characters of one line of standard error that are kept.
+/// Characters kept of one line of standard error.
 pub(super) const LINE_MAX: usize = 500;
 
-/// What came out of a process's standard output.
+/// Result of reading a process's standard output.
 pub(super) enum Output {
-    /// A line, without its end.
+    /// Line, without its newline.
     Line(Vec<u8>),
-    /// The beginning of a line that is too long.
+    /// Line that exceeds the limit; only its beginning was read.
     TooLong,
-    /// Nothing.
+    /// End of the output.
     Closed,
 }
 
-/// Standard output, line by line. A read that is given up loses nothing.
+/// Standard output, line by line. Cancelling a read loses no data.
 pub(super) struct Lines<R> {
     reader: BufReader<R>,
-    /// The line so far.
+    /// Current line so far.
     line: Vec<u8>,
-    /// Bytes looked at since the last line that was given out.
+    /// Bytes read since the last returned line.
     seen: u64,
-    /// Brackets of a JSON value that may span lines; none if each line stands for itself.
+    /// Open brackets of a JSON value that may span lines; `None` if each line is a value of its own.
     nesting: Option<Nesting>,
 }
 
-/// Brackets of a JSON value that are open.
+/// Open brackets of a JSON value.
 #[derive(Default)]
 struct Nesting {
     open: usize,
@@ -56,7 +56,7 @@ impl Nesting {
         }
     }
 
-    /// Returns true if the value may go on in the next line. A text may not.
+    /// Returns true if the value may continue on the next line. A string may not.
     const fn goes_on(&self) -> bool {
         self.open > 0 && !self.is_text
     }
@@ -72,7 +72,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { nesting: Some(Nesting::default()), ..Self::new(stdout) }
     }
 
-    /// The next line that is not blank, its end not counted of at most `max` bytes together with the blank ones before.
+    /// Reads the next line that is not blank. It has at most `max` bytes, including the blank lines before it, without
+    /// its newline.
     pub(super) async fn next(&mut self, max: u64) -> io::Result<Output> {
         loop {
             let bytes = self.reader.fill_buf().await?;
@@ -109,23 +110,23 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// The last line that a process wrote to its standard error.
+/// Last line that a process wrote to its standard error.
 #[derive(Default)]
 pub(super) struct LastWords(Mutex<String>);
 
 impl LastWords {
-    /// The line; empty if there was none.
+    /// Returns the line; empty if there was none.
     pub(super) fn get(&self) -> String {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads standard error to its end, so that the program never waits for us to do so; keeps its last line.
+    /// Reads standard error to its end, so that the program never blocks on it; keeps the last line.
     pub(super) async fn drain(&self, stderr: impl AsyncRead + Unpin, worker: &str) {
         let mut stderr = BufReader::new(stderr);
         let mut logged = 0;
         loop {
             let mut line = Vec::new();
-            // A line without an end comes in pieces of this size.
+            // A line without an end is read in pieces of this size.
             let piece = (&mut stderr).take(LOGGED_MAX as u64).read_until(b'\n', &mut line).await;
             if !matches!(piece, Ok(1..)) {
                 return;

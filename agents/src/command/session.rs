@@ -1,13 +1,14 @@
-//! A program that keeps state across calls: one process for each worker on each board.
+//! Programs that keep state across calls: one process per worker and board.
 //!
-//! The first call starts it. Each call is one line to it and one line from it, one call at a time; its standard input
-//! stays open. Its group is killed when the board is not run here any more, with this process, when a call is given up
-//! (its time limit, a breaker), or when it breaks the protocol: what it would answer next could belong to any request.
-//! Should this process be killed itself, the program sees its standard input end, and should end too.
+//! The first call starts the process. Each call is one line to it and one line from it, one call at a time; its
+//! standard input stays open. Its group is killed when the board leaves this process, when this process exits, or when
+//! a call is cancelled (time limit, breaker). It is also killed when it breaks the protocol, since its next answer
+//! could then belong to any request. If this process is killed, the program reads the end of its standard input, and
+//! should exit too.
 //!
-//! What follows when the process is gone, the seat says with `restart`. `fresh`: the next call starts a fresh process;
-//! the program finds out from what it is shown what it has to do again. `fail`: the next call is refused, on this board
-//! for good. `replay` is not here (DECISIONS.md, 31).
+//! `restart` in the worker's configuration decides what happens after the process is gone. `fresh`: the next call
+//! starts a fresh process; the program learns from its view what it has to redo. `fail`: the next call is rejected, and
+//! so are all later ones on this board. `replay` is not implemented here (docs/decisions/0031.md).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,23 +29,23 @@ use super::lines::{LastWords, Lines, Output};
 use super::{GRACE, answer_max, read_reply, request, silence, too_long, unreadable};
 use crate::failure;
 
-/// How long the process that a call needs may take to appear: the call that starts it may have been sent just before.
+/// Time limit for a call's process to appear, since the call that starts it may have been sent just before.
 const APPEARS: Duration = GRACE;
 
-/// How often it is looked for.
+/// Poll interval for it.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The most bytes that a process may write unasked before it is not listened to any more; blank lines are allowed.
+/// Bytes that a process may write unasked, as blank lines, before it is taken to break the protocol.
 const UNASKED_MAX: u64 = 4096;
 
-/// What processes that live across calls are limited to.
+/// Limits on processes that live across calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// How many there may be; a call that needs one more fails.
+    /// Number of processes; a call that needs one more fails.
     pub sessions: usize,
-    /// How long one may wait for its next call.
+    /// Time that a process may wait for its next call.
     pub idle: Duration,
-    /// How long one may live; a call that is under way then is still answered.
+    /// Lifetime of a process; a call in flight at its end is still answered.
     pub life: Duration,
 }
 
@@ -54,16 +55,16 @@ impl Default for Limits {
     }
 }
 
-/// The processes that live, by board and worker.
+/// Live processes, by board and worker.
 #[derive(Default)]
 pub(super) struct Sessions {
     pub(super) limits: Limits,
     live: Mutex<BTreeMap<(BoardId, WorkerName), Session>>,
 }
 
-/// The way to a process. Dropping it kills the process with its group.
+/// Handle of a process. Dropping it kills the process with its group.
 struct Session {
-    /// Closed once the process takes no more calls.
+    /// Closed once the process accepts no more calls.
     jobs: mpsc::Sender<Job>,
     leader: Leader,
     loss: Loss,
@@ -75,11 +76,11 @@ impl Drop for Session {
     }
 }
 
-/// Why a process takes no more calls.
+/// Reason that a process accepts no more calls.
 #[derive(Clone, Default)]
 struct Loss(Arc<Mutex<String>>);
 
-/// One call.
+/// Call for a process.
 struct Job {
     request: Vec<u8>,
     answer_max: u64,
@@ -87,20 +88,20 @@ struct Job {
 }
 
 impl Sessions {
-    /// Answers a call with the process of its worker. The time limit is the caller's.
+    /// Answers a call with the process of its worker. The caller enforces the time limit.
     pub(super) async fn ask(
         &self,
         call: &Call,
         restart: Restart,
         start: impl Fn() -> Result<Group, Failure>,
     ) -> Answer {
-        // Ends: a process that was lost before it got this call has answered another one, or told why it cannot.
+        // Terminates: a process lost before it got this call has answered another one, or reported its failure.
         loop {
             let jobs = self.enter(call, restart, &start).await?;
             let (answer, answered) = oneshot::channel();
             let job = Job { request: request(call), answer_max: answer_max(call), answer };
             if jobs.send(job).await.is_ok() {
-                // Whoever waits for an answer does not keep the process alive.
+                // A caller that waits for an answer does not keep the process alive.
                 drop(jobs);
                 if let Ok(answer) = answered.await {
                     return answer;
@@ -114,7 +115,7 @@ impl Sessions {
         self.live().retain(|(owner, _), _| owner != board);
     }
 
-    /// The way to the process of the call's worker; it is started where `restart` allows it.
+    /// Returns the channel to the process of the call's worker, which is started if `restart` allows it.
     async fn enter(
         &self,
         call: &Call,
@@ -166,7 +167,7 @@ impl Sessions {
     }
 
     fn live(&self) -> MutexGuard<'_, BTreeMap<(BoardId, WorkerName), Session>> {
-        // Nothing panics while the lock is held; if it did, the table would still be whole.
+        // Nothing panics while the lock is held; if it did, the table would still be consistent.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -191,23 +192,23 @@ fn key(call: &Call) -> (BoardId, WorkerName) {
     (call.board.clone(), call.worker.clone())
 }
 
-/// No further attempt helps: the state does not come back.
+/// Builds the failure of a lost process. Retries do not help, since the state cannot be recovered.
 fn lost(why: &str) -> Failure {
     let message = format!("the program has lost its state, and its seat says restart: fail; {why}");
     failure(FailureCode::Refused, message)
 }
 
-/// How the service of a process ends.
+/// Reason that the service of a process ends.
 enum End {
-    /// Nobody asks any more: it may end by itself.
+    /// No more calls are expected: the process may exit by itself.
     Unneeded(&'static str),
-    /// The answer to the last call is no answer, or nobody waits for it, or the process spoke unasked.
+    /// The answer is invalid, its caller is gone, or the process wrote unasked.
     Broken(&'static str, Option<(oneshot::Sender<Answer>, Answer)>),
-    /// Its standard output is closed.
+    /// The process closed its standard output.
     Silent(Option<oneshot::Sender<Answer>>),
 }
 
-/// Passes calls to a process, one at a time, until one of both ends.
+/// Passes calls to a process, one at a time, until the process or the stream of calls ends.
 async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limits: Limits, worker: WorkerName) {
     let mut stdin = group.stdin().expect("standard input is a pipe");
     let mut lines = Lines::new(group.stdout().expect("standard output is a pipe"));
@@ -221,7 +222,7 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
     let mut end = 'life: loop {
         let until = (Instant::now() + limits.idle).min(death);
         let mut job = loop {
-            // What it has written before it was asked is seen before it is asked.
+            // Output written before a call is read before the call is sent.
             tokio::select! {
                 biased;
                 output = lines.next(UNASKED_MAX) => match output {
@@ -235,7 +236,7 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
                 job = jobs.recv() => match job {
                     None => break 'life End::Unneeded("the board is not run here any more"),
                     Some(job) if job.answer.is_closed() => {}
-                    // Its end has not been read yet. Whoever asks goes to the next one.
+                    // The end of its output is not read yet. The caller starts or finds the next process.
                     Some(_) if has_served && group.has_ended() => break 'life End::Silent(None),
                     Some(job) => break job,
                 },
@@ -273,13 +274,13 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
                 if written != Some(true) {
                     break End::Broken("it answered without reading", Some((job.answer, answer)));
                 }
-                // Whoever asked may have stopped waiting in this moment; the next call finds out from what it shows.
+                // The caller may have given up at this moment; the program learns of it from the next view.
                 drop(job.answer.send(answer));
             }
         }
     };
 
-    // Whoever had it started is told what became of it; otherwise the next one would start it for the same end.
+    // The call that started the process gets its failure; otherwise the caller would start another that fails alike.
     if !has_served
         && let End::Silent(None) | End::Broken(_, None) = end
         && let Ok(Some(job)) = tokio::time::timeout(GRACE, jobs.recv()).await
@@ -292,7 +293,7 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
             End::Unneeded(_) | End::Silent(_) => End::Silent(Some(job.answer)),
         };
     }
-    // Whoever comes now finds the process gone, and why.
+    // From here on, callers find the process gone, with the reason.
     let why = match &end {
         End::Unneeded(why) | End::Broken(why, _) => why,
         End::Silent(_) => "it had ended",
@@ -313,12 +314,12 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: Loss, limi
     };
     let exit = group.end().await;
     if status.is_some() && !drained {
-        // What it said last is in the pipe already; whoever else holds the pipe open is not waited for.
+        // The last message is in the pipe already; other holders of the pipe are not waited for.
         drop(tokio::time::timeout(Duration::from_millis(50), &mut drain).await);
     }
     tracing::debug!(%worker, why, "a program that keeps state is gone");
     match end {
-        // Nobody may wait any more.
+        // The caller may be gone.
         End::Broken(_, Some((asker, answer))) => drop(asker.send(answer)),
         End::Silent(Some(asker)) => drop(asker.send(Err(silence(status.and(exit.ok()), &last_words.get())))),
         End::Unneeded(_) | End::Broken(_, None) | End::Silent(None) => {}

@@ -1,4 +1,4 @@
-//! A directory of the operator's that agents share, with a board of a blueprint or without.
+//! Directory that agents share, with or without a board of a blueprint.
 
 use std::path::PathBuf;
 
@@ -10,55 +10,55 @@ use super::{Config, ConfigError, positive, toml_error};
 use crate::tools::cut;
 use crate::workspace::disk::{FILE_BYTES_MAX, can_exclude};
 
-/// Characters of what is wrong with a table.
+/// Characters of an error about a table.
 const SAID_MAX: usize = 300;
 
-/// A directory that the workers of a board may share.
+/// Directory that the workers of a board may share.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Directory {
-    /// Where it is, relative to the configuration's directory.
+    /// Path, relative to the configuration's directory.
     pub dir: PathBuf,
-    /// What of it is not served, as lines of a `.gitignore` at its root.
+    /// Excluded files, as lines of a `.gitignore` at its root.
     #[serde(default, deserialize_with = "exclude")]
     pub exclude: Vec<String>,
-    /// Bytes of a file at most.
+    /// Greatest size of a file in bytes.
     #[serde(default = "default_file_bytes", deserialize_with = "positive")]
     pub max_bytes: u64,
-    /// Whether nothing is done there any more once its `.patchboard` was taken away. Otherwise it is opened anew.
+    /// True if the workspace closes for good once its `.patchboard` is removed. Otherwise it is opened again.
     #[serde(skip)]
     pub ends_with_own: bool,
 }
 
 impl Directory {
-    /// A directory of which everything is served that is text.
+    /// Builds a directory that serves all its text files.
     pub const fn at(dir: PathBuf) -> Self {
         Self { dir, exclude: Vec::new(), max_bytes: FILE_BYTES_MAX, ends_with_own: false }
     }
 }
 
-/// A directory that agents share without a daemon and a blueprint of theirs: the table `[workspace]`. What is not said is as
-/// [`Directory`] and the blueprint have it.
+/// Directory that agents share without a daemon or a blueprint of their own: the table `[workspace]`. Missing members
+/// keep the values of [`Directory`] and of the blueprint.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Shared {
-    /// What of it is not served, as lines of a `.gitignore` at its root.
+    /// Excluded files, as lines of a `.gitignore` at its root.
     #[serde(deserialize_with = "exclude")]
     pub exclude: Vec<String>,
-    /// Bytes of a file at most.
+    /// Greatest size of a file in bytes.
     #[serde(deserialize_with = "some_positive")]
     pub max_bytes: Option<u64>,
-    /// What must not have changed of a file between a read and a write.
+    /// Unit that must be unchanged between a read and a write.
     pub granularity: Option<Granularity>,
-    /// Whether every edit must say what it is for.
+    /// Requirement that every edit states its intent.
     pub intent: Option<Intent>,
-    /// Whether that is written above it, as a comment.
+    /// True if the intent is written above the edit as a comment.
     pub annotate: Option<bool>,
 }
 
 impl Shared {
-    /// What a file called `name` says, which may say other things, too. What is wrong with it is told to agents, so of what
-    /// the other tables hold nothing is repeated.
+    /// Reads the table from a file called `name`, which may contain other tables. Errors are shown to agents, so they
+    /// do not repeat content of the other tables.
     ///
     /// # Errors
     /// [`ConfigError::Parse`].
@@ -73,19 +73,19 @@ impl Shared {
             message: toml_error::located(text, error, what),
         };
         let foreign = "this is not what the file may hold; `patchboard doctor --config` with it says why";
-        // Not the text of a table that is whole.
+        // Syntax errors do not repeat the text.
         toml::from_str::<toml::Table>(text).map_err(|error| told(&error, foreign))?;
         let own: Own =
             toml::from_str(text).map_err(|error| told(&error, &cut(error.message().to_owned(), SAID_MAX)))?;
         toml::from_str::<Config>(text).map_err(|error| match error.message() {
-            // A name, and those there are.
+            // This message holds only the unknown name and the known ones.
             unknown if unknown.starts_with("unknown field") => told(&error, &cut(unknown.to_owned(), SAID_MAX)),
             _ => told(&error, foreign),
         })?;
         Ok(own.workspace)
     }
 
-    /// The same directory, as far as the operator says something else of it.
+    /// Applies the operator's settings to a directory.
     #[must_use]
     pub fn directory(&self, mut directory: Directory) -> Directory {
         directory.exclude.extend(self.exclude.iter().cloned());
@@ -93,7 +93,7 @@ impl Shared {
         directory
     }
 
-    /// The same workspace, as far as the operator says something else of it.
+    /// Applies the operator's settings to the specification of a workspace.
     #[must_use]
     pub fn spec(&self, mut spec: WorkspaceSpec) -> WorkspaceSpec {
         spec.granularity = self.granularity.unwrap_or(spec.granularity);

@@ -1,4 +1,4 @@
-//! Where texts become embeddings, if the operator says so.
+//! Configuration of an optional embeddings endpoint.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,40 +11,41 @@ use super::model::{Model, default_tries, endpoint, program, tries};
 use super::setting::Setting;
 use super::span;
 
-/// An OpenAI-compatible embeddings endpoint: the table `[embeddings]`.
+/// OpenAI-compatible embeddings endpoint: the table `[embeddings]`.
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Embeddings {
-    /// Base of the endpoint, up to and without `/embeddings`.
+    /// Base URL of the endpoint, without `/embeddings`.
     #[serde(deserialize_with = "endpoint")]
     pub url: String,
-    /// The provider's name of the model.
+    /// Provider's name of the model.
     pub model: String,
-    /// Name of the environment variable that holds the key; absent: no key is sent.
+    /// Environment variable that holds the API key; if absent, no key is sent.
     #[serde(default)]
     pub api_key_env: Option<String>,
-    /// Program and arguments that print the key, as for a model.
+    /// Program and arguments that print the API key, as for a model.
     #[serde(default, deserialize_with = "program")]
     pub api_key_command: Vec<String>,
-    /// The least likeness in meaning that is worth a question, 0 to 1. What unrelated texts have depends on the model.
+    /// Least similarity in meaning that is worth a question, 0 to 1. The value for unrelated texts depends on the
+    /// model.
     #[serde(default = "default_likeness", deserialize_with = "likeness")]
     pub likeness: f64,
-    /// The time that all requests of one search may take; more than half of a seat's own they never get.
+    /// Time limit for all requests of one search; never more than half of a worker's own timeout.
     #[serde(default = "default_timeout", deserialize_with = "span")]
     pub timeout: Duration,
-    /// Times one request may be made: the first and its repetitions, 1 to 10.
+    /// Attempts of one request, including the first, 1 to 10.
     #[serde(default = "default_tries", deserialize_with = "tries")]
     pub max_tries: u32,
-    /// Headers to send along.
+    /// Additional request headers.
     #[serde(default)]
     pub headers: BTreeMap<String, Setting>,
-    /// Members of the query of each request, like Azure's `api-version`.
+    /// Query parameters of each request, like Azure's `api-version`.
     #[serde(default)]
     pub query: BTreeMap<String, Setting>,
 }
 
 impl Embeddings {
-    /// An endpoint with the defaults of the format.
+    /// Builds an endpoint with the defaults of the format.
     pub fn new(url: impl Into<String>, model: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -59,7 +60,7 @@ impl Embeddings {
         }
     }
 
-    /// The same as a model: how its server is reached does not depend on what it is asked for.
+    /// Returns the endpoint as a model, since connection settings do not depend on the kind of request.
     pub fn server(&self) -> Model {
         Model {
             api_key_env: self.api_key_env.clone(),
@@ -72,7 +73,7 @@ impl Embeddings {
     }
 }
 
-// By hand, because arguments and the values of headers and the query may be secret.
+// Written by hand, because arguments and the values of headers and the query may be secret.
 impl fmt::Debug for Embeddings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Embeddings")

@@ -1,4 +1,4 @@
-//! A model of the operator's: where it is served, and how it is asked.
+//! Model configured by the operator: its endpoint and request parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,22 +15,22 @@ use serde_json::{Map, Value};
 use super::setting::{Setting, variable};
 use super::span;
 
-/// The most tries one call may be given.
+/// Greatest number of attempts of one call.
 const TRIES_MAX: u32 = 10;
 
-/// Texts that end a reply, at most.
+/// Greatest number of texts that end a reply.
 const STOPS_MAX: usize = 16;
 
-/// Paths of requests, which an address does not hold.
+/// Paths of requests, which a base URL does not include.
 const PATHS: [&str; 4] = ["/chat/completions", "/responses", "/messages", "/embeddings"];
 
-/// Tokens of the smallest context that holds a prompt and a reply.
+/// Least context size in tokens; enough for a prompt and a reply.
 const CONTEXT_MIN: u32 = 512;
 
-/// Tokens per minute, at least: with fewer, a single call would wait for minutes.
+/// Least value of tokens per minute: with fewer, a single call would wait for minutes.
 const TOKENS_PER_MINUTE_MIN: u32 = 1000;
 
-/// Members of a request that `extra_body` may not hold, and what decides about them instead.
+/// Members of a request that `extra_body` may not hold, and the settings that decide about them.
 const OWN_MEMBERS: [(&str, &str); 8] = [
     ("model", "model"),
     ("messages", "the blueprint's prompts"),
@@ -43,72 +43,72 @@ const OWN_MEMBERS: [(&str, &str); 8] = [
     ("n", "PatchBoard, which takes one choice"),
 ];
 
-/// A model behind an OpenAI-compatible chat endpoint.
+/// Model behind a chat endpoint; see [`Api`] for the protocols.
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Base of the endpoint, up to and without `/chat/completions`, `/responses` or `/messages`.
+    /// Base URL of the endpoint, without `/chat/completions`, `/responses` or `/messages`.
     #[serde(deserialize_with = "endpoint")]
     pub url: String,
-    /// The provider's name of the model.
+    /// Provider's name of the model.
     pub model: String,
-    /// The protocol that the endpoint speaks.
+    /// Protocol of the endpoint.
     #[serde(default)]
     pub api: Api,
-    /// Name of the environment variable that holds the key; absent: no key is sent, or that of `api_key_command`.
+    /// Environment variable that holds the API key; if absent, the key of `api_key_command` is sent, or none.
     #[serde(default, deserialize_with = "variable")]
     pub api_key_env: Option<String>,
-    /// Program and arguments that print the key. Run at first use, and once more when the key is refused with 401.
+    /// Program and arguments that print the API key. Runs at first use, and once more when the key is rejected with
+    /// 401.
     #[serde(default, deserialize_with = "program")]
     pub api_key_command: Vec<String>,
     /// Sampling temperature, 0 to 2.
     #[serde(default, deserialize_with = "temperature")]
     pub temperature: f64,
-    /// Share of the probability that tokens are sampled from, above 0 and up to 1.
+    /// Nucleus sampling: probability mass that tokens are sampled from, above 0 and up to 1.
     #[serde(default, deserialize_with = "top_p")]
     pub top_p: Option<f64>,
     /// Texts that end a reply, at most 16.
     #[serde(default, deserialize_with = "stop")]
     pub stop: Vec<String>,
-    /// Effort of models that reason, in the provider's words.
+    /// Reasoning effort, in the provider's terms.
     #[serde(default, deserialize_with = "effort")]
     pub reasoning_effort: Option<String>,
-    /// Sampling seed, for providers that know one.
+    /// Sampling seed, for providers that support one.
     #[serde(default)]
     pub seed: Option<i64>,
-    /// Members added to the body of a request. They replace the optional ones that PatchBoard writes.
+    /// Members added to the body of a request. They replace optional members that PatchBoard writes.
     #[serde(default, deserialize_with = "extra_body")]
     pub extra_body: Map<String, Value>,
-    /// How much of the form of the reply is imposed on the model.
+    /// Structured output: how strictly the form of replies is enforced.
     #[serde(default)]
     pub structured: Structured,
     /// Streaming of replies.
     #[serde(default)]
     pub stream: Streaming,
-    /// Requests that one call without a board may make: the first and its repetitions, 1 to 10. Calls of boards are
-    /// repeated by their boards.
+    /// Attempts of one call without a board, including the first, 1 to 10. Boards retry their own calls.
     #[serde(default = "default_tries", deserialize_with = "tries")]
     pub max_tries: u32,
-    /// Tokens of its context, at least 512: the prompt, what tools gave, and the reply. What tools gave before is shortened
-    /// to fit.
+    /// Context size in tokens, at least 512, for the prompt, tool results and the reply. Earlier tool results are
+    /// shortened to fit.
     #[serde(default = "default_context", deserialize_with = "context")]
     pub context: u32,
-    /// Tokens of a reply, at most; absent: what the seat asks for is not capped.
+    /// Greatest number of tokens of a reply; if absent, the worker's limit is not capped.
     #[serde(default, deserialize_with = "limit")]
     pub max_reply_tokens: Option<NonZeroU32>,
-    /// Headers to send along.
+    /// Additional request headers.
     #[serde(default)]
     pub headers: BTreeMap<String, Setting>,
-    /// Parameters of the query of every request's address.
+    /// Query parameters of every request.
     #[serde(default)]
     pub query: BTreeMap<String, Setting>,
-    /// Calls in flight, over all boards of the process.
+    /// Greatest number of calls in flight, over all boards of the process.
     #[serde(default, deserialize_with = "limit")]
     pub concurrency: Option<NonZeroU32>,
     /// Requests per minute, over all boards of the process.
     #[serde(default, deserialize_with = "limit")]
     pub requests_per_minute: Option<NonZeroU32>,
-    /// Price of its tokens; absent: its calls count no money, and boards with `limits.money` are refused.
+    /// Price of its tokens. If absent, its calls are not counted in money, and boards with `limits.money` are rejected.
     #[serde(default, deserialize_with = "price")]
     pub price: Option<Price>,
     /// Tokens per minute as estimated before a call, over all boards of the process; at least 1,000.
@@ -118,45 +118,45 @@ pub struct Model {
     #[serde(default = "default_patience", deserialize_with = "span")]
     pub patience: Duration,
     /// Operator's names of the models to use, in this order, while this one is unavailable, or for a request that it
-    /// refused.
+    /// rejected.
     #[serde(default)]
     pub fallback: Vec<String>,
-    /// Time that this model is away before a request uses the next one of `fallback`.
+    /// Length of this model's outage after which a request uses the next one of `fallback`.
     #[serde(default = "default_fallback_after", deserialize_with = "span")]
     pub fallback_after: Duration,
 }
 
-/// How much of the form of the reply is imposed on the model.
+/// Structured output: how strictly the form of replies is enforced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Structured {
-    /// By a JSON Schema of what the seat may write now; by less than that, if the server refuses it.
+    /// By a JSON Schema of what the worker may write now; by a weaker one if the server rejects it.
     #[default]
     #[serde(alias = "json_schema")]
     Derived,
-    /// By a JSON Schema of patches with the operations that the seat's grants name.
+    /// By a JSON Schema of patches with the operations that the worker's grants name.
     Generic,
-    /// Not at all: the prompt alone asks for it.
+    /// Not enforced: only the prompt describes the form.
     Off,
 }
 
-/// The protocol that an endpoint speaks.
+/// Protocol of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Api {
-    /// OpenAI's Chat Completions, and what is compatible with it.
+    /// OpenAI Chat Completions, and compatible protocols.
     #[default]
     Chat,
-    /// OpenAI's Responses.
+    /// OpenAI Responses.
     Responses,
-    /// Anthropic's Messages.
+    /// Anthropic Messages.
     Anthropic,
 }
 
 /// Streaming of replies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Streaming {
-    /// Streamed where the server demands it, or after it gave no byte in time.
+    /// Streamed if the server demands it, or after a request timed out without a byte.
     #[default]
     Auto,
     /// Always streamed.
@@ -187,7 +187,7 @@ impl<'de> Deserialize<'de> for Streaming {
 }
 
 impl Model {
-    /// A model with the defaults of the format.
+    /// Builds a model with the defaults of the format.
     pub fn new(url: impl Into<String>, model: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -218,7 +218,7 @@ impl Model {
         }
     }
 
-    /// Says which members contradict each other.
+    /// Checks that no members contradict each other.
     pub(super) fn check(&self) -> Result<(), &'static str> {
         if self.model.trim().is_empty() {
             return Err("model is the provider's name of the model, and no empty text");
@@ -250,14 +250,14 @@ impl Model {
         Ok(())
     }
 
-    /// Names of the environment variables that its key, headers and query are read from.
+    /// Names of the environment variables for its key, headers and query.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         let settings = self.headers.values().chain(self.query.values());
         self.api_key_env.as_deref().into_iter().chain(settings.filter_map(Setting::variable))
     }
 }
 
-// By hand, because arguments and the values of headers, queries and bodies may be secret.
+// Written by hand, because arguments and the values of headers, queries and bodies may be secret.
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Model")
@@ -299,9 +299,9 @@ pub(super) fn endpoint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Str
     check_url(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-/// The address without a trailing slash, if it is one that a path can be appended to.
+/// Returns the address without a trailing slash, if a path can be appended to it.
 pub(super) fn check_url(text: &str) -> Result<String, String> {
-    // The text itself is not repeated: it may be a key in the wrong place.
+    // Errors do not repeat the text: it may be a key in the wrong place.
     let url = Url::parse(text).map_err(|error| format!("not an address: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("the address must begin with http:// or https://".into());
@@ -370,7 +370,7 @@ fn extra_body<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, 
     }
 }
 
-/// Gives a value of TOML as JSON, where JSON has it.
+/// Converts a TOML value to JSON. Dates, `inf` and `nan` have no JSON form.
 fn to_json(value: toml::Value) -> Result<Value, &'static str> {
     Ok(match value {
         toml::Value::String(text) => text.into(),
@@ -421,7 +421,7 @@ pub(super) fn program<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<
     }
 }
 
-/// Reads `price = { input = 0.15, cached = 0.075, output = 0.6, currency = "USD" }`, for a million tokens each.
+/// Reads `price = { input = 0.15, cached = 0.075, output = 0.6, currency = "USD" }`, per million tokens.
 fn price<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Price>, D::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

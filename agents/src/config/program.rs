@@ -1,4 +1,4 @@
-//! A program of the operator's, which answers calls or is run at a workspace.
+//! Program configured by the operator, which answers calls or is run in a workspace.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,33 +8,34 @@ use patchboard_kernel::blueprint::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// A program that answers calls; see [`crate::command`] for its protocol.
+/// Program that answers calls; see [`crate::command`] for its protocol.
 #[derive(Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// The program and its arguments. One with a `/` in it is relative to the configuration's directory, one without
-    /// is looked for in `PATH`.
+    /// Program and arguments. A name with a `/` is relative to the configuration's directory; any other is searched in
+    /// `PATH`.
     #[serde(deserialize_with = "program")]
     pub program: Vec<String>,
-    /// Its environment, beside `PATH`, `HOME`, `LANG` and `TMPDIR`.
+    /// Environment variables, in addition to `PATH`, `HOME`, `LANG` and `TMPDIR`.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Its working directory, relative to the configuration's directory; absent: that of this process, or the directory of
-    /// the workspace that it is run at.
+    /// Working directory, relative to the configuration's directory. The default is that of this process, or the
+    /// directory of the workspace in which it runs.
     #[serde(default)]
     pub cwd: Option<PathBuf>,
-    /// Run at a workspace: patterns of the files that it may change. It waits for others who change them, and they for it.
+    /// In a workspace: patterns of the files that it may change. The program and other editors of these files exclude
+    /// each other.
     #[serde(default)]
     pub changes: Vec<String>,
-    /// Run at a workspace: whether workers may give it further arguments.
+    /// In a workspace: true if workers may pass further arguments.
     #[serde(default)]
     pub arguments: bool,
-    /// Run at a workspace: how long it may take, at most 10 minutes; that if absent.
+    /// In a workspace: time limit, at most and by default 10 minutes.
     #[serde(default)]
     pub timeout: Option<Duration>,
 }
 
-// By hand, because the values of variables may be secret.
+// Written by hand, because the values of variables may be secret.
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program")
@@ -49,7 +50,7 @@ impl fmt::Debug for Program {
 }
 
 impl Program {
-    /// A program without configured environment or directory.
+    /// Builds a program without environment or directory.
     pub const fn new(program: Vec<String>) -> Self {
         Self { program, env: BTreeMap::new(), cwd: None, changes: Vec::new(), arguments: false, timeout: None }
     }

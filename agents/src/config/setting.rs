@@ -1,26 +1,26 @@
-//! A text of `patchboard.toml` that may come from the environment.
+//! Text of `patchboard.toml` that may refer to the environment.
 
 use std::borrow::Cow;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// Characters of the name of a variable, at most.
+/// Greatest length of a variable name in characters.
 const NAME_MAX: usize = 128;
 
-/// Characters from which on a name with letters of both cases, or small ones and digits, may be a key.
+/// Length from which a name in mixed case, or with lower-case letters and digits, is taken for a key.
 const KEY_MIN: usize = 20;
 
-/// Beginnings of keys that are made of the characters of a name.
+/// Prefixes of keys that consist of name characters.
 const KEYS: [&str; 8] = ["sk_", "whsec_", "gsk_", "hf_", "ghp_", "gho_", "github_pat_", "glpat_"];
 
-/// Value of a header or of a parameter of a query.
+/// Value of a header or a query parameter.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "expected a text or { env = \"VARIABLE\" }")]
 pub enum Setting {
-    /// The text itself.
+    /// Literal text.
     Text(String),
-    /// Text of an environment variable.
+    /// Value of an environment variable.
     Variable(Variable),
 }
 
@@ -33,7 +33,7 @@ pub struct Variable {
     pub env: String,
 }
 
-/// Reads the name of an environment variable that may be absent.
+/// Reads the name of an environment variable for an optional setting.
 pub(super) fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     name(deserializer).map(Some)
 }
@@ -44,10 +44,11 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
     Ok(name)
 }
 
-/// Refuses what is no name of an environment variable, without repeating it: it may be the key itself.
+/// Rejects a text that is no name of an environment variable. The error does not repeat it, as it may be the key
+/// itself.
 ///
 /// # Errors
-/// For people.
+/// Message for the operator.
 pub fn check_name(name: &str) -> Result<(), &'static str> {
     let is_name = name.len() <= NAME_MAX
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -55,7 +56,7 @@ pub fn check_name(name: &str) -> Result<(), &'static str> {
     is_name.then_some(()).ok_or("this is the name of an environment variable, like OPENAI_API_KEY, and not a key")
 }
 
-/// Shortens the name of a variable that looks like a key, for messages.
+/// Redacts a variable name that looks like a key, for messages.
 pub fn redacted(name: &str) -> Cow<'_, str> {
     let has = |is: fn(char) -> bool| name.chars().any(is);
     let is_mixed = has(|c| c.is_ascii_lowercase()) && has(|c| c.is_ascii_digit() || c.is_ascii_uppercase());
@@ -67,7 +68,7 @@ pub fn redacted(name: &str) -> Cow<'_, str> {
 }
 
 impl Setting {
-    /// Name of the environment variable that it is read from.
+    /// Name of the environment variable that holds the value.
     pub fn variable(&self) -> Option<&str> {
         match self {
             Self::Text(_) => None,

@@ -1,16 +1,16 @@
-//! Describes errors of TOML without the values of the file: one of them may be a key in the wrong place.
+//! Describes TOML errors without values of the file, since a value may be a key in the wrong place.
 
 use toml::de::Error;
 
 use super::redacted;
 
-/// Characters of a message, at most.
+/// Greatest length of a message in characters.
 const SAID_MAX: usize = 500;
 
-/// Bytes of a word that is repeated where one of a few was expected, at most.
+/// Longest unknown variant, in bytes, that a message repeats.
 const VARIANT_MAX: usize = 16;
 
-/// Describes an error of TOML by line, column and key, without the line itself and without values of type text.
+/// Describes a TOML error by line, column and key, without the line itself and without string values.
 pub fn toml_error(text: &str, error: &Error) -> String {
     let what = without_values(error.message());
     let advice = match what.starts_with("unknown field `api_key`") {
@@ -20,7 +20,7 @@ pub fn toml_error(text: &str, error: &Error) -> String {
     located(text, error, &format!("{}{advice}", crate::tools::cut(what, SAID_MAX)))
 }
 
-/// Puts line, column and key in front of a message.
+/// Prefixes a message with line, column and key.
 pub(super) fn located(text: &str, error: &Error, what: &str) -> String {
     let before = &text[..text.floor_char_boundary(error.span().map_or(0, |span| span.start))];
     let line = before.matches('\n').count() + 1;
@@ -33,15 +33,16 @@ pub(super) fn located(text: &str, error: &Error, what: &str) -> String {
     }
 }
 
-/// The key that a line begins with. One in capitals or with digits is none of a setting's: it may be a secret that ends with `=`.
+/// Returns the key at the beginning of a line. A key with capitals or digits is no setting: it may be a secret that
+/// ends with `=`.
 fn key(line: &str) -> Option<&str> {
     let key = line.split_once('=')?.0.trim();
     let is_bare = key.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '_' | '-' | '.'));
     (is_bare && !key.is_empty()).then_some(key)
 }
 
-/// A message of serde's without the value that it repeats: `invalid type: string "…", expected u32`, a name that looks like a
-/// key, and a long `unknown variant`, which is no mistyped one.
+/// Removes values from a serde message: from `invalid type: string "…", expected u32`, a name that looks like a key,
+/// and an `unknown variant` too long for a typing error.
 fn without_values(message: &str) -> String {
     let message = message.split_once(", not \"").map_or(message, |(wanted, _)| wanted);
     let field = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));

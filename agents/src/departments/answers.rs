@@ -1,26 +1,26 @@
-//! What counts as an answer to a question: a message that says one thing and nothing else. Whatever says more, or says it in
-//! other words, is a message of its own, and a model reads it.
+//! Recognises clear answers to a question: messages that state one thing and nothing else. A message that says more, or
+//! uses other words, is a request of its own for the model.
 //!
-//! It follows from the message and the question alone, so whoever takes up messages and whoever goes on from the question
-//! cannot differ. Nothing is alike here: what comes of an answer is done without anybody looking at the words again.
+//! The result depends only on the message and the question, so the roles that receive messages and that resume
+//! questions always agree. Matching is exact, because an answer is carried out without another look at its words.
 
 use serde_json::Value;
 
 use super::found::Asked;
 use super::likeness::{said, words};
 
-/// What an answer says.
+/// Meaning of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Said {
-    /// That it shall not be done.
+    /// The user declines.
     No,
-    /// Which options are meant, by their indices: one, or several of which it is one.
+    /// Indices of the chosen options; several if the answer only narrows them down.
     Options(Vec<usize>),
 }
 
-/// Words that mean a yes or a no, alone or one after the other. English and German, like those below.
+/// Words for yes, and below for no, alone or in sequence. English and German, as in the lists below.
 const YES: &[&str] = &["yes", "yeah", "yep", "y", "sure", "ja"];
-/// Words that are a yes to a question. To an offer, alone, they say no more than that it was heard.
+/// Words that accept a question. Alone, in reply to an offer, they only acknowledge it.
 const HEARD: &[&str] = &["ok", "okay"];
 const NO: &[&str] = &[
     "no",
@@ -40,26 +40,26 @@ const NO: &[&str] = &[
     "vergiss es",
     "lass es",
 ];
-/// What may be said beside these.
+/// Phrases allowed beside a yes or a no.
 const COURTESY: &[&str] = &["please", "thanks", "thank you", "bitte", "danke"];
-/// The same beside a yes.
+/// Phrases allowed beside a yes only.
 const GO_ON: &[&str] = &["that one", "do it", "do that"];
-/// Where one of these is, the rest may mean its contrary.
+/// Words that may negate the rest of the message.
 const NEGATIONS: &[&str] = &[
     "no", "not", "nope", "never", "none", "neither", "nor", "without", "except", "but", "nein", "nicht", "kein",
     "keine", "keinen", "keins", "keines", "nie", "ohne", "außer", "aber",
 ];
-/// Words that say nothing beside the name of an option, with those of the question and of its field.
+/// Words that are ignored beside an option's name, like those of the question and of its field.
 const FILLERS: &[&str] = &[
     "the", "a", "an", "one", "this", "that", "it", "is", "s", "please", "thanks", "on", "in", "at", "of", "for", "der",
     "die", "das", "den", "dem", "bitte", "danke", "auf", "im", "am", "es", "ist",
 ];
-/// Words of a question that make a question of what is said as well.
+/// Interrogatives are not ignored, even if the question contains them: they make the message a question as well.
 const INTERROGATIVES: &[&str] = &["which", "what", "who", "whose", "when", "where", "why", "how", "whether"];
-/// What may stand between words. Other signs may mean anything.
+/// Characters allowed between words. Any other may change the meaning.
 const SIGNS: &[char] = &['.', ',', ';', ':', '!', '\'', '’', '"', '-'];
 
-/// What a message says as an answer to this; none if it is no clear answer.
+/// Interprets a message as an answer to a question; `None` if it is no clear answer.
 pub fn answer(asked: &Asked, text: &str) -> Option<Said> {
     if !asked.offer
         && let Some(said) = literal(asked, text)
@@ -75,7 +75,7 @@ pub fn answer(asked: &Asked, text: &str) -> Option<Said> {
     }
     let is_yes = consists_of(&words, YES, &[COURTESY, GO_ON, HEARD])
         || consists_of(&words, HEARD, &[COURTESY, GO_ON]) && !(asked.offer && consists_of(&words, HEARD, &[COURTESY]));
-    // To which of several?
+    // A yes does not select among several options.
     if is_yes && asked.options.len() == 1 && asked.more == 0 {
         return Some(Said::Options(vec![0]));
     }
@@ -86,7 +86,7 @@ pub fn answer(asked: &Asked, text: &str) -> Option<Said> {
     if is_unclear { None } else { named(asked, &words) }
 }
 
-/// Whether words are some of these phrases, with others of which there need be none.
+/// Returns whether words consist of at least one of these phrases, and optionally of others.
 fn consists_of(words: &[String], phrases: &[&str], others: &[&[&str]]) -> bool {
     let starts = |left: &[String], phrase: &str| {
         let length = phrase.split(' ').count();
@@ -105,14 +105,14 @@ fn consists_of(words: &[String], phrases: &[&str], others: &[&[&str]]) -> bool {
     is_said
 }
 
-/// The options of which the whole message is the value that was asked for.
+/// Returns the options with a requested value equal to the whole message.
 fn literal(asked: &Asked, text: &str) -> Option<Said> {
     let plain = |text: &str| text.trim().trim_end_matches(['.', '!']).trim_end().to_lowercase();
     let text = plain(text);
     these(asked, |value| !text.is_empty() && plain(&said(value)) == text)
 }
 
-/// The options whose value of what was asked for is within the words, where nothing else is.
+/// Returns the options with a requested value that the words name, if all other words can be ignored.
 fn named(asked: &Asked, of: &[String]) -> Option<Said> {
     let field = asked.field.as_deref().unwrap_or_default();
     let question = words(&format!("{} {field}", asked.ask.as_deref().unwrap_or_default()).replace('_', " "));
@@ -121,7 +121,7 @@ fn named(asked: &Asked, of: &[String]) -> Option<Said> {
         is_of_question || FILLERS.contains(&word.as_str())
     };
     these(asked, |value| {
-        // Signs tell numbers apart, and are no words.
+        // Words lose signs, which distinguish numbers; so only texts can be named.
         let Value::String(value) = value else { return false };
         let value = words(value);
         if value.is_empty() {
@@ -141,9 +141,10 @@ fn named(asked: &Asked, of: &[String]) -> Option<Said> {
     })
 }
 
-/// The options with such a value of what was asked for, or with any where the whole row was, if that says anything.
+/// Returns the options that match in the requested field, or in any field if a whole row is requested. `None` if the
+/// match does not narrow the options.
 fn these(asked: &Asked, is_meant: impl Fn(&Value) -> bool) -> Option<Said> {
-    // There may be others of the same name among those that were not told.
+    // Options that were not listed may have the same name.
     if asked.more > 0 {
         return None;
     }
@@ -151,7 +152,7 @@ fn these(asked: &Asked, is_meant: impl Fn(&Value) -> bool) -> Option<Said> {
         let values = &asked.options[*index].values;
         match asked.field.as_deref().filter(|field| !field.is_empty()) {
             Some(field) => values.get(field).is_some_and(&is_meant),
-            // Which row as a whole is asked.
+            // The question is about whole rows.
             None => values.values().any(&is_meant),
         }
     };

@@ -1,6 +1,6 @@
-//! A department's own tests: rows and something that is meant go in, named members of the result are compared.
+//! Tests declared by a department: rows and a classified request go in, members of the result are compared.
 //!
-//! The real roles run, on a file in memory; only what a model would have understood is given.
+//! The real roles run on a database in memory; only the model's classification is given.
 
 use patchboard_kernel::department::{Department, Reply, Test};
 use patchboard_kernel::id::Timestamp;
@@ -16,28 +16,28 @@ use super::resume::resume;
 use super::storage::{Fault, Storage};
 use super::waits::{self, Understood};
 
-/// The code of a test that does not come out as it says.
+/// Code of a failed test.
 pub const FAILED: &str = "failed_test";
 
-/// What tests find: code, how bad it is, what it means.
+/// Findings of tests: code, severity, meaning.
 pub const CODES: &[(&str, Severity, &str)] =
     &[(FAILED, Severity::Error, "A test of a department does not come out as it says.")];
 
-/// Bytes of an outcome's rows.
+/// Greatest size of an outcome's rows in bytes.
 pub(super) const RESULT_BYTES_MAX: usize = 32 * 1024;
 
-/// What was expected, and is not so.
+/// Expectation that was not met.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Miss {
-    /// A member of the result, `rows`, `rows/N` of those that were there before, or `answers/N`.
+    /// Member of the result, `rows`, `rows/N` for an initial row, or `answers/N`.
     pub at: String,
-    /// What was expected.
+    /// Expected value.
     pub expected: Value,
-    /// What there is.
+    /// Actual value.
     pub found: Value,
 }
 
-/// Runs a test; what is not as it expects, if anything is.
+/// Runs a test. Returns the expectations that were not met.
 ///
 /// # Errors
 /// See [`Fault`].
@@ -80,9 +80,9 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Puts the rows there, which have to be rows that could be there.
+    /// Inserts the initial rows, which must be valid.
     fn prepare(&self, rows: &[Map<String, Value>]) -> Result<Option<Miss>, Fault> {
-        // An action of the test's own, as a department need not have one that makes whole rows.
+        // Uses an action of its own, because a department need not have one that inserts whole rows.
         let mut department = self.department.clone();
         for (index, row) in rows.iter().enumerate() {
             let sets = row.keys().cloned().collect();
@@ -105,7 +105,7 @@ impl Case<'_> {
         Ok(None)
     }
 
-    /// What comes of it, all questions answered that the test has answers to.
+    /// Runs the request and answers its questions while the test has answers. Returns the last result.
     fn play(&self, test: &Test) -> Result<Result<Told, Miss>, Fault> {
         let mut now = Timestamp(1_000_000);
         let rows = self.storage.rows(self.department)?;

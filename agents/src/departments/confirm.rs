@@ -1,5 +1,5 @@
-//! `builtin:confirm`: what came of a request, as a result with one sentence. No other role of a department makes sentences:
-//! crud hands on codes, resolve and resume how a field is asked for and what is wrong with a value.
+//! `builtin:confirm`: turns the outcome of a request into a result with one sentence. No other role writes sentences:
+//! crud passes on codes, resolve and resume the question for a field and the problem of a value.
 
 use patchboard_kernel::department::sentence::{self, Part};
 use patchboard_kernel::department::{Action, Department, Promised};
@@ -11,62 +11,62 @@ use super::found::{ASKED_MAX, Choice, Done, Outcome, Pending, Resolved, Status, 
 use super::likeness::said;
 use super::values::quoted;
 
-/// Values of one enumeration.
+/// Greatest number of values in an enumeration.
 const SAID_MAX: usize = 20;
-/// Characters of one, about, and of each of its values.
+/// Approximate length of an enumeration in characters, and greatest length of each value.
 const SAID_CHARS_MAX: usize = 1000;
 const ITEM_CHARS_MAX: usize = 200;
-/// Bytes of the patch around a result.
+/// Bytes reserved for the patch around a result.
 const AROUND_BYTES: usize = 1024;
-/// Characters of a sentence.
+/// Greatest length of a sentence in characters.
 const SENTENCE_CHARS_MAX: usize = 2000;
 
-/// What a department tells the board that asked it.
+/// Result that a department returns to the board that asked it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Told {
-    /// Which department.
+    /// Name of the department.
     pub department: String,
-    /// How it ended.
+    /// Kind of the result.
     pub status: Ending,
-    /// That in a sentence.
+    /// Sentence for the user.
     pub text: String,
-    /// What the user has to say.
+    /// Question for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// What there is to choose among.
+    /// Options to choose from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<Values>,
-    /// What the next words of the user are taken with.
+    /// Pending question, for the user's next message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Pending>,
-    /// Why it was refused; stable.
+    /// Reason that nothing was done; a stable code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<Why>,
-    /// What that follows from.
+    /// Data that explains the finding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Value>,
-    /// What would have to be meant instead: a patch of `/classified`.
+    /// Patch of `/classified` that would make the request possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patch: Vec<Value>,
-    /// What it promised.
+    /// Data promised by the department.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,
 }
 
-/// How a request to a department ended.
+/// Kind of a department's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// It was done.
+    /// The action was carried out.
     Done,
-    /// It could not be done.
+    /// The action could not be carried out.
     Error,
-    /// The user has to say something first.
+    /// The user must answer a question first.
     Clarification,
-    /// There is nothing to do it with, but what would have to be meant instead.
+    /// Nothing matches the request; the result offers a changed request that would work.
     Refusal,
-    /// The user does not want it.
+    /// The user declined.
     Dismissed,
 }
 
@@ -86,7 +86,7 @@ impl Told {
         }
     }
 
-    /// The same if it can be written down and handed on; otherwise that it cannot.
+    /// Returns the result if it fits into the patch, otherwise a shorter result or an error.
     fn within(self, department: &Department, bytes_max: usize) -> Self {
         let fits =
             bytes_of(&self) <= (2 * bytes_max).saturating_sub(AROUND_BYTES) && bytes_of(&self.pending) <= bytes_max / 2;
@@ -94,7 +94,7 @@ impl Told {
             return self;
         }
         match self.status {
-            // It was, whatever there is to hand on.
+            // The action succeeded even if its result is too large to return.
             Ending::Done => Self { data: Map::new(), ..self },
             _ => Self::new(
                 department,
@@ -105,7 +105,8 @@ impl Told {
     }
 }
 
-/// The result of what was done. `bytes_max`: what its rows may take, written down; twice that is what all of it may.
+/// Builds the result of an executed action. `bytes_max` limits the serialised rows; the whole result may take twice
+/// that.
 pub fn done(department: &Department, outcome: &Outcome, bytes_max: usize) -> Told {
     let told = match outcome.status {
         Done::Error => Told::new(department, Ending::Error, &wrong(department, outcome)),
@@ -115,7 +116,7 @@ pub fn done(department: &Department, outcome: &Outcome, bytes_max: usize) -> Tol
                 Some(action) => sentence_of(action, outcome),
                 None => "Done.".to_owned(),
             };
-            // A sentence that enumerates them, or counts them, says it itself.
+            // A sentence that enumerates or counts the rows needs no such note.
             let template = department.actions.get(&outcome.action).map_or("", |action| action.confirm.as_str());
             let is_counted = template.contains("{rows.") || template.contains("{count}");
             if let Some(given) = given.filter(|given| *given < outcome.count && !is_counted) {
@@ -128,17 +129,17 @@ pub fn done(department: &Department, outcome: &Outcome, bytes_max: usize) -> Tol
     told.within(department, bytes_max)
 }
 
-/// The result of what was not done: a question, or why not. A question waits from now on.
+/// Builds the result of a request that was not executed: a question or the reason. A question is pending from then on.
 pub fn not_done(department: &Department, resolved: &Resolved, now: Timestamp, bytes_max: usize) -> Told {
     let told = match resolved.status {
         Status::Open => question(department, resolved, now, bytes_max / 4),
-        // Without an outcome nothing was done.
+        // Without an outcome nothing was executed.
         Status::Found | Status::None => refusal(department, resolved, now),
     };
     told.within(department, bytes_max)
 }
 
-/// What was wrong with a change.
+/// Describes the error of a change.
 fn wrong(department: &Department, outcome: &Outcome) -> String {
     let entity = &department.storage.entity;
     let named = |field: &str| field.replace('_', " ");
@@ -163,10 +164,10 @@ fn wrong(department: &Department, outcome: &Outcome) -> String {
     }
 }
 
-/// The sentence of an action.
+/// Builds the sentence of an action.
 fn sentence_of(action: &Action, outcome: &Outcome) -> String {
     let template = action.confirm.as_str();
-    // What no row was found by goes by what it became.
+    // A slot that is only set shows the new value.
     let is_only_set = |name: &str| action.sets.iter().any(|set| set == name) && action.slot_set(name) == name;
     let first = outcome.rows.first();
     let before = first.and_then(|row| row.before.as_ref());
@@ -175,7 +176,7 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
     let slot = |name: &str| {
         let found = match name.strip_prefix(patchboard_kernel::department::SLOT_OF_NEW) {
             Some(field) => of(values, field),
-            // What was found goes by what it was.
+            // A slot that the row was found by shows the old value.
             None if is_only_set(name) => of(values, name),
             None => of(before, name).or_else(|| of(values, name)),
         };
@@ -209,7 +210,7 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
     }
 }
 
-/// What is said of one row of several; nothing of one that has none of the fields.
+/// Builds the text for one row of several; `None` if the row has none of the fields.
 fn row_told(parts: &[Part<'_>], values: &Values) -> Option<String> {
     let mut is_told = false;
     let part = |part: &Part<'_>| match part {
@@ -227,11 +228,11 @@ fn row_told(parts: &[Part<'_>], values: &Values) -> Option<String> {
     is_told.then_some(told)
 }
 
-/// What of a result others build on, and how many rows that has, if it is to have all of them.
+/// Returns the promised data, and the number of rows in it if it lists rows.
 fn data(department: &Department, outcome: &Outcome, bytes_max: usize) -> (Map<String, Value>, Option<u64>) {
     let rows: Vec<Value> = outcome.rows.iter().filter_map(|row| row.values().cloned()).map(Value::Object).collect();
     let lists = department.promises.values().filter(|promised| **promised == Promised::Rows).count();
-    // Each member has the same share.
+    // Each member gets an equal share.
     let mut left = bytes_max / department.promises.len().max(1);
     let fits = |row: &&Value| {
         let bytes = bytes_of(row) + 1;
@@ -249,7 +250,7 @@ fn data(department: &Department, outcome: &Outcome, bytes_max: usize) -> (Map<St
     (data, (lists > 0).then_some(u64::try_from(given).unwrap_or(u64::MAX)))
 }
 
-/// What a value takes, written down.
+/// Size of a value in bytes when serialised.
 fn bytes_of(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
 }
@@ -307,7 +308,7 @@ fn question(department: &Department, open: &Resolved, now: Timestamp, bytes_max:
     }
 }
 
-/// Why nothing was done, and what would do, if anything would.
+/// Builds the result of a request that cannot be met: the reason, and alternatives if there are any.
 fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
     let why = none.why.unwrap_or(Why::NotFound);
     let entity = &department.storage.entity;
@@ -322,7 +323,7 @@ fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
                 }
                 near => {
                     let told: Vec<String> = near.iter().map(|choice| described(&choice.values)).collect();
-                    // Only one can be taken by a yes.
+                    // A yes can accept only one alternative.
                     let asked = if let [_] = near { " Is that one meant?" } else { "" };
                     let told = told.join(", or the one with ");
                     format!("There is no {entity}{what}; most like it is the one with {told}.{asked}")
@@ -341,7 +342,7 @@ fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
         }
     };
     let patch = none.nearest.first().map(|choice| patch(department, none, choice)).unwrap_or_default();
-    // Who refuses says what would do.
+    // Only a refusal contains an alternative.
     let status = match why {
         Why::Declined => Ending::Dismissed,
         Why::NotFound if !patch.is_empty() => Ending::Refusal,
@@ -355,7 +356,7 @@ fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
         evidence: Some(json!({"action": none.action, "slots": none.slots, "nearest": none.nearest})),
         patch,
         options: none.nearest.iter().map(|choice| choice.values.clone()).collect(),
-        // Nobody is asked again and again for what is only offered.
+        // An offer is made only once.
         pending: Some(Pending {
             options: none.nearest.clone(),
             question: Some(text),
@@ -367,7 +368,7 @@ fn refusal(department: &Department, none: &Resolved, now: Timestamp) -> Told {
     }
 }
 
-/// What the row was to have.
+/// Returns the values by which the row was searched.
 fn looked_for(department: &Department, none: &Resolved) -> Values {
     let finds = department.actions.get(&none.action).map(|action| action.finds.as_slice()).unwrap_or_default();
     none.slots
@@ -381,7 +382,7 @@ fn department_ask(department: &Department, none: &Resolved) -> String {
     none.ask.clone().unwrap_or_else(|| format!("which {} is meant", department.storage.entity))
 }
 
-/// What has to be different in `/classified` so that the choice is meant.
+/// Builds the patch of `/classified` that selects a choice.
 fn patch(department: &Department, none: &Resolved, choice: &Choice) -> Vec<Value> {
     let mut patch: Vec<Value> = Vec::new();
     if let Some(action) = &choice.action {
@@ -395,14 +396,14 @@ fn patch(department: &Department, none: &Resolved, choice: &Choice) -> Vec<Value
             patch.push(json!({"op": "add", "path": format!("/classified/slots/{slot}"), "value": value}));
         }
     }
-    // What the other action does not know.
+    // Slots that the other action does not have.
     for slot in none.slots.keys().filter(|slot| !slots.contains(slot)) {
         patch.push(json!({"op": "remove", "path": format!("/classified/slots/{slot}")}));
     }
     patch
 }
 
-/// What waits for an answer, without what there is to choose among.
+/// Builds a pending question without options.
 fn pending(department: &Department, of: &Resolved, now: Timestamp) -> Pending {
     Pending {
         department: department.name.clone(),
@@ -420,14 +421,14 @@ fn pending(department: &Department, of: &Resolved, now: Timestamp) -> Pending {
     }
 }
 
-/// `item bananas and list office`.
+/// Formats values as `item bananas and list office`.
 fn described(values: &Values) -> String {
     let parts: Vec<String> =
         values.iter().map(|(field, value)| format!("{} {}", field.replace('_', " "), said(value))).collect();
     listed(&parts, "and")
 }
 
-/// `a, b and c`.
+/// Formats parts as `a, b and c`.
 fn listed(parts: &[String], word: &str) -> String {
     match parts {
         [] => String::new(),

@@ -1,9 +1,9 @@
-//! `builtin:crud`: does what was found, and nothing else. It never sees the user's words.
+//! `builtin:crud`: executes a resolved request, and nothing else. It never sees the user's words.
 //!
-//! Four phases: recognise (the action and what it is about), validate (every value, and that the row is still what was
-//! found), execute, verify (read again within the transaction what was written). What a user can cause is an outcome with
-//! the status `error` and what is wrong, as a code with values; then nothing is different. A call is carried out once: its outcome is kept by its key, in the
-//! same transaction.
+//! Four phases: recognise (the action and its target), validate (every value, and that the row is unchanged), execute,
+//! verify (read back, within the transaction). An error that a user can cause gives an outcome with the status `error`,
+//! as a code with values, and changes nothing. A call is executed once: its outcome is stored by its key in the same
+//! transaction.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use super::likeness::words;
 use super::storage::{FILE, Fault, PATIENCE, ROWS_MAX, Storage, bound, current, current_row, sql};
 use super::values::{is_said, stored};
 
-/// Rows that an outcome has.
+/// Greatest number of rows in an outcome.
 const SHOWN_MAX: usize = 100;
 
-/// Does what was found. `key`: the name of the call; `bytes_max`: what the outcome's rows may take, written down.
+/// Executes a resolved request. `key` identifies the call; `bytes_max` limits the serialised rows of the outcome.
 ///
 /// # Errors
-/// See [`Fault`]; then nothing is different.
+/// See [`Fault`]; nothing is changed then.
 pub fn carry_out(
     storage: &Storage,
     department: &Department,
@@ -70,9 +70,10 @@ pub fn carry_out(
     })
 }
 
-/// Empties the log. A bit that flips in it takes back every commit after it, and no hash of rows would tell.
+/// Empties the write-ahead log. A flipped bit in it would revert every later commit, and no hash of rows would reveal
+/// it.
 fn settle(connection: &Connection) {
-    // Where another one reads, or the disk fails, the commit holds all the same: the next change does it again.
+    // If another process reads, or the disk fails, the commit is still valid; the next change empties the log.
     let settled = connection.busy_timeout(Duration::ZERO).and_then(|()| private::empty_log(connection));
     if let Err(error) = settled.and_then(|_| connection.busy_timeout(PATIENCE)) {
         tracing::warn!(%error, "the log of {FILE} is not empty");
@@ -101,7 +102,7 @@ fn put_outcome(
     Ok(())
 }
 
-/// That nothing was done.
+/// Builds the outcome of a request that changed nothing.
 fn nothing(resolved: &Resolved) -> Outcome {
     Outcome {
         status: Done::Error,
@@ -114,16 +115,16 @@ fn nothing(resolved: &Resolved) -> Outcome {
     }
 }
 
-/// What is to be done.
+/// Recognised request.
 struct Recognised<'a> {
     action: &'a Action,
-    /// What is written, by field.
+    /// Values to write, by field.
     sets: Values,
-    /// The row, and what it has to have; none for a new one.
+    /// Row to change and the values that it must still have; `None` for an insert or a select.
     row: Option<(i64, Values)>,
 }
 
-/// The first phase, and of the second what needs no rows.
+/// Runs the first phase, and the checks of the second that need no rows.
 fn recognise<'a>(department: &'a Department, resolved: &Resolved) -> Result<Recognised<'a>, Wrong> {
     let action = department.actions.get(&resolved.action);
     let action = action.ok_or(Wrong::UnknownAction)?;
@@ -160,7 +161,7 @@ fn recognise<'a>(department: &'a Department, resolved: &Resolved) -> Result<Reco
     Ok(Recognised { action, sets, row })
 }
 
-/// Tells what there is of what was found, at most so much.
+/// Returns the current values of the found rows, within the limits; rows that are gone are left out.
 fn select(
     connection: &Connection,
     department: &Department,
@@ -179,9 +180,9 @@ fn select(
     Ok(Outcome { rows, count, verified: true, ..nothing(resolved) }.into_done())
 }
 
-/// Why a change was not made.
+/// Reason that a change was not made.
 enum Stopped {
-    /// By what a user can cause.
+    /// Error that a user can cause.
     Wrong(Wrong),
     Fault(Fault),
 }
@@ -201,7 +202,7 @@ struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// The phases that need the rows. What they have done is undone by the caller if they stop.
+    /// Runs the phases that need the rows. On an error the caller rolls back their changes.
     fn make(&self) -> Result<Changed, Stopped> {
         match &self.recognised.row {
             None => self.insert(),
@@ -250,7 +251,7 @@ impl Change<'_> {
         Ok(Changed { id: before.id, before: Some(before.values), after: None })
     }
 
-    /// No other row is the same in what makes a row this one.
+    /// Checks that no other row has the same identity.
     fn is_only_one(&self, rows: &[Row], own: Option<i64>, values: &Values) -> Result<(), Stopped> {
         let identity = &self.department.storage.identity;
         let has = |values: &Values, name: &String| values.get(name).map(|value| words(&said(value)));
@@ -263,7 +264,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Ends what a row is, and says when. Time goes on, also where the clock does not.
+    /// Ends the current state of a row. Returns the time of its end, which always advances, even if the clock does not.
     fn end(&self, id: i64) -> Result<i64, Stopped> {
         let (valid, recorded): (i64, i64) =
             self.connection.query_row(&sql::since(self.department), [id], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -286,7 +287,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// The last phase: what is there now is what was to be.
+    /// Runs the last phase: compares the stored row with the intended one.
     fn verify(&self, id: i64, expected: Option<(&Values, i64)>) -> Result<(), Stopped> {
         let found = current_row(self.connection, self.department, id)?;
         let is_right = match (&found, expected) {

@@ -1,136 +1,137 @@
-//! What the roles of a department hand on to each other: the values at `/resolved`, `/resumed`, `/outcome`, `/result`.
+//! Data that the roles of a department pass to each other: the values at `/resolved`, `/resumed`, `/outcome`,
+//! `/result`.
 
 use patchboard_kernel::department::Department;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What is known of fields, by their names.
+/// Values of fields or slots, by name.
 pub type Values = Map<String, Value>;
 
-/// How often the same is asked before it is given up.
+/// Number of times that a question is asked before it is given up.
 pub const ASKED_MAX: u32 = 3;
 
-/// A row as it is now.
+/// Row in its current state.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// Its number, never used twice in its table.
+    /// Number of the row, never reused in its table.
     pub id: i64,
-    /// How often it was written.
+    /// Number of times that the row was written.
     pub version: i64,
-    /// What it has. A field without a value is left out.
+    /// Values of the row. Fields without a value are left out.
     pub values: Values,
 }
 
-/// Which row is meant.
+/// Result of resolving a request to rows.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resolved {
-    /// Whether that is known.
+    /// Status of the resolution.
     pub status: Status,
-    /// The action.
+    /// Name of the action.
     pub action: String,
-    /// What is known of its slots.
+    /// Known slots.
     #[serde(default)]
     pub slots: Values,
-    /// The rows that are meant.
+    /// Numbers of the rows found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<i64>,
-    /// What to choose among, where something is open; none: any value will do.
+    /// Options for an open question; empty if any value is possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<Choice>,
-    /// How many choices more there are.
+    /// Number of further options that are not listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u32,
-    /// What is asked, like `which list`.
+    /// Question, like `which list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
-    /// The slot, or the field, that is asked for.
+    /// Slot or field that the question is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What was wrong with what is known of it.
+    /// Problem with the value given for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
-    /// What is most like it, where nothing is found.
+    /// Nearest alternatives if nothing is found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nearest: Vec<Choice>,
-    /// How often it has been asked before.
+    /// Number of times that the question was asked before.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asked: u32,
-    /// Why nothing is found.
+    /// Reason that nothing is found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Why>,
 }
 
-/// Whether it is known which row is meant.
+/// Status of a resolution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It is.
+    /// The target is known.
     Found,
-    /// The user has to say.
+    /// The user must answer a question.
     Open,
-    /// There is none.
+    /// Nothing is found; see [`Resolved::why`].
     None,
 }
 
-/// Why nothing is found.
+/// Reason that nothing is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// Nothing is like it.
+    /// No row matches.
     NotFound,
     /// The department has no such action.
     UnknownAction,
-    /// The answer came too late.
+    /// The answer arrived after the question had expired.
     Expired,
-    /// The user does not want it.
+    /// The user declined.
     Declined,
-    /// It was asked often enough.
+    /// The question was asked [`ASKED_MAX`] times.
     GaveUp,
 }
 
-/// One of several that may be meant.
+/// Option of a question, or alternative.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choice {
-    /// The rows that it stands for.
+    /// Numbers of the rows that it selects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<i64>,
-    /// Another action that it takes.
+    /// Other action that it requires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// What tells it from the others.
+    /// Values that distinguish it from the others.
     #[serde(default)]
     pub values: Values,
-    /// How like it is to what was said, from 0 to 1.
+    /// Similarity to the given words, from 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub likeness: Option<f64>,
 }
 
-/// What was done.
+/// Outcome of an executed request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
-    /// Whether it was.
+    /// Status of the outcome.
     pub status: Done,
-    /// The action.
+    /// Name of the action.
     pub action: String,
-    /// What was known of its slots.
+    /// Known slots.
     #[serde(default)]
     pub slots: Values,
-    /// The rows, at most so many that they can be written down.
+    /// Rows, as many as fit the size limit.
     pub rows: Vec<Changed>,
-    /// How many rows there are.
+    /// Total number of rows.
     pub count: u64,
-    /// Whether what was written was read again and is as it should be.
+    /// True if written data was read back and is correct.
     pub verified: bool,
-    /// What was wrong.
+    /// Error, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrong: Option<Wrong>,
 }
 
 impl Outcome {
-    /// Shows each value of what was said and what rows had, to be changed.
+    /// Calls `change` for each value of slots, rows and error, to replace it.
     pub(super) fn each_value(&mut self, change: &mut dyn FnMut(&mut Value)) {
         let rows = self.rows.iter_mut().flat_map(|row| [&mut row.before, &mut row.after]).flatten();
         let mut values: Vec<&mut Value> =
@@ -144,7 +145,7 @@ impl Outcome {
     }
 }
 
-/// What is wrong with a change, so that it was not made; `confirm` has the words for it.
+/// Error that prevented a change; `confirm` has the sentence for it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "code", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Wrong {
@@ -152,130 +153,130 @@ pub enum Wrong {
     UnknownAction,
     /// The storage has no such field.
     UnknownField {
-        /// The field.
+        /// Name of the field.
         field: String,
     },
-    /// What is meant is not known.
+    /// The target of the request is not known.
     Unclear,
-    /// It is about none or several, and has to be about one.
+    /// The request matches none or several rows, but needs exactly one.
     NotOne,
-    /// It is about a row, and has to make one.
+    /// An insert was resolved to an existing row.
     NotNew,
     /// A value does not fit its field.
     Unfit {
-        /// The field.
+        /// Name of the field.
         field: String,
-        /// The value.
+        /// Value that does not fit.
         value: Value,
     },
     /// A value is missing.
     Missing {
-        /// Of this field.
+        /// Name of the field.
         field: String,
     },
-    /// Nothing would be different.
+    /// No value would change.
     NoChange,
-    /// The row is not what was found any more.
+    /// The row changed after it was found.
     Stale,
-    /// Another row is the same in what makes it this one.
+    /// Another row has the same identity.
     Taken {
-        /// What they have in common.
+        /// Values of the identity.
         values: Values,
     },
-    /// There are as many rows as there may be.
+    /// The table has reached its limit of rows.
     Full,
-    /// What was read again is not what was written.
+    /// The row read back differs from the row written.
     Unverified,
 }
 
-/// Whether something was done.
+/// Status of an outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Done {
-    /// It was.
+    /// The action was carried out.
     Done,
-    /// It was not, and nothing is different.
+    /// The action failed and changed nothing.
     Error,
 }
 
-/// A row, before and after.
+/// Row before and after a change.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changed {
-    /// Its number.
+    /// Number of the row.
     pub id: i64,
-    /// What it had; none if it is new, or was only looked at.
+    /// Old values; `None` if the row is new, or was only read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Values>,
-    /// What it has; none if it has ended.
+    /// New values; `None` if the row was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Values>,
 }
 
 impl Changed {
-    /// What it has, or had.
+    /// Returns the new values, or the old ones of a deleted row.
     pub fn values(&self) -> Option<&Values> {
         self.after.as_ref().or(self.before.as_ref())
     }
 }
 
-/// A question that waits for the user's next words, with all that is known.
+/// Question that awaits the user's next message, with the state of the request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pending {
-    /// Whose question it is.
+    /// Department that asked.
     pub department: String,
-    /// The action.
+    /// Name of the action.
     pub action: String,
-    /// What is known of its slots.
+    /// Known slots.
     #[serde(default)]
     pub slots: Values,
-    /// The row that is meant, where something else is asked for.
+    /// Row found, if only a value is still open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<i64>,
-    /// What to choose among.
+    /// Options to choose from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<Choice>,
-    /// How many choices more there are.
+    /// Number of further options that are not listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: u32,
-    /// What is asked.
+    /// Question, like `which list`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
-    /// The slot, or the field, that is asked for.
+    /// Slot or field that the question is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What the user was told, as a sentence.
+    /// Sentence shown to the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// Whether it is an offer, which nobody has to answer.
+    /// True for an offer, which needs no answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub offer: bool,
-    /// How often it has been asked.
+    /// Number of times that it was asked.
     pub asked: u32,
-    /// Until when it waits, in milliseconds since 1970.
+    /// Expiry time in milliseconds since 1970.
     pub expires_at: i64,
 }
 
-/// What whoever takes up messages has to know of a question, whoever has asked it.
+/// Members of a question that message handling uses, whichever department asked it.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Asked {
-    /// Whose question it is.
+    /// Department that asked.
     pub department: String,
-    /// What to choose among.
+    /// Options to choose from.
     pub options: Vec<Choice>,
-    /// How many choices more there are.
+    /// Number of further options that are not listed.
     pub more: u32,
-    /// What is asked.
+    /// Question, like `which list`.
     pub ask: Option<String>,
-    /// What of an option is asked for.
+    /// Field of the options that the question is about.
     pub field: Option<String>,
-    /// What the user was told, as a sentence.
+    /// Sentence shown to the user.
     pub question: Option<String>,
-    /// Whether it is an offer, which nobody has to answer.
+    /// True for an offer, which needs no answer.
     pub offer: bool,
-    /// Until when it waits, in milliseconds since 1970; none: for as long as nothing else ends it.
+    /// Expiry time in milliseconds since 1970; `None` means no expiry.
     pub expires_at: Option<i64>,
 }
 
@@ -287,7 +288,7 @@ impl From<&Pending> for Asked {
 }
 
 impl Resolved {
-    /// Of which nothing is known yet but this.
+    /// Creates a result with only these members.
     pub(crate) fn new(status: Status, action: &str, slots: Values) -> Self {
         Self {
             status,
@@ -305,12 +306,12 @@ impl Resolved {
         }
     }
 
-    /// There is none, and why.
+    /// Creates a result without a match, with the reason.
     pub(crate) fn none(action: &str, slots: Values, why: Why) -> Self {
         Self { why: Some(why), ..Self::new(Status::None, action, slots) }
     }
 
-    /// The same, where a question was asked before: how often that was, if it is asked again, and at last no more.
+    /// Counts a question that is asked again, and gives up after [`ASKED_MAX`] times.
     pub(crate) fn counted(self, before: &Pending) -> Self {
         let is_again =
             self.status == Status::Open && self.field == before.field && self.slots == before.slots && !before.offer;
@@ -321,7 +322,7 @@ impl Resolved {
         }
     }
 
-    /// The same with a question for a field.
+    /// Adds a question for a field.
     pub(crate) fn asking(self, department: &Department, slot: &str, field: &str) -> Self {
         let ask = match department.storage.fields.get(field) {
             Some(known) => known.question(field),

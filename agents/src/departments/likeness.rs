@@ -1,37 +1,37 @@
-//! How like two texts are.
+//! Similarity of two texts.
 //!
-//! Likeness is counted in thousandths, so that a gap is what it is and not what is left of it in binary. Two texts are the
-//! same if their words are, however they are written. Otherwise what counts is the best of: how few letters are different
-//! (Damerau-Levenshtein), the same word by word in any order, and that one has all words of the other. People mistype the
-//! first letter of a word least, so there a difference counts twice.
+//! Similarity is an integer in thousandths, so that gaps are exact. Texts with the same words are equal, whatever their
+//! case and punctuation. Otherwise the best of three measures counts: edit distance (Damerau-Levenshtein), edit
+//! distance word by word in any order, and containment of all words. People rarely mistype the first letter of a word,
+//! so a difference there counts twice.
 
 use serde_json::Value;
 
-/// The likeness of what is the same.
+/// Similarity of equal texts.
 pub(super) const SAME: u32 = 1000;
-/// The most that anything else is alike.
+/// Greatest similarity of texts that are not equal.
 const OTHER: u32 = 990;
-/// The least likeness of words that says something.
+/// Least similarity of words that counts.
 const WORD_MIN: u32 = 500;
-/// The likeness of a text and one that has all words of it, with nothing else alike.
+/// Similarity of a text and one that contains all its words, if nothing else is similar.
 const CONTAINED: u32 = 800;
-/// Characters of a text that are compared where it is not the same.
+/// Characters of a text that are compared if the texts are not equal.
 const CHARS_MAX: usize = 160;
 
-/// A share, in thousandths.
+/// Converts a share of one to thousandths.
 pub(super) fn thousandths(share: f64) -> u32 {
-    // From 0 to 1: what is not, was refused when the manifest was read.
+    // A share outside 0 to 1 was rejected when the manifest was read.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 1000")]
     let thousandths = (share.clamp(0.0, 1.0) * f64::from(SAME)).round() as u32;
     thousandths
 }
 
-/// A likeness as a share of one.
+/// Converts a similarity to a share of one.
 pub(super) fn share(likeness: u32) -> f64 {
     f64::from(likeness) / f64::from(SAME)
 }
 
-/// How like two texts are.
+/// Returns the similarity of two texts.
 pub(super) fn likeness(one: &str, other: &str) -> u32 {
     let (one_words, other_words) = (words(one), words(other));
     if one_words.is_empty() || other_words.is_empty() {
@@ -52,7 +52,7 @@ fn of_words(one: &[String], other: &[String]) -> u32 {
     whole.max(alike).max(contained).min(OTHER)
 }
 
-/// How like the words of two texts are, in any order; each counts by its letters.
+/// Returns the similarity of the words of two texts in any order, weighted by their lengths.
 fn alike(one: &[String], other: &[String]) -> u32 {
     let best = |word: &String, others: &[String]| {
         let best = others.iter().map(|other| of_word(word, other)).max().unwrap_or(0);
@@ -65,14 +65,14 @@ fn alike(one: &[String], other: &[String]) -> u32 {
     (sum(one, other) + sum(other, one)).checked_div(letters).unwrap_or(0)
 }
 
-/// How like two words are.
+/// Returns the similarity of two words.
 fn of_word(one: &str, other: &str) -> u32 {
     if one == other {
         return SAME;
     }
     let (lengths, first) = ([one.chars().count(), other.chars().count()], one.chars().next() == other.chars().next());
     let [least, most] = [lengths[0].min(lengths[1]), lengths[0].max(lengths[1])];
-    // Too different in length to be alike.
+    // The lengths differ too much.
     if least * 2 < most {
         return 0;
     }
@@ -81,13 +81,13 @@ fn of_word(one: &str, other: &str) -> u32 {
     u32::try_from(same * 1000 / most).unwrap_or(0)
 }
 
-/// The words of a text, in small letters.
+/// Returns the words of a text in lower case.
 pub(super) fn words(text: &str) -> Vec<String> {
     let lower = text.to_lowercase();
     lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// The words as far as they are compared.
+/// Truncates words to the characters that are compared.
 fn short(words: &[String]) -> Vec<String> {
     let mut left = CHARS_MAX;
     let mut short = Vec::new();
@@ -102,7 +102,7 @@ fn short(words: &[String]) -> Vec<String> {
     short
 }
 
-/// A value as it is said.
+/// Formats a value as a user would write it.
 pub(super) fn said(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -112,12 +112,12 @@ pub(super) fn said(value: &Value) -> String {
     }
 }
 
-/// What counts as naming something.
+/// Thresholds for taking a text as the name of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bar {
-    /// The least likeness.
+    /// Least similarity.
     pub(super) likeness: u32,
-    /// By how much the best must be better than the next.
+    /// Gap by which the best must exceed the next.
     pub(super) gap: u32,
 }
 
@@ -126,14 +126,14 @@ impl Bar {
         Self { likeness: thousandths(thresholds.likeness), gap: thousandths(thresholds.gap) }
     }
 
-    /// Whether a score is not clearly less than the best.
+    /// Returns whether a score is not clearly below the best.
     pub(super) fn is_close(self, score: u32, best: u32) -> bool {
-        // No gap at all still lets the same be the same.
+        // With a gap of zero, equal scores are still close.
         score >= best || best - score < self.gap
     }
 }
 
-/// Which of these texts is meant by another: none if none is like it, several if it is not clear.
+/// Returns the indices of the texts that another may mean: none if no text is similar, several if it is ambiguous.
 pub(super) fn meant(text: &str, of: &[String], bar: Bar) -> Vec<usize> {
     let scores: Vec<u32> = of.iter().map(|one| likeness(text, one)).collect();
     let best = scores.iter().max().copied().filter(|best| *best >= bar.likeness);

@@ -1,7 +1,7 @@
-//! What words may mean that are like nothing by their letters.
+//! Matches words by meaning if they resemble no value by their letters.
 //!
-//! Owns which texts are embedded, and how like their embeddings are. Who asks for embeddings is in `seats`; what comes of
-//! the likeness is decided in [`super::resolve`].
+//! Owns the choice of texts to embed and the similarity of their embeddings. `seats` requests the embeddings;
+//! [`super::resolve`] decides by the similarity.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,33 +13,33 @@ use super::likeness::{Bar, thousandths, words};
 use super::values::{is_said, likeness_of};
 use crate::llm::embeddings::Embedding;
 
-/// Texts that are embedded for one search.
+/// Greatest number of texts embedded for one search.
 const TEXTS_MAX: usize = 256;
-/// Bytes of all of them.
+/// Greatest size of these texts in bytes.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// What was said that is like nothing by its letters, and the texts that it may mean.
+/// Words that resemble no value by their letters, and the texts that they may mean.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Unknown {
     fields: BTreeMap<String, Texts>,
 }
 
-/// What was said of a field, and what rows have there.
+/// Words given for a field, and the values of rows in that field.
 #[derive(Clone, PartialEq, Debug)]
 struct Texts {
     said: String,
     of_rows: BTreeSet<String>,
 }
 
-/// How like texts are to what was said of a field, by what they mean.
+/// Similarity in meaning of texts to the words given for a field.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Meaning {
     likeness: BTreeMap<String, BTreeMap<String, u32>>,
     least: u32,
 }
 
-/// What there is to learn about the words for which nothing was found, if there is anything: only rows that are like
-/// everything else that was said are looked at, and the newest first, as far as there is room.
+/// Returns the words without a match and their candidates, if there are any. Only rows that match all other slots are
+/// considered, newest first, within the limits.
 pub fn unknown(department: &Department, resolved: &Resolved, rows: &[Row]) -> Option<Unknown> {
     if resolved.why != Some(Why::NotFound) {
         return None;
@@ -74,7 +74,7 @@ pub fn unknown(department: &Department, resolved: &Resolved, rows: &[Row]) -> Op
     Unknown { fields }.if_any()
 }
 
-/// Whether something was said in words of the user's own: what has a declared form means nothing else.
+/// Returns whether a slot holds free text; values of a declared form have no other meaning.
 fn is_free(field: &Field, given: &Value) -> bool {
     let has_words = given.as_str().is_some_and(|text| !words(text).is_empty() && text.len() <= BYTES_MAX / 2);
     field.kind == FieldType::String && field.only.is_empty() && field.pattern.is_none() && has_words
@@ -86,7 +86,7 @@ impl Unknown {
         is_any.then_some(self)
     }
 
-    /// What has to be embedded: each text once.
+    /// Returns the texts to embed, each once.
     pub fn texts(&self) -> Vec<&str> {
         let fields = self.fields.values();
         let all: BTreeSet<&str> =
@@ -94,8 +94,8 @@ impl Unknown {
         all.into_iter().collect()
     }
 
-    /// How like the texts are, by their embeddings, given in the order of [`Self::texts`]. `least`: the share that says
-    /// something.
+    /// Computes the similarity from embeddings in the order of [`Self::texts`]. `least` is the least share of one that
+    /// counts.
     pub fn meaning(&self, embeddings: &[Embedding], least: f64) -> Meaning {
         let embedded: BTreeMap<&str, &Embedding> = self.texts().into_iter().zip(embeddings).collect();
         let like = |one: &str, other: &str| {
@@ -109,22 +109,22 @@ impl Unknown {
 }
 
 impl Meaning {
-    /// The fields that it is about.
+    /// Fields that are matched by meaning.
     pub(super) fn fields(&self) -> impl Iterator<Item = &str> {
         self.likeness.keys().map(String::as_str)
     }
 
-    /// Whether a field goes by its meaning.
+    /// Returns whether a field is matched by meaning.
     pub(super) fn has(&self, field: &str) -> bool {
         self.likeness.contains_key(field)
     }
 
-    /// How like a text is to what was said of a field.
+    /// Returns the similarity of a text to the words given for a field.
     pub(super) fn likeness(&self, field: &str, text: &str) -> u32 {
         self.likeness.get(field).and_then(|texts| texts.get(text)).copied().unwrap_or(0)
     }
 
-    /// The least likeness that says something: not none, whatever is configured.
+    /// Returns the least similarity that counts, which is above zero whatever is configured.
     pub(super) fn least(&self) -> u32 {
         self.least.max(1)
     }

@@ -1,9 +1,8 @@
-//! `builtin:resolve`: which row is meant, or what is to be asked. It does not interpret and never guesses.
+//! `builtin:resolve`: finds the rows of a request, or the question to ask. It does not interpret and never guesses.
 //!
-//! Every row gets the likeness of what was said of it, the product over all slots that find it. The best is meant if it is
-//! clearly better than the next; otherwise the user is asked for the first field in which those that may be meant are
-//! different. What is like it only by its meaning is always asked for, and so is the only row that is left where nothing was
-//! said that names one.
+//! The score of a row is the product of its similarities over all slots that search it. The best row is taken if it is
+//! clearly better than the next. Otherwise the question is for the first field in which the candidates differ. A match
+//! by meaning alone always leads to a question, and so does the only row left if no slot names it.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +14,18 @@ use super::likeness::{Bar, SAME, said, share};
 use super::meaning::Meaning;
 use super::values::{Said, is_said, likeness_of, quoted, said_of};
 
-/// Choices that are put to a user.
+/// Greatest number of options shown to a user.
 const OPTIONS_MAX: usize = 12;
-/// Bytes of them, written down: beyond, they are only counted.
+/// Greatest size of the options in bytes when serialised; further ones are only counted.
 const OPTIONS_BYTES_MAX: usize = 16 * 1024;
-/// What is offered instead of what is not there.
+/// Greatest number of alternatives if nothing matches.
 const NEAREST_MAX: usize = 3;
-/// The least likeness of what is offered instead.
+/// Least similarity of an alternative.
 const NEAREST_MIN: u32 = 500;
-/// Rows of one selection.
+/// Greatest number of rows in a selection.
 const IDS_MAX: usize = 500;
 
-/// Which of these rows an action means, where these slots are known.
+/// Resolves an action with these slots to rows.
 pub fn resolve(department: &Department, action_name: &str, slots: &Values, rows: &[Row]) -> Resolved {
     let Some(action) = department.actions.get(action_name) else {
         return Resolved::none(action_name, slots.clone(), Why::UnknownAction);
@@ -47,13 +46,13 @@ pub fn resolve(department: &Department, action_name: &str, slots: &Values, rows:
             found.ids = one.ids.clone();
             settle(department, action_name, found)
         }
-        // One that is only the last left, or several.
+        // Several candidates, or one that no slot names.
         few => search.open(few),
     }
 }
 
-/// Which rows may be meant by words that are like none by their letters; none: none are like them by their meaning either.
-/// That is never known, only asked, however clear it seems.
+/// Resolves by meaning if no row resembles the words by their letters; `None` if no row matches by meaning either. The
+/// result is always a question, however clear the match.
 pub fn resolve_by_meaning(
     department: &Department,
     unresolved: &Resolved,
@@ -75,23 +74,23 @@ struct Search<'a> {
     action: &'a Action,
     given: &'a Values,
     bar: Bar,
-    /// What goes by its meaning, and not by its letters.
+    /// Similarity by meaning, for the fields that are not matched by letters.
     meaning: Option<&'a Meaning>,
 }
 
-/// Rows that may be meant: one, or for a selection all that are the same in what finds them.
+/// Rows that may be meant: one, or for a select all with the same values in the search fields.
 struct Candidate<'a> {
     ids: Vec<i64>,
-    /// Those of a row, or what the rows have in common.
+    /// Values of the row, or those that the rows have in common.
     values: Values,
     row: &'a Row,
     score: u32,
-    /// Whether everything that was said is like it.
+    /// True if every given slot is similar enough.
     is_like: bool,
 }
 
 impl<'a> Search<'a> {
-    /// All that are like what was said, each once.
+    /// Returns all rows with their scores, indistinguishable ones once.
     fn candidates(&self, rows: &'a [Row]) -> Vec<Candidate<'a>> {
         let mut found: Vec<Candidate<'a>> = Vec::new();
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
@@ -102,7 +101,7 @@ impl<'a> Search<'a> {
             let same = Value::Object(values.clone()).to_string();
             match known.get(&same) {
                 Some(&at) if is_selection && found[at].ids.len() < IDS_MAX => found[at].ids.push(row.id),
-                // Nobody could tell it from the first.
+                // A user could not distinguish it from the first.
                 Some(_) => {}
                 None => {
                     known.insert(same, found.len());
@@ -113,16 +112,16 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// Those that are not clearly worse than the best; none if nothing is like what was said.
+    /// Returns the candidates that are not clearly worse than the best; empty if none is similar enough.
     fn close<'c>(&self, candidates: &'c [Candidate<'a>]) -> Vec<&'c Candidate<'a>> {
         let best = candidates.iter().filter(|candidate| candidate.is_like).map(|candidate| candidate.score).max();
-        // One that is not like enough still keeps the best from being clear.
+        // A candidate that is not similar enough can still make the best ambiguous.
         let is_close = |candidate: &&Candidate<'a>| best.is_some_and(|best| self.bar.is_close(candidate.score, best));
         candidates.iter().filter(is_close).collect()
     }
 
-    /// Whether something was said that names a row: more than one of a few declared values, where the action finds by more.
-    /// Nothing has to be named to be looked at.
+    /// Returns whether a given slot names a row. A field with few declared values does not, if the action has other
+    /// search fields. A select needs no name.
     fn is_named(&self) -> bool {
         let names =
             |field: &&String| self.department.storage.fields.get(*field).is_none_or(|field| field.only.is_empty());
@@ -132,13 +131,13 @@ impl<'a> Search<'a> {
             || naming.any(|field| self.given.contains_key(field))
     }
 
-    /// What a row has of what finds it.
+    /// Returns the values of a row in the search fields.
     fn found_by(&self, row: &Row) -> Values {
         let has = |field: &String| Some((field.clone(), row.values.get(field)?.clone()));
         self.action.finds.iter().filter_map(has).collect()
     }
 
-    /// How like a row is to what was said of it, and whether each thing said is like enough.
+    /// Returns the score of a row, and whether every given slot is similar enough.
     fn score(&self, row: &Row) -> (u32, bool) {
         let (mut score, mut is_like) = (SAME, true);
         for name in &self.action.finds {
@@ -158,28 +157,28 @@ impl<'a> Search<'a> {
         field.map_or(0, |field| likeness_of(field, given, row.values.get(name)))
     }
 
-    /// What a field goes by, if that is not its letters.
+    /// Returns the similarity by meaning, if the field is matched by it.
     fn by_meaning(&self, name: &str) -> Option<&'a Meaning> {
         self.meaning.filter(|meaning| meaning.has(name))
     }
 
-    /// What is known, with what found the row as the row has it.
+    /// Returns the given slots, with the search fields as the row has them.
     fn with_found(&self, candidate: &Candidate<'_>) -> Values {
         let mut slots = self.given.clone();
         slots.extend(self.found_by(candidate.row));
         slots
     }
 
-    /// Asks which of several is meant.
+    /// Builds the question that selects one of several candidates.
     fn open(&self, several: &[&Candidate<'_>]) -> Resolved {
         let has = |field: &str| several.iter().map(|one| one.values.get(field)).collect::<Vec<_>>();
         let differ = |field: &str| has(field).windows(2).any(|two| two[0] != two[1]);
-        // What is only supposed has to be told, also where all have the same.
+        // A value that is only supposed must be shown, even if all candidates share it.
         let is_alone = several.len() == 1 && self.meaning.is_none();
         let finds = |field: &str| self.action.finds.iter().any(|name| name == field);
         let is_told = |field: &str| differ(field) || self.by_meaning(field).is_some() || (is_alone && finds(field));
         let mut slots = self.given.clone();
-        // What all have is known, as they have it.
+        // Values shared by all candidates are known.
         for field in self.action.finds.iter().filter(|field| !is_told(field)) {
             slots.extend(has(field)[0].map(|value| (field.clone(), value.clone())));
         }
@@ -213,14 +212,14 @@ impl<'a> Search<'a> {
         open.asking(self.department, &field, &field)
     }
 
-    /// That nothing is called as it was said.
+    /// States that no value matches the words.
     fn unlike(&self, meaning: &Meaning) -> String {
         let words = |name: &str| self.given.get(name).map(said).unwrap_or_default();
         let one = |name: &str| format!("there is no {} {}", name.replace('_', " "), quoted(&words(name)));
         meaning.fields().map(one).collect::<Vec<_>>().join(" and ")
     }
 
-    /// Nothing is like it.
+    /// Builds the result if nothing matches.
     fn nothing(&self, rows: &[Row]) -> Resolved {
         if self.action.does == Does::Select
             && let Some(slots) = self.empty()
@@ -235,7 +234,7 @@ impl<'a> Search<'a> {
         none
     }
 
-    /// What a selection of nothing is about: all that finds is known for sure, as its values are declared.
+    /// Returns the slots of an empty selection, if every search field has a clear declared value.
     fn empty(&self) -> Option<Values> {
         let mut slots = self.given.clone();
         for name in &self.action.finds {
@@ -246,7 +245,8 @@ impl<'a> Search<'a> {
         Some(slots)
     }
 
-    /// What is there and most like it. Of a field with few declared values another may be meant; the rest is to be alike.
+    /// Returns the existing rows nearest to the request. Fields with few declared values may differ; all others must be
+    /// similar.
     fn nearest(&self, rows: &[Row]) -> Vec<Choice> {
         let mut near: Vec<(u32, Choice)> = Vec::new();
         for row in rows {
@@ -270,7 +270,7 @@ impl<'a> Search<'a> {
         near.into_iter().take(NEAREST_MAX).map(|(_, choice)| choice).collect()
     }
 
-    /// Making what cannot be changed because it is not there, if the vocabulary has that.
+    /// Returns an insert that replaces the update of a missing row, if the department has a suitable action.
     fn insert(&self) -> Option<Choice> {
         let becomes = |field: &String| {
             let new = self.given.get(&format!("{SLOT_OF_NEW}{field}"));
@@ -285,7 +285,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The field that is asked for: the first in which these are different, those first by which the action finds.
+/// Returns the field to ask for: the first in which the options differ, search fields first.
 pub(super) fn asked_field(department: &Department, action: &Action, options: &[Choice]) -> String {
     let differ = |field: &&String| options.windows(2).any(|two| two[0].values.get(*field) != two[1].values.get(*field));
     let have_it = |field: &&String| options.iter().all(|option| option.values.contains_key(*field));
@@ -295,8 +295,8 @@ pub(super) fn asked_field(department: &Department, action: &Action, options: &[C
     first.cloned().unwrap_or_default()
 }
 
-/// The field that is asked for where values are only supposed: theirs, if it tells the options apart. Without one, options are
-/// told with all that they have, so that nobody agrees to what was not said.
+/// Returns the field to ask for if values are only supposed: the supposed field, if it distinguishes the options.
+/// Otherwise the options are shown with all their values, so that a user agrees to nothing unsaid.
 fn supposed_field(meaning: &Meaning, options: &[Choice]) -> String {
     let differ = |field: &str| options.windows(2).any(|two| two[0].values.get(field) != two[1].values.get(field));
     let mut fields = meaning.fields();
@@ -306,7 +306,7 @@ fn supposed_field(meaning: &Meaning, options: &[Choice]) -> String {
     }
 }
 
-/// Goes on where it is known which row is meant: what is to be written has to be known too, and asks for the first that is
+/// Completes a resolved request. All values to write must be known as well; builds the question for the first that is
 /// not.
 pub(super) fn settle(department: &Department, action_name: &str, found: Resolved) -> Resolved {
     let Some(action) = department.actions.get(action_name) else {
@@ -320,7 +320,7 @@ pub(super) fn settle(department: &Department, action_name: &str, found: Resolved
     for (slot, name) in sets {
         let Some(field) = department.storage.fields.get(name) else { continue };
         let (among, because) = match found.slots.get(&slot).filter(|value| is_said(value)) {
-            // What is changed may be one of several things.
+            // An update may set only some of its fields.
             None if action.does == Does::Update && !none_given => continue,
             None => (field.only.clone(), None),
             Some(given) => match said_of(field, given, bar) {

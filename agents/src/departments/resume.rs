@@ -1,4 +1,4 @@
-//! `builtin:resume`: goes on where a question was asked, with a clear answer to it.
+//! `builtin:resume`: continues a request with a clear answer to its question.
 
 use patchboard_kernel::department::Department;
 use patchboard_kernel::id::Timestamp;
@@ -7,7 +7,7 @@ use super::answers::{Said, answer};
 use super::found::{Choice, Pending, Resolved, Status, Why};
 use super::resolve::{asked_field, settle};
 
-/// What an answer to a question means. Words that are none are not looked at any further: the same is asked again.
+/// Applies the answer to a question. An unclear answer is not interpreted further; the question is repeated.
 pub fn resume(department: &Department, pending: &Pending, text: &str, now: Timestamp) -> Resolved {
     let Pending { action: name, slots, .. } = pending;
     let none = |why| Resolved::none(name, slots.clone(), why);
@@ -24,7 +24,7 @@ pub fn resume(department: &Department, pending: &Pending, text: &str, now: Times
         Some(Said::Options(meant)) => match meant.iter().filter_map(of).collect::<Vec<Choice>>().as_slice() {
             [one] => choose(department, pending, known, one),
             options => {
-                // It is among these: that is an answer, and what is still different is asked next.
+                // The answer narrows the options; the next question is about their remaining difference.
                 let field = asked_field(department, action, options);
                 Resolved { options: options.to_vec(), ..known }.asking(department, &field, &field)
             }
@@ -32,12 +32,12 @@ pub fn resume(department: &Department, pending: &Pending, text: &str, now: Times
     }
 }
 
-/// Takes one of the options.
+/// Applies one of the options.
 fn choose(department: &Department, pending: &Pending, known: Resolved, chosen: &Choice) -> Resolved {
     let name = chosen.action.as_deref().unwrap_or(&pending.action);
     let mut found = known;
     let finds = department.actions.get(name).map(|action| action.finds.as_slice()).unwrap_or_default();
-    // Of a row only what finds it: the rest may bear the name of a slot that says what it becomes.
+    // Takes only the search fields of a row: another field may share its name with a slot for the new value.
     let taken = chosen.values.iter().filter(|(field, _)| chosen.ids.is_empty() || finds.contains(field));
     found.slots.extend(taken.map(|(field, value)| (field.clone(), value.clone())));
     if !chosen.ids.is_empty() {
@@ -46,7 +46,7 @@ fn choose(department: &Department, pending: &Pending, known: Resolved, chosen: &
     settle(department, name, found)
 }
 
-/// Asks the same again, if it was not asked often enough.
+/// Repeats the question, unless it was asked too often.
 fn again(pending: &Pending, known: Resolved) -> Resolved {
     let same = Resolved {
         options: pending.options.clone(),

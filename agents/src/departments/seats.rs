@@ -1,4 +1,4 @@
-//! The roles as agents: what a seat is shown goes in, a patch comes out.
+//! Department roles as agents, from the view to the patch.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use super::{confirm, crud, resolve, resume};
 use crate::builtin::seat::{Stop, is_place, needed, not_configured, put, read, told, value_at, with};
 use crate::builtin::{Answering, Means, waiting};
 
-/// What the `with` of a role within a department says.
+/// Configuration (`with`) of a role inside a department.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Within {
     department: Department,
 }
 
-/// What the `with` of `begin` says: where messages, the turn and results are, and the arrays that are those of one turn.
+/// Configuration (`with`) of `begin`: places of messages, the turn and results, and the arrays to clear for each turn.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Places {
@@ -41,7 +41,7 @@ impl Default for Places {
     }
 }
 
-/// What the `with` of `perceive` says: where messages go.
+/// Configuration (`with`) of `perceive`: the place for messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Inbox {
@@ -76,27 +76,27 @@ fn into(seat: &Worker) -> Result<String, String> {
     Ok(into)
 }
 
-/// What is wrong with the seat of a role within a department, if anything is.
+/// Returns the configuration problem of a role inside a department, if there is one.
 pub(crate) fn problem_within(seat: &Worker) -> Option<String> {
     department(seat).err()
 }
 
-/// What is wrong with the seat of `begin`, if anything is.
+/// Returns the configuration problem of `begin`, if there is one.
 pub(crate) fn problem_of_begin(seat: &Worker) -> Option<String> {
     places(seat).err()
 }
 
-/// What is wrong with the seat of `perceive`, if anything is.
+/// Returns the configuration problem of `perceive`, if there is one.
 pub(crate) fn problem_of_perceive(seat: &Worker) -> Option<String> {
     into(seat).err()
 }
 
-/// The department of a seat.
+/// Returns the department of a worker.
 fn own(call: &Call) -> Result<Department, Stop> {
     Ok(department(call.seat()).map_err(not_configured)?)
 }
 
-/// `builtin:resolve`.
+/// Answers a call of `builtin:resolve`.
 pub(crate) fn resolve<'a>(call: &'a Call, means: &'a Arc<Means>) -> Answering<'a> {
     Box::pin(async move {
         let (own_call, own_means) = (call.clone(), Arc::clone(means));
@@ -110,14 +110,14 @@ pub(crate) fn resolve<'a>(call: &'a Call, means: &'a Arc<Means>) -> Answering<'a
     })
 }
 
-/// What resolve finds by letters.
+/// Result of matching by letters.
 struct Looked {
     resolved: Resolved,
-    /// What is left, if there is somebody to ask for its meaning.
+    /// Words without a match, if embeddings are available.
     unclear: Option<Unclear>,
 }
 
-/// Words that are like nothing, and what they may mean.
+/// Words without a match, and their candidates.
 struct Unclear {
     department: Department,
     rows: Vec<Row>,
@@ -137,11 +137,11 @@ fn look(call: &Call, means: &Means) -> Result<Looked, Stop> {
     Ok(Looked { resolved, unclear: unknown.map(|unknown| Unclear { department, rows, unknown }) })
 }
 
-/// Looks again by what words mean. Whoever cannot tell that changes nothing.
+/// Searches again by meaning. If the embeddings fail, the result is unchanged.
 async fn ask(call: &Call, means: &Means, resolved: Resolved, unclear: Unclear) -> Result<Resolved, Failure> {
     let Some(embedder) = &means.embedder else { return Ok(resolved) };
     let Unclear { department, rows, unknown } = unclear;
-    // The rest of the time is for the answer.
+    // The rest of the time is left for the answer.
     match embedder.embed(&call.board, &unknown.texts(), call.timeout / 2).await {
         Ok(embeddings) => {
             let likeness = embedder.config.likeness;
@@ -161,7 +161,7 @@ async fn ask(call: &Call, means: &Means, resolved: Resolved, unclear: Unclear) -
     }
 }
 
-/// `builtin:resume`.
+/// Answers a call of `builtin:resume`.
 pub(crate) fn resume(call: &Call, means: &Means) -> Answer {
     told(call, || {
         let department = own(call)?;
@@ -171,7 +171,7 @@ pub(crate) fn resume(call: &Call, means: &Means) -> Answer {
     })
 }
 
-/// What was found, whoever found it.
+/// Returns the resolution, from `resume` or else from `resolve`.
 fn found(call: &Call) -> Result<Option<Resolved>, Stop> {
     match read(call, "/resumed")? {
         Some(resumed) => Ok(Some(resumed)),
@@ -179,8 +179,8 @@ fn found(call: &Call) -> Result<Option<Resolved>, Stop> {
     }
 }
 
-/// The name under which a call is carried out once. A board inside another may be made anew after one that failed; what it
-/// does for the outer invocation has the same number in each.
+/// Returns the key under which a call is executed once. A nested board may be created again after a failed one;
+/// invocations with the same number then do the same work for the outer invocation.
 fn key(call: &Call) -> String {
     let Call { board, invocation, parent, .. } = call;
     match parent {
@@ -189,12 +189,12 @@ fn key(call: &Call) -> String {
     }
 }
 
-/// Bytes of the rows that a seat may write: slots are there as well, and the patch around them.
+/// Size limit of the rows that a worker may write; half of the patch is left for slots and structure.
 fn bytes_max(call: &Call) -> usize {
     usize::try_from(call.seat().patch.max_bytes).unwrap_or(usize::MAX) / 2
 }
 
-/// `builtin:crud`.
+/// Answers a call of `builtin:crud`.
 pub(crate) fn crud(call: &Call, means: &Means) -> Answer {
     told(call, || {
         let department = own(call)?;
@@ -207,7 +207,7 @@ pub(crate) fn crud(call: &Call, means: &Means) -> Answer {
     })
 }
 
-/// `builtin:confirm`.
+/// Answers a call of `builtin:confirm`.
 pub(crate) fn confirm(call: &Call, means: &Means) -> Answer {
     told(call, || {
         let department = own(call)?;
@@ -224,7 +224,7 @@ pub(crate) fn confirm(call: &Call, means: &Means) -> Answer {
     })
 }
 
-/// `builtin:perceive`. What no signal says is in the request.
+/// Answers a call of `builtin:perceive`. Without a signal, the message is read from the request.
 pub(crate) fn perceive(call: &Call, _means: &Means) -> Answer {
     told(call, || {
         let into = into(call.seat()).map_err(not_configured)?;
@@ -236,7 +236,7 @@ pub(crate) fn perceive(call: &Call, _means: &Means) -> Answer {
     })
 }
 
-/// `builtin:begin`. What it takes up is no message any more, and what belonged to the turn before is gone.
+/// Answers a call of `builtin:begin`. Removes the message that it takes up, and clears the data of the previous turn.
 pub(crate) fn begin(call: &Call, means: &Means) -> Answer {
     told(call, || {
         let places = places(call.seat()).map_err(not_configured)?;

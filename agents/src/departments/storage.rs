@@ -1,9 +1,9 @@
-//! The rows of all departments, in one SQLite file; nothing of a row is ever lost.
+//! Bitemporal storage of the rows of all departments, in one SQLite file.
 //!
-//! Each department has a table of its own, made from its fields. Every state of a row is kept with two times: when it was
-//! so (`valid_from`, `valid_to`) and when that was known (`recorded_from`, `recorded_to`). What is current has no end of
-//! either and is not `deleted`. Outcomes are kept by the key of the call, so that a call that is made again gets what it
-//! got before. What the statements say is in `sql`; what is written when is in [`super::crud`].
+//! Each department has its own table, made from its fields. Every state of a row is kept with two periods: its validity
+//! (`valid_from`, `valid_to`) and its knowledge (`recorded_from`, `recorded_to`). A current state has no end of either
+//! and is not `deleted`. Outcomes are stored by the key of the call, so that a repeated call gets the same outcome.
+//! `sql` has the statements; [`super::crud`] decides when to write.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -27,55 +27,55 @@ pub(super) mod sql;
 #[cfg(test)]
 mod tests;
 
-/// The name of the file in the data directory.
+/// Name of the file in the data directory.
 pub const FILE: &str = "departments.sqlite";
 
-/// Current rows of one department.
+/// Greatest number of current rows in one department.
 pub const ROWS_MAX: usize = 10_000;
 
-/// How long to wait for another process that writes.
+/// Time limit to wait for another process that writes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// "PBDP".
+/// Application id of the file: "PBDP".
 const APPLICATION_ID: i64 = 0x5042_4450;
-/// The format of the file.
+/// Format version of the file.
 const USER_VERSION: i64 = 1;
 
-/// What departments keep. Its file is made when it is first needed.
+/// Storage of departments. The file is created at first use.
 pub struct Storage {
     place: Place,
     open: Mutex<Option<Open>>,
 }
 
 enum Place {
-    /// Nobody has said where.
+    /// No place is configured.
     Nowhere,
     Memory,
     Directory(PathBuf),
-    /// A copy of what was there in this directory before this moment, as long as it is looked at.
+    /// Temporary copy of the file in this directory, as it was before this moment.
     Copy(PathBuf, Timestamp),
 }
 
-/// An open file.
+/// Open database.
 struct Open {
     connection: Connection,
-    /// The directory of a copy, which goes with it.
+    /// Temporary directory of a copy, removed on drop.
     _copy: Option<TempDir>,
 }
 
-/// Why rows cannot be read or written.
+/// Error of reading or writing rows.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// It has to be set up otherwise.
+    /// The configuration must be changed.
     #[error("{0}")]
     NotConfigured(String),
-    /// The file, or the disk under it.
+    /// Error of the file, or of the disk under it.
     #[error("what departments keep cannot be read or written: {0}")]
     Sql(#[from] rusqlite::Error),
-    /// Another process reads, and the log cannot be emptied.
+    /// Another process reads, so the log cannot be emptied.
     #[error("another process uses {FILE}, so that its log cannot be emptied: stop it, and repeat this")]
     Busy,
-    /// The directory of the file.
+    /// Error of the file's directory.
     #[error("what departments keep cannot be read or written: {0}")]
     Io(#[from] std::io::Error),
 }
@@ -91,28 +91,28 @@ impl From<Fault> for Failure {
 }
 
 impl Storage {
-    /// None: whatever needs rows says that there is no place for them.
+    /// Creates a storage without a place; any use of rows returns an error.
     pub const fn nowhere() -> Self {
         Self { place: Place::Nowhere, open: Mutex::new(None) }
     }
 
-    /// In memory, for as long as this lives.
+    /// Creates a storage in memory, which ends with this value.
     pub const fn in_memory() -> Self {
         Self { place: Place::Memory, open: Mutex::new(None) }
     }
 
-    /// In the file [`FILE`] of a data directory.
+    /// Creates a storage in the file [`FILE`] of a data directory.
     pub fn at(data_dir: &Path) -> Self {
         Self { place: Place::Directory(data_dir.to_owned()), open: Mutex::new(None) }
     }
 
-    /// The same as it was before a moment, on a copy that is made when it is first needed: whatever is done, the file stays
-    /// as it is. Nothing is known there of what came later, nor of calls that were carried out.
+    /// Creates a storage on a copy as it was before a moment. The copy is made at first use, and the file itself stays
+    /// unchanged. Later rows are missing, and so are the outcomes of later calls.
     pub fn copy_before(data_dir: &Path, moment: Timestamp) -> Self {
         Self { place: Place::Copy(data_dir.to_owned(), moment), open: Mutex::new(None) }
     }
 
-    /// All current rows of a department, in the order in which they were made.
+    /// Returns all current rows of a department, in the order of their creation.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -120,7 +120,7 @@ impl Storage {
         self.using(department, |connection| current(connection, department))
     }
 
-    /// The rows as they were at `valid`, as far as that was known at `recorded`.
+    /// Returns the rows as they were at `valid`, as far as that was known at `recorded`.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -137,13 +137,13 @@ impl Storage {
         })
     }
 
-    /// Does something with the table of a department, which is made or checked first.
+    /// Runs `work` on the table of a department, which is created or checked first.
     pub(super) fn using<T>(
         &self,
         department: &Department,
         work: impl FnOnce(&mut Connection) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        // A statement that was broken off is rolled back; nothing half done is left behind by a panic.
+        // An interrupted statement is rolled back, so a panic leaves no partial change.
         let mut slot = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let Open { connection, .. } = match &mut *slot {
             Some(open) => open,
@@ -180,11 +180,11 @@ impl Storage {
     }
 }
 
-/// A file of ours, made into one if it is new.
+/// Prepares a database, and initialises it if it is new.
 fn set_up(mut connection: Connection) -> Result<Connection, Fault> {
-    // What is not ours stays as it is.
+    // A file of another program stays unchanged.
     format_of(&connection)?;
-    // Readers and a writer do not wait for each other. In memory there is no such log.
+    // With a write-ahead log, readers and a writer do not block each other. A database in memory has none.
     private::write_ahead(&connection, PATIENCE)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if format_of(&transaction)? < USER_VERSION {
@@ -196,7 +196,7 @@ fn set_up(mut connection: Connection) -> Result<Connection, Fault> {
     Ok(connection)
 }
 
-/// Returns the format of a file: 0 of an empty one.
+/// Returns the format version of a file, 0 if it is empty.
 fn format_of(connection: &Connection) -> Result<i64, Fault> {
     let id: i64 = connection.query_row("PRAGMA application_id", (), |row| row.get(0))?;
     let version: i64 = connection.query_row("PRAGMA user_version", (), |row| row.get(0))?;
@@ -210,7 +210,7 @@ fn format_of(connection: &Connection) -> Result<i64, Fault> {
     Ok(version)
 }
 
-/// Takes back what was recorded at a moment or later. A row's states only ever gain an end, so nothing else changed.
+/// Reverts what was recorded at a moment or later. States only ever gain an end, so nothing else has changed.
 fn forget_since(connection: &mut Connection, moment: Timestamp) -> Result<(), Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for department in departments(&transaction)? {
@@ -223,14 +223,14 @@ fn forget_since(connection: &mut Connection, moment: Timestamp) -> Result<(), Fa
     Ok(())
 }
 
-/// Returns the names of all departments that have a table.
+/// Returns the names of all departments with a table.
 fn departments(connection: &Connection) -> Result<Vec<String>, Fault> {
     let mut statement = connection.prepare(sql::DEPARTMENTS)?;
     let names = statement.query_map((), |row| row.get(0))?;
     Ok(names.collect::<Result<_, _>>()?)
 }
 
-/// Makes the table of a department, or adds the columns that are new.
+/// Creates the table of a department, or adds missing columns.
 fn fit(connection: &mut Connection, department: &Department) -> Result<(), Fault> {
     let fields = sql::fields(department);
     if fields_there(connection, &department.name)?.as_ref() == Some(&fields) {
@@ -249,7 +249,7 @@ fn fit(connection: &mut Connection, department: &Department) -> Result<(), Fault
     Ok(())
 }
 
-/// The fields of a table, as they were when it was made or changed.
+/// Returns the recorded fields of a table.
 fn fields_there(connection: &Connection, department: &str) -> Result<Option<Values>, Fault> {
     let fields: Option<String> = connection.query_row(sql::FIELDS, [department], |row| row.get(0)).optional()?;
     let read = |text: String| {
@@ -259,7 +259,7 @@ fn fields_there(connection: &Connection, department: &str) -> Result<Option<Valu
     fields.map(read).transpose()
 }
 
-/// All current rows.
+/// Returns all current rows.
 pub(super) fn current(connection: &Connection, department: &Department) -> Result<Vec<Row>, Fault> {
     let mut statement = connection.prepare(&sql::current(department))?;
     let limit = i64::try_from(ROWS_MAX).unwrap_or(i64::MAX);
@@ -267,14 +267,14 @@ pub(super) fn current(connection: &Connection, department: &Department) -> Resul
     rows.collect()
 }
 
-/// The current row of this number.
+/// Returns the current row of this number.
 pub(super) fn current_row(connection: &Connection, department: &Department, id: i64) -> Result<Option<Row>, Fault> {
     let mut statement = connection.prepare(&sql::current_row(department))?;
     let mut rows = statement.query_and_then([id], |row| read(row, department))?;
     rows.next().transpose()
 }
 
-/// Number, version and fields, in the order of the statements.
+/// Reads number, version and fields, in the order of the statements.
 fn read(row: &rusqlite::Row<'_>, department: &Department) -> Result<Row, Fault> {
     let mut values = Values::new();
     for (index, (name, field)) in department.storage.fields.iter().enumerate() {
@@ -290,7 +290,7 @@ fn read(row: &rusqlite::Row<'_>, department: &Department) -> Result<Row, Fault> 
     Ok(Row { id: row.get(0)?, version: row.get(1)?, values })
 }
 
-/// What a statement is given for a value.
+/// Converts a value to a statement parameter.
 pub(super) fn bound(value: Option<&Value>) -> types::Value {
     match value {
         None | Some(Value::Null) => types::Value::Null,

@@ -1,8 +1,9 @@
-//! `builtin:perceive` and `builtin:begin`: what users say is taken down at once, and taken up one after the other.
+//! `builtin:perceive` and `builtin:begin`: messages of users are recorded at once, and processed one after the other.
 //!
-//! A question waits until a message answers it clearly, until it expires, or whoever asked has been at work again. Several
-//! departments may have asked something: what answers more than one of them answers none. What is no answer is a message like
-//! any other, with the latest question beside it. An offer is made for one message: later, a yes may mean anything.
+//! A question is pending until a message answers it clearly, it expires, or its department has worked again. Several
+//! departments may have asked; a message that answers more than one of them answers none. A message that is no answer
+//! is handled like any other, beside the latest question. An offer is valid for one message: later, a yes may mean
+//! anything.
 
 use patchboard_kernel::id::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,13 +12,13 @@ use serde_json::{Value, json};
 use super::answers::answer;
 use super::found::Asked;
 
-/// Characters of a message.
+/// Greatest length of a message in characters.
 pub const MESSAGE_CHARS_MAX: usize = 4000;
 
-/// What a user has said, in a signal: a text, or an object with one.
+/// Reads the message of a user from a signal: a text, or an object with a text.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Description of the problem.
 pub fn perceived(signal: Option<&Value>) -> Result<Value, String> {
     let text = match signal {
         Some(Value::String(text)) => Some(text.as_str()),
@@ -32,13 +33,13 @@ pub fn perceived(signal: Option<&Value>) -> Result<Value, String> {
     Ok(json!({"text": text}))
 }
 
-/// A question that waits. Whatever else it holds is for the department that has asked, and is kept as it is.
+/// Pending question. Members beyond [`Asked`] belong to the department, and are kept unchanged.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "Value")]
 pub struct Question {
-    /// As the department gave it.
+    /// Question as the department wrote it.
     pub whole: Value,
-    /// What of it is gone by.
+    /// Members used here.
     pub asked: Asked,
 }
 
@@ -61,21 +62,21 @@ impl From<Question> for Value {
     }
 }
 
-/// What the turns go by.
+/// Input for the next turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Before<'a> {
-    /// The turn that was.
+    /// Previous turn.
     pub turn: Option<&'a Turn>,
-    /// What its results ask, in their order.
+    /// Questions in its results, in order.
     pub asked: &'a [Question],
-    /// Who has been at work in it.
+    /// Departments that worked in it.
     pub worked: &'a [String],
-    /// The time.
+    /// Current time.
     pub now: Timestamp,
 }
 
 impl Before<'_> {
-    /// The questions that wait, the latest first.
+    /// Returns the pending questions, latest first.
     fn waiting(&self) -> impl Iterator<Item = &Question> {
         let earlier = self.turn.into_iter().flat_map(|turn| turn.waits.iter().chain(&turn.open));
         let is_open = |question: &&Question| !question.asked.offer && !self.worked.contains(&question.asked.department);
@@ -83,29 +84,29 @@ impl Before<'_> {
     }
 }
 
-/// What one message is about.
+/// Processing of one message.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Turn {
-    /// Which message, from 1.
+    /// Number of the message, from 1.
     pub n: u64,
-    /// What it says.
+    /// Text of the message.
     pub text: String,
-    /// The question it answers.
+    /// Question that the message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Question>,
-    /// The question that it does not answer clearly, and that still waits: the latest.
+    /// Latest question that is still pending, because the message does not answer it clearly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Question>,
-    /// Others that wait.
+    /// Other pending questions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<Question>,
-    /// The question that was not answered in time.
+    /// Question that expired unanswered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expired: Option<String>,
 }
 
 impl Turn {
-    /// The turn of the next message, which says this.
+    /// Builds the turn of the next message.
     pub fn next(text: &str, before: Before<'_>) -> Self {
         let n = before.turn.map_or(1, |turn| turn.n + 1);
         let is_late = |question: &&Question| question.asked.expires_at.is_some_and(|until| before.now.0 >= until);

@@ -1,4 +1,4 @@
-//! What somebody said, as a value for a field.
+//! Converts user input to values of fields.
 
 use patchboard_kernel::department::{Field, FieldType};
 use patchboard_kernel::json;
@@ -6,18 +6,19 @@ use serde_json::Value;
 
 use super::likeness::{Bar, SAME, likeness, meant, said};
 
-/// What is said of a field.
+/// Interpretation of the input for a field.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Said {
-    /// It has this value.
+    /// Definite value.
     Value(Value),
-    /// It may be one of these.
+    /// One of several values.
     Among(Vec<Value>),
-    /// No value for it, and why.
+    /// Invalid input, with the reason.
     Wrong(String),
 }
 
-/// Whether anything is said of a field: a form that has to be filled in is also filled with nothing.
+/// Returns whether a field is given at all. Empty texts count as missing, because forms are also filled in with
+/// nothing.
 pub(super) fn is_said(given: &Value) -> bool {
     match given {
         Value::Null => false,
@@ -26,7 +27,7 @@ pub(super) fn is_said(given: &Value) -> bool {
     }
 }
 
-/// A value of a field for what somebody said.
+/// Interprets input as a value of a field.
 pub(super) fn said_of(field: &Field, given: &Value, bar: Bar) -> Said {
     if !field.only.is_empty() {
         let all: Vec<String> = field.only.iter().map(said).collect();
@@ -44,7 +45,7 @@ pub(super) fn said_of(field: &Field, given: &Value, bar: Bar) -> Said {
     }
 }
 
-/// The value that something is in this type; none if it is none.
+/// Converts a value to this type; `None` if it does not fit.
 fn typed(kind: FieldType, given: &Value) -> Option<Value> {
     let text = given.as_str().map(str::trim);
     match kind {
@@ -60,7 +61,7 @@ fn typed(kind: FieldType, given: &Value) -> Option<Value> {
         .map(Value::from),
         FieldType::Number => {
             let number = text.map_or_else(|| given.as_f64(), |text| text.parse::<f64>().ok());
-            // What is not finite is no JSON.
+            // JSON has only finite numbers.
             number.filter(|number| number.is_finite()).map(number_of)
         }
         FieldType::Boolean => match text.map(str::to_lowercase).as_deref() {
@@ -73,7 +74,7 @@ fn typed(kind: FieldType, given: &Value) -> Option<Value> {
     }
 }
 
-/// A value of a field as its table has it.
+/// Converts a value to the form that its table stores.
 pub(super) fn stored(field: &Field, value: Value) -> Value {
     match (field.kind, value.as_f64()) {
         (FieldType::Number, Some(number)) => number_of(number),
@@ -81,21 +82,21 @@ pub(super) fn stored(field: &Field, value: Value) -> Value {
     }
 }
 
-/// A number in the one form that boards have it in.
+/// Normalises a number to its only form on boards.
 pub(super) fn number_of(number: f64) -> Value {
     let mut number = Value::from(number);
     json::normalise(&mut number);
     number
 }
 
-/// A number without a fraction, which a model may write as `3.0`.
+/// Returns a number without a fraction, which a model may write as `3.0`.
 fn whole(number: f64) -> Option<i64> {
     let is_whole = number.fract() == 0.0 && number.abs() < 9e15;
     #[expect(clippy::cast_possible_truncation, reason = "it is whole, and small enough")]
     is_whole.then_some(number as i64)
 }
 
-/// How like what a row has is to what was said of it.
+/// Returns the similarity of a row's value to the given one.
 pub(super) fn likeness_of(field: &Field, given: &Value, has: Option<&Value>) -> u32 {
     let Some(has) = has else { return 0 };
     if field.kind == FieldType::String {
@@ -104,7 +105,7 @@ pub(super) fn likeness_of(field: &Field, given: &Value, has: Option<&Value>) -> 
     if typed(field.kind, given).as_ref() == Some(has) { SAME } else { 0 }
 }
 
-/// Words of somebody else within a sentence, at most so many that it stays one.
+/// Quotes foreign words within a sentence, truncated to stay one sentence.
 pub(super) fn quoted(words: &str) -> String {
     format!("\"{}\"", crate::one_line(words, 80))
 }

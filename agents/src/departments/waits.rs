@@ -1,9 +1,9 @@
-//! A question that waits, and words that are no clear answer to it: what they were understood as is put together with what
-//! is known, if they go on with the question, and is resolved anew.
+//! Handles messages that do not clearly answer a pending question. If the classified message continues the question,
+//! its slots are merged with the known ones, and the result is resolved again.
 //!
-//! What was understood is typed and looked at like anything that is asked for. Where it names another action, or something
-//! else than what is known, it is a request of its own. What is only like what is known takes its place: who says "the oat
-//! milk" when asked about milk is not to lose the milk.
+//! A classification is typed and checked like any request. If it names another action, or contradicts a known slot, it
+//! is a request of its own. A similar value replaces the known one: "the oat milk", in reply to a question about milk,
+//! refines the request instead of dropping it.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +16,17 @@ use super::likeness::{Bar, SAME};
 use super::resolve::settle;
 use super::values::{is_said, likeness_of};
 
-/// What words were understood as.
+/// Classification of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Understood<'a> {
-    /// The action.
+    /// Name of the action.
     pub action: &'a str,
-    /// What they say of its slots.
+    /// Slots given in the message.
     pub slots: &'a Values,
 }
 
-/// What these words mean, with the question that waits if they go on with that. `search` finds rows by an action and slots.
+/// Resolves a message, together with the pending question if it continues it. `search` finds rows by an action and
+/// slots.
 pub fn resolve(
     department: &Department,
     waits: Option<&Pending>,
@@ -40,18 +41,18 @@ pub fn resolve(
     if waits.ids.is_empty() {
         return search(&waits.action, &slots).counted(waits);
     }
-    // Which row is meant is known already, and need not follow from what finds it.
+    // The row is known already, and need not follow from the search fields.
     let known = Resolved { ids: waits.ids.clone(), ..Resolved::new(Status::Found, &waits.action, slots) };
     settle(department, &waits.action, known).counted(waits)
 }
 
-/// What is known with what was said in addition; none if that is a request of its own.
+/// Merges the known slots with the given ones; `None` if the message is a request of its own.
 fn joined(department: &Department, waits: &Pending, understood: Understood<'_>) -> Option<Values> {
     let own = department.actions.get(&waits.action)?.slots();
     let said: Values = understood.slots.iter().filter(|(_, value)| is_said(value)).map(pair).collect();
     let is_own = |slot: &String| own.iter().any(|(own, _)| own == slot);
     let is_the_same = understood.action == waits.action;
-    // Slots without an action are what an answer has.
+    // A classification with slots but no action is typical of an answer.
     let is_answer = understood.action == NO_ACTION && !said.is_empty() && said.keys().all(is_own);
     if !is_the_same && !is_answer {
         return None;
@@ -65,9 +66,9 @@ fn joined(department: &Department, waits: &Pending, understood: Understood<'_>) 
                 let (_, name) = own.iter().find(|(own, _)| *own == slot)?;
                 match likeness_of(department.storage.fields.get(*name)?, &value, Some(known)) {
                     SAME => {}
-                    // Another row may be meant than the one that is known.
+                    // No row is fixed yet, so the new value may select another one.
                     like if like >= bar.likeness && waits.ids.is_empty() => drop(slots.insert(slot, value)),
-                    // It is about something else, of which what is known may not be so.
+                    // The message is about another target, for which the known slots may be wrong.
                     _ => return None,
                 }
             }
@@ -81,7 +82,8 @@ fn pair((slot, value): (&String, &Value)) -> (String, Value) {
     (slot.clone(), value.clone())
 }
 
-/// The slots that were asked for: that of the question, and those of which an option says something else.
+/// Returns the slots that were asked for: that of the question, and those in which an option differs from the known
+/// value.
 fn asked(waits: &Pending) -> BTreeSet<&str> {
     let values = waits.options.iter().flat_map(|option| &option.values);
     let others = values.filter(|(slot, value)| waits.slots.get(*slot) != Some(*value)).map(|(slot, _)| slot.as_str());

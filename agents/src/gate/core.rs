@@ -1,7 +1,7 @@
-//! Decisions of the gate: events with their time in, admissions and transitions out.
+//! Pure state machine of the gate: takes events with their time, and produces admissions and transitions.
 //!
-//! Pure: time is an argument, jitter an injected function. Every operation ends with the queues served as far as
-//! possible; [`Core::wake_at`] is the one time at which [`Core::advance`] must be called if nothing happens before.
+//! Time is an argument and jitter an injected function. Every operation ends by serving the queues as far as possible.
+//! [`Core::wake_at`] returns the time by which [`Core::advance`] must be called if no other event arrives first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::types::{
     Endpoint, Held, LimitWait, ModelKey, ModelState, Outage, Refusal, Request, Ticket, Transition, Verdict,
 };
 
-/// Interval at which idle models are looked for.
+/// Interval at which idle models are evicted.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Source of jitter: numbers from 0 to 1.
@@ -45,7 +45,7 @@ struct Waiter {
     chain: Vec<Arc<Endpoint>>,
     tokens: u64,
     prompt: Digest,
-    /// Index of the model whose queue it waits in.
+    /// Index in the chain of the model that it is queued for.
     position: usize,
     asked_at: Duration,
 }
@@ -55,7 +55,7 @@ struct Waiter {
 struct Sent {
     key: ModelKey,
     call: Call,
-    /// Models that its request may be sent to.
+    /// Models that may serve its request.
     chain: Vec<Arc<Endpoint>>,
 }
 
@@ -64,7 +64,7 @@ impl Waiter {
         &self.chain[self.position].key
     }
 
-    /// Time that it waits for its model while others could serve it.
+    /// Time that the request waits for this model before it may move to a fallback.
     fn fallback_after(&self) -> Option<Duration> {
         (self.chain.len() > 1).then(|| self.chain[self.position].fallback_after)
     }
@@ -80,10 +80,10 @@ pub(super) struct Core {
     /// Waiting requests that have fallbacks.
     movable: BTreeSet<Ticket>,
     calls: BTreeMap<Ticket, Sent>,
-    /// Calls that ask again later, as a provider's refusal says.
+    /// Calls deferred after a provider's rejection, which ask again later.
     deferred: BTreeMap<ModelKey, usize>,
     swept_at: Duration,
-    /// Time until which nothing is admitted.
+    /// Time until which no request is admitted.
     shut_until: Duration,
     effects: Effects,
 }
@@ -105,7 +105,7 @@ impl Core {
         }
     }
 
-    /// Asks for admission; the ticket is among the admitted ones, or waits.
+    /// Requests admission. The ticket is admitted at once (see the effects) or queued.
     pub(super) fn ask(&mut self, now: Duration, request: Request) -> Ticket {
         self.advance(now);
         self.next_ticket += 1;
@@ -124,12 +124,12 @@ impl Core {
         ticket
     }
 
-    /// Counts a call that asks for admission later.
+    /// Counts a call that will ask for admission later.
     pub(super) fn begin_wait(&mut self, key: &ModelKey) {
         *self.deferred.entry(key.clone()).or_default() += 1;
     }
 
-    /// Ends the wait of a call that asks now, or never.
+    /// Ends the wait of a call, because it asks now or was dropped.
     pub(super) fn end_wait(&mut self, key: &ModelKey) {
         if let Some(count) = self.deferred.get_mut(key) {
             *count -= 1;
@@ -139,7 +139,7 @@ impl Core {
         }
     }
 
-    /// Withdraws a waiting request.
+    /// Cancels a waiting request.
     pub(super) fn cancel(&mut self, now: Duration, ticket: Ticket) {
         self.set_time(now);
         let Some(waiter) = self.waiters.remove(&ticket) else { return };
@@ -150,7 +150,7 @@ impl Core {
         self.serve(waiter.key());
     }
 
-    /// Records that bytes came for a call.
+    /// Records that the first bytes of a response arrived.
     pub(super) fn answered(&mut self, now: Duration, ticket: Ticket) {
         self.set_time(now);
         let Some(Sent { key, call, .. }) = self.calls.get_mut(&ticket) else { return };
@@ -167,14 +167,14 @@ impl Core {
         self.serve(&key);
     }
 
-    /// Counts a further request of a call. Returns the time until the limits of its model leave room, if they do not.
+    /// Counts a further request of a call. If the limits of its model leave no room, returns the time until they do.
     pub(super) fn another(&mut self, now: Duration, ticket: Ticket, tokens: u64) -> Result<(), LimitWait> {
         self.set_time(now);
         let Some(Sent { key, call, .. }) = self.calls.get_mut(&ticket) else { return Ok(()) };
         let Some(model) = self.models.get_mut(key) else { return Ok(()) };
         match model.another(self.now, tokens) {
             Ok(()) => {
-                // Each request of a conversation is judged by itself.
+                // Each request of a conversation is judged separately.
                 (call.sent_at, call.is_answered, call.answers_before) = (self.now, false, model.answers());
                 Ok(())
             }
@@ -185,7 +185,7 @@ impl Core {
         }
     }
 
-    /// Records that the provider did not take a call.
+    /// Records that the provider rejected a call.
     pub(super) fn refused(&mut self, now: Duration, ticket: Ticket, refusal: &Refusal) -> Verdict {
         self.set_time(now);
         let Some(Sent { key, call, .. }) = self.calls.get_mut(&ticket) else { return Verdict::Charged };
@@ -210,7 +210,7 @@ impl Core {
         verdict
     }
 
-    /// Records that the provider refused a call for a reason that only an operator can mend.
+    /// Records a rejection for a reason that only an operator can fix.
     pub(super) fn complained(&mut self, now: Duration, ticket: Ticket, reason: DeferralReason) {
         self.set_time(now);
         let Some(Sent { key, call, .. }) = self.calls.get_mut(&ticket) else { return };
@@ -220,7 +220,7 @@ impl Core {
         self.effects.transitions.extend(change.map(|change| Transition { key, change }));
     }
 
-    /// Records that the provider answered a call by refusing its request. Returns whether another model may take it.
+    /// Records that the model declined to serve this request. Returns whether another model of the chain may serve it.
     pub(super) fn declined(&mut self, now: Duration, ticket: Ticket) -> bool {
         self.answered(now, ticket);
         let Some(Sent { key, call, chain }) = self.calls.get(&ticket) else { return false };
@@ -233,7 +233,7 @@ impl Core {
         !chain.iter().all(has_refused)
     }
 
-    /// Tells whether a model other than the call's own may take its request, now or without an operator's help.
+    /// Returns whether another model of the chain may serve the request, now or later, without an operator's help.
     pub(super) fn is_served_elsewhere(&self, ticket: Ticket) -> bool {
         let Some(Sent { key, call, chain }) = self.calls.get(&ticket) else { return false };
         chain.iter().filter(|endpoint| endpoint.key != *key).any(|endpoint| {
@@ -244,7 +244,7 @@ impl Core {
         })
     }
 
-    /// Records the end of a call, however it ended.
+    /// Records the end of a call, with any outcome.
     pub(super) fn finished(&mut self, now: Duration, ticket: Ticket) {
         self.set_time(now);
         let Some(Sent { key, call, .. }) = self.calls.remove(&ticket) else { return };
@@ -254,7 +254,7 @@ impl Core {
         self.serve(&key);
     }
 
-    /// Lets models that are away be probed now.
+    /// Makes unavailable models due for a probe now.
     pub(super) fn try_again(&mut self, now: Duration) {
         self.set_time(now);
         for model in self.models.values_mut() {
@@ -263,20 +263,20 @@ impl Core {
         self.serve_all();
     }
 
-    /// Admits nothing until [`Self::open`], for a time at most.
+    /// Pauses admission until [`Self::open`] is called, for at most `time`.
     pub(super) fn shut(&mut self, now: Duration, time: Duration) {
         self.set_time(now);
         self.shut_until = self.now.saturating_add(time);
     }
 
-    /// Admits again.
+    /// Resumes admission.
     pub(super) fn open(&mut self, now: Duration) {
         self.set_time(now);
         self.shut_until = Duration::ZERO;
         self.serve_all();
     }
 
-    /// Closes a model for a while to which no call was sent yet, as a journal says after a restart.
+    /// Closes a model that no call has used yet for `wait`, as recorded in a journal before a restart.
     pub(super) fn hold(&mut self, now: Duration, key: &ModelKey, reason: DeferralReason, wait: Duration) {
         self.advance(now);
         let wait = jittered(wait.min(Duration::from_secs(24 * 60 * 60)), (self.jitter)());
@@ -291,7 +291,7 @@ impl Core {
         self.serve(key);
     }
 
-    /// Does what is due.
+    /// Performs all work that is due.
     pub(super) fn advance(&mut self, now: Duration) {
         self.set_time(now);
         let now = self.now;
@@ -308,12 +308,12 @@ impl Core {
         }
     }
 
-    /// Takes the consequences of the events so far.
+    /// Takes the effects accumulated since the last call.
     pub(super) fn take_effects(&mut self) -> Effects {
         std::mem::take(&mut self.effects)
     }
 
-    /// Time of the next [`Self::advance`].
+    /// Time of the next [`Self::advance`]; `None` if no work is scheduled.
     pub(super) fn wake_at(&self) -> Option<Duration> {
         self.models.values().filter_map(|model| self.wake_of(model)).min()
     }
@@ -322,7 +322,7 @@ impl Core {
         !self.waiters.is_empty()
     }
 
-    /// Reports on every model.
+    /// Reports the state of every model.
     pub(super) fn state(&mut self, now: Duration) -> Vec<ModelState> {
         self.advance(now);
         let now = self.now;
@@ -337,7 +337,7 @@ impl Core {
         states.collect()
     }
 
-    /// Reports on the requests of a board that wait for models that are away; none if no request of it does.
+    /// Reports the requests of a board that wait for unavailable models; `None` if there are none.
     pub(super) fn held(&mut self, now: Duration, board: &BoardId) -> Option<Held> {
         self.advance(now);
         let now = self.now;
@@ -352,14 +352,14 @@ impl Core {
         Some(Held { outage, calls, lasts: outage.lasts.min(now.saturating_sub(since)) })
     }
 
-    /// Names the boards with requests that wait for models that are away.
+    /// Lists the boards with requests that wait for unavailable models.
     pub(super) fn boards_held(&mut self, now: Duration) -> BTreeSet<BoardId> {
         self.advance(now);
         let away = self.models.values().filter(|model| model.absence(self.now).is_some());
         away.flat_map(|model| model.queue.boards().cloned()).collect()
     }
 
-    /// Clocks may stand still; a step back counts as that.
+    /// Keeps time monotonic: a clock that steps back is treated as stopped.
     fn set_time(&mut self, now: Duration) {
         self.now = self.now.max(now);
     }
@@ -371,7 +371,7 @@ impl Core {
             let elapsed = model.rerouted_at.saturating_sub(absence.since);
             Some(absence.since.saturating_add(model.queue.next_fallback(elapsed)?))
         });
-        // A request that waits elsewhere may have to probe.
+        // A request queued for another model may have to be the probe.
         let probe_at = absence.map(|absence| absence.until).filter(|at| *at > self.now && !self.movable.is_empty());
         [retry_at, fallback_at, probe_at].into_iter().flatten().min()
     }
@@ -396,7 +396,7 @@ impl Core {
         model.queue.push(&waiter.board, ticket, waiter.fallback_after());
     }
 
-    /// Moves waiting requests to other models of their chains where a fallback or a probe is due.
+    /// Moves waiting requests to other models of their chains when a fallback or a probe is due.
     fn move_waiters(&mut self) {
         let now = self.now;
         let mut overdue = BTreeSet::new();
@@ -414,7 +414,7 @@ impl Core {
         }
         for key in &unprobed {
             let is_preferred = |waiter: &Waiter| waiter.chain[..waiter.position].iter().any(|one| one.key == *key);
-            // Each is routed as if it had just asked; the first that arrives is the probe.
+            // Each is routed as a new request would be; the first one routed to this model becomes the probe.
             let found = self.movable.iter().find(|ticket| {
                 let waiter = self.waiters.get(ticket);
                 waiter.is_some_and(|waiter| is_preferred(waiter) && waiter.chain[self.route(waiter)].key == *key)
@@ -428,7 +428,7 @@ impl Core {
         }
     }
 
-    /// Routes waiting requests with fallbacks again.
+    /// Routes the selected waiting requests again; only those with fallbacks can move.
     fn reroute(&mut self, is_concerned: impl Fn(&Waiter) -> bool) {
         let concerned = self.movable.iter().copied();
         let concerned = concerned.filter(|ticket| self.waiters.get(ticket).is_some_and(&is_concerned)).collect();
@@ -462,7 +462,7 @@ impl Core {
         }
     }
 
-    /// Admits waiting requests of a model as long as it takes them.
+    /// Admits waiting requests of a model while its limits allow.
     fn serve(&mut self, key: &ModelKey) {
         let Some(model) = self.models.get_mut(key) else { return };
         model.retry_at = None;
@@ -490,7 +490,7 @@ impl Core {
     }
 }
 
-/// A complaint of a model that is not away, as an outage without a next try.
+/// Complaint of a model that is not in an outage, reported as an outage without a next try.
 fn complaint(model: &Model, now: Duration) -> Option<Outage> {
     let (reason, since) = model.complaint()?;
     Some(Outage { reason, lasts: now.saturating_sub(since), next_try: None })

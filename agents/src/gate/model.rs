@@ -1,4 +1,4 @@
-//! Bulkhead of one model: its phase, its limits, and what refusals and answers do to them.
+//! Bulkhead of one model: its phase, its limits, and the effects of rejections and answers on them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::quota::Quota;
 use super::route::Absence;
 use super::types::{Change, Limits, Refusal, Ticket};
 
-/// Bounds of the waits that the gate chooses itself.
+/// Bounds of the waits that the gate chooses.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// Bounds of the waits that providers ask for.
+/// Bounds of the waits that providers request.
 const ASKED_MIN: Duration = Duration::from_millis(50);
 const ASKED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Part by which a wait that a provider asked for is lengthened at most.
+/// Greatest fraction by which jitter lengthens a wait that a provider requested.
 const ASKED_JITTER: f64 = 0.02;
 
-/// Least calls in flight at which the slow start ends where no concurrency is configured.
+/// Least number of allowed calls at which the slow start ends when no concurrency is configured.
 const SLOW_START_MIN: u32 = 128;
 
-/// Prompts of which a model remembers that it refused them.
+/// Rejected prompts that a model remembers.
 const REFUSED_PROMPTS_MAX: usize = 64;
 
-/// Time after its last use at which a model is forgotten.
+/// Time after its last use at which a model is evicted.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
 /// Call in flight.
@@ -39,7 +39,7 @@ pub(super) struct Call {
     pub(super) number: u64,
     pub(super) sent_at: Duration,
     pub(super) prompt: Digest,
-    /// Answers of the model until the call was sent.
+    /// Answers of the model at the time when the call was sent.
     pub(super) answers_before: u64,
     pub(super) is_answered: bool,
     pub(super) is_refused: bool,
@@ -54,14 +54,14 @@ enum Phase {
         until: Duration,
         probe: Option<Ticket>,
     },
-    /// Slow start. A call admitted after `doubled_at` doubles the calls allowed.
+    /// Slow start. A call admitted after `doubled_at` doubles the number of calls allowed.
     Returning {
         allowed: u32,
         doubled_at: u64,
     },
 }
 
-/// Time of the next attempt to admit; none if only the end of a call makes one possible.
+/// Time of the next attempt to admit; `None` if only the end of a call makes one possible.
 pub(super) type Later = Option<Duration>;
 
 /// Bulkhead of one model.
@@ -76,23 +76,24 @@ pub(super) struct Model {
     limits: Limits,
     requests: Option<Quota>,
     tokens: Option<Quota>,
-    /// Whether the quota of requests is taken for the next call already.
+    /// True if the request quota is already charged for the next call.
     request_is_paid: bool,
     pace: Pace,
     in_flight: u32,
     /// Calls in flight that were admitted since the latest outage began.
     fresh: u32,
     admissions: u64,
-    /// Admissions before the latest outage or probe was refused: calls up to this number say nothing new.
+    /// Number of admissions when the latest outage began or probe was rejected. Results of calls up to this number are
+    /// stale.
     stale: u64,
     answers: u64,
-    /// Refusals in a row, those of one burst counted once.
+    /// Consecutive rejections; those of one burst count once.
     strikes: u32,
-    /// Up to two different prompts that were refused since the last answer.
+    /// Up to two different prompts that were rejected since the last answer.
     suspects: [Option<Digest>; 2],
     refused_prompts: VecDeque<Digest>,
     deferred: BTreeMap<DeferralReason, u64>,
-    /// Reason for which an operator must act, and the time of the first refusal; until the next answer.
+    /// Reason that requires an operator, and the time of the first such rejection; cleared by the next answer.
     complaint: Option<(DeferralReason, Duration)>,
     used_at: Duration,
 }
@@ -123,7 +124,7 @@ impl Model {
         }
     }
 
-    /// Applies limits; the strictest of all that were given holds.
+    /// Applies limits. The strictest of all given so far are in force.
     pub(super) fn limit(&mut self, now: Duration, limits: Limits) {
         self.used_at = now;
         let limits = self.limits.strictest(limits);
@@ -136,7 +137,7 @@ impl Model {
         self.limits = limits;
     }
 
-    /// Admits a call if everything allows it.
+    /// Admits a call if the phase, the limits and the pace allow it.
     pub(super) fn admit(&mut self, now: Duration, ticket: Ticket, tokens: u64, prompt: Digest) -> Result<Call, Later> {
         if self.limits.concurrency.is_some_and(|most| self.in_flight >= most.get()) {
             return Err(None);
@@ -147,7 +148,7 @@ impl Model {
             Phase::Returning { allowed, .. } if self.fresh >= allowed => return Err(None),
             Phase::Open | Phase::Away { .. } | Phase::Returning { .. } => {}
         }
-        // The quotas come last because a check takes from them.
+        // Quotas are checked last, because a check consumes from them.
         self.another(now, tokens).map_err(Some)?;
         if let Phase::Away { probe, .. } = &mut self.phase {
             *probe = Some(ticket);
@@ -165,12 +166,12 @@ impl Model {
         })
     }
 
-    /// Takes a request from the limits and the pace. Returns the time of the next attempt, if they leave no room.
+    /// Charges a request to the limits and the pace. If they leave no room, returns the time of the next attempt.
     pub(super) fn another(&mut self, now: Duration, tokens: u64) -> Result<(), Duration> {
         if let Some(at) = self.pace.next_at().filter(|at| now < *at) {
             return Err(at);
         }
-        // One request is like another, its tokens are not.
+        // The request quota stays charged for the next attempt: every request costs one, whatever its tokens.
         if let Some(requests) = self.requests.as_mut().filter(|_| !self.request_is_paid) {
             requests.take(now, 1)?;
             self.request_is_paid = true;
@@ -189,13 +190,12 @@ impl Model {
         self.answers
     }
 
-    /// Returns the time at which the limits leave room for a request of so many tokens, where something of it may be taken
-    /// at `next`.
+    /// Returns the time at which the limits leave room for all of `tokens`, if they leave room for a part at `next`.
     pub(super) fn room_at(&self, next: Duration, tokens: u64) -> Duration {
         self.tokens.as_ref().map_or(next, |quota| quota.whole_at(next, tokens))
     }
 
-    /// Records that bytes came.
+    /// Records that the first bytes of an answer arrived.
     pub(super) fn answered(&mut self, now: Duration, call: &Call) -> Option<Change> {
         self.used_at = now;
         self.answers += 1;
@@ -219,12 +219,13 @@ impl Model {
             }
             Phase::Open | Phase::Away { .. } | Phase::Returning { .. } => None,
         };
-        // An answer to a request from before an outage says nothing of its end.
+        // An answer to a request sent before the outage does not prove its end.
         let complaint = if self.outage().is_none() { self.complaint.take() } else { None };
         change.or(complaint.map(|(_, since)| Change::Back { after: now.saturating_sub(since) }))
     }
 
-    /// Records a refusal that only an operator can mend. Other calls find out for themselves: it may be of one request.
+    /// Records a rejection that only an operator can fix. Other calls still go out, since it may concern this request
+    /// only.
     pub(super) fn complained(&mut self, now: Duration, reason: DeferralReason) -> Option<Change> {
         self.used_at = now;
         *self.deferred.entry(reason).or_default() += 1;
@@ -245,7 +246,7 @@ impl Model {
         }
     }
 
-    /// Whether a refusal is the request's own failure.
+    /// Returns whether a rejection is the request's own failure.
     pub(super) fn is_own_failure(&mut self, call: &Call, refusal: &Refusal) -> bool {
         if refusal.reason == DeferralReason::NoAnswer {
             return self.answers > call.answers_before;
@@ -256,7 +257,7 @@ impl Model {
         refusal.is_ambiguous && !is_confirmed
     }
 
-    /// Records a refusal that is the request's own failure.
+    /// Records a rejection that is the request's own failure.
     pub(super) fn charged(&mut self, ticket: Ticket, call: &Call, is_suspect: bool) {
         if is_suspect {
             self.suspect(call.prompt);
@@ -265,7 +266,7 @@ impl Model {
         self.declined(call);
     }
 
-    /// Remembers that this model does not take a request.
+    /// Remembers that this model does not accept the prompt of this call.
     pub(super) fn declined(&mut self, call: &Call) {
         if !self.refused_prompts.contains(&call.prompt) {
             if self.refused_prompts.len() == REFUSED_PROMPTS_MAX {
@@ -275,7 +276,8 @@ impl Model {
         }
     }
 
-    /// Records a refusal that is the model's: the time of the next attempt, and whether the model is away now.
+    /// Records a rejection caused by the model. Returns the time of the next attempt, and the change if an outage
+    /// began.
     pub(super) fn deferred(
         &mut self,
         now: Duration,
@@ -293,7 +295,8 @@ impl Model {
             self.strikes = self.strikes.saturating_add(1);
         }
         let wait = match asked {
-            // A wait below the gate's own is believed once in a row, so that zero is no invitation to a loop.
+            // A wait shorter than the gate's own minimum is honoured once in a row, so that zero cannot cause a tight
+            // loop.
             Some(asked) if asked >= WAIT_MIN || self.strikes <= 1 => asked,
             Some(_) | None => backoff(self.strikes, jitter),
         };
@@ -304,7 +307,8 @@ impl Model {
             let change = self.begin_outage(now, refusal.reason, wait);
             return (now + wait, change);
         }
-        // The call was sent before the outage began: its refusal is a part of it, and old news once the model is back.
+        // The call was sent before the outage began. Its rejection belongs to that outage, and is stale once the model
+        // is back.
         match &mut self.phase {
             Phase::Away { until, probe: None, .. } => {
                 *until = (*until).max(asked.map_or(now, |asked| now + asked));
@@ -314,12 +318,12 @@ impl Model {
         }
     }
 
-    /// Tells whether no call was sent yet.
+    /// Returns whether no call was admitted yet.
     pub(super) const fn is_unused(&self) -> bool {
         self.admissions == 0
     }
 
-    /// Closes the model for so long at least.
+    /// Closes the model for at least `wait`; a running outage is extended.
     pub(super) fn hold(&mut self, now: Duration, reason: DeferralReason, wait: Duration) -> Option<Change> {
         match &mut self.phase {
             Phase::Away { until, .. } => {
@@ -330,7 +334,7 @@ impl Model {
         }
     }
 
-    /// Closes the model for a while.
+    /// Begins an outage of `wait`, or restarts the wait of the current one.
     pub(super) fn begin_outage(&mut self, now: Duration, reason: DeferralReason, wait: Duration) -> Option<Change> {
         self.stale = self.admissions;
         self.fresh = 0;
@@ -372,7 +376,7 @@ impl Model {
         }
     }
 
-    /// Absence of the model, for the choice within a chain.
+    /// Absence of the model, for routing within a chain.
     pub(super) fn absence(&self, now: Duration) -> Option<Absence> {
         let Phase::Away { reason, since, until, probe } = self.phase else { return None };
         let has_room = self.limits.concurrency.is_none_or(|most| self.in_flight < most.get());
@@ -380,7 +384,7 @@ impl Model {
         Some(Absence { since, until, wants_probe, needs_operator: reason.needs_operator() })
     }
 
-    /// Lets the model be probed from this time on, if it is away.
+    /// Makes the model due for a probe at `now`, if it is away.
     pub(super) fn probe_from(&mut self, now: Duration) {
         if let Phase::Away { until, .. } = &mut self.phase {
             *until = (*until).min(now);
@@ -395,7 +399,7 @@ impl Model {
         }
     }
 
-    /// Reason for which an operator must act, and the time since which.
+    /// Reason that requires an operator, and the time since when.
     pub(super) const fn complaint(&self) -> Option<(DeferralReason, Duration)> {
         self.complaint
     }
@@ -416,7 +420,7 @@ impl Model {
         &self.deferred
     }
 
-    /// Whether nothing would be lost if the model were forgotten.
+    /// Returns whether the model can be evicted without losing state.
     pub(super) fn is_idle(&self, now: Duration) -> bool {
         let idle_at = match self.phase {
             Phase::Away { until, .. } => self.used_at.max(until) + IDLE,
@@ -426,12 +430,12 @@ impl Model {
     }
 }
 
-/// Wait that a provider asked for, never shortened.
+/// Adds jitter to a wait that a provider requested; never shortens it.
 pub(super) fn jittered(wait: Duration, jitter: f64) -> Duration {
     wait + wait.mul_f64(ASKED_JITTER * jitter.clamp(0.0, 1.0))
 }
 
-/// Wait after so many refusals in a row: doubles each time, and the upper half of it is random.
+/// Backoff after `strikes` consecutive rejections: exponential, with the upper half random.
 pub(super) fn backoff(strikes: u32, jitter: f64) -> Duration {
     let most = WAIT_MIN.saturating_mul(2_u32.saturating_pow(strikes.max(1))).min(WAIT_MAX);
     most.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0)).clamp(WAIT_MIN, WAIT_MAX)

@@ -1,66 +1,66 @@
-//! Pace of requests that a provider sustains, learnt from its rate-limit refusals.
+//! Request rate that a provider sustains, learnt from its rate-limit rejections.
 //!
-//! The provider is taken for a token bucket that holds one second of its rate. The requests that it took before the
-//! first refusal then give its rate. Requests are spaced evenly at that pace, never in bursts. Each
-//! further refusal lowers the pace by what the bucket can have added to it; the pace rises after a long time without
-//! refusals, and the longer a refusal costs, the longer that time is.
+//! The provider is modelled as a token bucket that holds one second of its rate. The requests that it accepted before
+//! the first rejection therefore give its rate. Requests are spaced evenly at that pace, without bursts. Each further
+//! rejection lowers the pace by what the bucket can have refilled since. The pace rises after a long period without
+//! rejections; the longer the wait that a rejection cost, the longer that period.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Part of the estimated rate that is used.
+/// Fraction of the estimated rate that is used.
 const MARGIN: f64 = 0.9;
 
-/// Part of a request that the bucket is taken to have held at a refusal, where it held between none and one.
+/// Fraction of a request assumed to be left in the bucket at a rejection; the true value lies between zero and one.
 const REST: f64 = 0.25;
 
-/// Bounds of the factor that a further refusal applies.
+/// Bounds of the factor that a further rejection applies.
 const DECREASE: (f64, f64) = (0.5, 0.9);
 
 /// Factor of one increase.
 const INCREASE: f64 = 1.1;
 
-/// Part of the last refused pace up to which the pace rises at full speed, and how much slower it rises above.
+/// Fraction of the last rejected pace up to which the pace rises at full speed, and the slowdown factor above it.
 const CAUTION: f64 = 0.95;
 const CAUTION_SLOWDOWN: u32 = 4;
 
-/// Least time without refusals before an increase, and the same in multiples of the wait that a refusal cost.
+/// Least period without rejections before an increase, absolute and in multiples of the wait that a rejection cost.
 const CALM_MIN: Duration = Duration::from_secs(10);
 const CALM_WAITS: u32 = 8;
 
-/// Requests that an increase requires: an idle model proves nothing.
+/// Requests required before an increase: an idle model proves nothing.
 const CALM_REQUESTS: u32 = 5;
 
-/// Requests per second below and above which no pace is kept.
+/// Bounds of the pace, in requests per second; a pace above the upper one is dropped.
 const RATE: (f64, f64) = (1.0 / 600.0, 1000.0);
 
-/// Time and number of requests that an estimate looks back on.
+/// Time span and number of requests that an estimate considers.
 const HISTORY: Duration = Duration::from_secs(30);
 const HISTORY_MAX: usize = 1024;
 
-/// Idle time after which the pace is forgotten.
+/// Idle time after which the pace is dropped.
 const FORGET: Duration = Duration::from_secs(600);
 
 /// Pace of one model.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     rate: Option<f64>,
-    /// Estimated requests that the provider takes at once.
+    /// Estimated number of requests that the provider accepts in one burst.
     burst: f64,
-    /// Requests per second at the last refusal.
+    /// Requests per second at the last rejection.
     refused_rate: Option<f64>,
-    /// Times of the latest requests that were not refused, oldest first.
+    /// Times of the latest requests that were not rejected, oldest first.
     taken: VecDeque<Duration>,
     last: Option<Duration>,
-    /// Time of the latest request that was refused and is not drawn into the estimate yet.
+    /// Time of the latest rejected request that is not yet part of the estimate.
     refused_at: Option<Duration>,
-    /// Time at which its refusal came: requests sent until then met the same bucket.
+    /// Time at which its rejection arrived; requests sent until then met the same bucket.
     heard_at: Duration,
-    /// Same of the estimate before.
+    /// Value of `refused_at` in the previous estimate.
     estimated_at: Option<Duration>,
-    /// Requests since then that were not refused, the ones after `refused_at` apart.
+    /// Requests since then that were not rejected, without those after `refused_at`.
     taken_since: u32,
-    /// Wait that the last refusal cost.
+    /// Wait that the last rejection cost.
     wait: Duration,
     calm_requests: u32,
     raise_at: Duration,
@@ -92,7 +92,7 @@ impl Pace {
         self.rise(now);
     }
 
-    /// Records that a request sent at that time was not taken.
+    /// Records that a request sent at `sent_at` was rejected.
     pub(super) fn not_taken(&mut self, sent_at: Duration) {
         if let Some(index) = self.taken.iter().rposition(|at| *at == sent_at) {
             self.taken.remove(index);
@@ -100,14 +100,14 @@ impl Pace {
         self.taken_since = self.taken_since.saturating_sub(1);
     }
 
-    /// Records that a request sent at that time hit the rate limit, after [`Self::not_taken`].
+    /// Records that a request sent at `sent_at` hit the rate limit; called after [`Self::not_taken`].
     pub(super) fn limited(&mut self, sent_at: Duration, now: Duration, wait: Duration) {
         self.heard_at = now;
         self.wait = if self.refused_at.is_some() { self.wait.max(wait) } else { wait };
         self.refused_at = self.refused_at.max(Some(sent_at));
     }
 
-    /// Draws the refusals into the pace, once a request is taken again: by then, earlier requests are refused or taken.
+    /// Updates the pace from the rejections once a request succeeds again. By then earlier requests have their outcome.
     pub(super) fn resume(&mut self, now: Duration) {
         let Some(refused_at) = self.refused_at.take() else { return };
         let after = self.taken.iter().rev().take_while(|at| **at > self.heard_at).count();
@@ -134,7 +134,7 @@ impl Pace {
         self.raise_at = now + self.calm();
     }
 
-    /// Rate of a bucket of one second that takes the recorded requests and not one more, with [`REST`] left over.
+    /// Rate of a one-second bucket that accepts exactly the recorded requests, with [`REST`] left over.
     fn first_estimate(&self, refused_at: Duration) -> f64 {
         let before = self.taken.iter().rev().skip_while(|at| **at > self.heard_at);
         let spans = before.zip(1_u32..).map(|(at, count)| {

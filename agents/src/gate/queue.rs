@@ -1,4 +1,4 @@
-//! Waiting requests of one model: round-robin over boards, within a board in the order of asking.
+//! Waiting requests of one model: round-robin over boards, and in order of arrival within a board.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) struct Queue {
     boards: BTreeMap<BoardId, Lane>,
     next_turn: u64,
     length: usize,
-    /// Number of waiting requests that have fallbacks, by the time they give this model.
+    /// Number of waiting requests that have fallbacks, by their `fallback_after`.
     movable: BTreeMap<Duration, usize>,
 }
 
@@ -26,7 +26,7 @@ struct Lane {
 }
 
 impl Queue {
-    /// Adds a request. `fallback_after`: the time it waits for this model while other models could serve it.
+    /// Adds a request. `fallback_after` is the time that it waits for this model before it may move to a fallback.
     pub(super) fn push(&mut self, board: &BoardId, ticket: Ticket, fallback_after: Option<Duration>) {
         if let Some(lane) = self.boards.get_mut(board) {
             lane.tickets.insert(ticket);
@@ -46,7 +46,7 @@ impl Queue {
         self.boards.get(board).map_or(0, |lane| lane.tickets.len())
     }
 
-    /// The oldest waiting request of a board.
+    /// Oldest waiting request of a board.
     pub(super) fn first_of(&self, board: &BoardId) -> Option<Ticket> {
         self.boards.get(board)?.tickets.first().copied()
     }
@@ -73,7 +73,7 @@ impl Queue {
         }
     }
 
-    /// Removes a request that waits here no longer; its board keeps its turn.
+    /// Removes a request that no longer waits here; its board keeps its turn.
     pub(super) fn remove(&mut self, board: &BoardId, ticket: Ticket, fallback_after: Option<Duration>) {
         let Some(lane) = self.boards.get_mut(board) else { return };
         if !lane.tickets.remove(&ticket) {

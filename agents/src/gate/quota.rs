@@ -1,4 +1,4 @@
-//! Allowance per minute that the operator sets: GCRA with the gate's time as its clock.
+//! Per-minute quota configured by the operator: GCRA driven by the gate's time.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use governor::{Quota as Rate, RateLimiter};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Seconds of the allowance that may be used at once: the first minute exceeds the allowance by 5 % at most.
+/// Seconds of the quota that may be used at once; the first minute exceeds the quota by 5 % at most.
 const BURST_SECONDS: u32 = 3;
 
-/// Least wait that is reported, so that a timer always lies ahead.
+/// Least wait that is returned, so that a timer always lies in the future.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
-/// Allowance per minute.
+/// Quota per minute.
 #[derive(Debug)]
 pub(super) struct Quota {
     clock: Time,
     limiter: RateLimiter<NotKeyed, InMemoryState, Time, NoOpMiddleware<Nanos>>,
     allowance: NonZeroU32,
     burst: NonZeroU32,
-    /// Cells of the last admission beyond the burst; paid before the next one.
+    /// Cells admitted beyond the burst by the last admission, paid off before the next one.
     debt: u32,
 }
 
@@ -41,8 +41,8 @@ impl Quota {
         Self { limiter: RateLimiter::direct_with_clock(rate, clock.clone()), clock, allowance, burst, debt: 0 }
     }
 
-    /// Takes cells, or returns the time of the next attempt. More cells than the burst are admitted when the bucket is
-    /// full, and more than the allowance count as the allowance.
+    /// Takes cells, or returns the time of the next attempt. A request larger than the burst is admitted when the
+    /// bucket is full; one larger than the quota is charged as the whole quota.
     pub(super) fn take(&mut self, now: Duration, cells: u64) -> Result<(), Duration> {
         self.clock.set(now);
         while let Some(debt) = NonZeroU32::new(self.debt) {
@@ -58,7 +58,7 @@ impl Quota {
         Ok(())
     }
 
-    /// Returns the time at which all cells can be taken of which a part can be at `next`.
+    /// Returns the time at which all `cells` can be taken, given that a part can be taken at `next`.
     pub(super) fn whole_at(&self, next: Duration, cells: u64) -> Duration {
         if self.debt == 0 {
             return next;

@@ -1,13 +1,13 @@
-//! Choice of the model within a chain, as a function of the states of its models.
+//! Chooses a model of a chain from the states of its models.
 
 use std::time::Duration;
 
 /// State of one model of a chain, for one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    /// Absence; none while the model is available.
+    /// Absence; `None` while the model is available.
     pub(super) absence: Option<Absence>,
-    /// Whether the model refused this request as the request's own failure.
+    /// True if the model rejected this request as the request's own failure.
     pub(super) has_refused: bool,
     /// Time that the request waits for this model before it uses the next one.
     pub(super) fallback_after: Duration,
@@ -16,13 +16,13 @@ pub(super) struct Candidate {
 /// Absence of a model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Absence {
-    /// Begin.
+    /// Start.
     pub(super) since: Duration,
     /// Time of the next probe.
     pub(super) until: Duration,
-    /// Whether a probe is due and this request would be it.
+    /// True if a probe is due and this request would be it.
     pub(super) wants_probe: bool,
-    /// Whether only an operator can end it.
+    /// True if only an operator can end it.
     pub(super) needs_operator: bool,
 }
 
@@ -36,7 +36,7 @@ impl Candidate {
     }
 }
 
-/// Index of the model to use: the first usable one, else the one that may be asked first.
+/// Index of the model to use: the first usable one, otherwise the one that may be tried first.
 pub(super) fn choose(now: Duration, chain: &[Candidate]) -> usize {
     if let Some(index) = chain.iter().position(|candidate| candidate.is_usable(now)) {
         return index;

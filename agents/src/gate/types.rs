@@ -1,4 +1,4 @@
-//! Data that callers exchange with the gate.
+//! Types that callers exchange with the gate.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,8 +10,7 @@ use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::BoardId;
 
-/// Key of a bulkhead: the endpoint's base address, the account by which it is asked, and the provider's name of the model.
-/// Cheap to clone.
+/// Key of a bulkhead: the endpoint's base address, the account, and the provider's name of the model. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ModelKey {
     url: Arc<str>,
@@ -25,7 +24,7 @@ impl ModelKey {
         Self { url: url.into(), model: model.into(), account: None }
     }
 
-    /// The same for one of several accounts, each with limits and outages of its own; none without a key.
+    /// Sets the account. Each account of an endpoint has its own limits and outages; `None` means no API key.
     #[must_use]
     pub fn of_account(self, account: Option<Digest>) -> Self {
         Self { account, ..self }
@@ -48,7 +47,7 @@ impl fmt::Display for ModelKey {
     }
 }
 
-/// Limits that the operator sets for one model, across all boards of the process; none means unlimited.
+/// Limits that the operator sets for one model, across all boards of the process; `None` means unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
     /// Calls in flight.
@@ -60,7 +59,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Combines limits: the stricter one of each holds.
+    /// Combines two sets of limits; the stricter value of each limit wins.
     #[must_use]
     pub fn strictest(self, other: Self) -> Self {
         let stricter = |one: Option<NonZeroU32>, other: Option<NonZeroU32>| match (one, other) {
@@ -75,21 +74,21 @@ impl Limits {
     }
 }
 
-/// Model that a request may be sent to.
+/// Model that may serve a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Endpoint {
     /// Key of its bulkhead.
     pub key: ModelKey,
-    /// Limits of the operator. Where endpoints of one key differ, the strictest of each limit holds.
+    /// Limits of the operator. If endpoints of one key differ, the strictest value of each limit is in force.
     pub limits: Limits,
-    /// Time that this model is away before a request uses the next one of its chain.
+    /// Length of this model's outage after which a request uses the next model of its chain.
     pub fallback_after: Duration,
 }
 
 /// Request for admission of one call.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Board that asks; boards share a model fairly.
+    /// Board that sends the request; boards share a model fairly.
     pub board: BoardId,
     /// Preferred model.
     pub endpoint: Arc<Endpoint>,
@@ -97,85 +96,85 @@ pub struct Request {
     pub fallbacks: Vec<Arc<Endpoint>>,
     /// Estimated tokens of prompt and reply.
     pub tokens: u64,
-    /// Digest of the prompt; tells a poisonous request from a failing model.
+    /// Digest of the prompt; distinguishes a poisonous request from a failing model.
     pub prompt: Digest,
 }
 
-/// Report that a provider did not take a request.
+/// Rejection of a request by a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// Reason.
     pub reason: DeferralReason,
-    /// Time that the provider asks to wait; none if it does not say.
+    /// Wait that the provider requests; `None` if it gives none.
     pub wait: Option<Duration>,
-    /// Whether the request itself may be the cause: status 500 exactly.
+    /// True if the request itself may be the cause (status 500 only).
     pub is_ambiguous: bool,
 }
 
 impl Refusal {
-    /// Reads the reason and the wait of a deferral.
+    /// Builds a rejection from the reason and the wait of a deferral.
     pub fn new(deferral: Deferral, is_ambiguous: bool) -> Self {
         Self { reason: deferral.reason, wait: deferral.wait_ms.map(Duration::from_millis), is_ambiguous }
     }
 }
 
-/// Decision on a refused call.
+/// Verdict on a rejected call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The model is the cause: the request uses up no attempt and is asked for again after the wait.
+    /// The model is the cause: the request uses up no attempt and is retried after the wait.
     Deferred {
-        /// Time from now until the model may be asked again.
+        /// Time from now until the model may be called again.
         not_before: Duration,
     },
     /// The request is the cause: the call counts as a failed attempt.
     Charged,
 }
 
-/// Report about one model that the gate knows.
+/// State of one model that the gate knows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ModelState {
     /// Key of the model.
     pub key: ModelKey,
-    /// Outage, if the model is away.
+    /// Current outage, or the complaint that an operator must fix.
     pub outage: Option<Outage>,
-    /// Calls that wait for this model, deferred ones included.
+    /// Calls that wait for this model, including deferred ones.
     pub waiting: usize,
     /// Calls in flight.
     pub in_flight: u32,
-    /// Requests per second that the gate keeps to after a rate limit was hit; none while it hit none.
+    /// Requests per second that the gate allows after a rate limit was hit; `None` while none was hit.
     pub pace: Option<f64>,
-    /// Deferred attempts by reason, since the gate knows the model.
+    /// Deferred attempts by reason, since the gate first used the model.
     pub deferred: BTreeMap<DeferralReason, u64>,
 }
 
 /// Unavailability of a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outage {
-    /// Reason of the latest refusal.
+    /// Reason of the latest rejection.
     pub reason: DeferralReason,
-    /// Time since it began.
+    /// Time since the outage began.
     pub lasts: Duration,
-    /// Time from now until the next probe; none while a probe is in flight, or if an operator must act.
+    /// Time from now until the next probe; `None` while a probe is in flight, or if an operator must act.
     pub next_try: Option<Duration>,
 }
 
-/// Time until the limits of a model leave room for a request.
+/// Wait until the limits of a model leave room for a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LimitWait {
-    /// Until a part of it may be taken, by asking again.
+    /// Wait until a part of it may be taken by asking again.
     pub next: Duration,
-    /// Until all of it may be taken, without other requests in between.
+    /// Wait until all of it may be taken, if no other requests come in between.
     pub whole: Duration,
 }
 
-/// Requests of a board that wait for models that are away.
+/// Requests of a board that wait for unavailable models.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// Outage of the model that is tried first.
+    /// Outage of the model that is probed first.
     pub outage: Outage,
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub calls: usize,
-    /// Time since the first of them was asked for, within the outage.
+    /// Time since the oldest of them was queued, within the outage.
     pub lasts: Duration,
 }
 
@@ -198,13 +197,13 @@ pub enum Change {
         /// Time from now until the first probe.
         next_try: Option<Duration>,
     },
-    /// The model answers again.
+    /// The model serves requests again.
     Back {
         /// Length of the outage.
         after: Duration,
     },
 }
 
-/// Number of a request within one gate: first of the waiting one, then of its call.
+/// Number of a request within one gate: of the waiting request first, then of its call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Ticket(pub(super) u64);

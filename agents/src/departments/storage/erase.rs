@@ -1,4 +1,4 @@
-//! Erases rows in which the text of an erased value of a board stands, with every state that they ever had.
+//! Erases rows that contain a redacted value of a board, with all their states.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,26 +12,26 @@ use serde_json::Value;
 use super::{FILE, Fault, PATIENCE, departments, fields_there, format_of, sql};
 use crate::departments::found::Outcome;
 
-/// The mark in place of a value of an outcome.
+/// Placeholder for an erased value of an outcome.
 const ERASED: &str = "$redacted";
 
-/// Rows and outcomes in which texts stand, or stood.
+/// Rows and outcomes that contain given texts.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Found {
     /// Numbers of rows, by the name of the department.
     pub rows: BTreeMap<String, BTreeSet<i64>>,
-    /// Outcomes of calls.
+    /// Number of outcomes.
     pub outcomes: usize,
 }
 
 impl Found {
-    /// Returns whether there are none.
+    /// Returns whether nothing was found.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.outcomes == 0
     }
 }
 
-/// Looks for texts in rows and outcomes of the departments of a data directory.
+/// Searches rows and outcomes of the departments of a data directory for texts.
 ///
 /// # Errors
 /// See [`Fault`].
@@ -41,12 +41,12 @@ pub fn find(data_dir: &Path, texts: &Needles) -> Result<Found, Fault> {
     Ok(Found { rows: rows(&reading, texts)?, outcomes: outcomes(&reading, texts)?.len() })
 }
 
-/// Ends each row in which one of the texts stands, and empties all states that it had: its number is never another's. Of
-/// outcomes, which a call that is made again gets, a mark takes the place of each value with such a text. Then the file is
-/// written anew and its log emptied, also where nothing was found: an attempt before may have been broken off.
+/// Ends each row that contains one of the texts, and empties all its states; its number is not reused. In stored
+/// outcomes, a placeholder replaces each value with such a text. Then rewrites the file and empties its log, even if
+/// nothing was found, because an earlier attempt may have been interrupted.
 ///
 /// # Errors
-/// See [`Fault`]. What was erased may still be found in the file then; the same once more mends that.
+/// See [`Fault`]. The file may then still contain erased bytes; a retry removes them.
 pub fn erase(data_dir: &Path, texts: &Needles) -> Result<Found, Fault> {
     let Some(mut connection) = open(data_dir)? else { return Ok(Found::default()) };
     connection.pragma_update(None, "secure_delete", true)?;
@@ -71,7 +71,7 @@ pub fn erase(data_dir: &Path, texts: &Needles) -> Result<Found, Fault> {
     Ok(Found { rows, outcomes: outcomes.len() })
 }
 
-/// Opens the file, if there is one with tables.
+/// Opens the file, if it exists and has tables.
 fn open(data_dir: &Path) -> Result<Option<Connection>, Fault> {
     let path = data_dir.join(FILE);
     if !path.try_exists()? {
@@ -81,7 +81,7 @@ fn open(data_dir: &Path) -> Result<Option<Connection>, Fault> {
     Ok((format_of(&connection)? > 0).then_some(connection))
 }
 
-/// The numbers of rows in which one of the texts stands.
+/// Returns the numbers of rows that contain one of the texts.
 fn rows(connection: &Connection, texts: &Needles) -> Result<BTreeMap<String, BTreeSet<i64>>, Fault> {
     let mut found: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
     for department in departments(connection)? {
@@ -100,7 +100,7 @@ fn rows(connection: &Connection, texts: &Needles) -> Result<BTreeMap<String, BTr
     Ok(found)
 }
 
-/// Outcomes in which one of the texts stands, by the keys of their calls, with marks in place of the values that have it.
+/// Returns the outcomes that contain one of the texts, by key, with placeholders in place of such values.
 fn outcomes(connection: &Connection, texts: &Needles) -> Result<Vec<(String, String)>, Fault> {
     let mut statement = connection.prepare(sql::OUTCOMES)?;
     let mut rows = statement.query(())?;
@@ -112,7 +112,7 @@ fn outcomes(connection: &Connection, texts: &Needles) -> Result<Vec<(String, Str
             let outcome: Outcome = serde_json::from_str(&text).map_err(unreadable)?;
             let mut marked = outcome.clone();
             marked.each_value(&mut |value| mark(value, texts));
-            // A status or the name of a field may be the same word.
+            // Only a status or a field name may have matched.
             if marked != outcome {
                 found.push((key.clone(), serde_json::to_string(&marked).map_err(unreadable)?));
             }
@@ -121,7 +121,7 @@ fn outcomes(connection: &Connection, texts: &Needles) -> Result<Vec<(String, Str
     Ok(found)
 }
 
-/// Puts a mark in the place of each text that holds one of these, and of members whose names do.
+/// Replaces each text that contains one of these, and each object with such a member name, by a placeholder.
 fn mark(value: &mut Value, texts: &Needles) {
     match value {
         Value::String(text) if texts.are_in(text) => ERASED.clone_into(text),

@@ -1,10 +1,10 @@
-//! The statements, made from the fields of a department. Values never stand in them, and names only in quotes.
+//! SQL statements, built from the fields of a department. Values are always parameters; names are always quoted.
 
 use patchboard_kernel::department::{Department, FieldType};
 
 use super::Values;
 
-/// What every file has.
+/// Tables of every file.
 pub(super) const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS departments (
     name   TEXT NOT NULL PRIMARY KEY,
@@ -18,32 +18,32 @@ CREATE TABLE IF NOT EXISTS outcomes (
 ) STRICT;
 ";
 
-/// The fields of a department's table.
+/// Selects the fields of a department's table.
 pub(super) const FIELDS: &str = "SELECT fields FROM departments WHERE name = ?1";
-/// The same, kept.
+/// Stores the fields of a department's table.
 pub(super) const PUT_FIELDS: &str = "INSERT INTO departments (name, fields) VALUES (?1, ?2)
     ON CONFLICT (name) DO UPDATE SET fields = excluded.fields";
 
-/// What a call led to.
+/// Selects the outcome of a call.
 pub(in crate::departments) const OUTCOME: &str = "SELECT department, outcome FROM outcomes WHERE key = ?1";
-/// The same, kept.
+/// Stores the outcome of a call.
 pub(in crate::departments) const PUT_OUTCOME: &str =
     "INSERT INTO outcomes (key, department, recorded, outcome) VALUES (?1, ?2, ?3, ?4)";
 
-/// What is current.
+/// Condition of a current state.
 const CURRENT: &str = "valid_to IS NULL AND recorded_to IS NULL AND deleted = 0";
 
-/// All outcomes.
+/// Selects all outcomes.
 pub(super) const OUTCOMES: &str = "SELECT key, outcome FROM outcomes ORDER BY key";
-/// Another outcome of the call `?1`.
+/// Replaces the outcome of the call `?1`.
 pub(super) const SET_OUTCOME: &str = "UPDATE outcomes SET outcome = ?2 WHERE key = ?1";
 
-/// The names of all departments.
+/// Selects the names of all departments.
 pub(super) const DEPARTMENTS: &str = "SELECT name FROM departments ORDER BY name";
-/// No call was carried out at `?1` or later.
+/// Deletes the outcomes recorded at `?1` or later.
 pub(super) const FORGET_OUTCOMES: &str = "DELETE FROM outcomes WHERE recorded >= ?1";
 
-/// A name as it stands in a statement.
+/// Quotes a name for a statement.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
@@ -56,7 +56,7 @@ fn table_of(name: &str) -> String {
     quoted(&format!("department_{name}"))
 }
 
-/// The columns of the fields; each begins with a comma.
+/// Lists the columns of the fields, each after a comma.
 fn columns(department: &Department) -> String {
     department.storage.fields.keys().map(|name| format!(", {}", quoted(name))).collect()
 }
@@ -69,18 +69,18 @@ const fn column_type(kind: FieldType) -> &'static str {
     }
 }
 
-/// The types of the fields, by their names.
+/// Returns the types of the fields, by name.
 pub(super) fn fields(department: &Department) -> Values {
     let fields = department.storage.fields.iter();
     fields.map(|(name, field)| (name.clone(), field.kind.as_str().into())).collect()
 }
 
-/// A new table.
+/// Creates a table.
 pub(super) fn create(department: &Department) -> String {
     let (table, fields) = (table(department), &department.storage.fields);
     let columns: String =
         fields.iter().map(|(name, field)| format!("\n    {} {},", quoted(name), column_type(field.kind))).collect();
-    // Tables and indexes share their names, and no department has one with a space.
+    // Tables and indexes share one namespace, and no department has a name with a space.
     let index = |of: &str| quoted(&format!("department_{} {of}", department.name));
     let (current, history) = (index("current"), index("history"));
     format!(
@@ -101,10 +101,10 @@ CREATE INDEX {history} ON {table} (id, recorded_from);
     )
 }
 
-/// What makes a table that has these fields into the one that a department needs.
+/// Alters a table with the fields `there` into the one that a department needs.
 ///
 /// # Errors
-/// A field is gone, or of another type: what to do about it.
+/// A field was removed or has another type; the message describes the fix.
 pub(super) fn alter(department: &Department, there: &Values) -> Result<String, String> {
     let fields = &department.storage.fields;
     for (name, kind) in there {
@@ -130,17 +130,17 @@ pub(super) fn alter(department: &Department, there: &Values) -> Result<String, S
     Ok(new.map(|(name, field)| step((name, field.kind))).collect())
 }
 
-/// All current rows, at most `?1`.
+/// Selects all current rows, at most `?1`.
 pub(super) fn current(department: &Department) -> String {
     format!("SELECT id, version{} FROM {} WHERE {CURRENT} ORDER BY id LIMIT ?1", columns(department), table(department))
 }
 
-/// The current row `?1`.
+/// Selects the current row `?1`.
 pub(super) fn current_row(department: &Department) -> String {
     format!("SELECT id, version{} FROM {} WHERE id = ?1 AND {CURRENT}", columns(department), table(department))
 }
 
-/// The rows that were there at `?1`, as it was known at `?2`.
+/// Selects the rows that existed at `?1`, as known at `?2`.
 pub(super) fn as_of(department: &Department) -> String {
     format!(
         "SELECT id, version{} FROM {} WHERE deleted = 0
@@ -151,7 +151,7 @@ pub(super) fn as_of(department: &Department) -> String {
     )
 }
 
-/// What was recorded at `?1` or later is taken back: states that began, and then ends of those before.
+/// Reverts what was recorded at `?1` or later: deletes states that began, then clears the ends of earlier ones.
 pub(super) fn forget_since(name: &str) -> [String; 2] {
     let table = table_of(name);
     [
@@ -160,34 +160,34 @@ pub(super) fn forget_since(name: &str) -> [String; 2] {
     ]
 }
 
-/// The fields of all states of rows, each after its row's number.
+/// Selects the fields of all states of rows, each after the row's number.
 pub(super) fn all(name: &str, fields: &Values) -> String {
     let columns: String = fields.keys().map(|field| format!(", {}", quoted(field))).collect();
     format!("SELECT id{columns} FROM {}", table_of(name))
 }
 
-/// All states of the row `?1` are empty, and it has ended.
+/// Empties all states of the row `?1` and marks it as deleted.
 pub(super) fn empty(name: &str, fields: &Values) -> String {
     let columns: String = fields.keys().map(|field| format!(", {} = NULL", quoted(field))).collect();
     format!("UPDATE {} SET deleted = 1{columns} WHERE id = ?1", table_of(name))
 }
 
-/// The next number of a row.
+/// Selects the next row number.
 pub(in crate::departments) fn next_id(department: &Department) -> String {
     format!("SELECT COALESCE(MAX(id), 0) + 1 FROM {}", table(department))
 }
 
-/// Since when the current row `?1` is so, and since when that is known.
+/// Selects the start of the validity and of the knowledge of the current row `?1`.
 pub(in crate::departments) fn since(department: &Department) -> String {
     format!("SELECT valid_from, recorded_from FROM {} WHERE id = ?1 AND {CURRENT}", table(department))
 }
 
-/// From `?2` on, the current row `?1` is no longer known to be so without end.
+/// Ends the knowledge of the current row `?1`, as valid without end, at `?2`.
 pub(in crate::departments) fn supersede(department: &Department) -> String {
     format!("UPDATE {} SET recorded_to = ?2 WHERE id = ?1 AND {CURRENT}", table(department))
 }
 
-/// Instead, from `?2` on it is known that it was so until `?2`. Comes after [`supersede`].
+/// Inserts the knowledge, from `?2` on, that the row was valid until `?2`. Runs after [`supersede`].
 pub(in crate::departments) fn close(department: &Department) -> String {
     let (table, columns) = (table(department), columns(department));
     format!(
@@ -197,8 +197,7 @@ pub(in crate::departments) fn close(department: &Department) -> String {
     )
 }
 
-/// A state that begins: `?1` the row, `?2` its version, `?3` the time, `?4` whether it has ended, `?5` the key of the call,
-/// and the fields.
+/// Inserts a new state: `?1` row, `?2` version, `?3` time, `?4` deleted flag, `?5` key of the call, then the fields.
 pub(in crate::departments) fn begin(department: &Department) -> String {
     let (table, columns) = (table(department), columns(department));
     let values: String = (0..department.storage.fields.len()).map(|index| format!(", ?{}", index + 6)).collect();

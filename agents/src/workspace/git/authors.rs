@@ -1,8 +1,8 @@
-//! Whose a file is that is not committed yet, as the journal knows it.
+//! Attribution of uncommitted files, from the journal.
 //!
-//! Of the edits since what is committed, the author is who wrote the most lines, the last of them if several wrote as many;
-//! the others have a part in it. What programs changed counts only where nobody has edited: who runs a formatter has not
-//! written what it touches. What others changed around the workspace counts last, and has no name.
+//! Of the edits since the commit, the author is the agent that wrote the most lines; on a tie, the later one. All other
+//! editors are co-authors. Changes by programs count only if no agent has edited the file, since running a formatter is
+//! no authorship. Changes from outside the workspace count last, and have no name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,25 +14,25 @@ use patchboard_runtime::runtime::BoardHandle;
 
 use crate::workspace::metrics;
 
-/// Who has edited which files, in order.
+/// Versions of each file, in order, with their authors.
 #[derive(Default)]
 pub(super) struct Histories {
-    /// The last record that is in it.
+    /// Last record included.
     last: Option<Seq>,
     files: BTreeMap<FilePath, Vec<Made>>,
 }
 
-/// A version of a file.
+/// Version of a file.
 #[derive(Clone, Debug)]
 struct Made {
     by: String,
     how: How,
-    /// Lines that were written.
+    /// Number of lines written.
     lines: u64,
     hash: Option<Digest>,
 }
 
-/// How a version came to be; what counts more comes later.
+/// Origin of a version, in ascending weight.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum How {
     Outside,
@@ -40,7 +40,7 @@ enum How {
     Edit,
 }
 
-/// Whose a file is.
+/// Authors of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Authors {
     pub(super) first: String,
@@ -48,7 +48,7 @@ pub(super) struct Authors {
 }
 
 impl Histories {
-    /// Reads what the journal has that is not in here.
+    /// Reads the records that are not included yet.
     pub(super) async fn read_on(
         &mut self,
         board: &BoardHandle,
@@ -74,7 +74,7 @@ impl Histories {
             None if by == EXTERNAL => How::Outside,
             None => How::Program,
         };
-        // Under another name a file is still of those who wrote it.
+        // A renamed file keeps its authors.
         let renamed = match (&edit.of, edit.changes.as_slice()) {
             (Some(_), [one, two]) if one.hash.is_none() != two.hash.is_none() => {
                 let (from, to) = if one.hash.is_none() { (one, two) } else { (two, one) };
@@ -95,14 +95,15 @@ impl Histories {
         }
     }
 
-    /// Whether a file is of more than one.
+    /// Returns whether a file has more than one author.
     pub(super) fn has_several(&self, path: &FilePath) -> bool {
         let mut names = self.files.get(path).into_iter().flatten().map(|made| &made.by);
         let first = names.next();
         names.any(|name| Some(name) != first)
     }
 
-    /// Whose a file is, if this is what is committed of it; all that is known of it counts, if that is not among it.
+    /// Returns the authors of a file since the version with the hash `committed`. If that version is unknown, all edits
+    /// count.
     pub(super) fn authors(&self, path: &FilePath, committed: Option<Digest>) -> Authors {
         let made = self.files.get(path).map(Vec::as_slice).unwrap_or_default();
         let since = made.iter().rposition(|made| committed.is_some() && made.hash == committed).map_or(0, |at| at + 1);
@@ -125,7 +126,7 @@ mod tests {
     use patchboard_kernel::digest::sha256;
     use serde_json::{Value, json};
 
-    /// Edits by name, what came out, and how many lines were written.
+    /// Authors after these edits: name, whether an agent made it, resulting text and number of lines written.
     fn authors(edits: &[(&str, bool, &str, u32)], committed: Option<&str>) -> Authors {
         let mut histories = Histories::default();
         for (by, is_edit, text, lines) in edits {

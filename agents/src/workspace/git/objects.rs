@@ -1,14 +1,14 @@
-//! What a repository keeps, as git names it.
+//! Git objects: names and tree entries.
 
 use patchboard_kernel::digest::sha256;
 use sha1::{Digest as _, Sha1};
 
-/// What links to another repository, and what files are.
+/// File modes: link to another repository (submodule), plain file, executable file.
 const LINK: &str = "160000";
 const PLAIN: &str = "100644";
 const EXECUTABLE: &str = "100755";
 
-/// How a repository names what it keeps.
+/// Object format: the hash that names objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Names {
     Sha1,
@@ -16,12 +16,12 @@ pub(super) enum Names {
 }
 
 impl Names {
-    /// The name of a file's content.
+    /// Returns the name of a file's content.
     pub(super) fn of(self, content: &[u8]) -> String {
         self.of_kind("blob", content)
     }
 
-    /// That of a tree with nothing in it.
+    /// Returns the name of the empty tree.
     pub(super) fn of_nothing(self) -> String {
         self.of_kind("tree", b"")
     }
@@ -38,27 +38,27 @@ impl Names {
     }
 }
 
-/// What stands for a name in a tree.
+/// Entry of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) mode: String,
-    /// The name of what it holds.
+    /// Name of its object.
     pub(super) holds: String,
 }
 
 impl Entry {
-    /// A file that holds this.
+    /// Builds the entry of a file with the content named `holds`.
     pub(super) fn file(is_executable: bool, holds: String) -> Self {
         let mode = if is_executable { EXECUTABLE } else { PLAIN };
         Self { mode: mode.to_owned(), holds }
     }
 
-    /// Whether it is a link to another repository.
+    /// Returns whether the entry is a link to another repository (submodule).
     pub(super) fn is_link(&self) -> bool {
         self.mode == LINK
     }
 
-    /// Whether it is a file, and if it is, whether it may be run.
+    /// Returns whether a file is executable; `None` if the entry is no file.
     pub(super) fn is_executable(&self) -> Option<bool> {
         match self.mode.as_str() {
             EXECUTABLE => Some(true),

@@ -1,5 +1,5 @@
-//! What is, or may be, otherwise than it is committed, and is neither shown nor committed: which files, and why. Whoever is
-//! not told of it takes everything for committed.
+//! Files that differ or may differ from the commit, but are neither shown nor committed, with the reasons. Without this
+//! report an agent would take all its changes for committed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use patchboard_kernel::files::FilePath;
 use super::{NAMES_CHARS_MAX, named};
 use crate::{counted, is_or_are};
 
-/// Why a file is left out.
+/// Reason that a file is left out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Why {
-    /// What git would commit of it is not what is in it.
+    /// Git would commit other bytes than the file contains.
     Converted,
-    /// The board does not allow what others have made of it.
+    /// The board does not allow the changes that others made to it.
     Untaken,
-    /// It is not any more what was found.
+    /// The file changed after it was found.
     Changed,
 }
 
@@ -32,15 +32,15 @@ impl Why {
     }
 }
 
-/// Whether a file, as it was found, is meant to be taken up.
+/// Decision whether a file, as it was found, is to be included.
 pub(super) enum Meant {
     Yes,
-    /// It is nothing to who asks.
+    /// Outside the request, or not accessible to the author.
     No,
     Not(Why),
 }
 
-/// Files that are left out, by why they are.
+/// Left-out files, by reason.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Omissions(BTreeMap<Why, BTreeSet<FilePath>>);
 
@@ -50,7 +50,7 @@ impl Omissions {
         self.0.entry(why).or_default().insert(path.clone());
     }
 
-    /// Whether a file is taken up; notes it if it is left out.
+    /// Returns whether a file is included; notes it if it is left out.
     pub(super) fn takes(&mut self, path: &FilePath, meant: &Meant) -> bool {
         if let Meant::Not(why) = meant {
             self.note(path, *why);
@@ -58,7 +58,7 @@ impl Omissions {
         matches!(meant, Meant::Yes)
     }
 
-    /// Which are left out and why, in a sentence for each reason; empty if none are.
+    /// Describes the left-out files, in one sentence for each reason; empty if there are none.
     pub fn said(&self) -> Vec<String> {
         let one = |(why, paths): (&Why, &BTreeSet<FilePath>)| {
             let (files, are) = (counted(paths.len(), "file"), is_or_are(paths.len()));

@@ -1,4 +1,4 @@
-//! A process of git: what it is given and what it says, and how long it may take.
+//! Runs git processes: input, output and time limit.
 
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ use crate::command::group::Group;
 use crate::one_line;
 use crate::workspace::programs::{ProgramCode, ProgramError};
 
-/// Bytes of what git says is wrong.
+/// Bytes kept of git's error output.
 const COMPLAINT_BYTES_MAX: usize = 8 * 1024;
 
-/// How long git may take.
+/// Time limit of a git process.
 const RUNS_MAX: Duration = Duration::from_secs(600);
 
-/// What git answered.
+/// Result of a git process.
 pub(super) struct Answer {
     pub(super) exit: Option<i32>,
     pub(super) stdout: Vec<u8>,
-    /// Bytes of it that are not here.
+    /// Bytes of `stdout` that were left out.
     pub(super) left_out: u64,
     stderr: String,
 }
 
-/// Gives a process this, and hears what it says: so many bytes from the beginning.
+/// Runs a process with this input. Keeps the first `max` bytes of its output.
 pub(super) async fn answered(command: Command, input: &[u8], max: usize) -> Result<Answer, GitError> {
     let program = |code, message| GitError::Program(ProgramError::Program(code, message));
     let mut group = Group::spawn(command)
         .map_err(|error| program(ProgramCode::CannotStart, format!("git cannot be started: {error}")))?;
     let (stdin, stdout, stderr) = (group.stdin(), group.stdout(), group.stderr());
     let give = async move {
-        // Who does not read to the end says why.
+        // A process that stops reading reports the reason itself.
         if let Some(mut stdin) = stdin
             && stdin.write_all(input).await.is_ok()
         {
@@ -51,7 +51,7 @@ pub(super) async fn answered(command: Command, input: &[u8], max: usize) -> Resu
     Ok(Answer { exit, stdout, left_out, stderr: String::from_utf8_lossy(&stderr).into_owned() })
 }
 
-/// The beginning of a stream, and how many bytes come after it.
+/// Returns the first `max` bytes of a stream, and the number of bytes after them.
 async fn beginning(stream: Option<impl AsyncRead + Unpin>, max: usize) -> (Vec<u8>, u64) {
     let (mut kept, mut left_out) = (Vec::new(), 0);
     let Some(mut stream) = stream else { return (kept, left_out) };
@@ -64,12 +64,12 @@ async fn beginning(stream: Option<impl AsyncRead + Unpin>, max: usize) -> (Vec<u
     (kept, left_out)
 }
 
-/// The answer of a process that did what it was to do.
+/// Returns the answer if the process exited with 0, otherwise the error that it printed.
 pub(super) fn succeeded(answer: Answer) -> Result<Answer, GitError> {
     if answer.exit == Some(0) { Ok(answer) } else { Err(complaint(&answer)) }
 }
 
-/// What git says is wrong.
+/// Builds an error from git's message.
 pub(super) fn complaint(answer: &Answer) -> GitError {
     let why = one_line(&answer.stderr, 500);
     match why.contains("not a git repository") {
@@ -82,7 +82,7 @@ pub(super) fn refused(why: String) -> GitError {
     GitError::Git(GitCode::GitRefused, why)
 }
 
-/// A text without the line ends behind it.
+/// Converts output to text without trailing newlines.
 pub(super) fn text(bytes: Vec<u8>) -> String {
     let mut text =
         String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());

@@ -1,12 +1,12 @@
-//! A repository, without its index: what commits are made of is put together in an index of our own, and the user's is
-//! told of it afterwards, so that what the user has staged stays so.
+//! Git repository of a workspace. Commits are built in a private index; the user's index is updated afterwards, so that
+//! the user's staged changes stay staged.
 //!
-//! Nothing runs but git. Programs of the configuration (hooks, monitors, filters, drivers that merge or show) may be anybody's,
-//! and attributes that name them may be anybody's who edits here: what git does here, it does without the attributes of
-//! files, and what is committed are the bytes that were given. Only where trees are merged and checked out the repository's
-//! own `info/attributes` counts, which nobody edits here: git knows no way around it.
+//! Git is the only program that runs. Configured programs (hooks, monitors, filters, merge and diff drivers) are
+//! untrusted, and any editor of the workspace may write attributes that name them. Git therefore ignores the attributes
+//! of files, and commits the given bytes unchanged. Only merges and checkouts apply the repository's own
+//! `info/attributes`, which no agent can edit and git cannot be made to ignore.
 //!
-//! Names go in and come out between zeros, by standard input and output, so their number and their form do not matter.
+//! File names are passed NUL-separated through standard input and output, so their number and form do not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -24,7 +24,7 @@ use super::{GIT, GitCode, GitError};
 use crate::command::INHERITED;
 use crate::config::Environment;
 
-/// What a configuration would run is not run.
+/// Options that keep git from running configured programs.
 const COMMAND_LINE: [&str; 13] = [
     "-c",
     "safe.bareRepository=explicit",
@@ -41,42 +41,42 @@ const COMMAND_LINE: [&str; 13] = [
     "--literal-pathspecs",
 ];
 
-/// Bytes of a list of names; all that a workspace may hold have room in it.
+/// Greatest size in bytes of a list of names; large enough for the files of any workspace.
 const LIST_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Attributes of files of which git commits something else than what is in them.
+/// Attributes that make git commit other bytes than the file contains.
 const CONVERTED: [&str; 3] = ["filter", "ident", "working-tree-encoding"];
 
-/// A repository and a working tree of it.
+/// Repository and one of its working trees.
 pub(crate) struct Repository {
     root: PathBuf,
-    /// In whose name.
+    /// Committer name.
     label: String,
     names: Names,
-    /// For the index, and for what is to be kept.
+    /// Directory for the private index, and for files to be stored.
     scratch: TempDir,
 }
 
-/// The index that a command is about.
+/// Index that a command uses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Index {
     Own,
     Users,
 }
 
-/// A file that one tree has otherwise than another.
+/// File that differs between two trees.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
-    /// Which.
+    /// Path of the file.
     pub(crate) path: FilePath,
-    /// What it was and what it is: modes and hashes.
+    /// Old and new modes and hashes.
     pub(super) what: String,
-    /// What stands in an index for it: mode and hash; mode 0 for one that goes.
+    /// Index entry: mode and hash; mode 0 removes the file.
     entry: String,
 }
 
 impl Change {
-    /// Whether it became another kind of thing, which is shown as one that goes and one that comes.
+    /// Returns whether the file became another kind of entry; a diff shows that as a deletion and an addition.
     pub(super) fn is_of_kind(&self) -> bool {
         let mut modes = self.what.split(' ').map(|mode| mode.get(..3).unwrap_or_default());
         let (was, is) = (modes.next(), modes.next());
@@ -85,17 +85,17 @@ impl Change {
 }
 
 impl Repository {
-    /// Whether a directory is the root of a working tree.
+    /// Returns whether a directory is the root of a working tree.
     pub(crate) fn is_at(root: &Path) -> bool {
         root.join(".git").exists()
     }
 
-    /// The repository of a directory, for somebody who commits.
+    /// Opens the repository of a directory; commits get `label` as their committer.
     ///
     /// # Errors
-    /// The directory is none.
+    /// The directory is no repository.
     pub(crate) async fn open(root: &Path, label: &str) -> Result<Self, GitError> {
-        // A repository is what the operator made one, not what somebody has written files for.
+        // A repository has its own `.git`, made by the operator; files that an agent wrote do not make one.
         if !Self::is_at(root) {
             let message = "the directory is no working tree of git: it has no .git of its own";
             return Err(GitError::Git(GitCode::NoRepository, message.to_owned()));
@@ -111,20 +111,20 @@ impl Repository {
         Ok(repository)
     }
 
-    /// How it names what it keeps.
+    /// Object format of the repository.
     pub(super) const fn names(&self) -> Names {
         self.names
     }
 
-    /// The commit that is checked out; none before the first.
+    /// Returns the commit that is checked out; `None` before the first one.
     ///
     /// # Errors
-    /// [`GitError`]; also while a merge is under way there.
+    /// [`GitError`]; also while a merge is in progress.
     pub(crate) async fn head(&self) -> Result<Option<String>, GitError> {
         let head = ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"];
         let found = self.asked(Index::Users, head, b"", LIST_BYTES_MAX).await?;
         if found.exit != Some(0) {
-            // Whether this is a repository at all.
+            // Fails if this is no repository at all.
             self.git(["rev-parse", "--git-dir"]).await?;
             return Ok(None);
         }
@@ -137,7 +137,7 @@ impl Repository {
         Ok(Some(text(found.stdout)))
     }
 
-    /// Begins with what a commit holds, or with nothing; returns that tree.
+    /// Fills the private index with the tree of a commit, or empties it. Returns that tree.
     ///
     /// # Errors
     /// [`GitError`].
@@ -146,7 +146,7 @@ impl Repository {
         self.tree().await
     }
 
-    /// What is in a tree, by name.
+    /// Returns the entries of a tree, by name.
     ///
     /// # Errors
     /// [`GitError`].
@@ -162,8 +162,8 @@ impl Repository {
         Ok(entries.collect())
     }
 
-    /// Names of files that are committed and kept away from the working tree, as in a sparse checkout: that they are not there
-    /// does not say that they are gone.
+    /// Returns the names of committed files left out of the working tree, as in a sparse checkout. Their absence is no
+    /// deletion.
     ///
     /// # Errors
     /// [`GitError`].
@@ -173,7 +173,7 @@ impl Repository {
         Ok(listed.split('\0').filter_map(|entry| entry.strip_prefix("S ")).map(str::to_owned).collect())
     }
 
-    /// Whether the modes of files are what the working tree says.
+    /// Returns whether the file modes of the working tree are trustworthy (`core.fileMode`).
     ///
     /// # Errors
     /// [`GitError`].
@@ -181,7 +181,7 @@ impl Repository {
         Ok(self.git(["config", "--type=bool", "--default=true", "core.fileMode"]).await? == "true")
     }
 
-    /// Those of these files of which git would commit something else than what is in them, by the attributes in a tree.
+    /// Returns those files that git would commit with other bytes than they contain, by the attributes in a tree.
     ///
     /// # Errors
     /// [`GitError`].
@@ -193,7 +193,7 @@ impl Repository {
         let source = format!("--source={tree}");
         let asked = ["check-attr", &source, "-z", "--stdin"].into_iter().chain(CONVERTED);
         let told = self.own(asked, &lines(names)).await?;
-        // A name, an attribute and what it is, in turn.
+        // Groups of a name, an attribute and its value.
         let mut parts = told.split('\0');
         let mut converted = BTreeSet::new();
         while let (Some(name), Some(_), Some(value)) = (parts.next(), parts.next(), parts.next()) {
@@ -204,12 +204,12 @@ impl Repository {
         Ok(converted)
     }
 
-    /// A place for something that is to be kept.
+    /// Returns the scratch path for a file to be stored.
     pub(crate) fn place(&self, number: usize) -> PathBuf {
         self.scratch.path().join(number.to_string())
     }
 
-    /// Keeps what lies in so many places, as it is; what each is called then.
+    /// Stores the first `count` scratch files unchanged as blobs. Returns their hashes.
     ///
     /// # Errors
     /// [`GitError`].
@@ -220,13 +220,13 @@ impl Repository {
         if names.len() == count { Ok(names) } else { Err(refused("not everything was kept".to_owned())) }
     }
 
-    /// Takes up what is kept under these names, and leaves out what is gone; returns the tree.
+    /// Adds stored blobs to the private index and removes the deleted files. Returns the tree.
     ///
     /// # Errors
     /// [`GitError`].
     pub(super) async fn stage(&self, there: &[(FilePath, Entry)], gone: &[FilePath]) -> Result<String, GitError> {
         let none = "0".repeat(self.names.of_nothing().len());
-        // In this order: a directory may have become a file, or a file a directory.
+        // Deletions first, because a directory may have become a file, or a file a directory.
         let gone = gone.iter().map(|path| format!("0 {none}\t{path}\0"));
         let there = there.iter().map(|(path, entry)| format!("{} {}\t{path}\0", entry.mode, entry.holds));
         let told: String = gone.chain(there).collect();
@@ -234,7 +234,7 @@ impl Repository {
         self.tree().await
     }
 
-    /// Takes up what another tree has; returns the tree.
+    /// Applies the changes of another tree to the private index. Returns the tree.
     ///
     /// # Errors
     /// [`GitError`].
@@ -243,7 +243,7 @@ impl Repository {
         self.tree().await
     }
 
-    /// Tells the user's index of what is committed now.
+    /// Updates the user's index with the committed changes.
     ///
     /// # Errors
     /// [`GitError`].
@@ -252,7 +252,7 @@ impl Repository {
         self.succeed(Index::Users, told, &entries(changes), LIST_BYTES_MAX).await.map(drop)
     }
 
-    /// What a tree has otherwise than another.
+    /// Returns the differences between two trees.
     ///
     /// # Errors
     /// [`GitError`].
@@ -271,7 +271,7 @@ impl Repository {
         Ok(changes)
     }
 
-    /// What a file held before it changed, if it was one.
+    /// Returns the content of a file before the change, if it existed.
     ///
     /// # Errors
     /// [`GitError`].
@@ -283,7 +283,7 @@ impl Repository {
         }
     }
 
-    /// What a file holds that is kept under this name.
+    /// Returns the content of a blob.
     ///
     /// # Errors
     /// [`GitError`].
@@ -291,8 +291,8 @@ impl Repository {
         Ok(self.succeed(Index::Own, ["cat-file", "blob", holds], b"", LIST_BYTES_MAX).await?.stdout)
     }
 
-    /// What a tree has otherwise than another, in the unified form, of these files or of all; so many bytes from the
-    /// beginning, and how many are left out.
+    /// Returns the unified diff of two trees, for the given files or for all. Truncates it to `max` bytes, and returns
+    /// the number of bytes left out.
     ///
     /// # Errors
     /// [`GitError`].
@@ -303,14 +303,14 @@ impl Repository {
         paths: &[&str],
         max: usize,
     ) -> Result<(String, u64), GitError> {
-        // No attribute of a file keeps it from being shown.
+        // Attributes cannot hide a file from the diff.
         let told = ["diff-tree", "-r", "-p", "--text", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"];
         let told = told.into_iter().chain([from, to, "--"]).chain(paths.iter().copied());
         let answer = self.succeed(Index::Own, told, b"", max.min(LIST_BYTES_MAX)).await?;
         Ok((String::from_utf8_lossy(&answer.stdout).into_owned(), answer.left_out))
     }
 
-    /// Makes a commit of a tree, in an author's name; nothing points to it yet.
+    /// Creates a commit of a tree in an author's name; no branch refers to it yet.
     ///
     /// # Errors
     /// [`GitError`].
@@ -328,7 +328,7 @@ impl Repository {
         Ok(text(succeeded(answered(command, message.as_bytes(), LIST_BYTES_MAX).await?)?.stdout))
     }
 
-    /// Moves the branch that is checked out to a commit, if it is where it was.
+    /// Moves the checked-out branch to a commit, if it is still at `from`.
     ///
     /// # Errors
     /// [`GitError`].
@@ -338,7 +338,7 @@ impl Repository {
         self.git(["update-ref", "-m", &why, "HEAD", to, from.unwrap_or(&none)]).await.map(drop)
     }
 
-    /// Whether a commit is in the history of another.
+    /// Returns whether a commit is an ancestor of another.
     ///
     /// # Errors
     /// [`GitError`].
@@ -351,8 +351,8 @@ impl Repository {
         }
     }
 
-    /// The tree that two commits make together, and the names of the files in which they cannot be brought together; these
-    /// hold both. Nothing but objects comes of it.
+    /// Merges two commits. Returns the resulting tree and the names of conflicting files, which contain both versions.
+    /// Writes only objects.
     ///
     /// # Errors
     /// [`GitError`].
@@ -368,18 +368,18 @@ impl Repository {
         }
     }
 
-    /// Brings the files of the working tree and the user's index from one commit or tree to another, or changes nothing if
-    /// something that is not committed is in the way.
+    /// Updates the working tree and the user's index from one commit or tree to another. Changes nothing if uncommitted
+    /// changes are in the way.
     ///
     /// # Errors
     /// [`GitError`].
     pub(crate) async fn check_out(&self, from: &str, to: &str) -> Result<(), GitError> {
-        // What was touched and is the same is no obstacle. That something is not, is told by the next step.
+        // Refreshes the index, so that touched but unchanged files are no obstacle. The next step detects real changes.
         self.asked(Index::Users, ["update-index", "-q", "--refresh"], b"", LIST_BYTES_MAX).await?;
         self.git(["read-tree", "-m", "-u", from, to]).await.map(drop)
     }
 
-    /// What git says to these arguments, with the user's index.
+    /// Runs git with the user's index and returns its output.
     ///
     /// # Errors
     /// [`GitError`].
@@ -395,7 +395,7 @@ impl Repository {
         self.said(Index::Own, arguments, input).await
     }
 
-    /// All that git says.
+    /// Returns the whole output of git; output over the limit is an error.
     async fn said<'a>(
         &self,
         index: Index,
@@ -434,10 +434,10 @@ impl Repository {
         let inherited = INHERITED.into_iter().filter_map(|name| Some((name, environment.get(name)?)));
         let email = format!("{}@workspace", self.label);
         let mut command = Command::new(GIT);
-        // Whose repository it is, is known by its place alone, and nothing asks for anything.
+        // The repository is given by its place alone, and git never prompts.
         command
             .args(COMMAND_LINE)
-            // The driver of files that have none, which is git's own where there is none of the name.
+            // Default merge driver: an unknown name makes git use its built-in driver.
             .args(["-c", &format!("merge.default={}", Uuid::now_v7())])
             .arg(format!("--attr-source={}", self.names.of_nothing()))
             .args(["--git-dir=.git", "--work-tree=."])

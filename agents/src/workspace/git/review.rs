@@ -1,7 +1,8 @@
-//! What has been shown of what is not committed, and to whom: who commits has seen it, as it is.
+//! Tracks which uncommitted changes each author has reviewed; a commit requires its committer to have seen its exact
+//! content.
 //!
-//! A change is known by what it was and what it is; if either is another since, it has not been shown. One that does not fit
-//! into an answer is shown in pieces, from its beginning on.
+//! A change is identified by its old and new content; once either differs, it counts as not reviewed. A change that
+//! does not fit into an answer is shown in pieces, starting at its beginning.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,24 +13,24 @@ use patchboard_kernel::id::InvocationId;
 use super::repository::Change;
 use crate::workspace::session::Author;
 
-/// What each attempt was shown; one seat may be several agents.
+/// Changes shown to each attempt and agent; several agents may share a worker.
 #[derive(Default)]
 pub(super) struct Reviews(BTreeMap<(EditAttempt, String), BTreeMap<FilePath, Shown>>);
 
 struct Shown {
     what: String,
-    /// Bytes from the beginning.
+    /// Bytes shown, from the beginning.
     up_to: usize,
     is_whole: bool,
 }
 
 impl Reviews {
-    /// Forgets those whose attempts are over.
+    /// Drops the reviews of attempts that are over.
     pub(super) fn keep(&mut self, open: &[(InvocationId, u32)]) {
         self.0.retain(|(of, _), _| open.contains(&(of.invocation, of.attempt)));
     }
 
-    /// Notes what is shown of these changes, each of which has a section of the text.
+    /// Records the part of these changes inside `window`. Each change has a section of the text.
     pub(super) fn note(&mut self, who: &Author, changes: &[Change], sections: &[Section], window: Range<usize>) {
         let reviewed = self.0.entry(key(who)).or_default();
         for (change, section) in changes.iter().zip(sections) {
@@ -38,7 +39,7 @@ impl Reviews {
             if shown.what != change.what {
                 *shown = fresh();
             }
-            // What is shown begins no later than what is known ends.
+            // The window must overlap or adjoin the part that was already shown.
             let begins = window.start.saturating_sub(section.at.start);
             if window.end > section.at.start && begins <= shown.up_to {
                 shown.up_to = shown.up_to.max(window.end.min(section.at.end) - section.at.start);
@@ -47,13 +48,13 @@ impl Reviews {
         }
     }
 
-    /// Whether somebody has been shown all of a change.
+    /// Returns whether an author was shown all of a change.
     pub(super) fn holds(&self, who: &Author, change: &Change) -> bool {
         let shown = self.0.get(&key(who)).and_then(|reviewed| reviewed.get(&change.path));
         shown.is_some_and(|shown| shown.is_whole && shown.what == change.what)
     }
 
-    /// Forgets what is committed.
+    /// Drops the reviews of committed changes.
     pub(super) fn forget(&mut self, who: &Author, changes: &[Change]) {
         if let Some(reviewed) = self.0.get_mut(&key(who)) {
             changes.iter().for_each(|change| drop(reviewed.remove(&change.path)));
@@ -65,17 +66,17 @@ fn key(who: &Author) -> (EditAttempt, String) {
     (who.of, who.label().to_owned())
 }
 
-/// Where a change is in a difference.
+/// Position of a change in a diff.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Section {
     at: Range<usize>,
     is_whole: bool,
 }
 
-/// Where each change is in a difference, of which the end may be missing. None, if they do not belong together.
+/// Returns the position of each change in a diff that may be truncated; empty if diff and changes do not match.
 pub(super) fn sections(text: &str, changes: &[Change], is_cut: bool) -> Vec<Section> {
     const BEGINS: &str = "diff --git ";
-    // Every other line begins otherwise, whatever is in the files.
+    // Content lines cannot begin like this, because a diff prefixes them.
     let behind_ends = text.match_indices('\n').map(|(at, _)| at + 1);
     let starts = [0].into_iter().chain(behind_ends).filter(|at| text[*at..].starts_with(BEGINS));
     let mut starts: Vec<usize> = starts.collect();

@@ -1,8 +1,8 @@
-//! What of a directory becomes a tree: the very bytes that were found when it was looked through.
+//! Builds a tree from the files of a directory, with the bytes found by the scan. Only CRLF line ends may become LF.
 //!
-//! Nothing is read by git, so no attribute makes something else of a file than what is in it. Where the committed attributes
-//! want that (filters, like those of git-lfs and git-crypt), a file is as it was: what others' programs would make of it is
-//! theirs to commit. That it is gone is the same with every attribute.
+//! Git reads no files, so attributes cannot alter their content. A file for which committed attributes require a
+//! conversion (filters, as of git-lfs and git-crypt) stays as committed; others must commit its converted form. A
+//! deletion does not depend on attributes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::workspace::disk::{Contents, Disk};
 
 const CRLF: &str = "\r\n";
 
-/// Files as they were found.
+/// Files as found by the scan.
 pub(super) struct Found {
     names: Names,
     files: BTreeMap<FilePath, File>,
@@ -29,29 +29,29 @@ pub(super) struct Found {
 
 struct File {
     hash: Digest,
-    /// What git would call it.
+    /// Blob name of the content.
     holds: String,
-    /// What git would call it if its lines ended without a carriage return; none if they do.
+    /// Blob name of the content with LF line ends; `None` if it has no CRLF.
     holds_in_lf: Option<String>,
     is_executable: bool,
 }
 
-/// A file that is to be taken up, if it is still what was found.
+/// File to be included if it is unchanged since the scan.
 struct Wanted {
     path: FilePath,
     hash: Digest,
     entry: Entry,
-    /// Whether its lines are to end without a carriage return.
+    /// True if its CRLF line ends are converted to LF.
     ends_in_lf: bool,
 }
 
 impl Found {
-    /// None yet.
+    /// Creates an empty collection with the repository's object format.
     pub(super) const fn by(repository: &Repository) -> Self {
         Self { names: repository.names(), files: BTreeMap::new() }
     }
 
-    /// Takes up a file.
+    /// Adds a file.
     pub(super) fn see(&mut self, path: &FilePath, contents: &Contents) {
         let Contents { text, hash, is_executable, .. } = contents;
         let holds = self.names.of(text.as_bytes());
@@ -64,8 +64,8 @@ fn in_lf(text: &str) -> String {
     text.replace(CRLF, "\n")
 }
 
-/// Puts the files that were found, and that are meant, in the place of what a tree has; so with files of it that are gone, of
-/// which there is no hash. Returns the tree that comes of it, and what is left out.
+/// Replaces files of a tree by the found files that `meant` accepts. Asks `meant` about deleted files as well, without
+/// a hash. Returns the resulting tree and the omissions.
 pub(super) async fn stage(
     repository: &Repository,
     base: &str,
@@ -92,7 +92,7 @@ pub(super) async fn stage(
         let before = known.get(path.as_str());
         let was_executable = before.and_then(Entry::is_executable);
         let is_executable = if has_modes { file.is_executable } else { was_executable == Some(true) };
-        // As git has it where lines end in another way in the working tree than in what is committed.
+        // As git does when line ends differ between the working tree and the commit.
         let ends_in_lf = match (before, &file.holds_in_lf) {
             (Some(before), Some(holds)) if before.holds == *holds => true,
             (Some(before), Some(_)) if was_executable.is_some() && before.holds != file.holds => {
@@ -119,7 +119,7 @@ pub(super) async fn stage(
             match disk.read(&path) {
                 Ok(None) => gone.push(path),
                 Ok(Some(_)) => changed.push(path),
-                // It is there and is not served, as it may always have been.
+                // The file exists but is not served, and may never have been.
                 Err(_) => {}
             }
         }
@@ -158,7 +158,7 @@ mod tests {
         String::from_utf8(ran.stdout).expect("text")
     }
 
-    /// The tree of what was found, if `meanwhile` comes between that and its being taken up; and what is said of the rest.
+    /// Stages the scan of a directory; `meanwhile` runs between both. Returns the tree and the omissions.
     async fn tree(root: &Path, meanwhile: impl FnOnce()) -> (String, Vec<String>) {
         let repository = Repository::open(root, "me").await.expect("a repository");
         let head = repository.head().await.expect("asked");
@@ -181,7 +181,7 @@ mod tests {
             sh(root, "git add .; git commit -qm begin; echo a2 > a; echo b2 > b; rm c");
             fs::write(root.join("\"d e"), "d\n").expect("written");
             let meanwhile = || {
-                // Others are at it, and one of them would have another file committed.
+                // Others edit meanwhile, and one of them redirects a name to another file.
                 fs::write(root.join("a"), "a3\n").expect("written");
                 fs::write(root.join("c"), "c3\n").expect("written");
                 fs::remove_file(root.join("b")).expect("removed");
@@ -210,7 +210,7 @@ mod tests {
             sh(root, &format!("git ls-tree -r {tree} | sed 's/ blob [0-9a-f]*//' | tr '\\t\\n' ': '"))
         };
         assert_eq!(modes().await, "100755:a 100755:b 100644:d 100644:e/y 120000:l 100644:m 100755:n ");
-        // Where the file system has no modes they are as they were.
+        // If the file system has no modes, the committed ones stay.
         sh(root, "git config core.fileMode false; chmod -x b");
         assert_eq!(modes().await, "100644:a 100755:b 100644:d 100644:e/y 120000:l 100644:m 100644:n ");
         let mode = fs::metadata(root.join("a")).expect("there").permissions().mode();
@@ -224,7 +224,7 @@ mod tests {
         sh(root, "git init -q; printf 'k filter=crypt\\ni ident\\n*.bat eol=crlf\\n' > .gitattributes");
         sh(root, "git config filter.crypt.clean 'touch ran; tr a-z A-Z'; echo a > a; echo k > k; echo '$Id$' > i");
         sh(root, "printf 'x\\ny\\n' > w.bat; git add .; git commit -qm begin; rm -f ran");
-        // As they are committed: others' programs have been at work, and what they made is theirs.
+        // As committed: the programs of others converted these files, and the result is theirs to commit.
         sh(root, "echo k2 > k; echo '$Id: 1 $' > i; printf 'x\\r\\ny\\r\\n' > w.bat");
         let before = sh(root, "git rev-parse HEAD^{tree}");
         let is_named = |said: &[String]| match said {
@@ -234,7 +234,7 @@ mod tests {
         let (same, said) = tree(root, || ()).await;
         assert_eq!(same, before.trim());
         assert!(is_named(&said), "{said:?}");
-        // As somebody would have them who edits here.
+        // Attributes that an editor of this workspace could write.
         let attributes = "* filter=crypt ident working-tree-encoding=UTF-16\n";
         fs::write(root.join(".gitattributes"), attributes).expect("written");
         sh(root, "echo 'a2 $Id: 1 $' > a; printf 'x\\r\\nz\\r\\n' > w.bat; printf 'n\\r\\n' > n");
@@ -258,7 +258,7 @@ mod tests {
             sh(root, &format!("git sparse-checkout set {form} x; test ! -e y"));
             let before = sh(root, "git rev-parse HEAD^{tree}");
             assert_eq!(tree(root, || ()).await, (before.trim().to_owned(), vec![]), "{form}");
-            // What is there counts wherever it is.
+            // Existing files count, inside the sparse checkout or not.
             sh(root, "rm x/a; mkdir y; echo d > y/d");
             let (tree, _) = tree(root, || ()).await;
             assert_eq!(sh(root, &format!("git ls-tree -r --name-only {tree}")), "x/b\ny/c\ny/d\n", "{form}");

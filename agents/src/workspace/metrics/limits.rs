@@ -1,4 +1,4 @@
-//! Whether the attempts of a board ended because they might do no more.
+//! Checks whether attempts of a board ended because of a limit.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::{Body, Cause, Record};
 
-/// Whether an attempt had no calls, tokens or time left, or the board had none: one with tools that made all the calls that
-/// its seat may make was told to reply, and nothing says whether it was done.
+/// Returns whether an attempt or the board ran out of calls, tokens or time. An attempt with tools that made all its
+/// allowed calls had to reply, finished or not, and counts as well.
 pub fn ran_out(records: &[Record], blueprint: &Blueprint) -> bool {
     let mut calls: BTreeMap<_, u32> = BTreeMap::new();
     records.iter().filter_map(|record| record.body().ok()).any(|body| match body {
         Body::Continued(continued) => {
             let by = continued.by;
             let Some(attempt) = by.attempt else { return false };
-            // The one before is answered, and another is made.
+            // The previous call was answered, and another one follows.
             let made = calls.entry((attempt.invocation, attempt.number)).or_insert(1);
             *made += 1;
             let files = blueprint.workers.get(&by.worker).and_then(|seat| seat.files.as_ref());

@@ -1,28 +1,27 @@
-//! What kind of failure a failed test shows, from what a test program has printed. These are symptoms: what was raised,
-//! not why.
+//! Classifies failed tests by the output of a test program. A symptom is the kind of error raised, not its cause.
 
 use std::collections::BTreeMap;
 
 use patchboard_kernel::coded;
 
 coded! {
-    /// What kind of failure it is, by what was raised.
+    /// Kind of a test failure, by the error raised.
     Symptom {
-        /// Something is not what the test expects.
+        /// A value differs from the one that the test expects.
         Assertion = "assertion",
-        /// A name is not there: a module, a function, a member.
+        /// A name does not exist: a module, a function, a member.
         MissingSymbol = "missing_symbol",
-        /// Something was called or given otherwise than agreed.
+        /// A function was called, or a value given, contrary to its contract.
         Contract = "contract",
-        /// It says itself that it is not there yet.
+        /// The code reports itself as not implemented.
         NotImplemented = "not_implemented",
-        /// Everything else.
+        /// Any other error.
         Runtime = "runtime",
     }
 }
 
 impl Symptom {
-    /// The symptom that a message or the end of a traceback shows.
+    /// Returns the symptom shown by a message or by the end of a traceback.
     pub fn of(message: &str) -> Self {
         let is_apart = |c: char| !(c.is_alphanumeric() || c == '_');
         let raised = |word: &&str| {
@@ -40,11 +39,11 @@ impl Symptom {
     }
 }
 
-/// The failures in what pytest (its short summary) or unittest has printed, by symptom.
+/// Counts the failures in the output of pytest (short summary) or unittest, by symptom.
 pub fn of_output(text: &str) -> BTreeMap<Symptom, u64> {
     let mut found: BTreeMap<Symptom, u64> = BTreeMap::new();
     let mut count = |symptom| *found.entry(symptom).or_default() += 1;
-    // The last line at the margin of a block of unittest says what was raised.
+    // The last unindented line of a unittest block names the error.
     let mut block: Option<&str> = None;
     for line in text.lines() {
         let short = line.strip_prefix("FAILED ").or_else(|| line.strip_prefix("ERROR "));
@@ -57,7 +56,7 @@ pub fn of_output(text: &str) -> BTreeMap<Symptom, u64> {
         } else if is_rule(b'=') || line.starts_with("Ran ") {
             block.take().map(Symptom::of).into_iter().for_each(&mut count);
         } else if block.is_some() && line.starts_with(|c: char| c.is_alphabetic()) && !line.starts_with("Traceback") {
-            // What is raised while another is handled comes last.
+            // An error raised while another is handled comes last.
             let head = line.split(':').next().unwrap_or(line);
             if !head.contains(' ') {
                 block = Some(head);

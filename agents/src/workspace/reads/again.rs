@@ -1,17 +1,17 @@
-//! What of a file has to be read again: of what was read and has changed, that is made up for whose place is known as it is
-//! now. The rest stays, and leads to a refusal.
+//! Updates stale reads of a file after its current content was shown. A stale read is resolved once the content now in
+//! its place is known; until then it stays, and leads to a rejection.
 
 use patchboard_kernel::blueprint::Granularity;
 use patchboard_kernel::files::{Entry, FilePath, FileRead, Lines, Move, Seen, cover};
 
 use super::{Known, Part, Reads, overlapping};
 
-/// Lines of an earlier version that are still there, one behind the other then and now. Before the first and behind the last
-/// line of a file there is one more, which no edit touches.
+/// Lines of an earlier version that still exist, contiguous then and now. A virtual line before the first line of a
+/// file and another after its last line are never edited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
     was: Lines,
-    /// Where the first of them is.
+    /// Current number of its first line.
     now: u32,
 }
 
@@ -22,8 +22,8 @@ impl Run {
 }
 
 impl Reads {
-    /// Goes through what was read of a file and has changed, once something of it was shown. Of what stands in the place of a
-    /// change by now, all has to be known; what has not changed goes on from the file's version.
+    /// Updates the stale reads of a file after part of it was shown. A changed place is resolved only if all its
+    /// current content is known; unchanged lines move to the file's current version.
     pub fn catch_up(&mut self, path: &FilePath, entry: &Entry, granularity: Granularity) {
         let Some(known) = self.files.get_mut(path) else { return };
         let seen = |part: &Part, granularity| {
@@ -38,12 +38,12 @@ impl Reads {
         let before = known.bytes();
         let (stale, mut kept): (Vec<Part>, Vec<Part>) =
             std::mem::take(&mut known.seen).into_iter().partition(|part| seen(part, granularity) == Seen::Stale);
-        // Who sees something of a file does not take it for absent any more.
+        // An agent that has seen a part of the file no longer takes it for absent.
         let sees = kept.iter().any(|part| part.version == entry.version);
         for part in stale.into_iter().filter(|part| !(part.is_absent && sees)) {
             match runs(entry, part.version) {
                 Some(runs) => kept.extend(made_up(part, &runs, &Seeing { known: &fresh, shown: &shown }, entry)),
-                // Where nobody knows what became of it, only who has seen all of the file has seen that.
+                // If the edits since are unknown, only an agent that has seen the whole file has seen the change.
                 None if sees && cover(&fresh, (1, entry.lines)) => {}
                 None => kept.push(part),
             }
@@ -54,7 +54,7 @@ impl Reads {
         self.weigh(before, after);
     }
 
-    /// In place of these reads of a file comes what is known of it now. What else was read of it stays.
+    /// Replaces these reads of a file by the lines known now. Other reads of it stay.
     pub fn replace(
         &mut self,
         path: &FilePath,
@@ -73,14 +73,14 @@ impl Reads {
 }
 
 impl Known {
-    /// Texts of versions of which nothing is known any more.
+    /// Drops the texts of versions without reads.
     pub(super) fn forget_texts(&mut self) {
         let seen = &self.seen;
         self.texts.retain(|version, _| seen.iter().any(|part| part.version == *version));
     }
 }
 
-/// Of each version its lines once; who knows all of one knows its lines.
+/// Merges the lines of each version; a read of a whole version includes its lines.
 fn joined(parts: Vec<Part>) -> Vec<Part> {
     let mut joined: Vec<Part> = parts.iter().copied().filter(|part| part.lines.is_none()).collect();
     let mut versions: Vec<u64> = parts.iter().map(|part| part.version).collect();
@@ -95,7 +95,7 @@ fn joined(parts: Vec<Part>) -> Vec<Part> {
     joined
 }
 
-/// What is still there of a version; none if it is not known of each edit since what it did.
+/// Returns the runs of a version that still exist; `None` unless the moves of every edit since are known.
 fn runs(entry: &Entry, version: u64) -> Option<Vec<Run>> {
     let edits = (version.checked_add(1)?..=entry.version)
         .map(|made| Some(entry.edits.get(&made)?.moves.as_ref()?.iter().copied().map(Move::from).collect()));
@@ -109,7 +109,7 @@ fn runs(entry: &Entry, version: u64) -> Option<Vec<Run>> {
     Some(runs)
 }
 
-/// What an edit leaves of lines, in one piece or in several.
+/// Returns what an edit leaves of a run, in one or more pieces.
 fn after(run: Run, edit: &[Move]) -> Vec<Run> {
     let mut left = Vec::new();
     let (mut from, last, mut shift) = (run.now, run.last_now(), 0_i64);
@@ -131,33 +131,34 @@ fn after(run: Run, edit: &[Move]) -> Vec<Run> {
     left
 }
 
-/// What is known of a file as it is.
+/// Knowledge of a file's current version.
 struct Seeing<'a> {
-    /// The lines, as [`overlapping`] makes them.
+    /// Lines known, as returned by [`overlapping`].
     known: &'a [Lines],
-    /// Those that were shown as it is.
+    /// Lines shown at this version.
     shown: &'a [Lines],
 }
 
 impl Seeing<'_> {
-    /// Whether what stands between two runs now is known.
+    /// Returns whether the current content between two runs is known.
     fn knows_between(&self, above: Run, below: Run, entry: &Entry) -> bool {
         let there = (above.last_now() + 1, below.now - 1);
         if there.0 <= there.1 {
             return cover(self.known, there);
         }
-        // Where nothing is left, who is shown the lines beside it sees that; where the file begins or ends, the one there is.
+        // If nothing is left in between, both adjacent lines must have been shown; at an edge of the file, the one that
+        // exists.
         let beside = (above.last_now().max(1), below.now.min(entry.lines));
         entry.lines > 0 && cover(self.shown, beside)
     }
 }
 
-/// What becomes of a stale read: what is still there, at the version that the file has; and at the version that was read,
-/// where something else stands that is not known.
+/// Converts a stale read. Lines that still exist move to the file's current version; places with unknown new content
+/// stay at the version that was read.
 fn made_up(part: Part, runs: &[Run], seeing: &Seeing<'_>, entry: &Entry) -> Vec<Part> {
     let behind = runs.last().map_or(0, |run| run.was.1);
     let (first, last) = part.lines.unwrap_or((0, behind));
-    // Without what is before the first and behind the last line.
+    // Without the virtual lines at both edges of the file.
     let bare = |lines: Lines| (lines.0.max(first).max(1), lines.1.min(last).min(behind.saturating_sub(1)));
     let (mut left, mut whole) = (Vec::new(), Vec::with_capacity(runs.len()));
     for pair in runs.windows(2) {
@@ -185,7 +186,7 @@ fn made_up(part: Part, runs: &[Run], seeing: &Seeing<'_>, entry: &Entry) -> Vec<
         }
         let now = |line: u32| run.now + (line - run.was.0);
         match pieces.last_mut() {
-            // With what stands between them now.
+            // Includes the lines that are now between them.
             Some(before) if at > 0 && whole[at - 1] => before.1 = now(to),
             _ => pieces.push((now(from), now(to))),
         }
@@ -207,7 +208,7 @@ mod tests {
         FilePath::parse("a.py").expect("a name")
     }
 
-    /// A file of so many lines after these edits of its first version.
+    /// Entry of a file with `lines` lines after these edits of its first version.
     fn entry(lines: u32, edits: &[&[(u32, u32, u32)]]) -> Entry {
         let edits: BTreeMap<u64, Edited> = (2_u64..)
             .zip(edits)
@@ -217,7 +218,7 @@ mod tests {
         Entry { version, hash: Some(sha256(b"")), lines, bytes: 0, writer: "bob".into(), intent, edits }
     }
 
-    /// What is known after who has read this of the first version sees that of the last.
+    /// Returns the reads of an agent that read `read` at the first version and sees `sees` at the last one.
     fn known(entry: &Entry, read: Option<Lines>, sees: Lines) -> Vec<(u64, Option<Lines>)> {
         let mut reads = Reads::default();
         reads.note(&path(), 1, read, Some(&"".into()));
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_has_changed_stays_until_its_place_is_seen() {
-        // Line 10 of 20 is another; then two lines come before everything.
+        // Line 10 of 20 is replaced; then two lines are inserted before everything.
         let changed = entry(22, &[&[(10, 1, 1)], &[(1, 0, 2)]]);
         let stale = (1, Some((9, 11)));
         assert_eq!(
@@ -237,7 +238,7 @@ mod tests {
         );
         assert_eq!(known(&changed, Some((5, 15)), (12, 12)), [(3, Some((7, 17)))]);
         assert_eq!(known(&changed, Some((10, 10)), (12, 14)), [(3, Some((12, 14)))]);
-        // What was put before the first line has to be seen by who has seen all, and by nobody else.
+        // Lines inserted before the first one matter only to an agent that has read the whole file.
         assert_eq!(known(&changed, None, (12, 12)), [(1, None), (3, Some((3, 22)))]);
         assert_eq!(known(&changed, Some((1, 20)), (12, 12)), [(3, Some((3, 22)))]);
     }
@@ -271,7 +272,7 @@ mod tests {
             let caught_up = caught_up(&[(1, (5, 15))], &[&[(17, 17)], beside, &[(17, 17)]].concat());
             assert_eq!(caught_up.iter().all(|(version, _)| *version == 2), is_seen, "{beside:?}: {caught_up:?}");
         }
-        // The end comes to be where a line is that was read before.
+        // The file now ends at a line number that was read before.
         let ends = entry(12, &[&[(13, 1, 1)], &[(13, 1, 0)]]);
         let mut reads = Reads::default();
         reads.note(&path(), 1, Some((13, 13)), Some(&"".into()));
@@ -281,7 +282,7 @@ mod tests {
             reads.catch_up(&path(), &ends, Granularity::Lines);
             assert_eq!(reads.of(&path()).iter().all(|read| read.version > 1), is_made_up_for, "{sees:?}");
         }
-        // Of two reads, of which neither was there where the lines went.
+        // Two reads; neither was current when the lines were removed.
         let kept = caught_up(&[(1, (10, 12)), (2, (1, 9))], &[(17, 17)]);
         assert!(kept.contains(&(1, Some((9, 13)))) || kept.contains(&(1, Some((10, 12)))), "{kept:?}");
     }

@@ -1,9 +1,9 @@
-//! What an agent asks for, and what it knows when it does.
+//! Requests of an agent, and the read set on which each is based.
 //!
-//! An agent may ask for several things at once. What it is told of the first it did not know when it asked for the second,
-//! so an edit is not held against that, but against what was known when it was asked for. What was known after each of the
-//! last answers is kept for that ([`Bases`]). Who can tell which answers it had heard says so ([`Order`]); of who does not,
-//! it is assumed that it heard all that had been answered when it asked.
+//! An agent may send several requests in parallel. It does not know the answer to the first when it sends the second.
+//! Therefore an edit is checked against the read set at the time of its request. The read sets after each of the last
+//! answers are kept for that ([`Bases`]). An agent that can name the answers it had received does so ([`Order`]). Any
+//! other agent is assumed to have received all answers given by then.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,24 +17,24 @@ use super::super::reads::Reads;
 use super::Session;
 use crate::tools::ROOM_MAX;
 
-/// Answers of which it is kept what was known after them; who had heard none of these knows what was known after the oldest.
-/// There are more than an agent of `patchboard mcp` can ask for before it hears one.
+/// Answers after which the read set is kept. An agent that had received none of them gets the oldest read set. The
+/// number exceeds the requests that an agent of `patchboard mcp` can have in flight.
 const KEPT_MAX: usize = 128;
 
-/// What an agent asks for.
+/// Request of an agent.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The arguments of the editor.
+    /// Arguments of the editor tool.
     pub arguments: Value,
-    /// What makes a repetition of an edit one.
+    /// Idempotency key of an edit.
     pub key: Option<String>,
-    /// Characters that it can be told.
+    /// Characters available for the answer.
     pub room: usize,
-    /// When it asked, if it says so.
+    /// Position of the request, if the agent gives one.
     pub order: Option<Order>,
-    /// What it had read when it asked; what it has read by now, if nothing is said.
+    /// Read set at the time of the request; `None` means the current one.
     pub basis: Option<Basis>,
-    /// The caller from outside who asks; none for a worker that the runtime calls.
+    /// External caller that makes the request; `None` for a worker that the runtime calls.
     pub principal: Option<Principal>,
 }
 
@@ -44,25 +44,25 @@ impl From<Value> for Asked {
     }
 }
 
-/// When something was asked for, by the numbers that an agent gives to what it asks for. Each is larger than those before, and
-/// it is answered in their order.
+/// Position of a request, by the numbers that an agent gives to its requests. Each number is larger than those before,
+/// and requests are answered in their order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
-    /// The number of this.
+    /// Number of this request.
     pub number: u64,
-    /// The last whose answer it had heard by then.
+    /// Last request with an answer that the agent had received by then.
     pub heard: u64,
-    /// Those before this one whose answers it will not hear.
+    /// Earlier requests with answers that the agent will not receive.
     #[serde(default)]
     pub unheard: Vec<u64>,
 }
 
-/// What an agent had read when it asked for something. Its own edits since belong to it.
+/// Read set of an agent at the time of a request. The agent's own later edits are added to it.
 #[derive(Clone, Debug)]
 pub struct Basis {
     reads: Arc<Mutex<Reads>>,
-    /// Whether it had read something before that is not known, and had not been told so.
+    /// True if earlier reads were lost and the agent had not been notified by then.
     is_lost: bool,
 }
 
@@ -79,13 +79,13 @@ impl Basis {
         self.is_lost
     }
 
-    /// Whether somebody has asked then who is not answered yet.
+    /// Returns whether an unanswered request uses this read set.
     fn is_in_use(&self) -> bool {
         Arc::strong_count(&self.reads) > 1
     }
 }
 
-/// An own edit of a file.
+/// Edit of a file by the agent itself.
 #[derive(Clone, Copy)]
 pub(super) struct Wrote<'a> {
     pub(super) path: &'a FilePath,
@@ -101,23 +101,24 @@ impl Wrote<'_> {
     }
 }
 
-/// What an agent knew after each of the last answers, by their numbers, for whoever asks in its name, also while something
-/// else is done for it. There always is one.
+/// Read sets of an agent after each of its last answers, by answer number. They serve requests in its name, also while
+/// another request is processed. Never empty.
 #[derive(Clone, Debug)]
 pub struct Bases(Arc<Mutex<BTreeMap<u64, Basis>>>);
 
 impl Bases {
-    /// Those of an agent that was told nothing yet; `is_lost`: here.
+    /// Creates the read sets of an agent without answers. `is_lost` is true if earlier reads were lost.
     pub(super) fn new(is_lost: bool) -> Self {
         Self(Arc::new(Mutex::new(BTreeMap::from([(0, Basis::of(Reads::default(), is_lost))]))))
     }
 
-    /// What is known to who asks now.
+    /// Returns the read set for a request made now.
     pub fn now(&self) -> Basis {
         self.after(u64::MAX)
     }
 
-    /// What is known to who has heard this answer, and none after it. What was known before that nobody needs any more.
+    /// Returns the read set of an agent that has received this answer and none after it. Drops older ones that are not
+    /// in use.
     pub fn after(&self, heard: u64) -> Basis {
         let mut told = lock(&self.0);
         let found = told.range(..=heard).next_back().or_else(|| told.first_key_value());
@@ -127,8 +128,8 @@ impl Bases {
         basis
     }
 
-    /// What is known after an answer; its number, which is this if the agent gave it one. Only those that may be asked about
-    /// with the next answer keep the texts that refusals compare with.
+    /// Stores the read set after an answer. Returns the answer's number, which is `number` if the agent gave one. Only
+    /// the newest read set and those in use keep the texts that rejections compare with.
     pub(super) fn told(&self, number: Option<u64>, reads: &Reads) -> u64 {
         let mut told = lock(&self.0);
         if let Some((_, before)) = told.last_key_value().filter(|(_, before)| !before.is_in_use()) {
@@ -143,12 +144,12 @@ impl Bases {
         number
     }
 
-    /// Who asked before an own edit knows of it as well.
+    /// Adds an edit of the agent to all read sets: requests made before it know of it as well.
     pub(super) fn wrote(&self, wrote: Wrote<'_>) {
         lock(&self.0).values().for_each(|basis| wrote.note(&mut lock(&basis.reads)));
     }
 
-    /// Takes back an answer; what is known without it, if it was the last.
+    /// Removes an answer. If it was the last one, returns the read set without it.
     fn take_back(&self, number: u64) -> Option<Basis> {
         let mut told = lock(&self.0);
         let is_last = told.last_key_value().is_some_and(|(last, _)| *last == number);
@@ -160,7 +161,7 @@ impl Bases {
 }
 
 impl Session {
-    /// Takes back what was told in answers that the agent has not heard and will not hear, as far as nothing was told since.
+    /// Reverts the reads of answers that the agent will not receive, unless later answers followed.
     pub fn unheard(&mut self, numbers: &[u64]) {
         for number in numbers {
             let of_it = self.answers.iter_mut().filter(|answered| answered.number == *number);
@@ -174,6 +175,6 @@ impl Session {
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whole whatever thread ended while it held it.
+    // The data stays consistent if a thread panics while it holds the lock.
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

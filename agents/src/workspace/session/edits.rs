@@ -1,4 +1,4 @@
-//! How an agent edits files, and what it is told of an edit that is made.
+//! Edits of an agent, and the answers to completed edits.
 
 use std::fmt::Write as _;
 
@@ -19,17 +19,18 @@ use super::maker::Maker;
 use super::{Session, SessionCode, Told, Trouble};
 use crate::one_line;
 
-/// Lines that are shown on either side of what an edit wrote.
+/// Context lines shown on either side of the written lines.
 const AROUND: u32 = 4;
 
-/// Characters of what is shown of an edit that is made.
+/// Characters of the snippet shown after an edit.
 const SNIPPET_CHARS_MAX: usize = 8_000;
 
-/// Files that are named of those that were forgotten.
+/// Forgotten files that a message lists by name.
 const NAMED_MAX: usize = 20;
 
 impl Session {
-    /// Nothing is said of files that may not be seen, and nothing is tried on those that may not be changed.
+    /// Checks access. Files that the author may not view are not disclosed, and no edit is tried on one that it may not
+    /// change.
     fn editable(&self, path: &FilePath) -> Result<(), Trouble> {
         self.readable(path)?;
         if self.author.access.may_edit(path) {
@@ -38,7 +39,7 @@ impl Session {
         let may = self.author.access.spec().edit.join(", ");
         let what = if may.is_empty() { "nothing".to_owned() } else { may };
         let message = format!("You may not change {path}; you may change {what}.");
-        // As the kernel would say.
+        // Same code as the kernel's.
         Err(Trouble::Refused(Code::PathNotGranted, message))
     }
 
@@ -90,7 +91,7 @@ impl Session {
                 Ok(reads) => break reads,
                 Err(forgotten) => {
                     forgotten.iter().for_each(|path| self.reads.forget(path));
-                    // Otherwise nothing is held against them.
+                    // Otherwise edits are not checked against these reads.
                     if self.is_checked() {
                         return Err(too_many(&forgotten));
                     }
@@ -101,34 +102,35 @@ impl Session {
             of: Some(self.author.of),
             token: self.key.as_ref().map(|(token, _)| token.clone()),
             name: self.author.name.clone(),
-            // It is not longer; this makes it one line.
+            // The length is checked already; this makes the intent one line.
             intent: basis.intent.as_deref().map(|intent| one_line(intent, INTENT_MAX)),
             reads,
             changes: Vec::new(),
         })
     }
 
-    /// What an author says of itself that it has seen counts as read, if it is not known that it has. Version 0 says that there
-    /// is no file.
+    /// Counts a version that the author claims to have seen as read, unless its reads include that version. Version 0
+    /// claims that the file does not exist.
     fn declare(&mut self, path: &FilePath, version: u64, entry: Option<&Entry>) {
         let seen = match (version, entry) {
             (0, None) => Some(0),
             (0, Some(entry)) if !entry.is_there() => Some(entry.version),
-            // It is there, and nobody was faster. The maker knows what is expected.
+            // The file exists, but the author could know of it. The maker checks the expectation.
             (0, Some(entry)) if self.is_no_news(path, entry) => None,
             _ => Some(version).filter(|_| !self.has_seen(path, version, entry)),
         };
         seen.into_iter().for_each(|version| self.basis.declare(path, version));
     }
 
-    /// Whether an author could know that a file is there: it made it or has read of it, or it was there when the author began.
+    /// Returns whether the author could know that a file exists: it wrote it, read of it, or the file existed when it
+    /// began.
     fn is_no_news(&self, path: &FilePath, entry: &Entry) -> bool {
         let was_there = Entry::of(&self.began, path).is_some_and(|entry| entry.is_there());
         entry.writer == self.author.label() || was_there || self.basis.knows(path)
     }
 
-    /// Whether the version that an author says it has seen is the one that the file has, but for its own edits, or one of which
-    /// it has read lines that are still as they were.
+    /// Returns whether the author has seen the version that it claims. It has if only its own edits followed that
+    /// version, or if lines that it read of it are unchanged since.
     fn has_seen(&self, path: &FilePath, version: u64, entry: Option<&Entry>) -> bool {
         let now = entry.map_or(0, |entry| entry.version);
         let label = self.author.label();
@@ -139,12 +141,13 @@ impl Session {
         is_but_own || self.basis.of(path).iter().any(is_fresh)
     }
 
-    /// What is asked for, of whom can ask again.
+    /// Digest of the request, if it has an idempotency key.
     fn asked(&self) -> Option<Digest> {
         self.key.as_ref().map(|(_, asked)| *asked)
     }
 
-    /// What an author is told that hears late of its edit. It may have seen by now what was made, and what came after it.
+    /// Builds the answer to an edit for an author that receives it late, and may already have seen the result or later
+    /// changes.
     pub(super) async fn told_late(&mut self, made: Made) -> Told {
         let paths: Vec<FilePath> = made.wanted.iter().map(|wanted| wanted.path.clone()).collect();
         let told = self.told(made).await;
@@ -210,7 +213,7 @@ impl Session {
     }
 }
 
-/// There are reads of more files than can be held against an edit.
+/// Builds the error for reads of more files than an edit can declare.
 fn too_many(forgotten: &[FilePath]) -> Trouble {
     let named: Vec<&str> = forgotten.iter().take(NAMED_MAX).map(FilePath::as_str).collect();
     let more = match forgotten.len().saturating_sub(NAMED_MAX) {
@@ -225,7 +228,7 @@ fn too_many(forgotten: &[FilePath]) -> Trouble {
     Trouble::Session(SessionCode::ReadsLost, message)
 }
 
-/// Where what an edit did is, in the numbers after it; what is gone has the lines around its place.
+/// Returns the lines that an edit wrote, in the numbers after it; for a pure deletion, the lines around it.
 fn places_of(hunks: &[Hunk]) -> Vec<Lines> {
     let written = blocks(hunks);
     if !written.is_empty() {

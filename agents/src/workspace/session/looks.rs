@@ -1,4 +1,4 @@
-//! How an agent looks at files. What it is shown counts as read.
+//! Read commands of an agent. Shown lines count as read.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Session {
             if let Some((line, columns, of)) = shown.part {
                 self.reads.note_columns(path, entry.version, line, (columns, of), text);
             }
-            // What it does not show of what has changed is not known by it.
+            // Changed places that this view does not show stay stale.
             self.reads.catch_up(path, entry, self.workspace.spec().granularity);
         }
         let data = json!({
@@ -53,7 +53,7 @@ impl Session {
         Ok(Told::done(format!("{headline}\n{}", shown.text), data))
     }
 
-    /// Who is told why an edit cannot be made has read the lines that say so.
+    /// Counts the lines shown by an edit error as read.
     pub(super) fn note_lines_of(&mut self, shown: &Shown) {
         let Shown { trouble, path, lines, standing } = shown;
         if let (Some(entry), Some(text)) = (&standing.entry, &standing.text)
@@ -63,7 +63,7 @@ impl Session {
         }
     }
 
-    /// What of a file was shown counts as read.
+    /// Counts the shown part of a file as read.
     fn note_shown(&mut self, path: &FilePath, entry: &Entry, text: &Arc<str>, shown: &[Lines], is_whole: bool) {
         if is_whole {
             self.reads.note(path, entry.version, None, Some(text));
@@ -72,7 +72,7 @@ impl Session {
         }
     }
 
-    /// The files of a directory. Where there is none an empty list would be taken for one.
+    /// Lists the files of a directory. A missing directory is an error, since an empty list would hide it.
     pub(super) async fn list_in(&self, path: &FilePath) -> Result<Told, Trouble> {
         let told = self.list(Some(path));
         if told.data["files"] != json!([]) {
@@ -90,7 +90,7 @@ impl Session {
         }
     }
 
-    /// Which files there are is no reading of them.
+    /// Lists files. A listing does not count as reading them.
     pub(super) fn list(&self, below: Option<&FilePath>) -> Told {
         let is_listed = |path: &FilePath| self.author.access.may_view(path) && look::is_below(path, below);
         let files: Vec<_> = self.workspace.files().into_iter().filter(|(path, _)| is_listed(path)).collect();

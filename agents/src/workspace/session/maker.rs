@@ -1,4 +1,4 @@
-//! What a command makes of a file, once nobody else can change it: the new content, and how it is signed.
+//! Applies a command to a file while it is locked against other changes. Builds the new content and its signature.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::super::text::intent::{Signature, apply_signed, broken_annotations};
 use super::super::text::language::Language;
 use super::{Session, SessionCode, Shown, Trouble};
 
-/// What is needed to make an edit of a command, once nobody else can change the files.
+/// Data needed to apply a command while the files are locked.
 pub(super) struct Maker {
     reads: Vec<FileRead>,
     texts: BTreeMap<(FilePath, u64), Arc<str>>,
@@ -24,7 +24,7 @@ pub(super) struct Maker {
     annotate: bool,
     is_checked: bool,
     granularity: Granularity,
-    /// It says that there is no file.
+    /// True if the command claims that the file does not exist.
     expects_none: bool,
 }
 
@@ -48,7 +48,7 @@ impl Maker {
         }
     }
 
-    /// What a command makes of a file as it stands.
+    /// Applies a command to the current content of a file.
     pub(super) fn change(&self, path: FilePath, command: &EditCommand, standing: &Standing) -> Result<Wanted, Trouble> {
         self.wanted(path.clone(), command, standing).map_err(|trouble| {
             let lines = match &trouble {
@@ -68,7 +68,7 @@ impl Maker {
         let entry = standing.entry.as_ref();
         let is_stale = |read: &&&FileRead| seen(entry, read, self.granularity) == Seen::Stale;
         let is_make = matches!(command, EditCommand::Create { .. });
-        // Whoever makes a file and has not looked expects none there. What one has made oneself one may also change.
+        // A create without a read expects no file. An agent may always change a file that it wrote last.
         let is_own = entry.is_some_and(|entry| entry.writer == self.label);
         let expects_none = is_make && own.is_empty() || self.expects_none && (is_make || !is_own);
         let is_faster = expects_none && standing.text.is_some();
@@ -89,11 +89,11 @@ impl Maker {
         }
         let command = self.renumbered(&path, command, entry);
         let Applied { text: after, hunks, plain, plain_text, signed } = self.apply(&path, &command, text)?;
-        // Nobody is to read again what has stayed as it was.
+        // An edit without effect must not force others to read again.
         if plain.is_empty() {
             return Err(EditError::no_change().into());
         }
-        // Only who may make the edit may sign it where it has not looked.
+        // Lines beside the edit may be signed unread only if the edit itself is covered by reads.
         let plain: Vec<Move> = plain.iter().map(Move::from).collect();
         let signed = match files::is_covered(entry, &own, Some(&plain), self.granularity) {
             true => signed,
@@ -124,8 +124,8 @@ impl Maker {
         Ok(Applied { text: edited.text.into(), hunks: edited.hunks, plain: plain.hunks, plain_text, signed })
     }
 
-    /// An edit that the kernel will refuse, because others were faster. What it would have made of what its author saw is
-    /// all that can be said of it.
+    /// Builds an edit that the kernel will reject because other agents were faster. It only shows the effect of the
+    /// command on the text that its author saw.
     fn doomed(&self, path: FilePath, command: &EditCommand, own: &[&FileRead], is_faster: bool) -> Wanted {
         let newest = own.iter().map(|read| read.version).max();
         let seen = newest.and_then(|version| self.texts.get(&(path.clone(), version)).cloned());
@@ -139,7 +139,7 @@ impl Maker {
         Wanted { path, before, after: Some(after), hunks: None, signed: Vec::new() }
     }
 
-    /// The line numbers of an insertion are those of what its author saw last there.
+    /// Maps the line number of an insertion from the version that its author last saw there to the current one.
     fn renumbered(&self, path: &FilePath, command: &EditCommand, entry: Option<&Entry>) -> EditCommand {
         let (EditCommand::Insert { insert_line, insert_text }, Some(entry)) = (command, entry) else {
             return command.clone();
@@ -155,7 +155,7 @@ impl Maker {
                 Some(moves.iter().copied().map(Move::from).collect())
             })
             .collect();
-        // Of the two lines between which to insert, one that was seen: the other may have been changed by others.
+        // Anchors at the adjacent line that was seen; the other one may have been changed by others.
         let sees =
             |line: u32| move |read: &&FileRead| read.lines.is_none_or(|(first, last)| (first..=last).contains(&line));
         let is_behind = own.is_empty() || own.iter().filter(|read| read.version == seen_at).any(sees(*insert_line));
@@ -165,7 +165,7 @@ impl Maker {
         EditCommand::Insert { insert_line: line.unwrap_or(*insert_line), insert_text: insert_text.clone() }
     }
 
-    /// Others' comments stay where their blocks stay, if that is asked of authors and not only told them.
+    /// Checks that annotations of other authors stay with unchanged blocks, if edits are checked.
     fn keeps_annotations(&self, path: &FilePath, before: &str, after: &str) -> Result<(), Trouble> {
         let Some(language) = Language::of(path).filter(|_| self.annotate && self.is_checked) else { return Ok(()) };
         let is_author = |name: &str| self.authors.contains(name);
@@ -187,19 +187,19 @@ impl Maker {
     }
 }
 
-/// What an edit makes of a text.
+/// Result of a command applied to a text.
 struct Applied {
     text: Arc<str>,
     hunks: Vec<Hunk>,
-    /// The same without its comments.
+    /// Hunks without the annotations.
     plain: Vec<Hunk>,
     plain_text: Arc<str>,
     /// See [`Wanted::signed`].
     signed: Vec<Lines>,
 }
 
-/// The lines of the text before that an edit touches which is signed, and would not if it were not: those of an earlier
-/// comment of its own, and those beside which a comment is put.
+/// Returns the lines of the previous text that only the signed edit touches: those of an earlier own annotation, and
+/// those beside a new one.
 fn beside(plain: &[Hunk], signed: &[Hunk], lines: u32) -> Vec<Lines> {
     let plain: Vec<Move> = plain.iter().map(Move::from).collect();
     let touched = |line: u32| plain.iter().any(|step| step.at <= line && line < step.at + step.removed);

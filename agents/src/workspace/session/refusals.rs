@@ -1,4 +1,4 @@
-//! What a refused edit brings back, and what of that counts as read.
+//! Builds the answer to a rejected edit, and counts the lines that it shows as read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::super::service::{Made, Standing, WorkspaceError};
 use super::super::text::payload::{self, FilePart, Moved, Mover, Payload, Refusal};
 use super::{Session, Told};
 
-/// Authors that are named of those who changed a file.
+/// Authors of changes that a message lists by name.
 const NAMED_MAX: usize = 4;
 
 impl Session {
-    /// It is refused in any case, also if what stands now cannot be shown.
+    /// Reports the rejection, even if the current content cannot be shown.
     pub(super) async fn tell_refused(&mut self, rejection: &Rejection, made: &Made) -> Told {
         let message = self.why(rejection);
         match self.show_refused(rejection, &message, made).await {
@@ -44,19 +44,19 @@ impl Session {
             return Ok(brief(format!("The edit was refused: {message}")));
         }
         if rejection.code == Code::Reserved {
-            // What is there now may be another thing by then.
+            // The content may differ again by then.
             let then = "Nothing was written. Try again then, and do something else until then if there is something";
             return Ok(brief(format!("The edit was refused (reserved): {message}.\n{then}.\n")));
         }
         if rejection.code == Code::FileExists && made.wanted.len() > 1 {
-            // What is under the other name is of no help.
+            // The content under the other name is of no use here.
             return Ok(brief(format!("The edit was refused (file_exists): {message}.\nNothing was written.\n")));
         }
         if self.room < payload::BUDGET_MIN {
             let then = "There is no room to show what has changed: view what you need, then plan the edit anew";
             return Ok(brief(format!("The edit was refused ({}): {message}.\n{then}.\n", rejection.code)));
         }
-        // What stands now, which may be more than what the edit met.
+        // Shows the current content, which may be newer than the one that the edit met.
         let mut concerned: BTreeSet<FilePath> = self.basis.paths().cloned().collect();
         concerned.remove(target);
         let now = self.looked(target).await?;
@@ -75,7 +75,7 @@ impl Session {
         let mut target = all.remove(0);
         let is_known = self.basis.knows(&target.path);
         if rejection.code == Code::UnseenTarget || rejection.code == Code::FileExists && !is_known {
-            // Of what it would change that is shown which it had not read.
+            // Shows the lines of the change that the author had not read.
             let lines = changed(made.wanted[0].hunks.as_deref().unwrap_or_default());
             let unread = without(&lines, &target.fresh);
             (target.read_at, target.is_partly_read) = (None, is_known && !unread.is_empty());
@@ -98,7 +98,8 @@ impl Session {
         Ok(Told { text: payload.text, data, code: Some(rejection.code.as_str().to_owned()) })
     }
 
-    /// All that a rejection says. Of a file that has changed it names everybody who changed what was read of it, the last first.
+    /// Joins the messages of a rejection. For a changed file it names all authors that changed lines which were read,
+    /// latest first.
     fn why(&self, rejection: &Rejection) -> String {
         let (state, granularity) = (self.workspace.state(), self.workspace.spec().granularity);
         let paths: BTreeMap<String, &FilePath> =
@@ -123,7 +124,7 @@ impl Session {
         rejection.violations.iter().map(why).collect::<Vec<_>>().join("; ")
     }
 
-    /// A file as it stands; one that is not served any more is gone, for those who work here.
+    /// Returns the current state of a file. A file no longer served counts as deleted here.
     async fn looked(&self, path: &FilePath) -> Result<Standing, WorkspaceError> {
         match self.workspace.look(path).await {
             Err(WorkspaceError::Disk(DiskError::NotServed(_))) => {
@@ -133,8 +134,8 @@ impl Session {
         }
     }
 
-    /// What a refusal shows is read with it. Of a file of which it does not show all that matters, everything stays as it was
-    /// read beside that, and has to be read again.
+    /// Counts the lines shown by a rejection as read. If it does not show everything relevant of a file, the other
+    /// reads of that file stay stale.
     fn count_as_read(&mut self, payload: &Payload, target: &Known, stale: &[Known]) {
         let shown = stale.iter().enumerate().map(|(at, known)| (known, payload.stale.get(at)));
         let told: Vec<(&Known, Option<&FilePart>)> =
@@ -157,7 +158,7 @@ impl Session {
             let lines = union(shown.into_iter().chain(fresh.iter().copied()));
             let is_whole = text.is_none() || total == 0 || lines == [(1, total)];
             let lines = if is_whole { vec![None] } else { lines.into_iter().map(Some).collect() };
-            // What it was told after it had asked is not made up for by that.
+            // Reads made after the request are not replaced.
             self.reads.replace(path, &self.basis.of(path), version, &lines, text);
         }
     }
@@ -168,23 +169,23 @@ fn brief(rejection: &Rejection, text: String) -> Told {
     Told { text, data, code: Some(rejection.code.as_str().to_owned()) }
 }
 
-/// A file that a refusal tells of, as it was read at one version.
+/// File named by a rejection, as read at one version.
 struct Known {
     path: FilePath,
     standing: Standing,
-    /// The version that was read.
+    /// Version that was read.
     read_at: Option<u64>,
     before: Option<Arc<str>>,
     read: Vec<Lines>,
     movers: Vec<Mover>,
     /// See [`Moved::is_partly_read`].
     is_partly_read: bool,
-    /// Where the lines are now that were read and have not changed.
+    /// Current positions of the lines that were read and are unchanged.
     fresh: Vec<Lines>,
 }
 
 impl Known {
-    /// Each version of which something was read that has changed, the oldest first; if there is none, what was read last.
+    /// Returns one entry for each version with stale reads, oldest first; without any, one for the latest read.
     fn of(session: &Session, path: &FilePath, standing: &Standing, granularity: Granularity) -> Vec<Self> {
         let reads = session.basis.of(path);
         let entry = standing.entry.as_ref();
@@ -195,7 +196,7 @@ impl Known {
         if versions.is_empty() {
             versions.push(reads.iter().map(|read| read.version).max());
         }
-        // What is known line by line holds whatever the whole files are compared by.
+        // Reads compared line by line are valid even if whole files are compared.
         let fresh = union(reads.iter().filter_map(|read| match seen(entry, read, Granularity::Lines) {
             Seen::Fresh(lines) => lines,
             Seen::Stale => None,
@@ -240,7 +241,7 @@ impl Known {
     }
 }
 
-/// Some of the edits of a file.
+/// Lists the selected edits of a file.
 fn movers(entry: &Entry, intents: &BTreeMap<u64, String>, is_meant: impl Fn(u64) -> bool) -> Vec<Mover> {
     let newest = Some(&entry.intent).filter(|intent| !intent.is_empty());
     let mover = |(version, edit): (&u64, &Edited)| {
@@ -250,11 +251,11 @@ fn movers(entry: &Entry, intents: &BTreeMap<u64, String>, is_meant: impl Fn(u64)
     entry.edits.iter().filter(|(version, _)| is_meant(**version)).map(mover).collect()
 }
 
-/// The edits of a file that changed what was read of it, by the versions that they made.
+/// Returns the edits of a file that changed lines which were read, by the versions that they made.
 fn changers<'a>(entry: &Entry, reads: impl Iterator<Item = &'a FileRead>, granularity: Granularity) -> BTreeSet<u64> {
     let mut changers = BTreeSet::new();
     for read in reads {
-        // None: any edit changes it, or nobody knows where it is.
+        // `None`: any edit changes it, or its position is unknown.
         let mut lines = read.lines.filter(|_| granularity == Granularity::Lines && entry.is_there());
         for (version, edit) in entry.edits.range(read.version.saturating_add(1)..) {
             let moves = edit.moves.as_ref().map(|moves| moves.iter().copied().map(Move::from).collect::<Vec<_>>());
@@ -268,7 +269,7 @@ fn changers<'a>(entry: &Entry, reads: impl Iterator<Item = &'a FileRead>, granul
     changers
 }
 
-/// These names, each once, as far as there is room.
+/// Lists each name once, up to [`NAMED_MAX`], and counts the rest.
 fn named<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut each: Vec<&str> = Vec::new();
     names.for_each(|name| {
@@ -286,7 +287,7 @@ fn named<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// The lines that an edit takes away, or between which it puts others.
+/// Returns the lines that an edit removes, or between which it inserts.
 fn changed(hunks: &[Hunk]) -> Vec<Lines> {
     let lines = |step: Move| match step.removed {
         0 => (step.at.max(2) - 1, step.at),
@@ -295,7 +296,7 @@ fn changed(hunks: &[Hunk]) -> Vec<Lines> {
     hunks.iter().map(|hunk| lines(hunk.into())).collect()
 }
 
-/// These lines without others.
+/// Removes other line ranges from these.
 fn without(lines: &[Lines], others: &[Lines]) -> Vec<Lines> {
     let mut left = union(lines.iter().copied());
     for (from, to) in others {
