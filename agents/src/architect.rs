@@ -1,12 +1,12 @@
-//! Turns a request into a blueprint by asking a language model, and holds what it writes to what `patchboard check` asks.
+//! Turns a request into a blueprint by asking a language model. Drafts must pass the checks of `patchboard check`.
 //!
-//! Owns the loop: ask, review, send the findings back, at most [`Terms::repairs`] times, then refuse with what is still
-//! wrong. Whom to ask is an argument ([`design`]'s `ask`), so that tests need no model. Makes no board, and takes no part
-//! in one: an architect is asked before there is one (P2).
+//! Owns the loop: ask, review, send the findings back, at most [`Terms::repairs`] times, then fail with the remaining
+//! findings. The model is an argument ([`design`]'s `ask`), so tests need none. Creates no board and takes part in
+//! none: an architect runs before the board exists (P2).
 //!
-//! * [`prompt`]: what the model is told.
-//! * [`form`]: the JSON Schema that its answer is held to, made from the published meta-schema.
-//! * [`review`]: what is wrong with an answer; caps.
+//! * [`prompt`]: the prompt for the model.
+//! * [`form`]: the JSON Schema of its reply, derived from the published meta-schema.
+//! * [`review`]: findings about a draft; caps.
 
 use patchboard_kernel::admission::Admission;
 use patchboard_kernel::blueprint::{Blueprint, BoardLimits, Duration};
@@ -30,33 +30,33 @@ pub mod review;
 
 pub use self::review::CODES;
 
-/// The most rounds of repair that can be asked for.
+/// Upper bound of [`Terms::repairs`].
 pub const REPAIRS_MAX: u32 = 10;
 
-/// What is asked for.
+/// Request for a design.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Brief {
     /// The task, in the user's words.
     pub request: String,
-    /// What the board will be given at `/request/documents`. The model is told titles, sizes and a short excerpt.
+    /// Documents that the board gets at `/request/documents`. The model sees their titles, sizes and a short excerpt.
     pub documents: Vec<Document>,
-    /// What the user supplies, without the documents: what the board will be given at `/request`. The model is told its
-    /// shape, and a blueprint must take it.
+    /// User input without the documents: the board gets it at `/request`. The model sees its shape, and a blueprint
+    /// must accept it.
     pub input: Option<Value>,
-    /// Whether the answer must also have the board's request, as a member `input` beside the blueprint's own. Means
-    /// nothing where `input` is given.
+    /// Requests the board's input too, as a member `input` beside the blueprint's own members. Ignored if `input` is
+    /// given.
     pub wants_input: bool,
 }
 
 impl Brief {
-    /// Whether the model is to write the board's request.
+    /// Returns true if the model is to write the board's request.
     const fn asks_for_input(&self) -> bool {
         self.wants_input && self.input.is_none()
     }
 }
 
-/// A board's request with documents put in, as its member `documents`; `None` if it is no object. Nothing is as good as
-/// an object without members.
+/// Adds documents to a board's request, as its member `documents`; null counts as an empty object. Returns `None` if
+/// there are documents and the request is neither an object nor null.
 pub fn with_documents(request: Value, documents: &[Document]) -> Option<Value> {
     if documents.is_empty() {
         return Some(request);
@@ -70,21 +70,21 @@ pub fn with_documents(request: Value, documents: &[Document]) -> Option<Value> {
     Some(members.into())
 }
 
-/// A text that a board is given.
+/// A text for the board.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Document {
-    /// Its name.
+    /// Title.
     pub title: String,
-    /// What it says.
+    /// Content.
     pub text: String,
 }
 
-/// What an architect may use up, and what it may grant.
+/// Limits of an architect and of the boards it designs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Terms {
-    /// How often findings go back to the model, at most [`REPAIRS_MAX`].
+    /// Rounds in which findings go back to the model, at most [`REPAIRS_MAX`].
     pub repairs: u32,
-    /// The most that a board of its blueprints may use.
+    /// Upper bounds for the limits of its boards.
     pub caps: Caps,
 }
 
@@ -94,23 +94,23 @@ impl Default for Terms {
     }
 }
 
-/// The most that a board may use whose blueprint a model wrote. Larger limits are lowered to these.
+/// Upper bounds for a board of a model-written blueprint. Larger limits are lowered to these.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Caps {
     /// Commits.
     pub commits: u64,
-    /// Tokens, the architect's own among them.
+    /// Tokens, including the architect's own.
     pub tokens: u64,
-    /// Running time.
+    /// Wall time.
     pub wall: Duration,
-    /// Bytes of the state.
+    /// Bytes of state.
     pub state_bytes: u64,
-    /// Calls at once.
+    /// Concurrent calls.
     pub concurrency: u32,
 }
 
 impl Default for Caps {
-    /// The limits that a blueprint has which names none (SPEC section 12).
+    /// Returns the limits of a blueprint without a `limits` section (SPEC section 12).
     fn default() -> Self {
         let BoardLimits {
             commits,
@@ -128,41 +128,41 @@ impl Default for Caps {
     }
 }
 
-/// One call of the model, and what came of it.
+/// One call of the model and its result.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Round {
-    /// What it was told.
+    /// Prompt of the call.
     pub prompt: Prompt,
-    /// What it wrote, bounded; empty if nothing could be read.
+    /// The draft, bounded in length; empty if no draft could be read.
     pub draft: String,
-    /// What is wrong with it: errors, or warnings where there is none.
+    /// Findings about the draft: errors, or warnings if there are no errors.
     pub findings: Vec<Diagnostic>,
-    /// Why there is no draft.
+    /// Reason why there is no draft.
     pub failure: Option<Failure>,
-    /// What it cost, if that is known.
+    /// Usage of the call, if known.
     pub usage: Option<Usage>,
 }
 
 impl Round {
-    /// Whether the draft is a blueprint that a board can be made of.
+    /// Returns true if a board can be created from the draft.
     pub fn is_accepted(&self) -> bool {
         self.failure.is_none() && !self.findings.iter().any(|finding| finding.severity == Severity::Error)
     }
 }
 
-/// What all rounds cost.
+/// Usage of all rounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Spent {
     /// Calls of the model.
     pub calls: u32,
-    /// Their tokens.
+    /// Tokens of all calls.
     pub usage: Usage,
-    /// Of the tokens: those of calls after the first.
+    /// Tokens of the calls after the first.
     pub repairs: Usage,
 }
 
 impl Spent {
-    /// The sum of these rounds.
+    /// Sums up rounds.
     pub fn of(rounds: &[Round]) -> Self {
         let mut spent = Self::default();
         for round in rounds {
@@ -177,24 +177,24 @@ impl Spent {
     }
 }
 
-/// A blueprint that was made.
+/// A finished design.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Design {
-    /// What a board can be made of: within the caps, defaults spelled out.
+    /// The blueprint: within the caps, defaults spelled out.
     pub blueprint: Blueprint,
-    /// The same as a file for people, with a comment that names the request.
+    /// The blueprint as a file for people, with a comment that names the request.
     pub yaml: String,
-    /// What the board is to be given at `/request`, documents included; `None` if neither [`Brief::input`]
-    /// nor [`Brief::wants_input`] was given.
+    /// Input of the board for `/request`, documents included; `None` if neither [`Brief::input`] nor
+    /// [`Brief::wants_input`] was given.
     pub input: Option<Value>,
-    /// Warnings about `yaml`, and what was lowered to the caps.
+    /// Warnings about `yaml`, and limits that were lowered to the caps.
     pub findings: Vec<Diagnostic>,
     /// Every call, in order.
     pub rounds: Vec<Round>,
 }
 
 impl Design {
-    /// Gives the record of how the blueprint was made. `admitted`: the model that made it.
+    /// Returns the record of the design. `admitted` names the model that wrote it.
     pub fn designed(&self, admitted: Option<Admission>) -> Designed {
         let Spent { calls, usage, repairs } = Spent::of(&self.rounds);
         let prompts = self.rounds.iter().map(|round| round.prompt.to_json().into()).collect();
@@ -202,20 +202,20 @@ impl Design {
     }
 }
 
-/// Why there is no blueprint.
+/// Failed design.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// What the model wrote is none, and it may not try again; the last round says what is wrong.
+    /// No draft was accepted within the allowed rounds; the last round has the findings.
     #[error("the model wrote no blueprint that can be accepted, in {} tries", .rounds.len())]
     NoBlueprint {
         /// Every call, in order.
         rounds: Vec<Round>,
     },
-    /// The model could not be asked.
+    /// The call of the model failed.
     #[error("the model gives no answer: {failure}")]
     Failed {
-        /// Why.
+        /// The failure.
         failure: Failure,
         /// Every call, in order; the last one failed.
         rounds: Vec<Round>,
@@ -223,7 +223,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Stable name.
+    /// Returns the stable error code.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::NoBlueprint { .. } => "no_blueprint",
@@ -231,21 +231,21 @@ impl Refusal {
         }
     }
 
-    /// Every call, in order.
+    /// Returns every call, in order.
     pub fn rounds(&self) -> &[Round] {
         match self {
             Self::NoBlueprint { rounds } | Self::Failed { rounds, .. } => rounds,
         }
     }
 
-    /// The last round that has a draft; the last of all if none has.
+    /// Returns the last round with a draft, or the last round if none has one.
     pub fn last_told(&self) -> Option<&Round> {
         let rounds = self.rounds();
         rounds.iter().rev().find(|round| !round.draft.is_empty()).or(rounds.last())
     }
 }
 
-/// Puts a prompt to a model as the operator's settings say: what [`design`] may be given to ask with.
+/// Calls the operator's architect model with a prompt; suits as the `ask` of [`design`].
 pub async fn ask(chat: &Chat, settings: &Architect, brief: &Brief, terms: &Terms, prompt: &Prompt) -> Answer {
     let schema = form::schema(terms, brief.asks_for_input());
     let timeout = std::time::Duration::from_millis(settings.timeout.as_ms());
@@ -253,14 +253,14 @@ pub async fn ask(chat: &Chat, settings: &Architect, brief: &Brief, terms: &Terms
     chat.complete(&Asked { by, prompt, schema: &schema, order: form::ORDER, reply_tokens, timeout, waits: true }).await
 }
 
-/// Asks for a blueprint until there is one, at most `1 + terms.repairs` times; `tell` hears of every round.
+/// Asks for a blueprint until one is accepted, at most `1 + terms.repairs` times; `tell` receives every round.
 ///
-/// Errors go back to the model. A draft without one is accepted; if it has warnings, they go back once as advice, and the
-/// draft stays what it is if what comes then is no better.
+/// Errors go back to the model. A draft without errors is accepted. If it has warnings, they go back once as advice;
+/// the first draft is kept if the second has more warnings.
 ///
 /// # Errors
-/// [`Refusal::NoBlueprint`] after the last round; [`Refusal::Failed`] as soon as a call fails for another reason than
-/// that the model wrote too much or nothing.
+/// [`Refusal::NoBlueprint`] after the last round. [`Refusal::Failed`] as soon as a call fails, unless the reply was
+/// truncated or empty.
 pub async fn design(
     brief: &Brief,
     terms: &Terms,
@@ -277,7 +277,7 @@ pub async fn design(
         let failure = round.failure.clone().filter(|failure| !can_be_mended(failure.code));
         rounds.push(round);
         match (accepted, kept.take()) {
-            // What the advice led to, unless it made things worse.
+            // Prefers the draft after advice, unless it has more warnings.
             (Some(better), Some(before)) if better.warnings() <= before.warnings() => return Ok(better.design(rounds)),
             (_, Some(before)) => return Ok(before.design(rounds)),
             (Some(accepted), None) if left == 0 || accepted.advice() == 0 => return Ok(accepted.design(rounds)),
@@ -307,12 +307,12 @@ fn judge(brief: &Brief, terms: &Terms, prompt: Prompt, answer: Answer) -> (Round
     }
 }
 
-/// Whether the model may do better if it is told.
+/// Returns true if the model may do better once it knows the failure.
 fn can_be_mended(code: FailureCode) -> bool {
     matches!(code, FailureCode::Truncated | FailureCode::Empty)
 }
 
-/// The hash by which a journal names the text of a prompt.
+/// Returns the hash that identifies a prompt in a journal.
 pub fn prompt_hash(prompt: &Prompt) -> Digest {
     patchboard_kernel::digest::sha256(prompt.to_json().as_bytes())
 }

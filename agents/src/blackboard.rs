@@ -1,14 +1,14 @@
-//! The roles of a blackboard: what they say in words becomes patches, and what nobody has to be asked for is worked out
+//! Roles of a blackboard: turns their replies in words into patches, and computes those that need no agent
 //! (`docs/blackboard.md`).
 //!
-//! A seat with a `format` replies in the form of its role. [`made`] makes a patch of that, whoever fills the seat, before
-//! the kernel sees it; the reply as it came goes along. What is read is read with forbearance, as models write it; what
-//! is made of it is strict, and judged by the kernel like any other reply.
+//! A seat with a `format` replies in the form of its role. [`made`] turns that into a patch before the kernel sees it;
+//! the original reply is kept beside it. Parsing is lenient, because models write the replies; the patch is strict,
+//! and the kernel judges it like any other reply.
 //!
-//! * `speech`: from a reply to a patch, for every form and occasion;
-//! * `lenient`: JSON as models write it;
-//! * `elements`: what of an array a seat was shown;
-//! * [`form`]: the JSON Schema that a model's reply in such a form is held to;
+//! * `speech`: builds a patch from a reply, for every form and occasion;
+//! * `lenient`: parser for JSON as models write it;
+//! * `elements`: the elements of an array that a seat was shown;
+//! * [`form`]: JSON Schemas of model replies in these forms;
 //! * [`vote`]: the agent `builtin:vote`, which chooses among answers.
 
 mod elements;
@@ -23,11 +23,11 @@ use patchboard_runtime::agent::{Call, Reply};
 
 use speech::{Cleaning, Message, Place, Speaker};
 
-/// Bytes of a reply that is read, whatever the patches of its seat may have.
+/// Largest reply that is parsed, in bytes, even if its seat allows longer patches.
 const BYTES_MAX: usize = 256 * 1024;
 
-/// The reply to a call as a patch or an envelope, if it comes in the form of its seat and can be read; else as it is, for
-/// the kernel to judge.
+/// Converts a reply in the form of its seat into a patch or an envelope. Returns any other reply unchanged, for the
+/// kernel to judge.
 pub fn made(call: &Call, reply: Reply) -> Reply {
     let made = if reply.written.is_none() { envelope(call, &reply.text) } else { None };
     match made {
@@ -36,8 +36,8 @@ pub fn made(call: &Call, reply: Reply) -> Reply {
     }
 }
 
-/// The patch or the envelope that a text becomes which answers this call; none if its seat has no form, or if the text is
-/// too long, is a patch or an envelope already, or cannot be read.
+/// Converts a text into the patch or the envelope that answers this call. Returns none if the seat has no form, or if
+/// the text is too long, already a patch or an envelope, or cannot be parsed.
 pub fn envelope(call: &Call, text: &str) -> Option<String> {
     let (shown, worker) = (&call.shown, call.seat());
     let format = worker.format.filter(|_| shown.seat().interface == Interface::Patch)?;
@@ -57,7 +57,7 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
         Some(_) | None => Cleaning::Remove,
     };
     let names: Vec<&str> = shown.plan().blueprint.workers.keys().map(|name| name.as_str()).collect();
-    // Only who chooses asks who can be chosen.
+    // Only the control role needs to know the eligible workers.
     let listed = if format == Format::Control { form::eligible(shown) } else { None };
     let is_eligible = |name: &&&str| listed.as_ref().is_none_or(|listed| listed.iter().any(|one| one == **name));
     let later = |name: &&&str| form::is_silent(shown) && form::waits(shown, name);
@@ -77,12 +77,12 @@ pub fn envelope(call: &Call, text: &str) -> Option<String> {
     speech::envelope(text, &speaker)
 }
 
-/// The round whose opening woke the seat, an element of `/rounds`.
+/// Returns the element of `/rounds` that triggered the seat by its addition.
 fn round(woken_at: Option<&str>) -> Option<&str> {
     woken_at?.strip_prefix("/rounds/").filter(|index| !index.contains('/'))
 }
 
-/// Where what is said belongs.
+/// Returns the place where a reply belongs.
 fn place(call: &Call) -> Place {
     let woken_at = call.shown.woken_at();
     match Occasion::of(woken_at) {

@@ -1,7 +1,7 @@
-//! The coordination roles of this project, `builtin:NAME`: one table of what each is.
+//! Coordination roles of this project, `builtin:NAME`, in one table.
 //!
-//! A role looks at its call and answers at once. One that reads or writes a file does so on a thread that may wait; one
-//! may ask a server in between.
+//! Most roles answer at once. A role that reads or writes a file runs on a blocking thread; an asynchronous role may
+//! call a server as well.
 
 pub(crate) mod seat;
 
@@ -26,37 +26,37 @@ use crate::workflow;
 
 /// A coordination role.
 pub(crate) struct Builtin {
-    /// Its name, without `builtin:`.
+    /// Name without `builtin:`.
     pub(crate) name: &'static str,
-    /// What is wrong with a seat of it, if anything is.
+    /// Checks a seat of this role; returns an error message.
     pub(crate) problem: fn(&Worker) -> Option<String>,
     answer: How,
 }
 
-/// How a role answers.
+/// Execution of a role.
 enum How {
-    /// At once.
+    /// Answers at once.
     AtOnce(fn(&Call, &Means) -> Answer),
-    /// It may have to wait for a file.
+    /// May block on a file.
     Waiting(fn(&Call, &Means) -> Answer),
-    /// It may have to wait for a file, and for a server.
+    /// May block on a file and await a server.
     Asking(for<'a> fn(&'a Call, &'a Arc<Means>) -> Answering<'a>),
 }
 
-/// An answer that is still to come.
+/// Future of an answer.
 pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
-/// What roles have beside what they are shown.
+/// Resources of a role in addition to its view.
 pub(crate) struct Means {
-    /// What departments keep.
+    /// Storage of departments.
     pub(crate) storage: Arc<Storage>,
-    /// The time.
+    /// Clock.
     pub(crate) clock: Arc<dyn Clock>,
-    /// What tells what words mean, if the operator has it.
+    /// Embeddings client, if the operator configured one.
     pub(crate) embedder: Option<Arc<Embedder>>,
 }
 
-/// All of them.
+/// All roles.
 pub(crate) const ALL: [Builtin; 11] = [
     Builtin { name: "begin", problem: seats::problem_of_begin, answer: How::AtOnce(seats::begin) },
     Builtin { name: "confirm", problem: seats::problem_within, answer: How::AtOnce(seats::confirm) },
@@ -75,7 +75,7 @@ pub(crate) const ALL: [Builtin; 11] = [
     },
 ];
 
-/// The role of this name, if there is one.
+/// Returns the role of this name.
 pub(crate) fn named(name: &str) -> Option<&'static Builtin> {
     const TABLE: &[Builtin] = &ALL;
     TABLE.iter().find(|builtin| builtin.name == name)
@@ -95,10 +95,10 @@ impl Builtin {
     }
 }
 
-/// Does what may take a while on a thread that may wait.
+/// Runs blocking work on a thread of its own.
 ///
 /// # Errors
-/// It has panicked.
+/// The work panicked.
 pub(crate) async fn waiting<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     let worked = tokio::task::spawn_blocking(work).await;
     worked.map_err(|why| failure(FailureCode::Crashed, format!("a role of this project: {why}")))

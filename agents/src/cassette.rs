@@ -1,7 +1,7 @@
 //! Recordings of agents' answers, for runs without a model.
 //!
-//! A cassette is a file of JSON lines. The first names the format and the blueprint; each further one is a call that was
-//! answered, failed, or was given up:
+//! A cassette is a file of JSON lines. The first names the format and the blueprint. Each further line is a call that
+//! was answered, failed or cancelled:
 //!
 //! ```text
 //! {"cassette":1,"blueprint":"evidence-review"}
@@ -9,20 +9,20 @@
 //! {"worker":"verifier","view":"04…","occurrence":0,"order":1,"shown":"…","failure":{"code":"timeout","message":"…"}}
 //! ```
 //!
-//! An answer is found by worker, hash of the view, and `occurrence`: how many calls of this worker with this view came
-//! before it. `order` counts the answers in the order in which they were complete. `shown` is the text of the view, so
-//! that a miss can say what has changed. The recording of one board at a time makes one cassette.
+//! The key of an answer is worker, hash of the view, and `occurrence`: the number of earlier calls of this worker with
+//! this view. `order` counts the answers in the order of their completion. `shown` is the text of the view; the report
+//! of a miss compares with it. A cassette holds the recordings of one board at a time.
 //!
-//! Where an agent has used tools, its entry says so in `tools`: in their order, what was used and with which arguments,
-//! and that another call of the model was made and what the one before had cost. Each step has its place in the order of
-//! answers. Playback takes them again, on what is there then, before it answers; of results only the hash is recorded.
-//! That one differs is no miss, but a miss that follows names the first that did: if nothing that anybody is shown
-//! depends on it, the run is still the one that was recorded.
+//! If an agent used tools, its entry lists the steps in `tools`. A step is a use with its arguments, or a further call
+//! of the model with the usage of the one before. Each step has its place in the order of answers. Playback repeats
+//! the steps on the current files before it answers; only the hash of a result is recorded. A different result is no
+//! miss by itself, but a later miss names the first one. As long as no view depends on it, the run is still the
+//! recorded one.
 //!
-//! * [`Recorder`] passes calls on to another agent and writes down what comes back.
-//! * [`Notes`] take note of what is done with tools, for a recorder.
+//! * [`Recorder`] passes calls on to another agent and records the answers.
+//! * [`Notes`] record tool use, for a recorder.
 //! * [`Player`] answers from a file, in the recorded order.
-//! * [`erase()`] takes out what was erased of the board: an entry then has `"erased":true` in place of its answer.
+//! * [`erase()`] removes redacted content: an entry then has `"erased":true` in place of its answer.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,32 +50,32 @@ pub use self::recorder::Recorder;
 /// The cassette format that this version writes and reads.
 pub const FORMAT: u32 = 1;
 
-/// Why a cassette cannot be made or used.
+/// Error of creating or reading a cassette.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CassetteError {
-    /// A recording would overwrite a file.
+    /// A recording would overwrite an existing file.
     #[error("{path} exists; record over it only if you mean to")]
     Exists {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
     /// The file cannot be read or written.
     #[error("cassette {path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
     /// The file is not a cassette of this format.
     #[error("{path}, line {line}: {message}")]
     Form {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// Description of the error.
         message: String,
     },
 }
@@ -86,19 +86,19 @@ impl CassetteError {
     }
 }
 
-/// The first line.
+/// First line.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
     cassette: u32,
     blueprint: String,
-    /// Contexts, in tokens, by the operator's name of a model, which view budgets follow from; the default model's under the empty
-    /// name.
+    /// Context sizes in tokens, by the operator's name of a model; view budgets depend on them. The default model has
+    /// the empty name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     contexts: BTreeMap<String, u32>,
 }
 
-/// A further line. Exactly one of `reply`, `failure`, `cancelled` and `erased` is there.
+/// Further line. Exactly one of `reply`, `failure`, `cancelled` and `erased` is present.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -107,28 +107,28 @@ struct Entry {
     occurrence: u32,
     order: u64,
     shown: String,
-    /// What was done with tools before.
+    /// Tool steps before the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Step>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reply: Option<RecordedReply>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     failure: Option<RecordedFailure>,
-    /// Nobody waited for the answer any more: the run had stopped the branch, or itself.
+    /// The call was cancelled before its answer: the run stopped the branch, or itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     cancelled: bool,
-    /// The answer was erased; nobody can have it again.
+    /// The answer was erased and cannot be played back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     erased: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     usage: Option<Usage>,
 }
 
-/// Something that an attempt did before its answer.
+/// A step of an attempt before its answer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
-    /// Counted together with answers.
+    /// Place in the order of all answers and steps.
     order: u64,
     did: Did,
 }
@@ -136,21 +136,21 @@ struct Step {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Did {
-    /// It used a tool.
+    /// Used a tool.
     Used {
         name: String,
         arguments: String,
-        /// Characters that it could be given.
+        /// Characters available for the result.
         #[serde(default = "room_max", skip_serializing_if = "is_room_max")]
         room: usize,
-        /// Hash of the text that it gave.
+        /// Hash of the result text.
         result: Digest,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
-    /// What it used from here on, until it went on, it asked for at once.
+    /// Began a batch: the uses up to the next `WentOn` were requested in parallel.
     AtOnce,
-    /// It made another call of its model, or would have.
+    /// Made another call of the model, or asked to.
     WentOn {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
@@ -180,7 +180,7 @@ struct RecordedFailure {
     message: String,
 }
 
-/// What an answer is found by.
+/// Key of an answer.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Key {
     worker: WorkerName,
@@ -193,20 +193,20 @@ struct Key {
 struct Occurrences(BTreeMap<(WorkerName, Digest), u32>);
 
 impl Occurrences {
-    /// The key of a call, which is counted.
+    /// Returns the key of a call and counts the call.
     fn of(&mut self, call: &Call) -> Key {
         let key = self.coming(&call.worker, call.view_hash);
         self.count(&key);
         key
     }
 
-    /// The key that the next call of a worker with a view has.
+    /// Returns the key of the next call of a worker with a view.
     fn coming(&self, worker: &WorkerName, view: Digest) -> Key {
         let occurrence = self.0.get(&(worker.clone(), view)).copied().unwrap_or_default();
         Key { worker: worker.clone(), view, occurrence }
     }
 
-    /// Takes back a call, if it is the newest of its worker with its view.
+    /// Uncounts a call, if it is the newest of its worker with its view.
     fn take_back(&mut self, key: &Key) {
         if self.coming(&key.worker, key.view).occurrence == key.occurrence.saturating_add(1) {
             self.0.insert((key.worker.clone(), key.view), key.occurrence);

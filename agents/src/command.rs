@@ -1,8 +1,9 @@
-//! A program as an agent, asked over its standard input and output.
+//! Runs a program as an agent, over its standard input and output.
 //!
-//! Owns the protocol and the life of the process. Without `restart` in the seat, each call starts a fresh process: it gets
-//! one line of JSON on standard input, answers with one line or one JSON value on standard output, and is given [`GRACE`] to end by itself.
-//! With `restart` one process serves all calls of the worker on the board, line by line: see [`session`].
+//! Owns the protocol and the life of the process. Without `restart` in the seat, each call starts a fresh process. It
+//! reads one line of JSON on standard input, answers with one line or one JSON value on standard output, and has
+//! [`GRACE`] to exit. With `restart` one process serves all calls of the worker on the board, line by line: see
+//! [`session`].
 //!
 //! ```text
 //! → {"protocol":1,"board":"…","worker":"…","invocation":3,"attempt":1,"token":"3:1","view":"…",
@@ -11,13 +12,13 @@
 //! ← [{"op":"add","path":"/claims/-","value":{…}}]      a patch, or an envelope, or {"error":"…"}
 //! ```
 //!
-//! `view` is what a language model would be shown; `shown` has the values that the view shows wholly, by JSON Pointer;
-//! `trigger` is what the call is for ([`Shown::trigger`](patchboard_kernel::shown::Shown::trigger)).
+//! `view` is the text that a language model would get; `shown` has the values that the view shows in full, by JSON
+//! Pointer; `trigger` is the cause of the call ([`Shown::trigger`](patchboard_kernel::shown::Shown::trigger)).
 //!
-//! No shell is involved. The process leads a group of its own, and whatever of the group is left when the call ends (by
-//! an answer, its time limit, or because nobody waits any more) is killed. It sees `PATH`, `HOME`, `LANG`, `TMPDIR` and
-//! the variables its configuration names, so no secret reaches it by accident. The last lines of its standard error
-//! explain a failure; at DEBUG all of it goes to the log, up to a limit.
+//! No shell is involved. The process leads a process group; the rest of the group is killed when the call ends by an
+//! answer, its timeout or cancellation. It sees `PATH`, `HOME`, `LANG`, `TMPDIR` and the variables its configuration
+//! names, so no secret reaches it by accident. The last lines of its standard error explain a failure; at DEBUG all of
+//! it goes to the log, up to a limit.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -43,16 +44,16 @@ pub mod group;
 mod lines;
 pub mod session;
 
-/// The number of the protocol, sent with every request.
+/// Protocol version, sent with every request.
 pub const PROTOCOL: u32 = 1;
 
-/// How long a process may take to end after its answer, or after closing its standard output.
+/// Time for a process to exit after its answer, or after closing its standard output.
 pub const GRACE: Duration = Duration::from_millis(500);
 
-/// The variables of this process that every program sees.
+/// Variables of this process that every program inherits.
 pub(crate) const INHERITED: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
-/// Starts programs and asks them. Dropping it kills those that keep state.
+/// Starts programs and calls them. Dropping it kills those that keep state.
 #[derive(Debug)]
 pub struct Runner {
     env: Vec<(&'static str, String)>,
@@ -74,21 +75,21 @@ struct Request<'a> {
 }
 
 impl Runner {
-    /// A runner whose programs see `PATH`, `HOME`, `LANG` and `TMPDIR` of `env`.
+    /// Creates a runner; its programs see `PATH`, `HOME`, `LANG` and `TMPDIR` of `env`.
     pub fn new(env: &Environment) -> Self {
         let value = |name: &'static str| env.get(name).map(|value| (name, value.to_owned()));
         Self { env: INHERITED.into_iter().filter_map(value).collect(), sessions: Sessions::default() }
     }
 
-    /// The same with other limits for programs that keep state.
+    /// Sets the limits of programs that keep state.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.sessions.limits = limits;
         self
     }
 
-    /// Answers a call with a program, within the call's time: with one that lives across calls, if the seat declares
-    /// `restart`, else with a fresh one.
+    /// Answers a call with a program, within the call's timeout. A seat with `restart` uses a program that lives
+    /// across calls, any other seat a fresh one.
     pub async fn answer(&self, program: &Program, call: &Call) -> Answer {
         let asking = async {
             match call.seat().restart {
@@ -132,12 +133,12 @@ impl Runner {
             let output = loop {
                 tokio::select! {
                     output = &mut read => break output,
-                    // A program that answers without reading is within its rights.
+                    // A program may answer without reading its input.
                     _ = &mut write, if !written => written = true,
                     () = &mut drain, if !drained => drained = true,
                 }
             };
-            // Its standard input is closed now at the latest, so one that waits for more ends.
+            // Standard input is closed by now, so a program that waits for more input exits.
             let mut ended = pin!(tokio::time::timeout(GRACE, child.ended()));
             let status = loop {
                 tokio::select! {
@@ -146,7 +147,7 @@ impl Runner {
                 }
             };
             if status.is_some() && !drained {
-                // What it said last is in the pipe already; whoever else holds the pipe open is not waited for.
+                // The last words of the program are in the pipe already; other holders of the pipe are not waited for.
                 drop(tokio::time::timeout(Duration::from_millis(50), &mut drain).await);
             }
             (output, status)
@@ -189,7 +190,8 @@ impl Runner {
     }
 }
 
-/// The most bytes of an answer that are read: twice what the kernel takes, so that the kernel says what is wrong.
+/// Returns the size limit of an answer in bytes: twice the kernel's, so that the kernel reports a patch that is too
+/// long.
 fn answer_max(call: &Call) -> u64 {
     u64::from(call.seat().patch.max_bytes).saturating_mul(2)
 }
@@ -237,11 +239,11 @@ fn read_reply(line: Vec<u8>) -> Answer {
         let why = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
         return Err(failure(FailureCode::Refused, format!("the program says: {}", one_line(&why, LINE_MAX))));
     }
-    // Whether it is a patch at all is for the kernel to say, in words the program's author can read in the journal.
+    // The kernel judges whether it is a patch; the journal keeps its findings for the program's author.
     Ok(Reply::new(text, None))
 }
 
-/// Why a process said nothing; `exit` is absent if it had to be killed.
+/// Describes the failure of a process without output; `exit` is absent if it had to be killed.
 fn silence(exit: Option<std::process::ExitStatus>, last_words: &str) -> Failure {
     let said = if last_words.is_empty() { String::new() } else { format!(": {last_words}") };
     match exit {

@@ -1,9 +1,9 @@
-//! The operator's configuration: which models, programs and directories the seats of blueprints may be filled with.
+//! Operator configuration: the models, programs and directories available to the seats of blueprints.
 //!
-//! Owns the format of `patchboard.toml`, and how flags and the variables that everybody has (`OPENAI_BASE_URL`,
-//! `OPENAI_API_KEY`, `OPENAI_MODEL`) stand in for it. [`Environment::of_process`] is the only place in this crate that
-//! reads the process's environment. Blueprints refer to what is named here and can name nothing themselves
-//! (SPEC section 11). No key is ever in the file: it names the variable that holds one.
+//! Owns the format of `patchboard.toml`, and how flags and the common variables (`OPENAI_BASE_URL`, `OPENAI_API_KEY`,
+//! `OPENAI_MODEL`) replace it. [`Environment::of_process`] is the only place in this crate that reads the process's
+//! environment. Blueprints refer to the names defined here and define none themselves (SPEC section 11). No key is
+//! ever in the file: it names the variable that holds one.
 //!
 //! ```toml
 //! [models.local]
@@ -69,75 +69,75 @@ pub use toml_error::toml_error;
 
 use crate::architect::{Caps, REPAIRS_MAX, Terms};
 
-/// The operator's name of the model that the architect uses, if it is configured.
+/// Name of the architect's model in `models`, if the operator configured one.
 pub const ARCHITECT_MODEL: &str = "architect";
 
-/// The operator's name of the model that serves seats which name none.
+/// Name of the model for seats that name none.
 pub const DEFAULT_MODEL: &str = "default";
 
-/// Milliseconds of the longest time that can be meant: 366 days.
+/// Upper bound of a time in milliseconds: 366 days.
 const SPAN_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
-/// Where calls go when `OPENAI_API_KEY` is set and `OPENAI_BASE_URL` is not.
+/// Address of calls when `OPENAI_API_KEY` is set and `OPENAI_BASE_URL` is not.
 const OPENAI_URL: &str = "https://api.openai.com/v1";
 
-/// What the operator offers.
+/// Operator configuration.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Models by the operator's name for them.
+    /// Models by their operator's name.
     #[serde(default)]
     pub models: BTreeMap<String, Model>,
-    /// Where departments learn what words mean that they do not find; absent: they go by letters alone.
+    /// Embeddings endpoint for the semantic search of departments; without it they compare letters only.
     #[serde(default)]
     pub embeddings: Option<Embeddings>,
-    /// Programs by the operator's name for them.
+    /// Programs by their operator's name.
     #[serde(default)]
     pub commands: BTreeMap<String, Program>,
-    /// Directories by the operator's name for them, for boards whose workers share files.
+    /// Directories by their operator's name, for boards with workers that share files.
     #[serde(default)]
     pub workspaces: BTreeMap<String, Directory>,
-    /// What holds for agents that share the directory of the file itself, without a daemon.
+    /// Settings for agents that share the directory of the file itself, without a daemon.
     #[serde(default)]
     pub workspace: Shared,
-    /// What an architect may use up and grant.
+    /// Limits of an architect and of its boards.
     #[serde(default)]
     pub architect: Architect,
-    /// What is about the daemon: its own to read.
+    /// Section of the daemon, which parses it.
     #[serde(default)]
     pub serve: toml::Table,
-    /// How long boards are kept that have ended: the daemon's to read.
+    /// Retention of ended boards; the daemon parses it.
     #[serde(default)]
     pub retention: toml::Table,
-    /// Notices to operators: the daemon's to read.
+    /// Notices to operators; the daemon parses it.
     #[serde(default)]
     pub notify: toml::Table,
-    /// The model that flags named; it serves every name that `models` does not hold.
+    /// Model named by flags; it serves every name that `models` does not define.
     #[serde(skip)]
     pub any_model: Option<Model>,
 }
 
-/// What an architect may use up and grant: the table `[architect]`. Its model is `[models.architect]`, if there is one,
-/// else the default.
+/// Limits of an architect and of its boards: the table `[architect]`. Its model is `[models.architect]`, or else the
+/// default.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Architect {
-    /// How often findings go back to the model, 0 to 10.
+    /// Rounds in which findings go back to the model, 0 to 10.
     #[serde(deserialize_with = "repairs")]
     pub repairs: u32,
-    /// Tokens of one answer.
+    /// Token limit of one answer.
     #[serde(deserialize_with = "positive")]
     pub reply_tokens: u32,
-    /// Time of one answer.
+    /// Timeout of one answer.
     #[serde(deserialize_with = "span")]
     pub timeout: Duration,
-    /// The most commits of a board.
+    /// Upper bound for the commits of a board.
     #[serde(deserialize_with = "positive")]
     pub commits: u64,
-    /// The most tokens of a board, the architect's own among them.
+    /// Upper bound for the tokens of a board, including the architect's own.
     #[serde(deserialize_with = "positive")]
     pub tokens: u64,
-    /// The most running time of a board.
+    /// Upper bound for the wall time of a board.
     #[serde(deserialize_with = "span")]
     pub wall: Duration,
 }
@@ -147,7 +147,7 @@ impl Default for Architect {
         let Terms { repairs, caps } = Terms::default();
         Self {
             repairs,
-            // What a context of 8,192 tokens leaves beside the prompt, the last draft and its findings.
+            // Leaves room for the prompt, the last draft and its findings in a context of 8,192 tokens.
             reply_tokens: 2500,
             timeout: Duration::from_secs(600),
             commits: caps.commits,
@@ -158,14 +158,14 @@ impl Default for Architect {
 }
 
 impl Architect {
-    /// The same as terms.
+    /// Converts the settings to terms.
     pub fn terms(&self) -> Terms {
         let caps = Caps { commits: self.commits, tokens: self.tokens, wall: self.wall, ..Caps::default() };
         Terms { repairs: self.repairs, caps }
     }
 }
 
-/// What the command line says about models.
+/// Command-line flags about models.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Flags {
     /// `--model-url`.
@@ -179,7 +179,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Whether they name neither a model nor where it is.
+    /// Returns true if the flags name neither a model nor an address.
     const fn names_none(&self) -> bool {
         self.model_url.is_none() && self.model.is_none() && self.api_key_env.is_none()
     }
@@ -189,38 +189,38 @@ impl Flags {
 #[derive(Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
-/// Why there is no configuration.
+/// Error of reading the configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The file is not TOML, or holds a key or value that does not belong there; the message gives line and column.
+    /// The file is not TOML, or has an unexpected key or value; the message gives line and column.
     #[error("{path}: {message}")]
     Parse {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What and where.
+        /// Description and place.
         message: String,
     },
-    /// Flags and environment do not make a model.
+    /// Flags and environment do not define a model.
     #[error("{0}")]
     Flags(String),
 }
 
-/// Bytes of a configuration.
+/// Size limit of a configuration in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Reads the text of a configuration, which has at most a mebibyte.
+/// Reads the text of a configuration, at most 1 MiB.
 ///
 /// # Errors
-/// The file cannot be read, is longer or no text.
+/// The file cannot be read, is too long or is not UTF-8.
 pub fn text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
@@ -249,7 +249,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the text of a file called `name`; relative paths stay as they are.
+    /// Parses the text of a file called `name`; relative paths stay as they are.
     ///
     /// # Errors
     /// [`ConfigError::Parse`].
@@ -261,7 +261,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Refuses contradictions within a model, and fallbacks that are not configured or named twice.
+    /// Rejects contradictions within a model, and fallbacks that are not configured or named twice.
     fn check_models(&self) -> Result<(), String> {
         if let Some(embeddings) = &self.embeddings {
             embeddings.server().check().map_err(|why| format!("embeddings: {why}"))?;
@@ -293,16 +293,17 @@ impl Config {
         }
     }
 
-    /// Adds what flags and environment say.
+    /// Applies flags and environment.
     ///
-    /// Flags override single fields of `models.default` (or of what the environment says, if there is none), and the
-    /// result serves every model name that the file does not define: who names a model on the command line means it.
-    /// Without flags, `OPENAI_MODEL` with `OPENAI_BASE_URL` or `OPENAI_API_KEY` serves as `models.default` unless the
-    /// file has one. `OPENAI_API_KEY` is never sent to an address that a flag names: `--api-key-env` must say so. A temperature
-    /// is that of all models.
+    /// Flags override single fields of `models.default` (or of the model that the environment defines, if there is
+    /// none). The result serves every model name that the file does not define: a model on the command line is meant
+    /// for all of them. Without flags, `OPENAI_MODEL` with `OPENAI_BASE_URL` or `OPENAI_API_KEY` serves as
+    /// `models.default` unless the file has one. `OPENAI_API_KEY` is never sent to an address from a flag unless
+    /// `--api-key-env` names it. A temperature applies to all models.
     ///
     /// # Errors
-    /// [`ConfigError::Flags`], if a flag is given and what it lacks is nowhere else, if an address is none, or a temperature.
+    /// [`ConfigError::Flags`] if a flag needs a value that neither the file nor the environment has, or if an address
+    /// or a temperature is invalid.
     pub fn with_flags(self, flags: &Flags, env: &Environment) -> Result<Self, ConfigError> {
         let mut config = self.with_named(flags, env)?;
         if let Some(temperature) = flags.temperature {
@@ -332,7 +333,7 @@ impl Config {
         let base = self.models.get(DEFAULT_MODEL);
         let missing = |what: &str, how: &str| ConfigError::Flags(format!("no {what} is named: {how}"));
         let (url, default_key) = match (&flags.model_url, base, env_url) {
-            // A key belongs to the address it was configured with.
+            // A key is sent only to the address that it was configured with.
             (Some(url), _, _) => (url.clone(), None),
             (None, Some(base), _) => (base.url.clone(), base.api_key_env.clone()),
             (None, None, Some(url)) => (url, key),
@@ -349,7 +350,7 @@ impl Config {
             setting::check_name(name).map_err(|why| ConfigError::Flags(format!("--api-key-env: {why}")))?;
         }
         let mut chosen = match (base, &flags.model_url) {
-            // So do headers, the query and the command that prints a key.
+            // Headers, the query and the command that prints a key belong to it as well.
             (Some(base), None) => base.clone(),
             (Some(base), Some(_)) => {
                 Model { headers: BTreeMap::new(), query: BTreeMap::new(), api_key_command: Vec::new(), ..base.clone() }
@@ -367,7 +368,7 @@ impl Config {
         Ok(self)
     }
 
-    /// The model of this name; `None` as a name means [`DEFAULT_MODEL`].
+    /// Returns the model of this name; `None` as a name means [`DEFAULT_MODEL`].
     pub fn model(&self, name: Option<&str>) -> Option<&Model> {
         self.models.get(name.unwrap_or(DEFAULT_MODEL)).or(self.any_model.as_ref())
     }
@@ -380,11 +381,11 @@ impl Config {
     }
 }
 
-/// The operator's names of the models that may serve a seat, whatever is drawn; none: none is named, so [`DEFAULT_MODEL`]
-/// does.
+/// Returns the operator's names of the models that may serve a seat, before a seed selects one. An empty list means
+/// [`DEFAULT_MODEL`].
 ///
 /// # Errors
-/// The blueprint's name that its `models` do not hold.
+/// The name that the blueprint's `models` do not define.
 pub fn operator_models<'b>(blueprint: &'b Blueprint, seat: &'b Worker) -> Result<&'b [String], &'b str> {
     match blueprint.choice(seat) {
         (_, Some(choice)) => Ok(choice.models()),
@@ -394,7 +395,7 @@ pub fn operator_models<'b>(blueprint: &'b Blueprint, seat: &'b Worker) -> Result
 }
 
 impl Environment {
-    /// The variables of this process; those that are not Unicode are left out.
+    /// Reads the variables of this process; skips those that are not Unicode.
     pub fn of_process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -402,7 +403,7 @@ impl Environment {
         Self(std::env::vars_os().filter_map(text).collect())
     }
 
-    /// The value of a variable; an empty one counts as unset.
+    /// Returns the value of a variable; an empty one counts as unset.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }

@@ -1,18 +1,18 @@
-//! The roles of a department that need no model, and what departments keep (`docs/departments.md`).
+//! Roles of a department that need no model, and the storage of departments (`docs/departments.md`).
 //!
-//! Each role is an agent of its own, `builtin:NAME`, that sees what its seat is shown and answers with a patch. What it
-//! decides is a function of plain values; the clock and the file of rows are in a thin shell.
+//! Each role is an agent of its own, `builtin:NAME`, that sees its seat's view and answers with a patch. Decisions are
+//! pure functions of plain values; the clock and the file of rows are in a thin shell.
 //!
-//! * `found`: what the roles hand on to each other;
-//! * `likeness`: how like two texts are;
-//! * [`meaning`]: the same by embeddings, for words that are like nothing;
-//! * `values`: what somebody said, as a value for a field;
-//! * [`resolve`]: which row is meant, or what is to be asked;
-//! * [`answers`]: what counts as an answer to that; [`resume`]: goes on with it;
-//! * [`waits`]: goes on with words that had to be understood first;
-//! * [`storage`]: the rows, with all they ever were, in one SQLite file; `crud` is the only one that writes them;
-//! * [`confirm`]: what came of it, in a sentence;
-//! * [`turns`]: takes users' messages, one after the other;
+//! * `found`: the types that roles pass to each other;
+//! * `likeness`: similarity of two texts;
+//! * [`meaning`]: similarity by embeddings, for words without a similar spelling;
+//! * `values`: turns a user's words into a value for a field;
+//! * [`resolve`]: finds the row that the user means, or the question to ask;
+//! * [`answers`]: recognises the answer to that question; [`resume`]: continues with it;
+//! * [`waits`]: continues with words that needed an embedding first;
+//! * [`storage`]: the rows with their history, in one SQLite file; only `crud` writes to it;
+//! * [`confirm`]: reports the result in a sentence;
+//! * [`turns`]: takes users' messages one after the other;
 //! * [`cases`]: a department's own tests;
 //! * `seats`: the roles as agents.
 

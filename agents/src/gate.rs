@@ -37,7 +37,7 @@ pub use self::types::{
     Change, Endpoint, Held, LimitWait, Limits, ModelKey, ModelState, Outage, Refusal, Request, Transition, Verdict,
 };
 
-/// Transitions that a slow subscriber may be behind before it misses some.
+/// Transitions that a slow subscriber may be behind before it misses the oldest.
 const TRANSITIONS_MAX: usize = 256;
 
 /// Gate in front of all models of a process. Clones share one state.
@@ -48,7 +48,7 @@ pub struct Gate {
 
 struct Inner {
     state: Mutex<State>,
-    /// Wakes the timer task.
+    /// Notifies the timer task.
     changed: Arc<Notify>,
     transitions: broadcast::Sender<Transition>,
     begin: Instant,
@@ -80,7 +80,7 @@ pub struct Permit {
     position: usize,
 }
 
-/// Future of a permit. Dropping it withdraws the request.
+/// Future of a permit. Dropping it cancels the request.
 #[must_use]
 pub struct Waiting {
     inner: Arc<Inner>,
@@ -131,34 +131,35 @@ impl Gate {
         }
     }
 
-    /// Waits before a call that a provider deferred asks again. The call counts as waiting for its model.
+    /// Waits before a call that a provider deferred is retried. The call counts as waiting for its model.
     pub async fn wait(&self, key: ModelKey, time: Duration) {
         self.inner.event(|core, _| core.begin_wait(&key));
         let _deferred = Deferred { inner: Arc::clone(&self.inner), key };
         tokio::time::sleep(time).await;
     }
 
-    /// Admits nothing until [`Gate::open`], for a time at most: boards that are taken up say first which models are away.
+    /// Blocks admission until [`Gate::open`], for a time at most, so that resumed boards report first which models are
+    /// away.
     pub fn shut(&self, time: Duration) {
         self.inner.event(|core, now| core.shut(now, time));
     }
 
-    /// Admits again.
+    /// Resumes admission.
     pub fn open(&self) {
         self.inner.event(Core::open);
     }
 
-    /// Closes a model for a while to which no call was sent yet, as a journal says after a restart.
+    /// Closes a model for a while before its first call, as a journal demands after a restart.
     pub fn hold(&self, key: &ModelKey, reason: DeferralReason, wait: Duration) {
         self.inner.event(|core, now| core.hold(now, key, reason, wait));
     }
 
-    /// Lets models that are away be probed at once: an operator says that they are back.
+    /// Allows an immediate probe of every model that is away, because an operator reports that they are back.
     pub fn try_again(&self) {
         self.inner.event(Core::try_again);
     }
 
-    /// Reports on every model that was used lately.
+    /// Reports on every recently used model.
     pub fn state(&self) -> Vec<ModelState> {
         self.inner.event(Core::state)
     }
@@ -192,17 +193,17 @@ impl fmt::Debug for Gate {
 }
 
 impl Permit {
-    /// Model that the call is to be sent to.
+    /// Returns the model that the call is to be sent to.
     pub fn endpoint(&self) -> &Arc<Endpoint> {
         &self.endpoint
     }
 
-    /// Index of the model within the chain: 0 is the preferred one, `n` the fallback `n - 1`.
+    /// Returns the index of the model within the chain: 0 is the preferred one, `n` the fallback `n - 1`.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Reports that bytes of an answer came: the model works, whatever the answer says.
+    /// Reports that bytes of an answer came: the model works, even if the answer is bad.
     pub fn answered(&self) {
         self.inner.event(|core, now| core.answered(now, self.ticket));
     }
@@ -215,18 +216,19 @@ impl Permit {
         self.inner.event(|core, now| core.another(now, self.ticket, tokens))
     }
 
-    /// Reports that the provider answered by refusing the request. Returns whether another model of the chain may take
-    /// it.
+    /// Reports that the provider answered by rejecting the request. Returns true if another model of the chain may
+    /// take it.
     pub fn declined(&self) -> bool {
         self.inner.event(|core, now| core.declined(now, self.ticket))
     }
 
-    /// Tells whether another model of the chain may take the request, now or without an operator's help.
+    /// Returns true if another model of the chain may take the request, now or without an operator's help.
     pub fn is_served_elsewhere(&self) -> bool {
         self.inner.event(|core, _| core.is_served_elsewhere(self.ticket))
     }
 
-    /// Reports that the provider refused the request for a reason that only an operator can mend. The model stays open.
+    /// Reports that the provider rejected the request for a reason that only an operator can fix. The model stays
+    /// open.
     pub fn complained(&self, reason: DeferralReason) {
         self.inner.event(|core, now| core.complained(now, self.ticket, reason));
     }
@@ -351,7 +353,7 @@ impl Inner {
         }
     }
 
-    /// Does what is due. Returns the time of the next call; none, and no timer, if no request waits.
+    /// Runs the events that are due. Returns the time of the next call; none, and no timer, if no request waits.
     fn tick(self: &Arc<Self>) -> Option<Option<Instant>> {
         self.event(Core::advance);
         let mut state = self.lock();
@@ -379,7 +381,7 @@ async fn run_timer(mut guard: TimerGuard, changed: Arc<Notify>) {
     loop {
         let Some(inner) = guard.0.upgrade() else { return };
         let Some(wake_at) = inner.tick() else {
-            // `tick` said so already, and the next timer may run by now.
+            // `tick` has marked the timer as stopped, and the next timer may run by now.
             guard.0 = Weak::new();
             return;
         };
@@ -394,8 +396,8 @@ async fn run_timer(mut guard: TimerGuard, changed: Arc<Notify>) {
     }
 }
 
-/// Random number from 0 to 1.
+/// Returns a random number from 0 to 1.
 fn random() -> f64 {
-    // Without randomness there is no jitter, which is no reason to fail.
+    // Without randomness there is no jitter; the gate still works.
     getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))
 }

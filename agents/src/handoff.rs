@@ -1,7 +1,7 @@
-//! `builtin:handoff`: takes a handoff one move further (docs/handoff.md).
+//! `builtin:handoff`: advances a handoff by one step (docs/handoff.md).
 //!
-//! It is woken by a handoff that is new, that was answered, or whose time is over. What is to be done with it is
-//! [`next`]'s to say; here that becomes a patch, or a question to a person.
+//! A new handoff, its answer or its timeout triggers the seat. [`next`] decides the step; this file turns it into a
+//! patch, or into a question to a person.
 
 use jsonptr::{Pointer, PointerBuf};
 use patchboard_kernel::blueprint::Worker;
@@ -14,24 +14,24 @@ use serde_json::{Value, json};
 use crate::builtin::seat::{Stop, is_place, needed, not_configured, read, standing, told, with};
 use crate::one_line;
 
-/// What a person is offered beside names.
+/// Choice offered to a person in addition to agent names.
 const GIVE_BACK: &str = "give it back";
-/// Agents that a question names, at most: a question has 16 answers to choose from.
+/// Agents in a question, at most: a question has 16 choices.
 const NAMED_MAX: usize = 15;
 /// Characters of each reason that a question repeats.
 const SAID_CHARS_MAX: usize = 600;
 
-/// What `with` says: where things are, and how often nobody may answer.
+/// Configuration of a seat, its `with`: pointers into the state, and the number of retries.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct With {
-    /// The handoffs, by their ids.
+    /// Pointer of the handoffs, by id.
     handoffs: String,
-    /// Who there is: for each name what it can do.
+    /// Pointer of the agents: each name with its capabilities.
     agents: String,
-    /// The pieces of work, by their ids, each with its `owner`.
+    /// Pointer of the tasks, by id, each with its `owner`.
     tasks: String,
-    /// How often a request that nobody answers is made again.
+    /// Retries of a request that no agent answers.
     retries: u32,
 }
 
@@ -50,12 +50,12 @@ impl With {
     }
 }
 
-/// What is wrong with a seat, if anything is.
+/// Checks a seat; returns an error message.
 pub(crate) fn problem(seat: &Worker) -> Option<String> {
     With::of(seat).err()
 }
 
-/// Takes the handoff by which it was woken one move further.
+/// Advances the handoff that triggered the call by one step.
 pub(crate) fn answer(call: &Call) -> Answer {
     told(call, || further(call))
 }
@@ -63,11 +63,11 @@ pub(crate) fn answer(call: &Call) -> Answer {
 /// A handoff on a board.
 struct Seen {
     handoff: Handoff,
-    /// Where all are.
+    /// Pointer of all handoffs.
     handoffs: PointerBuf,
-    /// Where this one is.
+    /// Pointer of this handoff.
     place: PointerBuf,
-    /// Where it says whose work it is.
+    /// Pointer of the task's owner.
     owner: PointerBuf,
 }
 
@@ -103,7 +103,7 @@ fn further(call: &Call) -> Result<Vec<Value>, Stop> {
         return Err(Stop::Pass(format!("`{}` is not the work of `{}` any more", request.task, request.from_agent)));
     }
     let agents: Agents = needed(call, &with.agents)?;
-    // Whom a person has named is asked, whatever has become of that one since.
+    // An agent that a person chose gets the request, even if it has changed since.
     if !call.shown.answers().is_empty() {
         return escalated(call, &seen, &agents, "a person gave it back");
     }
@@ -116,7 +116,7 @@ fn further(call: &Call) -> Result<Vec<Value>, Stop> {
     }
 }
 
-/// The handoff whose change has woken the seat, and whether its time is over; none if it was something else.
+/// Returns the handoff that triggered the call, and true if it has timed out. Returns none for any other cause.
 fn seen(call: &Call, with: &With) -> Result<Option<(Seen, bool)>, Stop> {
     let [handoffs, tasks] = [&with.handoffs, &with.tasks].map(|place| PointerBuf::parse(place.as_str()));
     let (Ok(handoffs), Ok(tasks)) = (handoffs, tasks) else {
@@ -131,7 +131,7 @@ fn seen(call: &Call, with: &With) -> Result<Option<(Seen, bool)>, Stop> {
     Ok(Some((Seen { handoff, handoffs, place, owner }, is_late)))
 }
 
-/// Why nothing follows a handoff any more that was not taken, if that is so: it was asked for again, or given back.
+/// Returns the reason why a handoff that was not accepted needs no further step: it was retried or returned already.
 fn goes_on_elsewhere(call: &Call, seen: &Seen) -> Result<Option<String>, Stop> {
     let id = &seen.handoff.request.request_id;
     match seen.handoff.state {
@@ -146,7 +146,7 @@ fn goes_on_elsewhere(call: &Call, seen: &Seen) -> Result<Option<String>, Stop> {
     Ok(is_returned.then(|| format!("`{id}` was given back already")))
 }
 
-/// Another handoff of the same piece of work that is not over, of however many.
+/// Returns another open handoff of the same task, if there is one.
 fn under_way(call: &Call, seen: &Seen) -> Result<Option<String>, Stop> {
     let all = standing(call, seen.handoffs.as_str())?.and_then(Node::as_object);
     let request = &seen.handoff.request;
@@ -162,14 +162,14 @@ fn under_way(call: &Call, seen: &Seen) -> Result<Option<String>, Stop> {
     Ok(None)
 }
 
-/// The name below a collection in which a place lies, and the member of that.
+/// Returns the member of a collection that contains a place, and the name below it.
 fn below(place: &Pointer, collection: &Pointer) -> Option<(String, Option<String>)> {
     let below = place.starts_with(collection).then(|| place.strip_prefix(collection)).flatten()?;
     let mut tokens = below.tokens().map(|token| token.decoded().into_owned());
     Some((tokens.next()?, tokens.next()))
 }
 
-/// What a person has said of it, or the question.
+/// Returns the patch for a person's answer, or the question if there is none yet.
 fn escalated(call: &Call, seen: &Seen, agents: &Agents, why: &str) -> Result<Vec<Value>, Stop> {
     let request = &seen.handoff.request;
     let can = |name: &&String| {
@@ -200,19 +200,20 @@ impl Seen {
         json!({"op": "add", "path": self.place.with_trailing_token("to"), "value": to})
     }
 
-    /// The same request once more, to somebody.
+    /// Repeats the request, to the agent `to`.
     fn again(&self, to: &str) -> Value {
         let place = self.handoffs.with_trailing_token(self.handoff.next_id().as_str());
         json!({"op": "add", "path": place, "value": self.handoff.again(to)})
     }
 
-    /// From this commit on the work is another's, and the handoff done: in one patch, so that there is nothing in between.
+    /// Transfers the task to `to` and completes the handoff, in one patch, so that no state lies between.
     fn transfer(&self, to: &str) -> Vec<Value> {
         let owner = json!({"op": "replace", "path": self.owner, "value": to});
         vec![owner, self.moves_to(State::Completed)]
     }
 
-    /// It stays with whose work it is; `refused`: by whom, and why, if that is not known yet.
+    /// Returns the task to its owner. `refused` has the rejecting agent and the reason, unless they are recorded
+    /// already.
     fn given_back(&self, refused: Option<(&str, &str)>) -> Vec<Value> {
         let at = |member: &str| self.place.with_trailing_token(member);
         let mut patch = Vec::new();

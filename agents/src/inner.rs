@@ -1,17 +1,17 @@
-//! Boards inside boards: an invocation of a `board` worker is done by a board of its own.
+//! Nested boards: an invocation of a `board` worker runs a board of its own.
 //!
-//! [`Inner`] stands around whoever fills the other seats, the players and recorders of cassettes included: what an inner
-//! board does is done again in every run, and only what *its* workers are asked is played or recorded.
+//! [`Inner`] wraps the agent that serves the other seats, cassette players and recorders included. A nested board runs
+//! in every run; only the calls of *its* workers are played back or recorded.
 //!
-//! The inner board is a board like any other, in the same journal, with an id that follows from the invocation and what is
-//! asked. Whoever takes the invocation up again, after a refusal, a time-out or a crash, goes on with the board that is
-//! there; another one is made only for another request, or after one that ended without being done. An invocation that
-//! retries another one finds the boards of that one, so that a board which an operator has helped is not made again. A call
-//! that is given up leaves its board running for a moment, so that the next attempt finds it; then it is cancelled.
+//! The inner board is a board like any other, in the same journal; its id follows from the invocation and the request.
+//! A further attempt, after a rejection, a timeout or a crash, continues the existing board. Another board is created
+//! only for another request, or after one that ended without being done. An invocation that retries another one finds
+//! the boards of that one, so that a board which an operator has helped is not repeated. A cancelled call leaves its
+//! board running for a moment, so that the next attempt finds it; then the board is cancelled.
 //!
-//! A call whose board waits for a model's provider, and for nothing else, is deferred. Its next attempt is admitted once
-//! something else than another try has happened inside, so that the outer journal does not grow meanwhile; if the board
-//! inside loses its patience, so does the outer one.
+//! A call is deferred while its board waits only for a model's provider. Its next attempt is admitted once the inner
+//! board has made progress beyond another try, so that the outer journal does not grow meanwhile. If the inner board
+//! runs out of patience, so does the outer one.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -45,7 +45,7 @@ mod accounts;
 mod patience;
 mod waits;
 
-/// How many boards are made for one request of an invocation and its retries, each after one that failed.
+/// Boards for one request of an invocation and its retries, at most; each after one that failed.
 const BOARDS_MAX: u32 = 64;
 
 /// Time before the end of a call's time at which it is deferred, at most.
@@ -54,29 +54,29 @@ const MARGIN: Duration = Duration::from_secs(1);
 /// Longest time before the end of a call's time at which it fails with `timeout`.
 const SPARE: Duration = Duration::from_millis(250);
 
-/// How long a board goes on whose call was given up.
+/// Time for which a board continues after its call was cancelled.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The pause before a board is looked for again that is being taken up or let go.
+/// Pause before the next lookup of a board that is being resumed or closed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often it is looked for.
+/// Lookups of a board, at most.
 const LOOKS_MAX: u32 = 300;
 
-/// Runs the boards of `board` workers, and passes on all other calls.
+/// Agent that runs the boards of `board` workers, and passes on all other calls.
 pub struct Inner {
     others: Arc<dyn Agent>,
     runtime: OnceLock<WeakRuntime>,
-    /// Calls that wait for each inner board.
+    /// Calls by the inner board that they wait for.
     waiting: Waiting,
-    /// Deferred calls, until they are made again.
+    /// Deferred calls, until their next attempt.
     deferred: Deferred,
     accounts: Accounts,
     grace: Duration,
 }
 
 impl Inner {
-    /// An agent that fills `board` seats itself and has the others filled.
+    /// Creates an agent that serves `board` seats itself and passes other calls to `others`.
     pub fn around(others: Arc<dyn Agent>) -> Self {
         Self {
             others,
@@ -88,7 +88,7 @@ impl Inner {
         }
     }
 
-    /// The same where a board goes on for so long after its call was given up; ten seconds otherwise.
+    /// Sets the time for which a board continues after its call was cancelled; the default is ten seconds.
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
@@ -130,7 +130,7 @@ impl Inner {
                 Err(Unmade::Failed(why)) => return Err(why),
             };
             self.note(call, &board);
-            // Skips a board whose failure an earlier attempt has returned, and one that was cancelled without a call.
+            // Skips a board if an earlier attempt has returned its failure, or if it was cancelled without a call.
             let ended = board.snapshot().ended.filter(|ended| was_there && ended.end != End::Done);
             let failed_before = match ended {
                 None => false,
@@ -170,7 +170,7 @@ impl Inner {
         Err(failure(FailureCode::Crashed, format!("{BOARDS_MAX} boards inside this one have failed at it")))
     }
 
-    /// The board of a task, and whether it was there before.
+    /// Returns the board of a task, and true if it existed before.
     async fn board(&self, task: &Task<'_>) -> Result<(BoardHandle, bool), Unmade> {
         for _ in 0..LOOKS_MAX {
             let runtime = self.runtime().map_err(Unmade::Failed)?;
@@ -192,13 +192,14 @@ impl Inner {
             drop(runtime);
             match taken {
                 Ok(board) => return Ok(board),
-                // Somebody is just doing it, or rewrites its journal; or everything ends, and then this call will be withdrawn.
+                // Another caller is attaching the board or rewriting its journal. If the process is shutting down,
+                // this call is cancelled.
                 Err(
                     RuntimeError::AlreadyRunning(_)
                     | RuntimeError::Closed(_)
                     | RuntimeError::Journal(JournalError::Owned { .. }),
                 ) => tokio::time::sleep(PAUSE).await,
-                // It would be the same the next time.
+                // Another try would fail as well.
                 Err(RuntimeError::Board(BoardError::BadRequest(violations))) => {
                     let why = violations
                         .first()
@@ -215,8 +216,8 @@ impl Inner {
         Err(Unmade::Failed(failure(FailureCode::Timeout, why)))
     }
 
-    /// Waits until a task's board has ended. Returns a deferral if the board waits only for its provider, for a moment or
-    /// shortly before the timeout, and at once if it is paused because of its provider.
+    /// Waits until a task's board has ended. Returns a deferral if the board waits only for its provider, for a moment
+    /// or shortly before the timeout. If it is paused because of its provider, the deferral is immediate.
     async fn ended_in_time(
         &self,
         task: &Task<'_>,
@@ -254,10 +255,10 @@ impl Inner {
         let (is_over, now) = (is_out_of_patience(&snapshot), SystemClock.now());
         let reason = self.awaited_provider(&snapshot).unwrap_or(DeferralReason::Unreachable);
         let deferral = Deferral {
-            // The board inside goes on without an operator.
+            // The inner board continues without an operator.
             is_served_elsewhere: reason.needs_operator() && !is_over,
             wait_ms: snapshot.provider_waits.iter().map(|of| of.wait.not_before.ms_since(now).max(1)).min(),
-            // The patience of the board inside is what counts.
+            // Only the patience of the inner board counts.
             patience_ms: Some(if is_over { 0 } else { u64::MAX }),
             ..Deferral::new(reason)
         };
@@ -271,7 +272,8 @@ impl Inner {
         for _ in 0..LOOKS_MAX {
             match board.ended().await {
                 Ok(ended) => return Ok((ended, board)),
-                // It was let go, to be taken up again, or everything ends: then this call will be withdrawn.
+                // The board was closed in order to be resumed, or the process is shutting down; then this call is
+                // cancelled.
                 Err(RuntimeError::Closed(_)) => {
                     tokio::time::sleep(PAUSE).await;
                     (board, _) = self.board(task).await.map_err(|unmade| match unmade {
@@ -289,7 +291,7 @@ impl Inner {
     }
 }
 
-/// What a board inside is made of.
+/// Description of an inner board.
 struct Task<'a> {
     id: &'a BoardId,
     parent: &'a Parent,
@@ -298,20 +300,20 @@ struct Task<'a> {
     mode: &'a Mode,
 }
 
-/// Why there is no board for a task.
+/// Failure to create or attach a board.
 enum Unmade {
-    /// What it is given does not fit what it declares.
+    /// The request does not match the board's declared input.
     Unfit(String),
     Failed(Failure),
 }
 
-/// What a worker says whose board has ended.
+/// Returns the answer of a worker after its board has ended.
 fn came_to(call: &Call, inner: &InnerBoard, snapshot: &Snapshot, ended: Ended) -> Answer {
     if ended.end == End::Done {
         return Ok(Reply::new(border::patch(inner, snapshot.state.root()).to_string(), None));
     }
     let mut message = format!("the board inside ended as {} ({})", ended.end, ended.cause);
-    // Its own retry takes up what it has, with limits that may be raised.
+    // A retry of the inner board keeps its state, and its limits may be raised.
     if inner.failed.is_none() && !matches!(ended.cause, Cause::Cancelled | Cause::NothingToDo) {
         let board = &snapshot.board;
         message += &format!("; retry that board ({board}), then this one, which takes its result");
@@ -319,7 +321,7 @@ fn came_to(call: &Call, inner: &InnerBoard, snapshot: &Snapshot, ended: Ended) -
     came_to_nothing(call, inner, &message)
 }
 
-/// What a worker says whose board does not get done.
+/// Returns the answer of a worker without a result from its board.
 fn came_to_nothing(call: &Call, inner: &InnerBoard, message: &str) -> Answer {
     let Some(failed) = &inner.failed else { return Err(failure(FailureCode::Crashed, message)) };
     let bound = script::bound(call);
@@ -367,7 +369,7 @@ impl Agent for Inner {
     }
 
     fn started(&self, runtime: &WeakRuntime) {
-        // One runtime is served; a second one's boards have no boards inside.
+        // Only the first runtime is served; boards of a second one cannot nest boards.
         drop(self.runtime.set(runtime.clone()));
         self.others.started(runtime);
     }
@@ -378,7 +380,7 @@ impl Agent for Inner {
 
     fn ended(&self, board: &BoardId) {
         self.accounts.forget(board);
-        // One that was only closed is taken up again, and finds what its calls wait for.
+        // A board that was only closed is resumed later, and its calls find their inner boards.
         if self.snapshot(board).is_some_and(|snapshot| snapshot.ended.is_some()) {
             self.deferred.forget(board);
         }

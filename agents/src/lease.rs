@@ -1,9 +1,10 @@
-//! Calls to seats of kind `remote`, kept until a process outside leases and answers them.
+//! Calls to seats of kind `remote`, kept until an external process leases and answers them.
 //!
-//! Owns who may work on which attempt and until when. The answer does not pass through here: whoever holds a lease puts
-//! its proposal to the kernel in the name of the attempt, and the kernel decides whether it still counts. Here the call is
-//! closed after that. A lease that is not renewed ends the attempt as `lease_expired`; the next attempt, which has another
-//! number, may be leased by somebody else, so that what the first one sends late is known as late.
+//! Owns the leases: the process that may work on an attempt, and until when. The answer does not pass through here.
+//! The lease holder sends its proposal to the kernel in the name of the attempt, and the kernel decides whether it
+//! still counts; then the call is closed here. A lease that is not renewed ends the attempt as `lease_expired`. The
+//! next attempt has another number and may be leased by another process, so that a late answer of the first one is
+//! recognised.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
@@ -19,10 +20,10 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::failure;
 
-/// The shortest and the longest time of a lease.
+/// Bounds of a lease's duration, in seconds.
 pub const LEASE_SECONDS: std::ops::RangeInclusive<u64> = 1..=3600;
 
-/// The calls to remote seats that are under way. Cheap to clone.
+/// Open calls to remote seats. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Leases {
     seats: Arc<Mutex<BTreeMap<Place, Seat>>>,
@@ -34,15 +35,15 @@ type Place = (BoardId, WorkerName);
 #[derive(Debug, Default)]
 struct Seat {
     calls: BTreeMap<InvocationId, Kept>,
-    /// Tells one of those that wait for a call that there is one.
+    /// Notifies one waiting process of a new call.
     more: Arc<Notify>,
 }
 
-/// A call that nobody has answered yet.
+/// A call without an answer yet.
 #[derive(Debug)]
 struct Kept {
     call: Arc<Call>,
-    /// When the kernel gives the attempt up, whoever holds it.
+    /// Deadline of the attempt, at which the kernel times it out.
     deadline: Instant,
     standing: watch::Sender<Standing>,
 }
@@ -54,37 +55,37 @@ enum Standing {
     Closed,
 }
 
-/// The process that leases a call.
+/// Process that leases a call.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Taker {
-    /// The name under which the process finds its lease again.
+    /// Idempotency key: a repeated request with it gets the existing lease.
     pub key: Option<String>,
-    /// The number of the token that the process has; the lease ends with the token.
+    /// Number of the process's API token; the lease ends with the token.
     pub token: Option<i64>,
 }
 
-/// The right to answer an attempt, for a time.
+/// Right to answer an attempt, for a limited time.
 #[derive(Clone, Debug)]
 pub struct Lease {
-    /// The attempt.
+    /// Call of the attempt.
     pub call: Arc<Call>,
-    /// How long it lasts unless it is renewed.
+    /// Time until the lease expires unless renewed.
     pub lasts: Duration,
-    /// How long the attempt itself lasts.
+    /// Time until the attempt times out.
     pub left: Duration,
 }
 
-/// A call under way, as those see it who oversee a board.
+/// Open call, in the form reported to operators.
 #[derive(Clone, Debug)]
 pub struct UnderWay {
-    /// The attempt.
+    /// Call of the attempt.
     pub call: Arc<Call>,
-    /// How long it is leased unless that is renewed; none while it waits for somebody.
+    /// Time until its lease expires unless renewed; none while no process holds it.
     pub lasts: Option<Duration>,
 }
 
 impl Leases {
-    /// Keeps a call until it is closed, or a lease of it expires.
+    /// Keeps a call until it is closed or its lease expires.
     pub(crate) async fn call(&self, call: &Call) -> Answer {
         let (_keep, mut standing) = self.keep(call);
         loop {
@@ -101,7 +102,7 @@ impl Leases {
                 changed = standing.changed() => if changed.is_err() { break },
             }
         }
-        // Of a call that was closed nobody waits for an answer any more.
+        // No caller waits for the answer of a closed call.
         Err(failure(FailureCode::LeaseExpired, "the process that leased the call has not renewed the lease"))
     }
 
@@ -111,15 +112,15 @@ impl Leases {
         let kept = Kept { call: Arc::new(call.clone()), deadline: Instant::now() + call.timeout, standing: sender };
         let mut seats = self.lock();
         let seat = seats.entry(place.clone()).or_default();
-        // An earlier attempt that is still here is over.
+        // Replaces an earlier attempt, which is over.
         seat.calls.insert(call.invocation, kept);
         seat.more.notify_one();
         drop(seats);
         (Keep { leases: self, place, invocation: call.invocation, attempt: call.attempt }, standing)
     }
 
-    /// Leases the oldest call of a seat that waits, or waits for one until `patience` has passed. Whoever asks again with
-    /// the same key gets the lease that it has already.
+    /// Leases the oldest waiting call of a seat, or waits for one until `patience` has passed. A request with the key
+    /// of an existing lease gets that lease.
     pub async fn lease(
         &self,
         board: &BoardId,
@@ -133,7 +134,7 @@ impl Leases {
         let waiting = Waiting { leases: self, more: self.more(&place), place };
         loop {
             let mut more = pin!(waiting.more.notified());
-            // From here on it hears of every call, also of one that comes before it waits.
+            // Registers for notifications before the check, so that no call is missed.
             more.as_mut().enable();
             if let Some(lease) = self.lease_now(&waiting.place, lasts, &taker) {
                 return Some(lease);
@@ -151,12 +152,12 @@ impl Leases {
         })
     }
 
-    /// The lease that somebody has got with this `key`, if it is not over.
+    /// Returns the unexpired lease with this `key`.
     pub fn held(&self, board: &BoardId, worker: &WorkerName, key: &str) -> Option<Lease> {
         had(&self.lock().get(&(board.clone(), worker.clone()))?.calls, key)
     }
 
-    /// Lets a lease last from now on, as the lease of the process that has this token; none if it is over.
+    /// Renews a lease from now on, for the process with this token; returns none if it has expired.
     pub fn renew(
         &self,
         board: &BoardId,
@@ -177,7 +178,7 @@ impl Leases {
         }
     }
 
-    /// Ends a call that the kernel has decided about.
+    /// Closes a call that the kernel has decided about.
     pub fn close(&self, board: &BoardId, worker: &WorkerName, invocation: InvocationId, attempt: u32) {
         let seats = self.lock();
         let kept = seats.get(&(board.clone(), worker.clone())).and_then(|seat| seat.calls.get(&invocation));
@@ -193,7 +194,7 @@ impl Leases {
         calls.filter_map(|kept| kept.taker()?.token).collect()
     }
 
-    /// Lets the leases of a token expire now: its holder may answer nothing any more, and others need not wait.
+    /// Expires the leases of a token now: its holder can no longer answer, and other processes need not wait.
     pub fn end_with_token(&self, token: i64) {
         let seats = self.lock();
         let calls = seats.values().flat_map(|seat| seat.calls.values());
@@ -204,7 +205,7 @@ impl Leases {
         }
     }
 
-    /// The calls of a board that are under way.
+    /// Returns the open calls of a board.
     pub fn of(&self, board: &BoardId) -> Vec<UnderWay> {
         let seats = self.lock();
         let now = Instant::now();
@@ -224,7 +225,7 @@ impl Leases {
         Arc::clone(&self.lock().entry(place.clone()).or_default().more)
     }
 
-    /// Forgets a seat that has no calls and that nobody waits at.
+    /// Removes a seat without calls and without waiting processes.
     fn forget(seats: &mut BTreeMap<Place, Seat>, place: &Place) {
         if seats.get(place).is_some_and(|seat| seat.calls.is_empty() && Arc::strong_count(&seat.more) == 1) {
             seats.remove(place);
@@ -232,7 +233,7 @@ impl Leases {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, Seat>> {
-        // Nothing is done while it is held that could leave it half done.
+        // No panic can leave the map half changed while the lock is held.
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -270,7 +271,7 @@ impl Kept {
     }
 }
 
-/// Takes the call out when nobody waits for its answer any more.
+/// Removes the call once no caller waits for its answer.
 struct Keep<'a> {
     leases: &'a Leases,
     place: Place,
@@ -290,7 +291,7 @@ impl Drop for Keep<'_> {
     }
 }
 
-/// Somebody who waits for a call of a seat.
+/// Process that waits for a call of a seat.
 struct Waiting<'a> {
     leases: &'a Leases,
     place: Place,
@@ -300,7 +301,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut seats = self.leases.lock();
-        // Its own share is given up first, so that it does not count.
+        // Releases its own share first, so that it does not count.
         self.more = Arc::default();
         Leases::forget(&mut seats, &self.place);
     }

@@ -1,27 +1,27 @@
-//! What fills a worker's seat: language models, programs, scripts and recordings.
+//! Agents for the seats of workers: language models, programs, scripts and recordings.
 //!
 //! Owns the implementations of [`patchboard_runtime::agent::Agent`] and the operator's configuration they are made
-//! from. Does not judge replies (the kernel does) and does not decide who is called when (the runtime delivers what the
-//! kernel decided).
+//! from. Does not judge replies (the kernel does) and does not schedule calls (the runtime dispatches what the kernel
+//! decides).
 //!
-//! * [`architect`]: a request becomes a blueprint, before there is a board.
-//! * [`seats`]: [`seats::Seats`], the one agent a run needs; it finds the right one below for each seat.
-//! * [`blackboard`]: the roles of a blackboard, whose words become patches.
+//! * [`architect`]: turns a request into a blueprint, before there is a board.
+//! * [`seats`]: [`seats::Seats`], the one agent a run needs; it selects one of those below for each seat.
+//! * [`blackboard`]: the roles of a blackboard; turns their words into patches.
 //! * `builtin`: the coordination roles of this project.
 //! * [`departments`]: the roles of a department that need no model, and its rows.
-//! * [`config`]: `patchboard.toml`, flags and environment: which models and programs the operator offers.
+//! * [`config`]: `patchboard.toml`, flags and environment: the models and programs that the operator offers.
 //! * [`gate`]: admission of calls to models, one bulkhead per endpoint and model.
-//! * `handoff`: the role that takes handoffs further.
-//! * [`inner`]: boards inside boards.
-//! * [`lease`]: calls that processes outside lease and answer.
-//! * [`llm`]: any OpenAI-compatible chat endpoint.
-//! * [`command`]: a program, asked over standard input and output.
-//! * [`ordered`]: values written with their members in an order of choice.
-//! * `room`: who coordinates a negotiation room.
+//! * `handoff`: the role that advances handoffs.
+//! * [`inner`]: nested boards.
+//! * [`lease`]: calls that external processes lease and answer.
+//! * [`llm`]: client for OpenAI-compatible chat endpoints, and for the APIs of OpenAI and Anthropic.
+//! * [`command`]: programs, called over standard input and output.
+//! * [`ordered`]: JSON text with a given order of members.
+//! * `room`: the coordinator of a negotiation room.
 //! * [`script`]: replies written in the blueprint.
 //! * [`cassette`]: recordings of calls, and their playback.
 //! * [`workspace`]: a directory of files that several agents edit at once.
-//! * [`tools`]: what an agent can use within an attempt.
+//! * [`tools`]: tools that an agent can use within an attempt.
 
 use std::fmt::Display;
 
@@ -50,13 +50,13 @@ pub mod tools;
 mod workflow;
 pub mod workspace;
 
-/// A failure of which nothing is known to have been spent.
+/// Builds a failure without known usage.
 fn failure(code: FailureCode, message: impl Into<String>) -> Failure {
     Failure { code, message: message.into(), usage: None, deferral: None }
 }
 
-/// One line of at most `max` characters: control characters (terminal escapes among them) and runs of white space
-/// become one space each, because the text was written by strangers and is shown to people.
+/// Truncates a text to one line of at most `max` characters. Control characters (terminal escapes included) and runs
+/// of white space become one space each, because the text is untrusted and people read it.
 fn one_line(text: &str, max: usize) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     let mut chars = words.flat_map(|word| std::iter::once(' ').chain(word.chars())).skip(1);
@@ -68,13 +68,13 @@ fn one_line(text: &str, max: usize) -> String {
     line
 }
 
-/// So many of something: `1 line`, `2 lines`.
+/// Formats a count with its noun: `1 line`, `2 lines`.
 fn counted<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
     let end = if count == N::from(1) { "" } else { "s" };
     format!("{count} {noun}{end}")
 }
 
-/// The verb to go with a number.
+/// Returns the verb for a count: `is` or `are`.
 fn is_or_are<N: PartialEq + From<u8>>(count: N) -> &'static str {
     if count == N::from(1) { "is" } else { "are" }
 }

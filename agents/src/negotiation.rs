@@ -1,7 +1,7 @@
-//! `builtin:negotiator`: what follows in a negotiation, added to the document (`docs/negotiation.md`).
+//! `builtin:negotiator`: adds the next steps of a negotiation to the document (`docs/negotiation.md`).
 //!
-//! What follows is [`patchboard_kernel::negotiation`]'s to say. Here are the seat, who sits around it, the time, and the
-//! answers of persons.
+//! [`patchboard_kernel::negotiation`] decides the steps. This file supplies the seat's configuration, the
+//! participants, the time, and the answers of persons.
 
 use patchboard_kernel::blueprint::{Rule, Run, Trigger, Worker};
 use patchboard_kernel::id::GroupName;
@@ -13,19 +13,19 @@ use serde::Deserialize;
 use crate::builtin::Means;
 use crate::builtin::seat::{Stop, is_place, not_configured, read_standing, told, with};
 
-/// What `with` says.
+/// Configuration of a seat, its `with`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct With {
-    /// Where the negotiation is.
+    /// Pointer of the negotiation.
     at: String,
-    /// Where is what it is opened with.
+    /// Pointer of the request that opens it.
     request: String,
-    /// The group whose drafts are waited for, in its order.
+    /// Group that submits drafts, in its order.
     parties: GroupName,
-    /// The group whose evaluations are.
+    /// Group that evaluates drafts.
     evaluators: GroupName,
-    /// Whether it is woken because a person has not answered.
+    /// The trigger is a person's missing answer.
     unanswered: bool,
 }
 
@@ -50,12 +50,12 @@ impl With {
     }
 }
 
-/// What is wrong with a seat, if anything is.
+/// Checks a seat; returns an error message.
 pub(crate) fn problem(seat: &Worker) -> Option<String> {
     With::of(seat).err()
 }
 
-/// Adds what follows, or asks a person; passes where nothing does.
+/// Adds the next steps or asks a person; passes if there are none.
 pub(crate) fn answer(call: &Call, means: &Means) -> Answer {
     told(call, || {
         let with = With::of(call.seat()).map_err(not_configured)?;
@@ -63,7 +63,7 @@ pub(crate) fn answer(call: &Call, means: &Means) -> Answer {
             return Err(Stop::Pass(format!("there is no negotiation at {}", with.at)));
         };
         let asked: Asked = read_standing(call, &with.request)?.unwrap_or_default();
-        // What belongs together is known by the board, if by nothing else.
+        // The board's id is the correlation id if the request has none.
         let corr = asked.corr.or_else(|| Some(call.board.to_string()));
         let asked = Asked { corr, ..asked };
         let woken_at = call.shown.woken_at().and_then(|place| place.strip_prefix(&with.at));
@@ -76,7 +76,7 @@ pub(crate) fn answer(call: &Call, means: &Means) -> Answer {
         };
         let step = advance(&session, &seats(call, &with), &asked, &woken).map_err(|why| not_configured(why.message))?;
         match step.ask {
-            // Of all that can wake it one asks, so that nobody is asked the same twice.
+            // Only one of the possible triggers asks, so that no person gets a question twice.
             Some(question) if woken_at.is_some_and(|place| place.starts_with("/reports/")) => {
                 Err(Stop::Ask { question: question.text, choices: question.choices })
             }
@@ -102,7 +102,7 @@ fn answered(answered: &Answered) -> negotiation::Answer {
     negotiation::Answer { question: question.clone(), by: by.to_string(), text: answer.clone() }
 }
 
-/// Who takes part, by the groups of the blueprint.
+/// Returns the participants, by the groups of the blueprint.
 fn seats(call: &Call, with: &With) -> Seats {
     let blueprint = &call.shown.plan().blueprint;
     let of = |group: &GroupName| blueprint.group(group).into_iter().map(ToString::to_string).collect();

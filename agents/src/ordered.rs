@@ -1,9 +1,8 @@
-//! Writes JSON values with their members in an order of choice, as JSON or as YAML for people.
+//! Serializes JSON values with a chosen order of members, as JSON or as YAML for people.
 //!
-//! Owns the order: names that are listed come first, as listed, all others after them by name. A model under constrained
-//! decoding writes members in the order of its schema, and a person reads a blueprint from its name to its limits; the
-//! map of `serde_json` knows only the order of names. What [`Ordered::yaml`] writes, the kernel's reader reads as the
-//! same value.
+//! Owns the order: listed names come first, as listed, all others after them by name. A model under constrained
+//! decoding writes members in the order of its schema, and people read a blueprint from its name to its limits; the
+//! map of `serde_json` sorts by name. The kernel's parser reads the output of [`Ordered::yaml`] as an equal value.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -12,10 +11,10 @@ use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// Characters of a line of YAML within which a container is written on one line.
+/// Line width in characters up to which a container is written on one line of YAML.
 const LINE_MAX: usize = 100;
 
-/// A value, and which members of its objects come first.
+/// A value, with the members that come first in its objects.
 #[derive(Clone, Debug)]
 pub struct Ordered<'a> {
     /// The value.
@@ -25,17 +24,17 @@ pub struct Ordered<'a> {
 }
 
 impl<'a> Ordered<'a> {
-    /// The value with its members in this order.
+    /// Creates a value with this order of members.
     pub const fn new(value: &'a Value, first: &'a [&'a str]) -> Self {
         Self { value: Cow::Borrowed(value), first }
     }
 
-    /// Compact JSON.
+    /// Serializes as compact JSON.
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("a value has string keys and finite numbers")
     }
 
-    /// YAML in blocks, short containers on one line; ends with a newline.
+    /// Serializes as block YAML, short containers on one line; ends with a newline.
     pub fn yaml(&self) -> String {
         let mut text = String::new();
         self.block(&self.value, 0, &mut text);
@@ -45,7 +44,7 @@ impl<'a> Ordered<'a> {
     fn members<'v>(&self, value: &'v Value) -> Vec<(&'v String, &'v Value)> {
         let mut members: Vec<_> = value.as_object().into_iter().flatten().collect();
         let rank = |name: &str| self.first.iter().position(|first| *first == name).unwrap_or(usize::MAX);
-        // Stable, so that the rest stays in the order of names.
+        // Stable, so that other names stay sorted.
         members.sort_by_key(|(name, _)| rank(name));
         members
     }
@@ -54,7 +53,7 @@ impl<'a> Ordered<'a> {
         Ordered::new(value, self.first)
     }
 
-    /// A value on lines of its own, `indent` deep.
+    /// Writes a value on lines of its own, `indent` deep.
     fn block(&self, value: &Value, indent: usize, text: &mut String) {
         let pad = " ".repeat(indent);
         match value {
@@ -74,11 +73,11 @@ impl<'a> Ordered<'a> {
         }
     }
 
-    /// A value behind a key or a dash: on the same line if it is short.
+    /// Writes a value after a key or a dash: on the same line if it is short.
     fn after(&self, value: &Value, indent: usize, text: &mut String) {
         let flow = self.flow(value);
         let is_scalar = !value.is_object() && !value.is_array();
-        // The document's top is always in blocks, so that it reads as a list of its parts.
+        // The top level is always in blocks, so that it reads as a list of its parts.
         if is_scalar || indent + flow.chars().count() <= LINE_MAX {
             text.push_str(&format!(" {flow}\n"));
         } else {
@@ -87,7 +86,7 @@ impl<'a> Ordered<'a> {
         }
     }
 
-    /// A value on one line.
+    /// Formats a value on one line.
     fn flow(&self, value: &Value) -> String {
         match value {
             Value::Object(_) => {
@@ -126,7 +125,7 @@ impl Serialize for Ordered<'_> {
     }
 }
 
-/// A text as YAML takes it in blocks and on one line alike: plain if nothing in it could be taken for something else.
+/// Formats a text for block and flow YAML: plain if nothing in it is ambiguous.
 fn scalar(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | ' ' | '$' | '*');
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '$');
@@ -135,7 +134,7 @@ fn scalar(text: &str) -> String {
     if starts && !is_word && !text.ends_with(' ') && text.chars().all(plain) {
         return text.to_owned();
     }
-    // A JSON string is a double-quoted scalar; what YAML does not print is escaped, too.
+    // A JSON string is a double-quoted scalar; characters that YAML does not print are escaped, too.
     let quoted = serde_json::to_string(text).expect("a string is JSON");
     let mut safe = String::with_capacity(quoted.len());
     for c in quoted.chars() {

@@ -1,8 +1,7 @@
-//! `builtin:coordinator`: opens a ballot over an artefact that is proposed, decides when it is time to, asks a person over
-//! what the votes do not decide, and sends back what no person rules over (`docs/rooms.md`).
+//! `builtin:coordinator`: opens a ballot over a proposed artefact and decides it when due. Asks a person if the votes
+//! do not decide, and sends the artefact back if no person rules (`docs/rooms.md`).
 //!
-//! What votes come to is the kernel's to say ([`patchboard_kernel::room`]). Which of its works a seat does follows from where
-//! the event was that woke it.
+//! The kernel evaluates the votes ([`patchboard_kernel::room`]). The place of the triggering event selects the step.
 
 mod question;
 
@@ -19,18 +18,18 @@ use crate::builtin::Means;
 use crate::builtin::seat::{Stop, is_place, not_configured, put, read, read_standing, told, value_at, with};
 use question::Escalated;
 
-/// What a person can rule.
+/// Possible rulings of a person.
 const RULINGS: [Outcome; 2] = [Outcome::Approved, Outcome::RevisionRequested];
 
-/// What `with` says.
+/// Configuration of a seat, its `with`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct With {
-    /// Where the room is, as a JSON Pointer.
+    /// JSON Pointer of the room.
     room: String,
-    /// The group of those who are asked where a proposal does not say whom.
+    /// Group of the critics, if a proposal requests none.
     critics: String,
-    /// Whether it is woken because no person has ruled.
+    /// The trigger is a person's missing ruling.
     unanswered: bool,
 }
 
@@ -48,7 +47,7 @@ impl With {
     }
 }
 
-/// Who is asked over an artefact, and for how long.
+/// Critics of an artefact, and their time to vote.
 #[derive(Serialize, Deserialize)]
 struct Ballot {
     artifact_id: String,
@@ -57,22 +56,22 @@ struct Ballot {
     policy_version: String,
 }
 
-/// A decision as it stands in the room.
+/// A decision in the room's document.
 #[derive(Serialize, Deserialize)]
 struct Decided {
     artifact_id: String,
-    /// How many votes the room had when it was made: of further ones each is late.
+    /// Votes in the room at the decision; later votes are late.
     votes_seen: usize,
     #[serde(flatten)]
     decision: Decision,
 }
 
-/// What is wrong with a seat, if anything is.
+/// Checks a seat; returns an error message.
 pub(crate) fn problem(seat: &Worker) -> Option<String> {
     With::of(seat).err()
 }
 
-/// `builtin:coordinator`.
+/// Answers a call of `builtin:coordinator`.
 pub(crate) fn answer(call: &Call, _means: &Means) -> Answer {
     told(call, || {
         let with = With::of(call.seat()).map_err(not_configured)?;
@@ -94,21 +93,21 @@ pub(crate) fn answer(call: &Call, _means: &Means) -> Answer {
     })
 }
 
-/// A room, as its coordinator is shown it.
+/// A room in the view of its coordinator.
 struct Room<'c> {
     call: &'c Call,
     with: With,
 }
 
 impl Room<'_> {
-    /// The place of a part of the room, or of a member of it.
+    /// Builds the pointer of a part of the room, or of a member of it.
     fn place(&self, part: &str, member: Option<&str>, within: &str) -> String {
         let room = &self.with.room;
         let member = member.map(|member| format!("/{}", jsonptr::Token::new(member).encoded())).unwrap_or_default();
         format!("{room}/{part}{member}{within}")
     }
 
-    /// A list of the room, however long it is.
+    /// Reads a list of the room at any length.
     fn list(&self, part: &str) -> Result<Vec<Value>, Stop> {
         Ok(read_standing(self.call, &self.place(part, None, ""))?.unwrap_or_default())
     }
@@ -122,7 +121,7 @@ impl Room<'_> {
         }
     }
 
-    /// Everybody of the group, in the order of their names.
+    /// Returns the workers of the group, sorted by name.
     fn group(&self) -> Vec<String> {
         let workers = self.call.shown.plan().blueprint.workers.iter();
         let is_critic =
@@ -130,10 +129,10 @@ impl Room<'_> {
         workers.filter(|(_, worker)| is_critic(worker)).map(|(name, _)| name.to_string()).collect()
     }
 
-    /// Opens the ballot over an artefact. Where nobody is to be asked, the ballot is over at once.
+    /// Opens the ballot over an artefact. Without critics, the ballot is over at once.
     fn open(&self, artifact: &str) -> Result<Vec<Value>, Stop> {
         let proposal = |within| self.place("proposals", Some(artifact), within);
-        // Another type has the window of those that are not known.
+        // An unknown artefact type has the window for unknown types.
         let kind = value_at(self.call, &proposal("/artifact_type"))?;
         let kind = kind.and_then(|kind| serde_json::from_value::<ArtifactType>(kind).ok());
         let mut critics: Vec<String> =
@@ -146,7 +145,7 @@ impl Room<'_> {
         let is_over = critics.is_empty();
         let ballot = Ballot { artifact_id: artifact.to_owned(), critics, window_ms, policy_version };
         let mut patch = put(&self.place("ballots", Some(artifact), ""), &ballot)?;
-        // Who has not waited to be asked may have voted already.
+        // A critic may have voted before the ballot.
         match self.decided(&ballot, is_over) {
             Ok(decided) => patch.extend(decided),
             Err(Stop::Pass(_)) => {}
@@ -155,7 +154,7 @@ impl Room<'_> {
         Ok(patch)
     }
 
-    /// Decides over the artefact of a vote, if it was the last that was waited for.
+    /// Decides over the artefact of a vote, if it was the last awaited one.
     fn count(&self, vote: &str) -> Result<Vec<Value>, Stop> {
         let votes = self.list("votes")?;
         let artifact =
@@ -172,7 +171,7 @@ impl Room<'_> {
         self.decided(&ballot, is_over)
     }
 
-    /// The decision by the votes that are there, if it is time to.
+    /// Returns the decision by the present votes, if it is due.
     fn decided(&self, ballot: &Ballot, is_over: bool) -> Result<Vec<Value>, Stop> {
         let votes = self.list("votes")?;
         let votes_seen = votes.len();
@@ -189,7 +188,7 @@ impl Room<'_> {
         }
     }
 
-    /// What a person says of an artefact over which one is to decide.
+    /// Records a person's ruling over an escalated artefact, or asks for it.
     fn rule(&self, index: &str) -> Result<Vec<Value>, Stop> {
         let decided: Option<Decided> = read_standing(self.call, &self.place("decisions", Some(index), ""))?;
         let decided = decided.filter(|decided| decided.decision.outcome == Outcome::EscalatedToHitl);
@@ -199,7 +198,7 @@ impl Room<'_> {
             let ruling = json!({"artifact_id": artifact_id, "outcome": answered.answer, "by": answered.by});
             return put(&self.place("rulings", Some("-"), ""), &ruling);
         }
-        // What its seat may not read, the question lacks.
+        // The question omits parts that the seat may not read.
         let of = |within| seen(read_standing::<Value>(self.call, &self.place("proposals", Some(artifact_id), within)));
         let kinds = [of("/artifact_type")?, of("/artifact_content_type")?].into_iter().flatten();
         let escalated = Escalated {
@@ -213,7 +212,7 @@ impl Room<'_> {
         Err(Stop::Ask { question: escalated.question(), choices: RULINGS.iter().map(choice).collect() })
     }
 
-    /// Sends back whatever no person has ruled over, though one was asked.
+    /// Sends back the escalated artefacts without a ruling.
     fn send_back(&self) -> Result<Vec<Value>, Stop> {
         let ruled = self.list("rulings")?;
         let is_ruled = |decision: &Value| ruled.iter().any(|ruling| ruling["artifact_id"] == decision["artifact_id"]);
@@ -229,7 +228,7 @@ impl Room<'_> {
     }
 }
 
-/// What was found at a place; nothing if the seat may not read it.
+/// Returns a value; none if the seat may not read it.
 fn seen<T>(found: Result<Option<T>, Stop>) -> Result<Option<T>, Stop> {
     match found {
         Err(Stop::Unseen(_)) => Ok(None),
@@ -237,7 +236,7 @@ fn seen<T>(found: Result<Option<T>, Stop>) -> Result<Option<T>, Stop> {
     }
 }
 
-/// The votes that a decision has counted, of all that stand in the room.
+/// Returns the votes that a decision has counted.
 fn counted(decided: &Decided, votes: Vec<Value>) -> Vec<Vote> {
     let own = votes.into_iter().take(decided.votes_seen);
     let own = own.filter(|vote| vote["artifact_id"] == decided.artifact_id.as_str());

@@ -1,18 +1,19 @@
 //! Replies written in the blueprint: for tests, examples and runs without a model.
 //!
-//! A worker's n-th attempt on a board gets the n-th reply of its seat's `script`; the last one repeats. Which attempt it
-//! is comes with the call, counted from the journal, so a restart does not begin the script again.
+//! A worker's n-th attempt on a board gets the n-th reply of its seat's `script`; the last one repeats. The number
+//! comes with the call, counted from the journal, so a restart does not begin the script again.
 //!
-//! A reply is a patch (an array), an envelope (an object), or one of two special forms: `{"text": "…"}` answers with
-//! exactly that text, `{"fail": "code", "message": "…"}` fails the attempt with a
-//! [`FailureCode`]; the message may be left out.
+//! A reply is a patch (an array), an envelope (an object), or one of two special forms. `{"text": "…"}` answers with
+//! exactly that text, `{"fail": "code", "message": "…"}` fails the attempt with a [`FailureCode`]; the message is
+//! optional.
 //!
-//! `{name}` in a reply stands for what the trigger binds the name to: as a token in `path`, `from` and
-//! the places of `expand`, as it is in every other text. So one reply answers for each element that wakes its worker.
+//! `{name}` in a reply is replaced by the value that the trigger binds to the name. It is encoded as a token in
+//! `path`, `from` and the places of `expand`, and unchanged in every other text. So one reply serves each element that
+//! triggers its worker.
 //!
-//! A worker with files can use tools before: `{"tools": [{"name": "view", "arguments": {"path": "a.py"}}, …],
-//! "reply": …}`. They are used in that order; one that answers with an error fails the attempt, unless its step says
-//! `"may_fail": true`. With `"retry": n` the step is repeated up to n times while it is an error, for conflicts with others.
+//! A worker with files can use tools before: `{"tools": [{"name": "view", "arguments": {"path": "a.py"}}, …], "reply":
+//! …}`. They run in that order; a tool error fails the attempt, unless its step says `"may_fail": true`. With
+//! `"retry": n` the step is retried up to n times after an error, for conflicts with other agents.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -29,13 +30,13 @@ use tracing::Instrument as _;
 use crate::tools::{ROOM_MAX, Tools, Used};
 use crate::{failure, one_line, telemetry};
 
-/// How often a step may be repeated.
+/// Retries of a step, at most.
 const RETRIES_MAX: u32 = 100;
 
-/// The wait before a step is repeated for the first time; twice as long each time, up to [`PAUSE_MAX`].
+/// Pause before the first retry of a step; doubled each time, up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 
-/// The longest such wait.
+/// Longest pause before a retry.
 const PAUSE_MAX: Duration = Duration::from_millis(640);
 
 /// Characters of a tool's error that are kept.
@@ -45,13 +46,13 @@ const MESSAGE_MAX: usize = 300;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Script;
 
-/// What a script does in one attempt.
+/// Steps and answer of one attempt.
 struct Turn {
     steps: Vec<Step>,
     answer: Answer,
 }
 
-/// A use of a tool.
+/// Use of a tool.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
@@ -65,7 +66,7 @@ struct Step {
 }
 
 impl Script {
-    /// Does what the script says, with these tools.
+    /// Runs the attempt's part of the script with these tools.
     pub async fn work(&self, call: &Call, tools: Option<&mut dyn Tools>) -> Answer {
         let Turn { steps, answer } = turn(call.seat(), call.occurrence, bound(call).as_ref())?;
         match tools {
@@ -109,7 +110,7 @@ impl Step {
     }
 }
 
-/// What is wrong with a seat's script, if anything is.
+/// Checks a seat's script; returns an error message.
 pub fn problem(seat: &Worker) -> Option<String> {
     if seat.script.is_empty() {
         return Some("its script is empty: give it at least one reply".into());
@@ -123,7 +124,7 @@ pub fn problem(seat: &Worker) -> Option<String> {
     })
 }
 
-/// Returns what the trigger of a call binds names to, if it binds any.
+/// Returns the bindings of a call's trigger, if it has any.
 pub(crate) fn bound(call: &Call) -> Option<Map<String, Value>> {
     match call.shown.trigger().get_mut("bound")?.take() {
         Value::Object(bound) => Some(bound),
@@ -144,7 +145,7 @@ fn turn(seat: &Worker, occurrence: u32, bound: Option<&Map<String, Value>>) -> R
     read(entry).map_err(|why| failure(FailureCode::NotConfigured, format!("the script's reply is {why}")))
 }
 
-/// Puts what names are bound to in the place of `{name}` in a reply: encoded in the places of operations and of `expand`.
+/// Replaces `{name}` in a reply by the bound values: encoded in the paths of operations and of `expand`.
 fn filled(entry: &Value, bound: &Map<String, Value>) -> Value {
     let operation = |op: &Value| with_places(op, bound, &["path", "from"], false);
     let asked = |one: &Value| with_places(one, bound, &["at"], true);
@@ -169,7 +170,7 @@ fn filled(entry: &Value, bound: &Map<String, Value>) -> Value {
     }
 }
 
-/// Fills names into the members of an object, encoded in those of these names; `encoded`: in what is no object.
+/// Fills names into the members of an object, encoded in the members `places`. `encoded` applies to other values.
 fn with_places(value: &Value, bound: &Map<String, Value>, places: &[&str], encoded: bool) -> Value {
     let Value::Object(members) = value else { return with_names(value, bound, encoded) };
     let member =
@@ -177,7 +178,7 @@ fn with_places(value: &Value, bound: &Map<String, Value>, places: &[&str], encod
     members.iter().map(member).collect()
 }
 
-/// Fills names into all texts of a value. `encoded`: as tokens of JSON Pointers.
+/// Fills names into all texts of a value. `encoded` writes them as tokens of JSON Pointers.
 pub(crate) fn with_names(value: &Value, bound: &Map<String, Value>, encoded: bool) -> Value {
     match value {
         Value::String(text) => {

@@ -1,7 +1,7 @@
-//! One agent for all seats: finds what fills a seat and passes the call on.
+//! One agent for all seats: selects the agent of a seat and passes the call on.
 //!
-//! Owns the choice by the seat's kind and the operator's configuration, and the words that tell an operator what is
-//! missing. [`Seats::check`] says them before a run; at a call they come as a failure with the code `not_configured`.
+//! Owns the choice by the seat's kind and the operator's configuration, and the messages about missing configuration.
+//! [`Seats::check`] reports them before a run; a call fails with the code `not_configured`.
 
 pub(crate) mod admission;
 
@@ -38,7 +38,7 @@ use crate::workspace::boards::Workspaces;
 use crate::workspace::tools::Desk;
 use crate::{blackboard, failure, telemetry};
 
-/// A clock that stands.
+/// Clock that always shows one time.
 struct Standing(Timestamp);
 
 impl Clock for Standing {
@@ -51,7 +51,7 @@ impl Clock for Standing {
     }
 }
 
-/// Fills seats with the operator's models and programs, and with scripts.
+/// Serves seats with the operator's models and programs, and with scripts.
 pub struct Seats {
     config: Config,
     inline: Inline,
@@ -67,21 +67,21 @@ pub struct Seats {
     gate: Gate,
 }
 
-/// Whether programs written in a blueprint may be run (SPEC section 11).
+/// Permission to run programs that are written in a blueprint (SPEC section 11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inline {
-    /// Only those that the operator's configuration names.
+    /// Only programs of the operator's configuration.
     Refused,
-    /// Also those of the blueprint: its author is trusted with this machine.
+    /// Also programs of the blueprint, because its author is trusted with this machine.
     Allowed,
 }
 
-/// Why seats cannot be filled.
+/// Reason why seats cannot be served.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// The workers of which it is true, at least one.
+    /// Affected workers, at least one.
     pub workers: Vec<WorkerName>,
-    /// What is missing, and how to supply it.
+    /// The missing configuration, and how to supply it.
     pub message: String,
 }
 
@@ -100,11 +100,11 @@ impl fmt::Display for Problem {
 /// Workers that a problem names in its text.
 const NAMED_MAX: usize = 3;
 
-/// A model's agent, made when it is first needed: reading the system's certificates takes a while.
+/// Agent of a model, created at first use: reading the system's certificates takes a while.
 type Slot = OnceLock<Result<Chat, String>>;
 
 impl Seats {
-    /// Seats filled from `config`; keys and the programs' basic variables are taken from `env`.
+    /// Creates seats from `config`, with keys and the programs' basic variables from `env`.
     pub fn new(config: Config, env: &Environment, inline: Inline) -> Self {
         let workspaces = Arc::new(Workspaces::new(config.workspaces.clone()));
         let means = Means { storage: Arc::new(Storage::nowhere()), clock: Arc::new(SystemClock), embedder: None };
@@ -125,8 +125,8 @@ impl Seats {
         empty.with_config(config, env)
     }
 
-    /// Returns seats filled from another configuration. They share with these all that goes on: the gate in front of the models,
-    /// programs that run, leases, what departments keep, and the directories, which stay those of the first configuration.
+    /// Returns seats for another configuration. They share all running state: gate, running programs, leases, storage
+    /// of departments, and directories, which stay those of the first configuration.
     #[must_use]
     pub fn with_config(&self, config: Config, env: &Environment) -> Self {
         let of_embeddings = config.embeddings.as_ref().map(Embeddings::server);
@@ -157,21 +157,21 @@ impl Seats {
         }
     }
 
-    /// The same where processes outside can lease the calls of `remote` seats.
+    /// Allows external processes to lease the calls of `remote` seats.
     #[must_use]
     pub fn with_leases(self, leases: Leases) -> Self {
         Self { leases: Some(leases), ..self }
     }
 
-    /// The same where departments keep what they know; without, they say that there is no place for it.
+    /// Sets the storage of departments; without one their calls fail.
     #[must_use]
     pub fn with_storage(self, storage: Storage) -> Self {
         let (clock, embedder) = (Arc::clone(&self.means.clock), self.means.embedder.clone());
         Self { means: Arc::new(Means { storage: Arc::new(storage), clock, embedder }), ..self }
     }
 
-    /// The same at another moment, for what this project's own roles go by: it is always this one, and what departments
-    /// keep in this directory is a copy of what was there before it.
+    /// Fixes the clock of this project's own roles at a moment. Departments get a copy of their storage in this
+    /// directory as of before that moment.
     #[must_use]
     pub fn at(self, moment: Timestamp, data_dir: &Path) -> Self {
         let storage = Arc::new(Storage::copy_before(data_dir, moment));
@@ -179,33 +179,33 @@ impl Seats {
         Self { means: Arc::new(Means { storage, clock, embedder }), ..self }
     }
 
-    /// The gate in front of the models.
+    /// Returns the gate in front of the models.
     pub const fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// What seats have tools from that do something with files.
+    /// Returns the toolbox of seats with files.
     pub fn toolbox(&self) -> Arc<dyn Toolbox> {
         Arc::clone(&self.toolbox)
     }
 
-    /// The directories that boards share with their workers.
+    /// Returns the directories that boards share with their workers.
     pub const fn workspaces(&self) -> &Arc<Workspaces> {
         &self.workspaces
     }
 
-    /// The same with other tools for what the blueprint lets language models and scripts do with files.
+    /// Sets the toolbox for language models and scripts with files.
     #[must_use]
     pub fn with_toolbox(self, toolbox: Arc<dyn Toolbox>) -> Self {
         Self { toolbox, ..self }
     }
 
-    /// What keeps seats of the blueprint from being filled, each once; empty if nothing does. Calls nobody.
+    /// Checks the seats of a blueprint. Returns each problem once and calls no agent.
     pub fn check(&self, blueprint: &Blueprint) -> Vec<Problem> {
         self.check_within(blueprint, false)
     }
 
-    /// Checks a blueprint whose money a board around it may limit.
+    /// Checks a blueprint. `is_limited` means that an outer board limits its money.
     fn check_within(&self, blueprint: &Blueprint, is_limited: bool) -> Vec<Problem> {
         let is_limited = is_limited || blueprint.limits.money.is_some();
         let mut problems: Vec<Problem> = Vec::new();
@@ -230,7 +230,7 @@ impl Seats {
         problems
     }
 
-    /// What the operator offers.
+    /// Returns the operator's configuration.
     pub const fn config(&self) -> &Config {
         &self.config
     }
@@ -239,17 +239,17 @@ impl Seats {
         let problem = match &seat.agent {
             AgentKind::Llm => match operator_models(blueprint, seat) {
                 Ok([]) => self.chat(None).err(),
-                // Each that could be drawn: which one it is may change with the seed.
+                // Every model that the seed may select.
                 Ok(models) => return models.iter().filter_map(|model| self.chat(Some(model)).err()).collect(),
                 Err(key) => Some(format!("its model {key} is not among the blueprint's models")),
             },
             AgentKind::Command => self.program(name, seat).err(),
             AgentKind::Script => script::problem(seat),
-            // It is asked by name, not called.
+            // A person is asked by name, not called.
             AgentKind::Human => None,
             AgentKind::Remote if self.leases.is_some() => None,
             AgentKind::Remote => Some(NOBODY_LEASES.to_owned()),
-            // Its board's seats are checked for themselves.
+            // The seats of its board are checked separately.
             AgentKind::Board => None,
             AgentKind::Builtin(name) => match builtin::named(name) {
                 Some(builtin) => (builtin.problem)(seat),
@@ -259,7 +259,7 @@ impl Seats {
         Vec::from_iter(problem)
     }
 
-    /// Finds a model of the seat without a price, where a limit of money holds.
+    /// Reports a model of the seat without a price, if a money limit applies.
     fn money_problem(&self, blueprint: &Blueprint, seat: &Worker, is_limited: bool) -> Option<String> {
         if !is_limited || seat.agent != AgentKind::Llm {
             return None;
@@ -275,10 +275,11 @@ impl Seats {
         ))
     }
 
-    /// The architect's model, with its name and price: the operator's model `architect`, if there is one, else the default.
+    /// Returns the architect's model, with its name and price: the operator's model `architect`, if there is one, else
+    /// the default.
     ///
     /// # Errors
-    /// What is missing, and how to supply it.
+    /// The missing configuration, and how to supply it.
     pub fn architect(&self) -> Result<(&Chat, Admission), String> {
         let is_named = self.config.models.contains_key(ARCHITECT_MODEL);
         let name = if is_named { ARCHITECT_MODEL } else { DEFAULT_MODEL };
@@ -287,7 +288,7 @@ impl Seats {
         Ok((chat, admitted.unwrap_or_default()))
     }
 
-    /// The agent of the operator's model of this name.
+    /// Returns the agent of the operator's model of this name.
     fn chat(&self, name: Option<&str>) -> Result<&Chat, String> {
         let name = name.unwrap_or(DEFAULT_MODEL);
         let Some(model) = self.config.model(Some(name)) else {
@@ -306,17 +307,17 @@ impl Seats {
         Ok(Chat::new(model, &self.variables)?.sharing(&self.broken_off))
     }
 
-    /// Lets models that are away be tried at once: an operator says that they are back.
+    /// Allows an immediate try of unavailable models, because an operator reports that they are back.
     pub fn try_again(&self) {
         self.gate.try_again();
     }
 
-    /// Whether the server of one of the operator's models, or of embeddings, is there, and takes its key.
+    /// Checks that the server of a model, or of embeddings, is reachable and accepts its key.
     pub async fn probe(&self, model: &Model, patience: Duration) -> Probed {
         probe(model, &self.variables, patience).await
     }
 
-    /// Finds out what one of the operator's models can do, within this time. Costs tokens.
+    /// Probes the abilities of one of the operator's models, within this time. Costs tokens.
     ///
     /// # Errors
     /// The model gave no answer.
@@ -324,7 +325,7 @@ impl Seats {
         find_out(model, &self.variables, time).await
     }
 
-    /// The program of a seat: written in it, or the operator's of the name it gives, or of the worker's own name.
+    /// Returns the program of a seat: its own, or the operator's by the name it gives, or by the worker's name.
     fn program(&self, worker: &WorkerName, seat: &Worker) -> Result<Program, String> {
         match seat.restart {
             None | Some(Restart::Fail | Restart::Fresh) => {}
@@ -353,7 +354,7 @@ impl Seats {
 }
 
 impl Seats {
-    /// The tools of a call, if its seat has any.
+    /// Opens the tools of a call, if its seat has any.
     async fn tools(&self, call: &Call) -> Result<Option<Box<dyn Tools>>, Failure> {
         let seat = call.seat();
         match seat.files.is_some() && uses_tools(&seat.agent) {
@@ -362,7 +363,7 @@ impl Seats {
         }
     }
 
-    /// Passes a call on to what fills the seat.
+    /// Passes a call on to the agent of its seat.
     fn pass_on<'a>(
         &'a self,
         call: &'a Call,
@@ -431,22 +432,22 @@ impl Agent for Seats {
     }
 }
 
-/// Seats whose configuration can be replaced while boards run. A call keeps the seats that it began with.
+/// Seats with a replaceable configuration, for boards that are running. A call keeps the seats that it began with.
 pub struct Replaceable(RwLock<Arc<Seats>>);
 
 impl Replaceable {
-    /// Begins with these seats.
+    /// Creates a holder of these seats.
     pub fn new(seats: Seats) -> Self {
         Self(RwLock::new(Arc::new(seats)))
     }
 
     /// Returns the seats of calls that begin now.
     pub fn now(&self) -> Arc<Seats> {
-        // Only a whole value is ever put there.
+        // A writer stores only complete values.
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Fills the seats of further calls from another configuration: see [`Seats::with_config`].
+    /// Replaces the configuration for further calls: see [`Seats::with_config`].
     pub fn replace(&self, config: Config, env: &Environment) {
         let next = Arc::new(self.now().with_config(config, env));
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
@@ -476,12 +477,12 @@ impl Agent for Replaceable {
     }
 }
 
-/// Whether agents of this kind are handed tools.
+/// Returns true if agents of this kind can use tools.
 const fn uses_tools(kind: &AgentKind) -> bool {
     matches!(kind, AgentKind::Llm | AgentKind::Script)
 }
 
-/// Why a remote seat is empty.
+/// Error of a remote seat without leases.
 const NOBODY_LEASES: &str =
     "processes outside reach a remote seat through `patchboard serve` only: run the board there";
 

@@ -1,7 +1,7 @@
 //! Spans of calls, under the names of OpenTelemetry's conventions for generative AI.
 //!
-//! These are still in development (open-telemetry/semantic-conventions-genai): their names are in this file and nowhere else.
-//! What a model is told, and what it answers, is in no span.
+//! These are still in development (open-telemetry/semantic-conventions-genai): only this file contains their names.
+//! Spans contain neither prompts nor replies.
 
 use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::{Call, Failure};
@@ -16,7 +16,7 @@ use crate::one_line;
 /// Characters of a tool's name that are kept.
 const NAME_MAX: usize = 64;
 
-/// A call of a worker's agent.
+/// Creates the span of a call of a worker's agent.
 pub(crate) fn invoke_agent(call: &Call) -> Span {
     tracing::info_span!(
         "invoke_agent",
@@ -32,7 +32,8 @@ pub(crate) fn invoke_agent(call: &Call) -> Span {
     )
 }
 
-/// A call of a model, repetitions included. What provider is behind an endpoint is not known: it speaks as OpenAI does.
+/// Creates the span of a model call, retries included. The provider behind an endpoint is unknown and recorded as
+/// `openai`.
 pub(crate) fn chat(model: &Model, reply_tokens: u32) -> Span {
     let url = Url::parse(&model.url).ok();
     tracing::info_span!(
@@ -57,7 +58,7 @@ pub(crate) fn chat(model: &Model, reply_tokens: u32) -> Span {
     )
 }
 
-/// A call for embeddings, with all its requests.
+/// Creates the span of a call for embeddings, with all its requests.
 pub(crate) fn embeddings(model: &Model) -> Span {
     let url = Url::parse(&model.url).ok();
     tracing::info_span!(
@@ -74,7 +75,7 @@ pub(crate) fn embeddings(model: &Model) -> Span {
     )
 }
 
-/// Notes which model answered.
+/// Records the id and the model of an answer.
 pub(crate) fn responded(span: &Span, answer: &Value) {
     for (name, value) in [("gen_ai.response.id", &answer["id"]), ("gen_ai.response.model", &answer["model"])] {
         if let Some(value) = value.as_str() {
@@ -83,9 +84,9 @@ pub(crate) fn responded(span: &Span, answer: &Value) {
     }
 }
 
-/// A use of a tool.
+/// Creates the span of a tool use.
 pub(crate) fn execute_tool(name: &str, id: &str) -> Span {
-    // A model may have made the name up.
+    // The name may be a model's invention.
     let name = one_line(name, NAME_MAX);
     tracing::info_span!(
         "execute_tool",
@@ -100,7 +101,7 @@ pub(crate) fn execute_tool(name: &str, id: &str) -> Span {
     )
 }
 
-/// Notes whether a tool did what it was asked for.
+/// Records the error of a tool.
 pub(crate) fn executed(span: &Span, is_error: bool) {
     if is_error {
         span.record("error.type", "tool_error");
@@ -108,7 +109,7 @@ pub(crate) fn executed(span: &Span, is_error: bool) {
     }
 }
 
-/// Notes what a call came to.
+/// Records the outcome of a call.
 pub(crate) fn ended(span: &Span, came_to: Result<Option<Usage>, &Failure>) {
     let usage = match came_to {
         Ok(usage) => usage,
@@ -118,9 +119,9 @@ pub(crate) fn ended(span: &Span, came_to: Result<Option<Usage>, &Failure>) {
             failure.usage
         }
     };
-    // An estimate is no count.
+    // Estimates are omitted.
     let Some(usage) = usage.filter(|usage| !usage.estimated) else { return };
-    // The protocol knows signed integers.
+    // OTLP uses signed integers.
     let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     span.record("gen_ai.usage.input_tokens", number(usage.prompt));
     span.record("gen_ai.usage.output_tokens", number(usage.completion));

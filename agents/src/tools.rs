@@ -1,7 +1,7 @@
-//! What an agent can use while it works at one attempt: tools that act on things outside of the board.
+//! Tools that an agent can use within an attempt, with effects outside of the board.
 //!
-//! Owns the words between those who have tools (a [`Toolbox`], which knows boards and directories) and those who use them
-//! ([`Chat`], [`Script`], recordings). Knows no tool.
+//! Owns the interface between providers of tools (a [`Toolbox`], which knows boards and directories) and their users
+//! ([`Chat`], [`Script`], recordings). Defines no tool.
 //!
 //! [`Chat`]: crate::llm::Chat
 //! [`Script`]: crate::script::Script
@@ -21,45 +21,45 @@ use serde_json::Value;
 
 use crate::{counted, failure};
 
-/// Characters that the result of a tool has at most, where there is room for more.
+/// Upper limit of a tool result, in characters, even if there is room for more.
 pub const ROOM_MAX: usize = 64_000;
 
-/// Something that will be there.
+/// Boxed future.
 pub type Coming<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A tool, as a model is told of it.
+/// Tool definition for a model.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Definition {
-    /// What it is called by.
+    /// Name.
     pub name: String,
-    /// What it is for.
+    /// Purpose.
     pub description: String,
-    /// The JSON Schema of its arguments, which are an object.
+    /// JSON Schema of its arguments, which are an object.
     pub parameters: Value,
 }
 
-/// What came of using a tool.
+/// Result of a tool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Used {
-    /// For who has used it.
+    /// Text for the model or script.
     pub text: String,
-    /// Whether it did not do what was asked for.
+    /// The tool failed.
     pub is_error: bool,
 }
 
 impl Used {
-    /// It did.
+    /// Creates the result of a tool that succeeded.
     pub fn done(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: false }
     }
 
-    /// It did not, for this reason.
+    /// Creates the result of a tool that failed.
     pub fn error(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: true }
     }
 }
 
-/// The beginning of a text, and how much of it is missing, in so many characters.
+/// Truncates a text to `most` characters, including a note on the missing length.
 pub fn cut(mut text: String, most: usize) -> String {
     if text.chars().nth(most).is_none() {
         return text;
@@ -73,33 +73,32 @@ pub fn cut(mut text: String, most: usize) -> String {
     text
 }
 
-/// The tools of one attempt. What it remembers of the attempt ends with it.
+/// Tools of one attempt. Their memory of the attempt ends with it.
 pub trait Tools: Send {
-    /// What there is; the same for the whole attempt.
+    /// Returns the definitions, constant for the whole attempt.
     fn definitions(&self) -> Vec<Definition>;
 
-    /// What is used from here on until [`Tools::go_on`] was asked for at once: of what came of the first, who asked for the
-    /// others did not know.
+    /// Begins a batch: uses until the next [`Tools::go_on`] are parallel, requested without knowledge of each other's
+    /// results.
     fn at_once(&mut self) {}
 
-    /// Uses one. The arguments are JSON, as a model wrote them; what is wrong with them is an error like any other. What it
-    /// gives has at most `room` characters: nobody cuts it afterwards, so that what counts as read was shown.
+    /// Runs a tool. `arguments` is the model's JSON; a mistake in it is an ordinary error result. The result has at
+    /// most `room` characters: it is not truncated later, so that all content that counts as read was shown.
     fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> Coming<'a, Used>;
 
-    /// Asks the board whether the attempt may make another call of its model, which may take `reserve` tokens; `usage` is
-    /// what the one before cost.
+    /// Asks the board to allow another call of the model, which may take `reserve` tokens; `usage` is that of the
+    /// previous call.
     ///
     /// # Errors
-    /// With what the attempt ends: the budgets do not suffice, or nobody waits for it any more.
+    /// Failure that ends the attempt: the budgets do not suffice, or the call was cancelled.
     fn go_on(&mut self, usage: Option<Usage>, reserve: u64) -> Coming<'_, Result<(), Failure>>;
 
-    /// Gives up what is remembered of the attempt. A provider broke its conversation off, and a later attempt of the
-    /// invocation goes on with it.
+    /// Hands over the memory of the attempt after a deferral, for a later attempt that continues the conversation.
     fn remembered(&mut self) -> Memory {
         Box::new(())
     }
 
-    /// Goes on with what an earlier attempt gave up.
+    /// Restores the memory of an earlier attempt.
     fn recall(&mut self, memory: Memory) {
         drop(memory);
     }
@@ -108,25 +107,25 @@ pub trait Tools: Send {
 /// Memory of an attempt: reads of files, for example.
 pub type Memory = Box<dyn Any + Send>;
 
-/// Has the tools of all attempts.
+/// Provider of the tools of all attempts.
 pub trait Toolbox: Send + Sync {
-    /// What keeps a seat of a blueprint, which has files, from its tools; empty if nothing does.
+    /// Checks the tools of a seat with files. Returns error messages; empty if there are none.
     fn problems(&self, blueprint: &Blueprint, seat: &Worker) -> Vec<String> {
         let _ = (blueprint, seat);
         Vec::new()
     }
 
-    /// The tools of an attempt; none if its seat has none.
+    /// Opens the tools of an attempt; returns none if its seat has none.
     ///
     /// # Errors
-    /// With what the attempt ends: the tools that its seat should have are not there.
+    /// Failure that ends the attempt: the tools of the seat are not available.
     fn open<'a>(&'a self, call: &'a Call) -> Coming<'a, Result<Option<Box<dyn Tools>>, Failure>>;
 }
 
-/// Asks the board of an attempt for [`Tools::go_on`].
+/// Asks the board of an attempt, for [`Tools::go_on`].
 ///
 /// # Errors
-/// As that.
+/// As [`Tools::go_on`].
 pub async fn go_on(board: &BoardHandle, call: &Call, usage: Option<Usage>, reserve: u64) -> Result<(), Failure> {
     answered(board.go_on(call.invocation, call.attempt, usage, reserve).await, usage)
 }
@@ -135,12 +134,12 @@ fn answered(answer: Result<Outcome, RuntimeError>, usage: Option<Usage>) -> Resu
     let rejection = match answer {
         Ok(Outcome::Refused(rejection)) => rejection,
         Ok(_) => return Ok(()),
-        // What ends the attempt for the board is that its actors begin anew.
+        // The board's actors are restarting, which ends the attempt.
         Err(error) => return Err(Failure { usage, ..failure(FailureCode::Crashed, error.to_string()) }),
     };
     let code = match rejection.code {
         Code::BudgetExhausted => FailureCode::BudgetExhausted,
-        // The board does not listen to it any more.
+        // The board has closed the attempt.
         _ => FailureCode::Lost,
     };
     let message = rejection.violations.into_iter().next().map(|violation| violation.message);
@@ -160,7 +159,7 @@ mod tests {
         let long = "ä".repeat(100);
         assert_eq!(cut(long.clone(), 40), format!("{}\n… (84 more characters)", "ä".repeat(16)));
         for most in 0_usize..100 {
-            // As many digits are kept free as there may be.
+            // Digits are reserved for the largest possible count.
             assert!((most.saturating_sub(1)..=most).contains(&cut(long.clone(), most).chars().count()));
         }
     }

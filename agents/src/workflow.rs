@@ -1,7 +1,7 @@
-//! `builtin:workflow`: the seat that decides which node of a workflow is next (`docs/workflows.md`).
+//! `builtin:workflow`: the seat that decides the next node of a workflow (`docs/workflows.md`).
 //!
-//! What it decides is [`engine::turn`]; here that becomes a reply. It goes by the document and not by its view, so that what
-//! nodes hand to each other may be of any size: it may read all of it, and copies it without a look.
+//! [`engine::turn`] decides; this file turns the decision into a reply. It reads the document and not its view, so
+//! that values passed between nodes may be of any size. The seat may read all of them, and copies them uninspected.
 
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
@@ -12,12 +12,12 @@ use patchboard_runtime::agent::{Answer, Call};
 use crate::builtin::seat::{Stop, not_configured, told, with};
 use crate::failure;
 
-/// What is wrong with a seat, if anything is.
+/// Checks a seat; returns an error message.
 pub(crate) fn problem(seat: &Worker) -> Option<String> {
     with::<With>(seat).err()
 }
 
-/// Does the next turn; passes where there is nothing to do, or what is asked for cannot be done now.
+/// Takes the next turn; passes if there is nothing to do, or if the request cannot be met now.
 pub(crate) fn answer(call: &Call) -> Answer {
     told(call, || {
         let with = with::<With>(call.seat()).map_err(not_configured)?;

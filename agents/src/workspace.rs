@@ -1,13 +1,13 @@
 //! A directory of files that the workers of a board share.
 //!
-//! * [`service`]: a directory and the board that knows of it; [`boards`]: those of all boards that run here.
-//! * [`session`]: one agent there: what it asks for, what it is shown, what it has read ([`reads`]).
-//!   [`look`]: what a look shows; [`sessions`]: those that go on from call to call.
-//! * [`programs`]: programs that run there, and what they changed ([`running`]); [`git`]: commits.
-//! * [`tools`]: what can be done there, for language models and for processes outside.
-//! * [`metrics`]: what the records of a board say of its edits.
+//! * [`service`]: a directory and its board; [`boards`]: those of all boards of this process.
+//! * [`session`]: one agent there: its requests, results and read set ([`reads`]).
+//!   [`look`]: content of a view; [`sessions`]: those that live across calls.
+//! * [`programs`]: programs that run there, and their changes ([`running`]); [`git`]: commits.
+//! * [`tools`]: its operations, for language models and for external processes.
+//! * [`metrics`]: edit statistics from the records of a board.
 //! * [`disk`]: the directory.
-//! * [`text`]: everything about the contents of files that is a function of texts.
+//! * [`text`]: all pure functions of file contents.
 
 pub mod boards;
 pub mod disk;

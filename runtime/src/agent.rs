@@ -1,4 +1,4 @@
-//! What fills a worker's seat, as the runtime sees it.
+//! Interface of agents: the calls that the runtime makes, and their answers.
 
 use std::any::Any;
 use std::fmt;
@@ -22,44 +22,44 @@ use patchboard_kernel::view::Prompt;
 
 use crate::runtime::WeakRuntime;
 
-/// One attempt of one invocation, durable in the journal before anybody is called.
+/// One attempt of one invocation, durable in the journal before its agent is called.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The board.
+    /// Board of the call.
     pub board: BoardId,
-    /// The invocation of another board that it does, if it is one inside another.
+    /// Invocation of the outer board that this board serves, if it is nested.
     pub parent: Option<Parent>,
     /// The invocation.
     pub invocation: InvocationId,
-    /// Its `scheduled` record, which names the invocation that it retries.
+    /// Number of the `scheduled` record, which names a retried invocation.
     pub cause: Seq,
-    /// Which attempt of it, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// The idempotency token of the attempt.
+    /// Idempotency token of the attempt.
     pub token: Token,
     /// The worker.
     pub worker: WorkerName,
-    /// The operator's name of the model, for `llm`: the blueprint's `models` entry that the seat names.
+    /// Operator's name of the model, for `llm`: the blueprint's `models` entry that the seat names.
     pub model: Option<String>,
-    /// The hash of what it is shown; cassettes are keyed by it.
+    /// Hash of the view; key of cassettes.
     pub view_hash: Digest,
-    /// What it is shown.
+    /// Prompt: the view as text.
     pub prompt: Arc<Prompt>,
-    /// The same as values.
+    /// The view as values.
     pub shown: Arc<Shown>,
-    /// How many attempts this worker had before this one on this board, without those lost with a process or that reached
-    /// nobody: a script's next reply, and whether a program can have state to lose.
+    /// Number of the worker's earlier attempts on this board, except those lost with a process or never delivered.
+    /// Selects a script's reply, and shows if a program can have state to lose.
     pub occurrence: u32,
-    /// Attempts of the invocation before this one.
+    /// Earlier attempts of the invocation.
     pub past: Past,
-    /// The time it has.
+    /// Timeout of the call.
     pub timeout: Duration,
-    /// The permission to make it, of a language model's worker.
+    /// Permit of a language model's call.
     pub permit: Option<Permit>,
 }
 
 impl Call {
-    /// The worker's seat in the blueprint.
+    /// Returns the worker's seat in the blueprint.
     pub fn seat(&self) -> &Worker {
         &self.shown.seat().worker
     }
@@ -68,23 +68,23 @@ impl Call {
 /// An agent's answer: the text of a patch or of an envelope around one (SPEC section 4).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reply {
-    /// Strict JSON, if the agent did well; the kernel judges.
+    /// Text, expected to be strict JSON; the kernel judges.
     pub text: String,
-    /// What it cost, if anything and if known.
+    /// Usage, if any and if known.
     pub usage: Option<Usage>,
-    /// What the agent gave, where the text was made of that ([`patchboard_kernel::blueprint::Format`]).
+    /// Original reply, if the text was made from it ([`patchboard_kernel::blueprint::Format`]).
     pub written: Option<String>,
-    /// Text that the model sent, where wrapping around it was removed.
+    /// Original text of the model, if wrapping around it was removed.
     pub raw: Option<String>,
 }
 
 impl Reply {
-    /// A reply that is kept as it came.
+    /// Creates a reply without an original.
     pub fn new(text: impl Into<String>, usage: Option<Usage>) -> Self {
         Self { text: text.into(), usage, written: None, raw: None }
     }
 
-    /// As the kernel judges it.
+    /// Converts the reply into the kernel's form.
     pub fn into_body(self) -> ReplyBody {
         match self.written {
             Some(of) => ReplyBody::Made { reply: self.text, of },
@@ -93,31 +93,31 @@ impl Reply {
     }
 }
 
-/// Why there is no answer.
+/// Failed call.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct Failure {
-    /// Stable.
+    /// Stable code.
     pub code: FailureCode,
-    /// For people; holds no secret.
+    /// Message for people, without secrets.
     pub message: String,
-    /// What the failed call cost, if known.
+    /// Usage of the failed call, if known.
     pub usage: Option<Usage>,
-    /// Set where the provider did not take the request, and may take the same one later.
+    /// Set if the provider did not accept the request, and may accept it later.
     pub deferral: Option<Deferral>,
 }
 
-/// A permission to make a call. When its last clone is dropped, the call is over.
+/// Permit for a call. When its last clone is dropped, the call is over.
 #[derive(Clone)]
 pub struct Permit {
-    /// Where the call goes to.
+    /// Admission of the call: model, price and reply limit.
     pub admission: Admission,
-    /// What the agent keeps with it.
+    /// Guard of the agent, dropped with the permit.
     pub guard: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Permit {
-    /// A permission that no gate gave.
+    /// Creates a permit without a gate.
     pub fn ungated() -> Self {
         Self { admission: Admission::default(), guard: None }
     }
@@ -129,22 +129,22 @@ impl fmt::Debug for Permit {
     }
 }
 
-/// Waits for a permission; none: the provider was away for as long as the operator's patience lasts. Dropping it gives
-/// the wait up.
+/// Future of a permit; none if the provider was unavailable for the operator's whole patience. Dropping it cancels the
+/// wait.
 pub type Admitting = Pin<Box<dyn Future<Output = Option<Permit>> + Send>>;
 
-/// Whether a call may be made.
+/// Decision about admission.
 pub enum Admitted {
-    /// Now.
+    /// Admitted.
     Now(Permit),
-    /// Later.
+    /// Waits for admission.
     Later(Admitting),
 }
 
-/// The answer to a call.
+/// Answer to a call.
 pub type Answer = Result<Reply, Failure>;
 
-/// Fills seats. One agent may serve many workers and many calls at once.
+/// Serves seats. One agent may serve many workers and many calls at once.
 pub trait Agent: Send + Sync + 'static {
     /// Answers one call. Dropping the future cancels the call.
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
@@ -161,26 +161,26 @@ pub trait Agent: Send + Sync + 'static {
         None
     }
 
-    /// Returns the tokens that prompt and reply may have together at the operator's model of this name, or at the default
-    /// one, and at each of its fallbacks. None if nobody knows.
+    /// Returns the context in tokens, prompt and reply together, of the operator's model of this name or the default
+    /// one. The smallest among the model and its fallbacks counts. Returns none if it is unknown.
     fn context(&self, model: Option<&str>) -> Option<u32> {
         let _ = model;
         None
     }
 
-    /// Told once, before any call, who runs the boards.
+    /// Receives the runtime of the boards, once before any call.
     fn started(&self, runtime: &WeakRuntime) {
         let _ = runtime;
     }
 
-    /// Told that the outcome of an answered call is durable, in the order of the journal. Recordings use it to hold the
-    /// next answer back until then, so that the order of answers is the order of records.
+    /// Reports that the outcome of an answered call is durable, in the order of the journal. Recordings hold the next
+    /// answer back until then, so that the order of answers is the order of records.
     fn settled(&self, board: &BoardId, token: &Token) {
         let _ = (board, token);
     }
 
-    /// Told that a board is not run here any more: it has ended for good, was closed or was given up, or the runtime
-    /// stops. What an agent keeps for it can go. May be told more than once, and does not wait for calls under way.
+    /// Reports that a board no longer runs here: it has ended for good, was closed or evicted, or the runtime stops.
+    /// State kept for it can be dropped. May be called more than once, and does not wait for open calls.
     fn ended(&self, board: &BoardId) {
         let _ = board;
     }

@@ -1,8 +1,9 @@
-//! Boards that have ended, taken out of the live journal: into a file of their own from which they come back, or for good.
+//! Removal of ended boards from the live journal: into an archive file that can be restored, or for good.
 //!
-//! An archive is JSON lines: a head with the board's last record, every record as `patchboard export` prints it with what
-//! stands beside its header, every text that they name, and at last the SHA-256 of all lines before. It is written, synced,
-//! read back and checked before a row of the live journal goes. What went leaves a tombstone: id, last record, when.
+//! An archive is JSON lines. A head with the board's last record is followed by every record, as `patchboard export`
+//! prints it and with its further columns. Then every text that they name follows, and at last the SHA-256 of all
+//! lines before. It is written, synced, read back and checked before a row of the live journal is deleted. A tombstone
+//! remains: id, last record, time.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufReader, Write as _};
@@ -19,61 +20,61 @@ use crate::carried::{Carried, FORMAT, Line, NotCarried, named_texts};
 use crate::journal::{BoardSummary, Head, Journal, JournalError, Tombstone};
 use crate::{audit, private, recovery};
 
-/// The directory of archives in a data directory.
+/// Directory of archives in a data directory.
 pub const DIRECTORY: &str = "archive";
 
-/// How many records are read at once.
+/// Records read at once.
 const PAGE: usize = 1024;
 
-/// Why a board cannot be archived, removed or brought back.
+/// Error of archiving, deleting or restoring a board.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// It can go on.
+    /// The board has not ended.
     #[error("board {0} has not ended: cancel it, or wait")]
     NotEnded(BoardId),
-    /// The archive is not what was written.
+    /// The archive is damaged.
     #[error("{path} is no archive that can be used: {what}")]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
-    /// The board of the archive has an id that no board has.
+    /// The board id of the archive is invalid.
     #[error("{path} is no archive that can be used: {what}")]
     BadId {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
-    /// The journal has the board.
+    /// The journal already has the board.
     #[error("the journal has board {0}: there is nothing to bring back")]
     Exists(BoardId),
-    /// The board was taken out of the journal with more records than the archive has.
+    /// The board had more records when it was removed than the archive has.
     #[error("the archive of board {board} is older than the board was: record {} is not in it", head.seq)]
     Older {
-        /// The board.
+        /// Board of the archive.
         board: BoardId,
-        /// The last record of the board.
+        /// Last record of the board.
         head: Head,
     },
     /// The file cannot be read or written.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The journal.
+    /// Journal error.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
 impl ArchiveError {
-    /// Stable name; messages may change, codes may not.
+    /// Returns the stable code; messages may change, codes may not.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::NotEnded(_) => "board_not_ended",
@@ -87,18 +88,18 @@ impl ArchiveError {
     }
 }
 
-/// The end of the name of an archive that is being written.
+/// Extension of an archive that is being written.
 const UNFINISHED: &str = "unfinished";
 
-/// Where a board's archive is in a directory.
+/// Returns the path of a board's archive in a directory.
 pub fn path_of(directory: &Path, board: &BoardId) -> PathBuf {
     directory.join(format!("{board}.jsonl"))
 }
 
-/// Takes a board that has ended out of the journal into a file. The caller holds the claim on it. Blocks.
+/// Moves an ended board from the journal into a file. The caller holds the claim on it. Blocks.
 ///
 /// # Errors
-/// [`ArchiveError`]; the board is where it was then.
+/// [`ArchiveError`]; the board is unchanged then.
 pub fn archive(
     journal: &dyn Journal,
     directory: &Path,
@@ -111,8 +112,8 @@ pub fn archive(
     Ok(path)
 }
 
-/// Writes a board's archive and leaves the board in the journal. Unlike [`archive`], also of a board that has not ended.
-/// Blocks.
+/// Writes a board's archive and keeps the board in the journal. Unlike [`archive`], also works for a board that has
+/// not ended. Blocks.
 ///
 /// # Errors
 /// [`ArchiveError`].
@@ -120,14 +121,14 @@ pub fn save(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Result<
     stored(journal, directory, &found(journal, board)?)
 }
 
-/// Writes the archive of a board anew if there is one: what was erased of the board goes from it, too. The caller holds the
-/// claim on the board. Blocks.
+/// Rewrites an existing archive of a board, so that redacted content leaves it, too. Returns false if there is none.
+/// The caller holds the claim on the board. Blocks.
 ///
 /// # Errors
-/// [`ArchiveError`]; the archive is what it was then.
+/// [`ArchiveError`]; the archive is unchanged then.
 pub fn renew(journal: &dyn Journal, directory: &Path, board: &BoardId) -> Result<bool, ArchiveError> {
     let path = path_of(directory, board);
-    // One that a crash has left half written holds the same.
+    // An unfinished file of a crash has the same content.
     forget(&path.with_extension(UNFINISHED))?;
     let is_there = path.is_file();
     if is_there {
@@ -146,8 +147,8 @@ fn forget(path: &Path) -> Result<(), ArchiveError> {
     }
 }
 
-/// Takes a board that has ended out of the journal for good, and removes its archive from the directory. The caller holds the claim on it, and lets the file be written
-/// anew afterwards. Blocks.
+/// Deletes an ended board from the journal for good, and its archive from the directory. The caller holds the claim on
+/// it and must have the journal file rewritten afterwards. Blocks.
 ///
 /// # Errors
 /// [`ArchiveError`].
@@ -165,7 +166,7 @@ pub fn delete(
     Ok(Tombstone { board: board.clone(), name: summary.name, head: summary.head, at: now, archive: None })
 }
 
-/// Brings a board back from its archive, which stays.
+/// Restores a board from its archive, which is kept.
 ///
 /// # Errors
 /// As [`read`] and [`put_back`].
@@ -176,7 +177,8 @@ pub async fn restore(journal: Arc<dyn Journal>, path: PathBuf) -> Result<BoardId
     put_back(&*journal, carried).await
 }
 
-/// Reads an archive as [`read`] does, and makes its board, so that the board can be read and go on once it is back. Blocks.
+/// Reads an archive as [`read`] does, and recovers its board, so that the board can be read and resumed once restored.
+/// Blocks.
 ///
 /// # Errors
 /// As [`read`].
@@ -189,8 +191,8 @@ pub fn checked(path: &Path, journal: Option<&dyn Journal>) -> Result<Carried, Ar
 /// Appends a board that was read.
 ///
 /// # Errors
-/// Storage; [`ArchiveError::Exists`]; [`ArchiveError::Older`] if it would lose records, and with them
-/// maybe an erasure.
+/// Storage; [`ArchiveError::Exists`]; [`ArchiveError::Older`] if it would lose records, and with them possibly a
+/// redaction.
 pub async fn put_back(journal: &dyn Journal, carried: Carried) -> Result<BoardId, ArchiveError> {
     if journal.summary(carried.board())?.is_some() {
         return Err(ArchiveError::Exists(carried.board().clone()));
@@ -207,7 +209,7 @@ pub async fn put_back(journal: &dyn Journal, carried: Carried) -> Result<BoardId
     Ok(board)
 }
 
-/// Writes the archive of a board, reads it back from the disk and compares its end with the journal's.
+/// Writes the archive of a board, reads it back from disk and compares its end with the journal's.
 fn stored(journal: &dyn Journal, directory: &Path, summary: &BoardSummary) -> Result<PathBuf, ArchiveError> {
     let path = path_of(directory, &summary.id);
     let text = written(journal, summary)?;
@@ -225,12 +227,12 @@ fn found(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, Archive
 
 fn ended(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, ArchiveError> {
     let summary = found(journal, board)?;
-    // The list alone does not decide what goes.
+    // The summary alone must not decide about deletion.
     audit::check_listed(journal, board)?;
     if summary.ended.is_none() { Err(ArchiveError::NotEnded(board.clone())) } else { Ok(summary) }
 }
 
-/// The text of an archive.
+/// Returns the text of an archive.
 fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, ArchiveError> {
     let BoardSummary { id, epoch, head: Head { seq, hash }, .. } = summary;
     let mut text = String::new();
@@ -257,7 +259,7 @@ fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, Arch
         }
     }
     for hash in named {
-        // One that was erased is named and not there.
+        // An erased text is named but absent.
         if let Some(text) = journal.blob(hash)? {
             add(&Line::Text { hash, text });
         }
@@ -268,7 +270,7 @@ fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, Arch
     Ok(text)
 }
 
-/// Under its name the file is whole or not there.
+/// Writes a file atomically: under its name it is complete or absent.
 fn store(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     private::make_directory(directory)?;
@@ -287,8 +289,8 @@ fn damaged(path: &Path, what: impl Into<String>) -> ArchiveError {
     ArchiveError::Damaged { path: path.display().to_string(), what: what.into() }
 }
 
-/// Reads an archive, and checks all of it as [`audit::verify`] checks a board of a journal. Texts that are not in it may have been
-/// erased beside it, which `journal` knows. Blocks.
+/// Reads an archive, and checks it as [`audit::verify`] checks a board of a journal. Missing texts may have been
+/// erased later, which `journal` records. Blocks.
 ///
 /// # Errors
 /// [`ArchiveError`].
@@ -310,8 +312,8 @@ pub fn read(path: &Path, journal: Option<&dyn Journal>) -> Result<Carried, Archi
     Ok(carried)
 }
 
-/// Returns the boards of a journal that are in the archives of a directory, by the beginnings of these files; none of files
-/// that cannot be read. Blocks.
+/// Returns the archived boards of a journal, from the heads of their files in a directory; skips unreadable files.
+/// Blocks.
 ///
 /// # Errors
 /// Storage.
@@ -321,7 +323,7 @@ pub fn outlines(journal: &dyn Journal, directory: &Path) -> Result<Vec<BoardSumm
     Ok(paths.filter_map(outline).collect())
 }
 
-/// Returns what makes the names of the texts of a journal that begins with this record; none if its salt is gone.
+/// Returns the hasher that names the texts of a journal with this first record; none if its salt is gone.
 pub fn hasher_of(first: &Record) -> Option<Hasher> {
     match first.body() {
         Ok(Body::Created(created)) if !(first.is_erased() && created.salt == Salt::ZERO) => {
@@ -331,7 +333,7 @@ pub fn hasher_of(first: &Record) -> Option<Hasher> {
     }
 }
 
-/// As JSON.
+/// Formats a tombstone as JSON.
 pub fn told(tombstone: &Tombstone) -> Value {
     let Tombstone { board, name, head, at, archive } = tombstone;
     serde_json::json!({

@@ -1,6 +1,6 @@
-//! Checks what is stored: every record's hash, values and texts, and that nothing is missing.
+//! Checks stored boards: every record's hash, values and texts, and completeness.
 //!
-//! Needs no running board. Whether the records also follow from each other is for `patchboard_kernel::replay`.
+//! Needs no running board. `patchboard_kernel::replay` checks that the records follow from each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,80 +14,80 @@ use patchboard_kernel::snapshot::{self, SnapshotError};
 use crate::journal::{BoardSummary, DECIDES_END, Head, Journal, JournalError, KeptSnapshot};
 use crate::recovery;
 
-/// A journal in which nothing was found wrong.
+/// Result of a verified journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verified {
-    /// Its last record; whoever keeps the hash elsewhere can detect truncation and rewriting later.
+    /// Last record; an operator who keeps its hash elsewhere can detect truncation and rewriting later.
     pub head: Head,
-    /// How many records it has.
+    /// Number of records.
     pub records: u64,
-    /// How many different texts they name that are stored beside them, and were checked.
+    /// Number of distinct stored texts, all checked.
     pub blobs: u64,
-    /// How many different texts they name that are not carried with them, so that nothing of those was checked.
+    /// Number of distinct named texts that this source does not carry, and are unchecked.
     pub unchecked_blobs: u64,
-    /// How many snapshots are kept and were checked, every part of them.
+    /// Number of kept snapshots that were checked, with every part.
     pub snapshots: u64,
-    /// How many are kept that another version of this program made in a layout that this one cannot check.
+    /// Number of kept snapshots in a layout of another program version, which this one cannot check.
     pub unchecked_snapshots: u64,
-    /// The record that has the expected hash, if one was given. Earlier than the head if the board went on since.
+    /// Record with the expected hash, if one was given. Before the head if the board has continued since.
     pub expected_at: Option<Seq>,
-    /// What was erased.
+    /// Redacted content.
     pub erased: Erased,
 }
 
-/// What was erased of a board: it cannot be checked any more, only what stands there now, and that a record says so.
+/// Redacted content of a board: only its replacement can be checked, and the record of the redaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Erased {
-    /// Values.
+    /// Redacted values.
     pub values: u64,
-    /// Records that had them.
+    /// Records with redacted values.
     pub records: u64,
-    /// Views and prompts that are gone.
+    /// Erased views and prompts.
     pub texts: u64,
-    /// Whether the salt was destroyed: then the values that are left cannot be checked either, only the chain.
+    /// The salt was destroyed: the remaining values cannot be checked either, only the chain.
     pub salt: bool,
 }
 
-/// What is wrong with a journal.
+/// Fault of a journal.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
-    /// The first record that cannot be trusted.
+    /// First record that cannot be trusted.
     #[error("record {seq} cannot be trusted: {reason}")]
     Record {
-        /// Its number.
+        /// Number of the record.
         seq: Seq,
-        /// Why.
+        /// Description of the fault.
         reason: String,
     },
-    /// The journal is sound in itself, but is not the one whose head was kept.
+    /// The journal is consistent, but lacks the hash that was kept.
     #[error("no record has the hash {expected}: the journal was cut off or rewritten; it now ends at {} with {}", .head.seq, .head.hash)]
     Head {
-        /// The hash that was kept.
+        /// Hash that was kept.
         expected: Digest,
-        /// Where the journal ends.
+        /// Head of the journal.
         head: Head,
     },
-    /// A snapshot that is kept is not what the records say. The records themselves are sound, and enough.
+    /// A kept snapshot contradicts the records. The records themselves are sound, and sufficient.
     #[error("the snapshot of everything up to record {of} cannot be trusted: {reason}")]
     Snapshot {
-        /// The last record it includes.
+        /// Last record that the snapshot includes.
         of: Seq,
-        /// Why.
+        /// Description of the fault.
         reason: String,
     },
-    /// What is noted of the snapshots that are kept is not what they are. The records themselves are sound, and enough.
+    /// The metadata of kept snapshots is wrong. The records themselves are sound, and sufficient.
     #[error("what is noted of snapshots cannot be trusted: {0}")]
     Noted(String),
-    /// The list of boards does not say of this one what its records say.
+    /// The board's summary contradicts its records.
     #[error("the list of boards does not agree with the records: {0}")]
     Summary(String),
-    /// It could not be read.
+    /// The journal could not be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
 impl Fault {
-    /// Stable name; messages may change, codes may not.
+    /// Returns the stable code; messages may change, codes may not.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Record { .. } => "bad_record",
@@ -103,16 +103,15 @@ impl Fault {
 /// Records read at once.
 const PAGE: usize = 256;
 
-/// Compares what the list of boards says of a board with the board's last records: head, version and end. Reads much less than
-/// [`verify`].
+/// Compares a board's summary with its last records: head, version and end. Reads much less than [`verify`].
 ///
 /// # Errors
-/// Storage; [`JournalError::BadRecord`] where the two differ.
+/// Storage; [`JournalError::BadRecord`] if they differ.
 pub fn check_listed(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalError> {
     loop {
         let Some(listed) = journal.summary(board)? else { return Ok(()) };
         let Some(what) = unlike(journal, &listed)? else { return Ok(()) };
-        // A process that runs the board may have appended more in between.
+        // A process that runs the board may have appended in between.
         if journal.summary(board)?.as_ref() == Some(&listed) {
             let why = format!("the list of boards has another {what} of board {board} than its records");
             return Err(JournalError::BadRecord { seq: listed.head.seq, why });
@@ -120,7 +119,7 @@ pub fn check_listed(journal: &dyn Journal, board: &BoardId) -> Result<(), Journa
     }
 }
 
-/// Returns in what a row differs from the last records of the board.
+/// Returns the field in which a summary differs from the last records of the board.
 fn unlike(journal: &dyn Journal, listed: &BoardSummary) -> Result<Option<String>, JournalError> {
     let after = |seq: u64| seq.checked_sub(1).map(Seq);
     let tail = journal.records(&listed.id, after(listed.head.seq.0), 2)?;
@@ -152,15 +151,15 @@ fn unlike(journal: &dyn Journal, listed: &BoardSummary) -> Result<Option<String>
         .or_else(|| differs("end", ended.flatten() == listed.ended)))
 }
 
-/// Checks all of a board's records. `expected_head`: a hash kept elsewhere that must be the head's or an earlier
-/// record's.
+/// Checks all of a board's records. `expected_head` is a hash kept elsewhere, which the head or an earlier record must
+/// have.
 ///
 /// # Errors
-/// The first thing found wrong.
+/// The first fault.
 pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Digest>) -> Result<Verified, Fault> {
-    // Read first: a board that is being worked on may go on while its records are read, but not back.
+    // Read first: a running board may append records meanwhile, but never removes any.
     let listed = journal.summary(board)?;
-    // Told last: whatever else is wrong matters more.
+    // Reported last: other faults matter more.
     let (kept, unreadable) = match journal.snapshots(board) {
         Err(JournalError::Corrupt { what, .. }) => (Vec::new(), Some(what)),
         kept => (kept?, None),
@@ -170,7 +169,7 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     loop {
         let page = match journal.records(board, walk.last(), limit) {
             Ok(page) => page,
-            // One by one, so that the first bad record is found and not the first bad page.
+            // One by one, to find the first bad record and not the first bad page.
             Err(JournalError::Corrupt { .. } | JournalError::BadRecord { .. }) if limit > 1 => {
                 limit = 1;
                 continue;
@@ -210,7 +209,7 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     }
     journal.check_storage()?;
     let head = walk.summary.head;
-    // A step that was cut in the middle is sound in itself; deriving it tells what is missing.
+    // A step that was cut in the middle has a sound chain; deriving it shows the missing records.
     if let Err(JournalError::BadRecord { seq, why: reason }) = recovery::check_end(journal, board) {
         return Err(Fault::Record { seq, reason });
     }
@@ -240,7 +239,7 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     })
 }
 
-/// What came of looking at a snapshot in which nothing is wrong.
+/// Result of checking a sound snapshot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Checked {
     Sound,
@@ -248,34 +247,34 @@ enum Checked {
     ByAnother,
 }
 
-/// A walk over the records of one board, in order.
+/// Traversal of one board's records, in order.
 struct Walk<'a> {
     journal: &'a dyn Journal,
     board: &'a BoardId,
     expected: Option<Digest>,
     expected_at: Option<Seq>,
-    /// From the first record on.
+    /// Set from the first record on.
     hasher: Option<Hasher>,
     summary: BoardSummary,
     records: u64,
     texts: BTreeSet<Digest>,
     first: Option<Record>,
-    /// The digest of the state that the last commit made.
+    /// Digest of the state after the last commit.
     state: Digest,
-    /// What snapshots the records name, by the record that does.
+    /// Snapshots named by records, by the naming record.
     named: BTreeMap<Seq, Snapshot>,
-    /// Hash and state at the records that kept snapshots end with.
+    /// Hash and state digest at the last records of kept snapshots.
     moments: BTreeMap<Seq, Option<(Digest, Digest)>>,
-    /// A part of a kept snapshot that is noted to name other parts than it does.
+    /// A part of a kept snapshot with wrong reference metadata.
     misnoted: Option<Digest>,
-    /// What stands in place of erased values, with the record it is in, by the record that must have committed to it.
+    /// Replacements of redacted values, each with its record, by the record that must have committed to it.
     owed: BTreeMap<Seq, Vec<(Seq, Digest)>>,
-    /// Texts that are gone; every one is in a `redacted` record, of this board or of another.
+    /// Erased texts; each is listed in a `redacted` record, of this board or of another.
     gone: BTreeSet<Digest>,
-    /// Texts that are not there, with the first record that names each, and what to say of it.
+    /// Missing texts, each with the first record that names it and the message.
     missing: BTreeMap<Digest, (Seq, String)>,
     erased: Erased,
-    /// Whether the salt is gone, with which commitments were made.
+    /// The salt of the commitments is destroyed.
     is_unsalted: bool,
 }
 
@@ -312,7 +311,7 @@ impl<'a> Walk<'a> {
         self.last().map(Seq::next).unwrap_or_default()
     }
 
-    /// A fault of the record that comes next.
+    /// Builds a fault of the next record.
     fn fault(&self, reason: impl Into<String>) -> Fault {
         Fault::Record { seq: self.next(), reason: reason.into() }
     }
@@ -323,7 +322,7 @@ impl<'a> Walk<'a> {
             return Err(self.fault(format!("it is missing; the next one stored is {}", record.seq)));
         }
         record.check_chain(self.summary.head.hash).map_err(fault)?;
-        // The values first, since a changed one may also be unreadable. But the salt is one of the first record's.
+        // The values first, since a changed one may also be unreadable. But the first record holds the salt.
         if let Some(hasher) = self.hasher.as_ref().filter(|_| !self.is_unsalted) {
             record.check_values(hasher).map_err(fault)?;
         }
@@ -371,7 +370,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Notes what a later record must have committed to.
+    /// Notes the commitment that a later record must have.
     fn owe(&mut self, record: &Record) -> Result<(), Fault> {
         let Some(hasher) = &self.hasher else { return Ok(()) };
         let replacement = record.replacement(hasher).map_err(|error| self.fault(error.to_string()))?;
@@ -385,11 +384,11 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A record that says what was erased: what stands there now is what it says.
+    /// Checks that the current replacements match a record of a redaction.
     fn redacted(&mut self, by: Seq, redacted: &Redacted) -> Result<(), Fault> {
         let said: BTreeMap<Seq, Digest> = redacted.records.iter().copied().collect();
         for (seq, commitment) in self.owed.remove(&by).unwrap_or_default() {
-            // Without the salt that commitments were made with there is nothing to compare.
+            // Without the salt of the commitments, there is nothing to compare.
             let is_said = said.get(&seq).is_some_and(|said| *said == commitment || self.is_unsalted);
             if !is_said {
                 let reason = format!("what stands in place of its erased values is not what record {by} says");
@@ -406,7 +405,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Whether the board's salt was destroyed: a record says so, which the chain holds.
+    /// Returns true if a record says that the board's salt was destroyed; the chain covers that record.
     fn is_salt_gone(&self, first: &Record) -> Result<bool, Fault> {
         let fault = |error: RecordError| self.fault(error.to_string());
         let Some(erasure) = first.erasure().map_err(fault)? else { return Ok(false) };
@@ -415,7 +414,7 @@ impl<'a> Walk<'a> {
         Ok(matches!(body, Some(Body::Redacted(redacted)) if redacted.salt))
     }
 
-    /// Checks a snapshot that is kept: every part, and that the board it makes is the one that the records say.
+    /// Checks a kept snapshot: every part, and that it restores the board of the records.
     fn snapshot(&mut self, kept: KeptSnapshot) -> Result<Checked, Fault> {
         let of = kept.of;
         let fault = |reason: String| Err(Fault::Snapshot { of, reason });
@@ -452,19 +451,19 @@ impl<'a> Walk<'a> {
                 fault("its document is not the one that the last commit made".to_owned())
             }
             Ok(_) => Ok(Checked::Sound),
-            // The version that made it can check it.
+            // The version that wrote it can check it.
             Err(error) if error.is_of_another_version() => Ok(Checked::ByAnother),
             Err(error) => fault(error.to_string()),
         };
         self.misnoted = self.misnoted.or(noted_wrong);
-        // A board that is being worked on may have given it up meanwhile.
+        // A running board may have dropped the snapshot meanwhile.
         if restored.is_err() && !self.journal.snapshots(self.board)?.contains(&kept) {
             return Ok(Checked::Sound);
         }
         restored
     }
 
-    /// Whether storage knows of a part which ones it names; no hash covers that.
+    /// Returns true if the stored references of a part are right; no hash covers them.
     fn is_noted(&self, hash: Digest, text: &str) -> Result<bool, JournalError> {
         match self.journal.noted_names(self.board, hash) {
             Ok(Some(noted)) => Ok(snapshot::names(text).is_none_or(|names| names == noted)),
@@ -474,19 +473,19 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether a text was erased, and the record that is said to have done it says so.
+    /// Returns true if a text was erased and the responsible record confirms it.
     fn is_gone(&self, hash: Digest) -> Result<bool, Fault> {
         let Some((board, seq)) = self.journal.erased_text(hash)? else { return Ok(false) };
         let record = self.journal.records(&board, seq.0.checked_sub(1).map(Seq), 1)?.pop();
         let Some(record) = record.filter(|record| record.seq == seq) else {
-            // That board was taken out since.
+            // The other board was deleted since.
             return Ok(self.journal.summary(&board)?.is_none());
         };
         let body = record.body().ok();
         Ok(matches!(body, Some(Body::Redacted(redacted)) if redacted.texts.contains(&hash)))
     }
 
-    /// Returns true if a text has this name, as far as that can be known.
+    /// Returns true if a text has this name, as far as that can be checked.
     fn names(&self, text: &str, name: Digest) -> bool {
         self.is_unsalted || self.hasher.as_ref().is_some_and(|hasher| hasher.names(text, name))
     }
@@ -522,7 +521,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What two summaries of one board differ in.
+/// Describes the differences between two summaries of one board.
 fn difference(listed: &BoardSummary, derived: &BoardSummary) -> String {
     let ended = |summary: &BoardSummary| summary.ended.map_or("not ended", |end| end.as_str());
     let columns = [

@@ -1,7 +1,6 @@
-//! A board that a file carries: the records of an export or an archive, read by everything that reads a journal.
+//! A board in a file: the records of an export or an archive, readable by every reader of journals.
 //!
-//! Nothing in such a file is believed. Reading it finds out that it has the right form; [`crate::audit`] checks the rest, as
-//! it does in a data directory.
+//! Such a file is untrusted. Reading it checks the format; [`crate::audit`] checks the rest, as in a data directory.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read as _};
@@ -21,30 +20,30 @@ use crate::journal::{
     Batch, BoardSummary, BoxFuture, Claim, Head, Journal, JournalError, KeptSnapshot, NewParts, Swept,
 };
 
-/// The format of archives.
+/// Version of the archive format.
 pub(crate) const FORMAT: u32 = 1;
 
-/// Bytes of a line: a record with its values, or a text.
+/// Size limit of a line in bytes: a record with its values, or a text.
 const LINE_MAX: usize = 256 << 20;
 
-/// Bytes of a file.
+/// Size limit of a file in bytes.
 const FILE_MAX: u64 = 4 << 30;
 
 /// A line of an archive.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Line {
-    /// The first.
+    /// First line.
     Archive { format: u32, board: BoardId, epoch: u64, seq: Seq, hash: Digest },
     /// A record.
     Record { seq: Seq, kind: Kind, at: Timestamp, header: String, payload: String, hash: Digest },
     /// A view or a prompt.
     Text { hash: Digest, text: String },
-    /// The last: SHA-256 of all lines before.
+    /// Last line: SHA-256 of all lines before.
     End(Digest),
 }
 
-/// A line of an export, as [`Record::to_json`] makes it.
+/// A line of an export, as written by [`Record::to_json`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exported {
@@ -53,43 +52,43 @@ struct Exported {
     hash: Digest,
 }
 
-/// What stands in a header beside a record's own members.
+/// Columns of a record that its header contains.
 #[derive(Deserialize)]
 struct Columns {
     seq: Seq,
     kind: Kind,
     at: Timestamp,
-    /// In the first record.
+    /// Set in the first record.
     board: Option<BoardId>,
 }
 
-/// Why a file carries no board.
+/// Reason why a file has no readable board.
 #[derive(Debug, thiserror::Error)]
 pub enum NotCarried {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It has another form, or is not whole.
+    /// The file has another format, or is incomplete.
     #[error("{0}")]
     Damaged(String),
-    /// Its board has an id that no board has.
+    /// The board id is invalid.
     #[error("its board is called {0}, and an id has {rule}", rule = ids::RULE)]
     BadId(String),
 }
 
-/// A board as a file carries it. A journal that can only be read.
+/// A board in a file, as a read-only journal.
 pub struct Carried {
-    /// What the file says of its board beside the records, else what these say.
+    /// Summary from the file's head, or derived from the records if it has none.
     listed: BoardSummary,
     records: Vec<Record>,
-    /// None: texts are not in the file.
+    /// Texts; none if the file has no texts.
     texts: Option<BTreeMap<Digest, Arc<str>>>,
-    /// Texts that are not there because a board erased them.
+    /// Texts that are missing because a board erased them.
     gone: BTreeMap<Digest, (BoardId, Seq)>,
 }
 
 impl Carried {
-    /// Reads an archive or an export, which the first line tells apart.
+    /// Reads an archive or an export, distinguished by the first line.
     ///
     /// # Errors
     /// [`NotCarried`].
@@ -106,7 +105,7 @@ impl Carried {
         Ok(carried)
     }
 
-    /// Reads the board of an archive and of what its first record says of it, and nothing behind.
+    /// Reads the summary of an archive's board from its first two lines.
     ///
     /// # Errors
     /// [`NotCarried`].
@@ -170,22 +169,22 @@ impl Carried {
         Ok(Self { listed: summary(board, &records), records, texts: None, gone: BTreeMap::new() })
     }
 
-    /// The board.
+    /// Returns the board's id.
     pub const fn board(&self) -> &BoardId {
         &self.listed.id
     }
 
-    /// Its last record, by what the file says.
+    /// Returns the last record according to the file.
     pub const fn last(&self) -> Head {
         self.listed.head
     }
 
-    /// Whether it is an archive, which has texts, too.
+    /// Returns true for an archive, which has texts, too.
     pub const fn is_archive(&self) -> bool {
         self.texts.is_some()
     }
 
-    /// Learns from a journal which texts that are not there were erased.
+    /// Looks up in a journal which missing texts were erased.
     ///
     /// # Errors
     /// Storage.
@@ -200,12 +199,12 @@ impl Carried {
         Ok(())
     }
 
-    /// Returns whether this is one of the records.
+    /// Returns true if this is one of the records.
     pub(crate) fn has(&self, head: Head) -> bool {
         self.records.iter().any(|record| record.seq == head.seq && record.hash == head.hash)
     }
 
-    /// The whole board, to append where there is none of its id.
+    /// Converts the board into a batch, to append where no board has its id.
     pub(crate) fn into_batch(self) -> Batch {
         let Self { listed: BoardSummary { id: board, epoch, .. }, records, texts, .. } = self;
         let blobs = texts.unwrap_or_default().into_iter().map(|(hash, text)| Blob { hash, text });
@@ -213,7 +212,7 @@ impl Carried {
     }
 }
 
-/// Texts that a record names.
+/// Returns the texts that a record names.
 pub(crate) fn named_texts(body: &Body) -> Vec<Digest> {
     match body {
         Body::Invoked(invoked) => vec![invoked.view, invoked.prompt],
@@ -222,7 +221,7 @@ pub(crate) fn named_texts(body: &Body) -> Vec<Digest> {
     }
 }
 
-/// What records say of their board, up to the first one that says nothing.
+/// Derives a board's summary from its records, up to the first unreadable one.
 fn summary(board: BoardId, records: &[Record]) -> BoardSummary {
     let mut summary = BoardSummary::empty(board);
     for record in records {
@@ -239,7 +238,7 @@ struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The next line, with its end.
+    /// Returns the next line, including its line end.
     fn next(&mut self) -> Result<Option<String>, NotCarried> {
         self.number += 1;
         let mut line = Vec::new();
@@ -254,7 +253,7 @@ impl<R: BufRead> Lines<R> {
         Ok((!line.is_empty()).then_some(line))
     }
 
-    /// Reads a JSON text of the line. A name that is there twice would be read one way here and another way elsewhere.
+    /// Parses a JSON text of the line. Rejects duplicate member names, which other parsers may resolve differently.
     fn read<T: for<'de> Deserialize<'de>>(&self, text: &str) -> Result<T, NotCarried> {
         let limits = Limits { bytes: LINE_MAX, depth: json::DEPTH_MAX };
         json::parse(text.as_bytes(), limits).map_err(|refusal| self.damaged(refusal.to_string()))?;

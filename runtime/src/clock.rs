@@ -1,7 +1,7 @@
-//! Where the time in the journal comes from.
+//! Source of the time in the journal.
 //!
 //! Boards never read a clock: the kernel actor stamps every input with [`Clock::now`]. Timers run on tokio's time, so
-//! that under a paused runtime both stand still together.
+//! under a paused runtime both pause together.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -10,46 +10,47 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use patchboard_kernel::id::Timestamp;
 use tokio::time::Instant;
 
-/// Tells the time.
+/// Source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// The present moment. May go backwards, and jump: each board evens that out for itself.
+    /// Returns the wall-clock time. May go backwards, and jump: each board compensates for that.
     fn now(&self) -> Timestamp;
 
-    /// Milliseconds since some moment. They pass alike whoever sets the clock, and none while the machine sleeps.
+    /// Returns milliseconds since a fixed moment. Independent of clock adjustments; does not advance while the machine
+    /// sleeps.
     fn steady_ms(&self) -> u64;
 }
 
-/// How far a clock must be ahead to have jumped, in milliseconds. What is less is a correction.
+/// Smallest lead of the wall clock that counts as a jump, in milliseconds. A smaller one is a correction.
 const JUMP_MIN_MS: i64 = 2000;
 
-/// The time of one board: it passes steadily and never goes back. A jump of the machine's clock is told, so that the board can
-/// record it, and only then part of the time.
+/// Clock of one board: steady, and never goes back. A forward jump of the machine's clock is reported, so that the
+/// board records it before its time includes it.
 pub(crate) struct BoardClock {
     clock: Arc<dyn Clock>,
-    /// Milliseconds from the steady time to the board's.
+    /// Offset of the board's time from the steady time, in milliseconds.
     ahead: AtomicI64,
 }
 
 impl BoardClock {
-    /// A clock that shows what the machine's does.
+    /// Creates a clock that agrees with the machine's.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let this = Self { clock, ahead: AtomicI64::new(i64::MIN) };
         this.go_on_after(Timestamp(i64::MIN));
         this
     }
 
-    /// Shows what the machine's clock does, unless that is before the last moment of the board.
+    /// Sets the clock to the machine's, or to the last time of the board if that is later.
     pub(crate) fn go_on_after(&self, last: Timestamp) {
         let now = self.clock.now().max(last);
         self.ahead.store(now.0.saturating_sub(self.steady_ms()), Ordering::Relaxed);
     }
 
-    /// The present moment of the board.
+    /// Returns the board's time.
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp(self.steady_ms().saturating_add(self.ahead.load(Ordering::Relaxed)))
     }
 
-    /// Takes over a jump forward of the machine's clock; returns how far it was, in milliseconds.
+    /// Applies a forward jump of the machine's clock; returns its size in milliseconds.
     pub(crate) fn jump(&self) -> Option<u64> {
         let jumped = self.clock.now().0.saturating_sub(self.now().0);
         (jumped >= JUMP_MIN_MS).then(|| {
@@ -69,7 +70,7 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        // A clock before 1970 is a machine whose clock is not set; it reads as the epoch itself.
+        // A time before 1970 means that the machine's clock is not set; it reads as the epoch itself.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
@@ -80,8 +81,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that starts at a given moment and follows tokio's time; with that paused, it moves only as timers fire or
-/// as a test advances it.
+/// Clock that starts at a given time and follows tokio's time; with that paused, it moves only as timers fire or as a
+/// test advances it.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualClock {
     start: Timestamp,
@@ -89,7 +90,7 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A clock that shows `start` now.
+    /// Creates a clock that shows `start` now.
     pub fn starting_at(start: Timestamp) -> Self {
         Self { start, origin: Instant::now() }
     }
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!((clock.jump(), clock.now()), (Some(8_000_000), Timestamp(9_000_600)));
         set(5, 1200);
         assert_eq!((clock.jump(), clock.now()), (None, Timestamp(9_000_700)));
-        // After a restart it goes on behind the last moment of the board.
+        // After a restart the clock continues after the last time of the board.
         set(5, 0);
         let clock = BoardClock::new(Arc::clone(&hands) as Arc<dyn Clock>);
         clock.go_on_after(Timestamp(9_000_700));

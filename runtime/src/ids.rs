@@ -1,27 +1,27 @@
-//! Where names and randomness come from; both reach a board as recorded inputs only.
+//! Source of names and randomness; both reach a board only as recorded inputs.
 
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::BoardId;
 use uuid::Uuid;
 
-/// Characters of a board's id.
+/// Length limit of a board's id, in characters.
 const ID_MAX: usize = 128;
 
-/// The word by which users call the board that was made last.
+/// Alias of the most recently created board.
 pub const LAST: &str = "last";
 
-/// The rule of ids, for people.
+/// Rule of valid ids, for messages.
 pub(crate) const RULE: &str = "1 to 128 letters, digits, - and _, begins with no -, and is not `last`";
 
-/// Whether a board can have this id: it is a file's name, and what a user calls the board by.
+/// Returns true if a board can have this id, which is also a file name and a command argument.
 pub fn is_usable(id: &BoardId) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let text = id.as_str();
-    // Commands take what begins with a dash for an option.
+    // Commands parse a leading dash as an option.
     (1..=ID_MAX).contains(&text.len()) && text.bytes().all(fits) && !text.starts_with('-') && text != LAST
 }
 
-/// An id that none may have, for people: its beginning, quoted.
+/// Formats an invalid id for messages: its beginning, quoted.
 pub(crate) fn shown(id: &BoardId) -> String {
     const SHOWN_MAX: usize = 40;
     let shown: String = id.as_str().chars().take(SHOWN_MAX).collect();
@@ -29,13 +29,13 @@ pub(crate) fn shown(id: &BoardId) -> String {
     format!("{shown:?}{more}")
 }
 
-/// Makes what must not repeat.
+/// Generates unique values.
 pub trait Ids: Send + Sync + 'static {
-    /// A new board's id.
+    /// Generates the id of a new board.
     fn board(&self) -> BoardId;
-    /// A new board's salt.
+    /// Generates the salt of a new board.
     fn salt(&self) -> Salt;
-    /// The random name of an owner of a board.
+    /// Generates the random name of a board's owner.
     fn writer(&self) -> String;
 }
 

@@ -1,7 +1,6 @@
-//! When a running board's snapshots are taken, and storing them.
+//! Snapshots of a running board: when they are due, and storing them.
 //!
-//! Owns the policy and the work that is done beside the board; the kernel actor hands out the picture and records what
-//! comes of it.
+//! Owns the policy and the background work; the kernel actor provides a copy of the board and records the result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,41 +14,41 @@ use patchboard_kernel::snapshot::Part;
 use crate::journal::{Journal, JournalError, NewParts, Swept};
 use crate::recovery::{Recovered, size};
 
-/// When a snapshot is due, so that starting a board again takes a bounded time.
+/// Conditions for a snapshot, so that recovering a board takes a bounded time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotPolicy {
-    /// So many records since the last one, or...
+    /// Records since the last snapshot that make the next one due.
     pub records: u64,
-    /// ...so many bytes of them: whichever comes first.
+    /// Bytes of records since the last snapshot that make the next one due.
     pub bytes: u64,
-    /// Whether the board waits until the snapshot is stored. Then the record that names it comes right after the one
-    /// that made it due, so that two runs with the same inputs make the same records; otherwise it comes when it comes,
-    /// and nobody waits.
+    /// The board waits until the snapshot is stored. Then the record that names it directly follows the one that made
+    /// it due, so that runs with equal inputs have equal records. Otherwise it is recorded once stored, without
+    /// delaying the board.
     pub waits: bool,
 }
 
 impl Default for SnapshotPolicy {
     fn default() -> Self {
-        // About 30 µs a record: a start takes a tenth of a second more than reading the snapshot.
+        // About 30 µs a record: a recovery takes a tenth of a second more than reading the snapshot.
         Self { records: 4000, bytes: 4 << 20, waits: false }
     }
 }
 
 impl SnapshotPolicy {
-    /// No snapshots: a start folds all records.
+    /// Never takes snapshots: a recovery folds all records.
     pub const NEVER: Self = Self { records: u64::MAX, bytes: u64::MAX, waits: false };
 }
 
-/// How many boards' snapshots are stored or swept at once.
+/// Boards that store or collect snapshots concurrently, at most.
 pub(crate) const AT_ONCE: usize = 2;
 
-/// How many snapshots of a board are kept: one to start from, and one more should that be damaged.
+/// Kept snapshots of a board: one to recover from, and a spare in case that is damaged.
 const KEPT: usize = 2;
 
-/// Parts are written in transactions of about so many bytes; an append waits for one of them at most.
+/// Approximate bytes of parts per transaction; an append waits for at most one of them.
 const TRANSACTION_BYTES: usize = 128 << 10;
 
-/// A snapshot that is stored and is to be recorded.
+/// A stored snapshot, to be recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Taken {
     pub(crate) of: Seq,
@@ -57,39 +56,39 @@ pub(crate) struct Taken {
     pub(crate) new: NewParts,
 }
 
-/// What is to be done about a board's snapshots.
+/// Snapshot task that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
     Snapshot,
-    /// What is not needed any more is to be removed, these snapshots among it.
+    /// Removal of unused parts, and of these snapshots.
     Sweep {
         unusable: Vec<Seq>,
     },
 }
 
-/// Counts what has happened since the last snapshot.
+/// Counts records and bytes since the last snapshot.
 pub(crate) struct Keeping {
     policy: SnapshotPolicy,
     records: u64,
     bytes: u64,
-    /// What there was when the snapshot under way was begun.
+    /// Records and bytes at the start of the current snapshot.
     begun: Option<(u64, u64)>,
-    /// After a failure: try again when there are so many records.
+    /// After a failure: number of records before the next try.
     not_before: u64,
-    /// Whether a snapshot or a sweep is under way.
+    /// A snapshot or a sweep is running.
     is_busy: bool,
-    /// Whether a turn was asked for and has not come.
+    /// A turn was requested and has not arrived.
     awaits_turn: bool,
     /// Parts stored since the last sweep.
     unswept: u64,
-    /// Parts that the last sweep left; none before the first.
+    /// Parts kept by the last sweep; none before the first.
     live: Option<u64>,
-    /// Snapshots that the next sweep is to give up.
+    /// Snapshots that the next sweep drops.
     unusable: Vec<Seq>,
     stop: StopOnDrop,
 }
 
-/// Tells the work beside the board that the board is gone.
+/// Signals the background work that the board is gone.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -124,7 +123,7 @@ impl Keeping {
         self.policy
     }
 
-    /// Set once the board is gone.
+    /// Returns a flag that is set once the board is gone.
     pub(crate) fn stop(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop.0)
     }
@@ -134,14 +133,14 @@ impl Keeping {
         self.bytes += records.iter().map(size).sum::<u64>();
     }
 
-    /// What is to be done, if nothing is under way. `has_ended`: the board has, so it needs no further snapshot.
+    /// Returns the due task, if none is running. A board that `has_ended` needs no further snapshot.
     pub(crate) fn due(&self, has_ended: bool) -> Option<Due> {
         let may_try = !self.is_busy && self.records >= self.not_before;
         let over = self.records >= self.policy.records || self.bytes >= self.policy.bytes;
-        // A sweep looks at all parts. One for every quarter of them that is new costs what storing those did.
+        // A sweep examines all parts. One per quarter of new parts costs as much as storing those did.
         let is_much = self.live.is_none_or(|live| self.unswept.saturating_mul(4) >= live);
         if may_try && !self.unusable.is_empty() {
-            // Before anything else: damaged parts would be taken for stored ones.
+            // First of all: damaged parts would count as stored ones.
             Some(Due::Sweep { unusable: self.unusable.clone() })
         } else if may_try && over && !has_ended {
             Some(Due::Snapshot)
@@ -152,7 +151,7 @@ impl Keeping {
         }
     }
 
-    /// It is begun.
+    /// Notes the start of a task.
     pub(crate) fn begun(&mut self, due: &Due) {
         self.is_busy = true;
         if *due == Due::Snapshot {
@@ -160,17 +159,17 @@ impl Keeping {
         }
     }
 
-    /// Whether to ask for a turn: once, until it comes.
+    /// Returns true if a turn is to be requested: once, until it arrives.
     pub(crate) const fn asks_for_turn(&mut self) -> bool {
         !std::mem::replace(&mut self.awaits_turn, true)
     }
 
-    /// It has come.
+    /// Notes the arrival of a turn.
     pub(crate) const fn has_turn(&mut self) {
         self.awaits_turn = false;
     }
 
-    /// The snapshot is recorded.
+    /// Notes that the snapshot is recorded.
     pub(crate) fn kept(&mut self, taken: &Taken) {
         let (records, bytes) = self.begun.take().unwrap_or_default();
         self.records -= records.min(self.records);
@@ -180,7 +179,7 @@ impl Keeping {
         self.is_busy = false;
     }
 
-    /// The snapshot, or its record, did not come to be: later.
+    /// Notes that storing or recording the snapshot failed; it is retried later.
     pub(crate) fn failed(&mut self) {
         self.begun = None;
         self.wait();
@@ -195,7 +194,7 @@ impl Keeping {
             }
             None => self.wait(),
         }
-        // After a failure, too: the next one comes with the next snapshot.
+        // Also after a failure: the next sweep follows the next snapshot.
         self.unswept = 0;
         self.is_busy = false;
     }
@@ -211,7 +210,7 @@ impl Keeping {
 /// Storage; [`JournalError::Fenced`] if the board has been taken over.
 pub(crate) fn take(journal: &dyn Journal, board: &Board, stop: &AtomicBool) -> Result<Taken, JournalError> {
     match take_parts(journal, board, false, stop) {
-        // Something else has removed what this process had stored.
+        // Another process has removed parts that this process had stored.
         Err(JournalError::MissingPart { hash, .. }) => {
             tracing::warn!(board = %board.id(), %hash, "a part of a snapshot is gone; storing all of them again");
             take_parts(journal, board, true, stop)
@@ -249,7 +248,7 @@ fn take_parts(journal: &dyn Journal, board: &Board, anew: bool, stop: &AtomicBoo
     Ok(taken)
 }
 
-/// Removes what is not needed any more. Blocks.
+/// Removes unused parts and snapshots. Blocks.
 ///
 /// # Errors
 /// Storage; [`JournalError::Fenced`] if the board has been taken over.

@@ -1,20 +1,22 @@
 //! The imperative shell of PatchBoard: actors, journal, recovery.
 //!
-//! Owns time, storage, concurrency and failure. Decides nothing about a board: every decision is made by
-//! `patchboard_kernel::board::Board`, which this crate feeds one input at a time, whose records it makes durable, and
-//! whose effects it carries out. What fills the workers' seats is in `patchboard-agents`.
+//! Owns time, storage, concurrency and failure handling. Decides nothing about a board: it feeds
+//! `patchboard_kernel::board::Board` one input at a time, makes its records durable, and executes its effects. The
+//! agents of workers are in `patchboard-agents`.
 //!
 //! # Layout
 //!
-//! * [`runtime`]: starts boards and hands out [`runtime::BoardHandle`]s; what readers see is in [`snapshot`] and
-//!   [`subscription`]; `plans` shares what boards of one blueprint have in common.
-//! * [`journal`]: the port to storage, its SQLite driver and the group commit above it; [`audit`] checks what is stored.
-//! * [`redaction`]: values of a board erased from every file; [`archive`]: boards that have ended, taken out of the journal;
-//!   [`carried`]: boards that files carry.
-//! * [`reading`]: records that were checked; [`recovery`]: a board from its journal; [`keeping`]: when its snapshots are taken, and storing them.
-//! * `actors`: the supervision tree. Actors deliver; a branch that computes something belongs in the kernel.
-//! * [`agent`]: the port to whatever fills a seat.
-//! * [`observer`]: who is told what becomes of boards.
+//! * [`runtime`]: starts boards and hands out [`runtime::BoardHandle`]s; [`snapshot`] and
+//!   [`subscription`] serve readers; `plans` shares the compiled blueprint among boards.
+//! * [`journal`]: the storage interface, its SQLite driver and the group commit above it; [`audit`] checks stored
+//!   boards.
+//! * [`redaction`]: erases values of a board from every file; [`archive`]: removes ended boards from the journal;
+//!   [`carried`]: boards in files.
+//! * [`reading`]: verified records; [`recovery`]: a board from its journal; [`keeping`]: schedule and storage of
+//!   snapshots.
+//! * `actors`: the supervision tree. Actors execute; a branch that computes a decision belongs in the kernel.
+//! * [`agent`]: the interface of agents.
+//! * [`observer`]: notifications about boards, for metrics.
 //! * [`clock`], [`ids`]: time, names and randomness; [`private`]: files that only their owner reads.
 
 mod actors;

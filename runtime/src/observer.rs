@@ -1,8 +1,7 @@
-//! Who is told what becomes of boards, so that it can be counted.
+//! Notifications about boards, for metrics.
 //!
-//! Told is what has become durable here, once; what is read again when a board is recovered is told to nobody. Counts made
-//! of it are for operators: after an append of which nobody knows whether it was stored, they may lack its records. The
-//! journal is the truth.
+//! Each durable step is reported once; records that a recovery reads are not reported. Counts made of them are for
+//! operators: after an append with an unknown outcome, they may lack its records. The journal is the truth.
 
 use std::time::Duration;
 
@@ -11,39 +10,39 @@ use patchboard_kernel::record::Record;
 
 use crate::runtime::RuntimeError;
 
-/// Watches the boards of a runtime. What it does is done on the way of a commit: it must be quick, and wait for nothing. If
-/// it panics, the board goes on. The default does nothing.
+/// Observer of the boards of a runtime. Called during commits, so it must be fast and must not block. A panic of it
+/// does not affect the board. The default methods do nothing.
 pub trait Observer: Send + Sync + 'static {
-    /// A step of a board is durable, and nobody has seen it yet.
+    /// Reports a durable step, before it is published.
     fn durable(&self, _step: &Durable<'_>) {}
 
-    /// A board got a proposal or a request that it had had before, and gave the first answer again.
+    /// Reports a repeated proposal or request, which got the first answer.
     fn duplicate(&self, _board: &BoardId) {}
 
-    /// Actors failed, and are made anew.
+    /// Reports that actors failed and are restarted.
     fn restarted(&self, _what: Restarted) {}
 
-    /// A board does not go on here, and why; may be told more than once.
+    /// Reports that a board stops in this process, with the reason; may be called more than once.
     fn gone(&self, _board: &BoardId, _why: &RuntimeError) {}
 }
 
-/// A step that is durable.
+/// A durable step.
 #[derive(Clone, Copy, Debug)]
 pub struct Durable<'a> {
     /// The board.
     pub board: &'a BoardId,
-    /// What was appended, in order.
+    /// Appended records, in order.
     pub records: &'a [Record],
-    /// The time since the kernel took the input up.
+    /// Time since the kernel began with the input.
     pub took: Duration,
 }
 
-/// What was made anew.
+/// Restarted actors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Restarted {
     /// All actors of a board, from its journal.
     Board,
-    /// The supervisor of a board, and its actors with it.
+    /// Supervisor of a board, with the board's actors.
     Supervisor,
     /// The journal writer.
     JournalWriter,
@@ -53,7 +52,7 @@ impl Restarted {
     /// Every member.
     pub const ALL: [Self; 3] = [Self::Board, Self::Supervisor, Self::JournalWriter];
 
-    /// The stable name.
+    /// Returns the stable name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Board => "board",
@@ -63,7 +62,7 @@ impl Restarted {
     }
 }
 
-/// Watches nothing.
+/// Observer that ignores all notifications.
 #[derive(Clone, Copy, Debug)]
 pub struct Unobserved;
 

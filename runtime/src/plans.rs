@@ -8,7 +8,7 @@ use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::mode::Mode;
 use patchboard_kernel::plan::{Plan, Plans};
 
-/// The plans in use, by what they were compiled from. A plan goes with the last board that has it.
+/// Plans in use, by their source. A plan is dropped with its last board.
 #[derive(Default)]
 pub(crate) struct SharedPlans(DashMap<Digest, Weak<Plan>>);
 
@@ -18,7 +18,7 @@ impl Plans for SharedPlans {
         if let Some(plan) = self.0.get(&source).and_then(|plan| plan.upgrade()) {
             return Ok(plan);
         }
-        // Nothing is locked meanwhile; of two who compile the same at once, both go on with their own.
+        // Compiled without a lock; two concurrent compilers of one plan each keep their own.
         let plan = Arc::new(Plan::compile_for(Arc::new(blueprint), mode.clone(), journal)?);
         self.0.retain(|_, plan| plan.strong_count() > 0);
         self.0.insert(source, Arc::downgrade(&plan));

@@ -1,4 +1,4 @@
-//! Files of the data directory: only their owner reads and writes them, whatever the directory and the umask allow.
+//! Files of the data directory: only their owner can read and write them, independent of directory and umask.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
-/// Pause between two attempts at what SQLite does not wait for by itself.
+/// Pause between retries of an operation that SQLite does not wait for by itself.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Returns options that make files private.
+/// Returns options that create private files.
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -19,7 +19,7 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// Makes an empty file, or empties one; private from then on.
+/// Creates an empty file or empties an existing one, and makes it private.
 ///
 /// # Errors
 /// Storage.
@@ -29,7 +29,7 @@ pub fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file, and makes it if there is none; private from then on.
+/// Opens a file, creating it if it is missing, and makes it private.
 ///
 /// # Errors
 /// Storage.
@@ -39,8 +39,8 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a file if there is none; private from then on. One that is there is not opened: closing it would take the locks
-/// from those of this process that have it open.
+/// Creates a file if it is missing, and makes it private. Does not open an existing file: closing it would release the
+/// locks of other descriptors of this process.
 ///
 /// # Errors
 /// Storage.
@@ -51,7 +51,7 @@ pub fn ensure(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory that only its owner may look into, with those above it.
+/// Creates a directory that only its owner may access, with its parents.
 ///
 /// # Errors
 /// Storage.
@@ -63,26 +63,26 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Opens a private SQLite file. Waits as long as `patience` for others that write.
+/// Opens a private SQLite file. Waits up to `patience` for other writers.
 ///
 /// # Errors
 /// Storage.
 pub fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
-    // The log and its index get the rights of the file.
+    // SQLite gives the log and its index the permissions of the file.
     ensure(path).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     let connection = Connection::open(path)?;
     connection.busy_timeout(patience)?;
     Ok(connection)
 }
 
-/// Gives a SQLite file a write-ahead log whose commits are durable. Waits as long as `patience` for others that have it open.
+/// Enables a write-ahead log with durable commits. Waits up to `patience` for other connections.
 ///
 /// # Errors
-/// Storage, or no turn in time.
+/// Storage, or a timeout.
 pub fn write_ahead(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
     let since = Instant::now();
     loop {
-        // SQLite does not wait for others here.
+        // SQLite does not apply its busy timeout here.
         match connection.query_row("PRAGMA journal_mode = WAL", (), |_| Ok(())) {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && since.elapsed() < patience => {
                 sleep(PAUSE);
@@ -93,7 +93,8 @@ pub fn write_ahead(connection: &Connection, patience: Duration) -> rusqlite::Res
     connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF;")
 }
 
-/// Moves all commits from the log of a SQLite file into the file and empties the log; false if another reads, and the log keeps them.
+/// Moves all commits from the log of a SQLite file into the file and empties the log. Returns false if a reader keeps
+/// the log.
 ///
 /// # Errors
 /// Storage.
@@ -101,17 +102,17 @@ pub fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0)).map(|busy| busy == 0)
 }
 
-/// Takes the rights of others from a file that was made before, if this process may.
+/// Removes the permissions of other users from an existing file, if this process may.
 fn restrict(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::fs::{Permissions, metadata, set_permissions};
         use std::os::unix::fs::PermissionsExt as _;
         let about = metadata(path)?;
-        // A device is not of this user alone.
+        // A device is not private to this user.
         if about.is_file() && about.permissions().mode() & 0o077 != 0 {
             match set_permissions(path, Permissions::from_mode(0o600)) {
-                // Whose file it is decides.
+                // Only the owner can change it.
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
                 done => done?,
             }

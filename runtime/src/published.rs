@@ -1,6 +1,6 @@
-//! What a board has published, and the way to its kernel: all that readers and callers share with its actors.
+//! Published state of a board and the channel to its kernel, shared by readers and callers with its actors.
 //!
-//! Outlives the actors, which are replaced when they fail; handles and subscriptions hold on to it.
+//! Outlives the actors, which are replaced when they fail; handles and subscriptions keep it alive.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,12 +24,12 @@ use crate::work;
 #[derive(Default)]
 pub(crate) struct Boards {
     here: DashMap<BoardId, Arc<Published>>,
-    /// Whether the runtime ends, so that no more come.
+    /// The runtime is shutting down and accepts no more boards.
     is_shut: AtomicBool,
 }
 
 impl Boards {
-    /// Adds a board, unless there is one with its id or the runtime ends.
+    /// Adds a board, unless its id is taken or the runtime is shutting down.
     pub(crate) fn add(&self, published: Arc<Published>) -> Result<(), RuntimeError> {
         if self.is_shut.load(Ordering::Acquire) {
             return Err(RuntimeError::Closed(published.board.clone()));
@@ -43,12 +43,12 @@ impl Boards {
         }
     }
 
-    /// Lets no more boards in.
+    /// Rejects further boards.
     pub(crate) fn shut(&self) {
         self.is_shut.store(true, Ordering::Release);
     }
 
-    /// Takes out this board, not another that has taken its place.
+    /// Removes this board, but not a successor with its id.
     pub(crate) fn remove(&self, published: &Arc<Published>) {
         self.here.remove_if(&published.board, |_, present| Arc::ptr_eq(present, published));
     }
@@ -62,56 +62,56 @@ impl Boards {
     }
 }
 
-/// One board.
+/// Published state of one board.
 pub(crate) struct Published {
     board: BoardId,
-    /// Empty until the board was recovered.
+    /// Empty until the board is recovered.
     snapshot: ArcSwapOption<Snapshot>,
-    /// The records as they are published; none once the board is gone.
+    /// Published records; none once the board is gone.
     stream: Mutex<Option<Stream>>,
     status: watch::Sender<Status>,
     door: watch::Sender<Door>,
     admission: Arc<Semaphore>,
     supervisor: watch::Sender<Option<ActorRef<board::Message>>>,
-    /// Whether somebody has asked for its end here.
+    /// A caller has requested to close it.
     is_closing: AtomicBool,
-    /// Set while the board makes no calls, also after a restart of its actors.
+    /// Set while the board makes no calls, even across a restart of its actors.
     held: ArcSwapOption<Held>,
 }
 
-/// Mark of a board that was opened for a record and makes no calls until it is resumed. It is paused, unless it has ended.
+/// Hold on a board that was opened without calls until it is resumed. The board is paused, unless it has ended.
 pub(crate) struct Held {
-    /// Caller in the record of the pause.
+    /// Principal for the record of the pause.
     pub(crate) by: Option<Principal>,
 }
 
-/// The way of records to subscribers.
+/// Stream of records to subscribers.
 struct Stream {
-    /// The last record sent.
+    /// Last record sent.
     head: Option<Seq>,
     sender: broadcast::Sender<Arc<Record>>,
 }
 
-/// Where a board stands, for those who wait for it.
+/// Status of a board, for waiting callers.
 #[derive(Clone, Debug)]
 pub(crate) enum Status {
-    /// It is being recovered.
+    /// Being recovered.
     Starting,
-    /// It goes on.
+    /// Running.
     Running,
-    /// It has ended. A quiescent one may go on again.
+    /// Ended. A quiescent board may continue.
     Ended(Ended),
-    /// It cannot go on here.
+    /// Stopped in this process.
     Gone(RuntimeError),
 }
 
-/// The way to the kernel.
+/// Channel to the kernel.
 #[derive(Clone)]
 enum Door {
-    /// Its actors are being replaced.
+    /// The actors are being replaced.
     Shut,
     Open(ActorRef<Message>),
-    /// There will be none any more.
+    /// Closed for good.
     Gone(RuntimeError),
 }
 
@@ -139,7 +139,7 @@ impl Published {
         self.snapshot.load_full()
     }
 
-    /// The board's supervisor, once there is one, which is not while it is being replaced; none if the board is gone.
+    /// Returns the board's supervisor, waiting while it is being started or replaced; none if the board is gone.
     pub(crate) async fn supervisor(&self) -> Option<ActorRef<board::Message>> {
         let mut watched = self.supervisor.subscribe();
         tokio::select! {
@@ -149,32 +149,32 @@ impl Published {
         }
     }
 
-    // For the board's actors.
+    // Methods for the board's actors.
 
     pub(crate) fn supervised_by(&self, supervisor: ActorRef<board::Message>) {
         self.supervisor.send_replace(Some(supervisor));
     }
 
-    /// Its supervisor has failed and is replaced. Who asks for the board's end waits for the next one.
+    /// Marks the supervisor as failed. Callers that close the board wait for its successor.
     pub(crate) fn unsupervised(&self) {
         self.supervisor.send_replace(None);
     }
 
-    /// Shows a board that is durable, and the records that made it so.
+    /// Publishes a durable state and its records.
     pub(crate) fn publish(&self, snapshot: Snapshot, records: Vec<Record>) {
         let ended = snapshot.ended;
-        // Before the records: whoever has been told of one finds what it did.
+        // Before the records, so that a reader of a record finds its effect in the snapshot.
         self.snapshot.store(Some(Arc::new(snapshot)));
         if let Some(stream) = &mut *self.stream() {
             for record in records {
                 stream.head = Some(record.seq);
-                // Nobody listens: nobody misses it.
+                // Fails only without subscribers.
                 drop(stream.sender.send(Arc::new(record)));
             }
         }
         self.status.send_if_modified(|status| {
             let after = match (&*status, ended) {
-                // A board that is being recovered has ended, or not, only once it has been taken over.
+                // A board under recovery has ended, or not, only once it has been taken over.
                 (Status::Starting | Status::Gone(_), _) => return false,
                 (Status::Running | Status::Ended(_), Some(ended)) => Status::Ended(ended),
                 (Status::Running | Status::Ended(_), None) => Status::Running,
@@ -184,18 +184,18 @@ impl Published {
         });
     }
 
-    /// The board has been taken over and goes on, if it has not ended.
+    /// Marks the board as taken over and running, unless it has ended.
     pub(crate) fn running(&self) {
         let ended = self.snapshot.load().as_ref().and_then(|snapshot| snapshot.ended);
         self.status.send_replace(ended.map_or(Status::Running, Status::Ended));
     }
 
-    /// Returns the mark of a board that makes no calls; none if it makes them.
+    /// Returns the hold of a board that makes no calls; none if it makes them.
     pub(crate) fn held(&self) -> Option<Arc<Held>> {
         self.held.load_full()
     }
 
-    /// Lets the board make calls again.
+    /// Lifts the hold.
     pub(crate) fn release(&self) {
         self.held.store(None);
     }
@@ -208,7 +208,7 @@ impl Published {
         self.door.send_replace(Door::Shut);
     }
 
-    /// The board will not go on here. The first reason given stands.
+    /// Marks the board as stopped in this process. The first reason is kept.
     pub(crate) fn gone(&self, reason: RuntimeError) {
         self.door.send_if_modified(|door| {
             let first = !matches!(door, Door::Gone(_));
@@ -227,46 +227,46 @@ impl Published {
         *self.stream() = None;
     }
 
-    // For callers.
+    // Methods for callers.
 
-    /// The stream of records from now on; none if the board is gone.
+    /// Subscribes to records from now on; returns none if the board is gone.
     pub(crate) fn listen(&self) -> Option<Live> {
         self.stream().as_ref().map(|stream| Live { head: stream.head, records: stream.sender.subscribe() })
     }
 
-    /// Somebody asks for its end here.
+    /// Requests to close the board.
     pub(crate) fn close(&self) {
         self.is_closing.store(true, Ordering::Release);
     }
 
-    /// Whether somebody has.
+    /// Returns true if closing was requested.
     pub(crate) fn is_closing(&self) -> bool {
         self.is_closing.load(Ordering::Acquire)
     }
 
-    /// Whether the board will not go on here.
+    /// Returns true if the board is stopped in this process.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(*self.door.borrow(), Door::Gone(_))
     }
 
     async fn until_gone(&self) {
-        // An error means the same: there is no sender any more.
+        // An error has the same cause: the sender is gone.
         drop(self.door.subscribe().wait_for(|door| matches!(door, Door::Gone(_))).await);
     }
 
-    /// Waits until the status is of a kind that `wanted` wants.
+    /// Waits for a status that `wanted` accepts.
     pub(crate) async fn status(&self, wanted: impl FnMut(&Status) -> bool) -> Status {
         let mut watched = self.status.subscribe();
         let status = watched.wait_for(wanted).await.map(|status| status.clone());
         status.unwrap_or_else(|_| Status::Gone(RuntimeError::Closed(self.board.clone())))
     }
 
-    /// Waits until the board's actors have taken it on, or it is gone.
+    /// Waits until the board's actors have recovered it, or it is gone.
     pub(crate) async fn taken_on(&self) -> Status {
         self.status(|status| !matches!(status, Status::Starting)).await
     }
 
-    /// Puts an input to the kernel and waits for what comes of it.
+    /// Sends an input to the kernel and waits for the result.
     pub(crate) async fn ask(&self, input: Input, principal: Option<Principal>) -> Result<Decided, RuntimeError> {
         let closed = || RuntimeError::Closed(self.board.clone());
         let place = Arc::clone(&self.admission).acquire_owned().await.map_err(|_| closed())?;
@@ -279,7 +279,7 @@ impl Published {
                 Door::Gone(reason) => return Err(reason),
                 Door::Open(kernel) => match kernel.send_message(message) {
                     Ok(()) => break,
-                    // It has just ended and has not seen the message; the next one will.
+                    // The kernel has just ended without reading the message; its successor gets it.
                     Err(MessagingErr::SendErr(unsent)) => message = unsent,
                     Err(_) => return Err(RuntimeError::Interrupted(self.board.clone())),
                 },
@@ -300,7 +300,7 @@ impl Published {
     }
 
     fn stream(&self) -> MutexGuard<'_, Option<Stream>> {
-        // Nothing that can panic happens while it is held.
+        // No code under this lock can panic.
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
-//! Reads records of a board, and checks each of them: its place in the chain, and its values where the board's salt is there.
+//! Reads records of a board and verifies each: its place in the chain, and its values if the board's salt is present.
 //!
-//! Recovery checks records as it folds them; this is for all who only look at them.
+//! Recovery verifies records as it folds them; this is for other readers.
 
 use patchboard_kernel::digest::{Digest, Hasher, Salt};
 use patchboard_kernel::id::{BoardId, Seq};
@@ -8,25 +8,25 @@ use patchboard_kernel::record::{Body, GENESIS, Record, RecordError};
 
 use crate::journal::{Journal, JournalError};
 
-/// Reads on from a record.
+/// Verifying reader of a board's records.
 pub struct Reading<'a> {
     journal: &'a dyn Journal,
     board: &'a BoardId,
-    /// None where the salt is erased.
+    /// None if the salt is erased.
     hasher: Option<Hasher>,
     last: Option<Seq>,
     hash: Digest,
 }
 
 impl<'a> Reading<'a> {
-    /// Reads from the record after `after`; none: from the first.
+    /// Starts after the record `after`; `None` starts with the first.
     ///
     /// # Errors
     /// Storage; [`JournalError::BadRecord`].
     pub fn after(journal: &'a dyn Journal, board: &'a BoardId, after: Option<Seq>) -> Result<Self, JournalError> {
         let hash = match after {
             None => GENESIS,
-            // Behind the end there is nothing to check.
+            // Past the end there is no hash to check.
             Some(after) => record(journal, board, after)?.map_or(GENESIS, |record| record.hash),
         };
         let hasher = match record(journal, board, Seq(0))? {
@@ -58,7 +58,7 @@ fn record(journal: &dyn Journal, board: &BoardId, seq: Seq) -> Result<Option<Rec
     Ok(journal.records(board, before, 1)?.pop().filter(|record| record.seq == seq))
 }
 
-/// Returns what a board's commitments are made with, unless that is erased.
+/// Returns the hasher of a board's commitments, unless its salt is erased.
 fn hasher(journal: &dyn Journal, board: &BoardId, first: &Record) -> Result<Option<Hasher>, JournalError> {
     let unreadable = |error: RecordError| bad(first.seq, &error);
     if let Some(erasure) = first.erasure().map_err(unreadable)? {

@@ -1,8 +1,8 @@
-//! Makes a board from its journal: from the newest snapshot that can be used and the records after it, or else from
-//! all records.
+//! Recovers a board from its journal: from the newest usable snapshot and the records after it, or else from all
+//! records.
 //!
-//! A snapshot only saves time. What is wrong with one is told in the log, and the board comes to be without it. A journal that ends
-//! inside a step makes no board as it is now: a step is appended as a whole, so records are missing.
+//! A snapshot only saves time. Faults of one are logged, and the board is recovered without it. A journal that ends
+//! inside a step cannot be recovered to its end: a step is appended as a whole, so records are missing.
 
 use patchboard_kernel::board::{Board, BoardError};
 use patchboard_kernel::id::{BoardId, Seq, Version};
@@ -14,39 +14,39 @@ use patchboard_kernel::snapshot::SnapshotError;
 use crate::journal::{Journal, JournalError, KeptSnapshot};
 use crate::runtime::RuntimeError;
 
-/// How many records are read at once.
+/// Records read at once.
 const PAGE: usize = 512;
 
-/// How many records are looked at for where the last step begins, at first.
+/// Records that are searched first for the beginning of the last step.
 const TAIL: u64 = 64;
 
-/// A board that was made from its journal.
+/// A recovered board.
 pub struct Recovered {
-    /// The board.
+    /// The board's state.
     pub board: Board,
-    /// The last record that was in the snapshot it was made from; `None`: it was made from all records.
+    /// Last record in the snapshot it was recovered from; `None` if it was recovered from all records.
     pub from: Option<Seq>,
-    /// Records that were folded, the first one not counted.
+    /// Number of folded records, without the first.
     pub records: u64,
-    /// Bytes of those.
+    /// Bytes of these records.
     pub bytes: u64,
-    /// Snapshots that cannot be used, by the last record they include.
+    /// Unusable snapshots, by the last record they include.
     pub unusable: Vec<Seq>,
 }
 
-/// Makes a board as it is now.
+/// Recovers a board to its current state.
 ///
 /// # Errors
-/// Storage; [`RuntimeError::Board`] if the records make no board, or end inside a step.
+/// Storage; [`RuntimeError::Board`] if the records are invalid, or end inside a step.
 pub fn recover(journal: &dyn Journal, board: &BoardId, plans: &dyn Plans) -> Result<Recovered, RuntimeError> {
     recover_until(journal, board, None, plans)
 }
 
-/// Checks that a journal does not end inside a step. Makes the board for it; whatever else is wrong with that is left to
-/// [`recover`]. Blocks.
+/// Checks that a journal does not end inside a step, by recovering the board; ignores other faults, which [`recover`]
+/// reports. Blocks.
 ///
 /// # Errors
-/// Storage; [`JournalError::BadRecord`] with the first record that is missing.
+/// Storage; [`JournalError::BadRecord`] with the first missing record.
 pub fn check_end(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalError> {
     match recover(journal, board, &Own) {
         Err(RuntimeError::Board(BoardError::BadRecord { seq, message })) => {
@@ -60,7 +60,7 @@ pub fn check_end(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalEr
     }
 }
 
-/// Makes a board as it stood right after the commit that made a version.
+/// Recovers a board as of the commit of a version.
 ///
 /// # Errors
 /// As [`recover`]; [`BoardError::BadRecord`] if there is no such version.
@@ -98,7 +98,7 @@ fn recover_until(
                     unusable.push(snapshot.of);
                 }
             }
-            // The snapshot may be as good as any.
+            // The snapshot itself may be sound.
             Err(Trouble::Records(RuntimeError::Journal(error))) if error.is_passing() => {
                 tracing::warn!(board = %id, of = %snapshot.of, %error, "a snapshot cannot be read; recovering without it");
             }
@@ -118,15 +118,15 @@ fn recover_until(
     checked(Recovered { unusable, ..recovered }, id)
 }
 
-/// How far a board is made.
+/// Target of a recovery.
 enum Until {
-    /// Right after the commit that made a version.
+    /// The commit of a version.
     Version(Version),
-    /// As far as there are records, the last of which are these, from the last one that certainly begins a step.
+    /// End of the journal. Has its last records, from the last certain beginning of a step.
     End(Vec<Record>),
 }
 
-/// Returns the last records of a journal, from the last one that certainly begins a step.
+/// Returns the last records of a journal, from the last certain beginning of a step.
 fn last_step(journal: &dyn Journal, id: &BoardId) -> Result<Vec<Record>, JournalError> {
     let Some(head) = journal.head(id)? else { return Ok(Vec::new()) };
     let mut records = TAIL;
@@ -141,7 +141,7 @@ fn last_step(journal: &dyn Journal, id: &BoardId) -> Result<Vec<Record>, Journal
     }
 }
 
-/// Refuses last records of a journal that ends inside a step.
+/// Rejects a journal with last records that end inside a step.
 fn whole(before: Option<Board>, records: &[Record]) -> Result<(), BoardError> {
     match replay::missing_at_end(before, records) {
         None => Ok(()),
@@ -152,7 +152,7 @@ fn whole(before: Option<Board>, records: &[Record]) -> Result<(), BoardError> {
     }
 }
 
-/// The snapshots that are kept; none if the list is damaged, which the next sweep mends.
+/// Returns the kept snapshots; none if the list is damaged, which the next sweep repairs.
 fn listed(journal: &dyn Journal, id: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
     match journal.snapshots(id) {
         Err(JournalError::Corrupt { what, .. }) => {
@@ -171,7 +171,7 @@ fn checked(recovered: Recovered, id: &BoardId) -> Result<Recovered, RuntimeError
     Ok(recovered)
 }
 
-/// Why a board cannot be made from a snapshot.
+/// Reason why a board cannot be recovered from a snapshot.
 enum Trouble {
     Snapshot(SnapshotError),
     Records(RuntimeError),
@@ -189,7 +189,7 @@ impl From<JournalError> for Trouble {
     }
 }
 
-/// The board from one snapshot; none if that is later than what is wanted.
+/// Recovers the board from one snapshot; returns none if the snapshot is later than the target.
 fn from_snapshot(
     journal: &dyn Journal,
     id: &BoardId,
@@ -199,7 +199,7 @@ fn from_snapshot(
     plans: &dyn Plans,
 ) -> Result<Option<Recovered>, Trouble> {
     let unreadable = |what: &str| SnapshotError::Unreadable(what.to_owned());
-    // The list of snapshots is in no chain; the record is.
+    // The list of snapshots is not covered by the chain; the record is.
     let named = record(journal, id, snapshot.record)?.and_then(|record| record.body().ok());
     if !matches!(named, Some(Body::Snapshot(named)) if (named.of, named.digest) == (snapshot.of, snapshot.digest)) {
         return Err(unreadable("no record names it").into());
@@ -217,7 +217,7 @@ fn from_snapshot(
         Some(error) => return Err(error.into()),
         None => restored?,
     };
-    // At the version itself more may have happened than its commit.
+    // A snapshot at the version itself may include later records.
     if matches!(until, Until::Version(version) if board.version() >= *version) {
         return Ok(None);
     }
@@ -264,7 +264,7 @@ fn fold(journal: &dyn Journal, id: &BoardId, mut board: Board, until: &Until) ->
     Ok(Recovered { board, from: None, records, bytes, unusable: Vec::new() })
 }
 
-/// Bytes of a record's texts.
+/// Returns the size of a record's texts in bytes.
 pub(crate) fn size(record: &Record) -> u64 {
     (record.header.len() + record.payload.len()) as u64
 }

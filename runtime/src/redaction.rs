@@ -1,8 +1,8 @@
-//! Erases values of a board that is not being run, from every file of the journal.
+//! Redacts values of a board that is not running, in every file of the journal.
 //!
-//! What is erased the kernel says ([`patchboard_kernel::redaction`]); here it is done, in an order that leaves the board as
-//! it was or the erasure recorded: a value that an administrator puts in place of one is a commit of its own, then the
-//! `redacted` record and all it erases are one transaction, and then the file is written anew.
+//! The kernel plans the redaction ([`patchboard_kernel::redaction`]); this file executes it. The order of steps leaves
+//! the board unchanged or the redaction recorded. An administrator's replacement value is a commit of its own; then
+//! the `redacted` record and all erasures are one transaction; then the file is rewritten.
 
 use std::sync::Arc;
 
@@ -20,39 +20,39 @@ use crate::journal::{Batch, Erasure, Head, Journal, JournalError};
 use crate::recovery;
 use crate::runtime::RuntimeError;
 
-/// How many records are read at once.
+/// Records read at once.
 const PAGE: usize = 1024;
 
-/// What came of a redaction.
+/// Result of a redaction.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Redaction<B> {
-    /// The `redacted` record.
+    /// Last record: the `redacted` record.
     pub head: Head,
-    /// What it says.
+    /// Body of that record.
     pub body: Redacted,
-    /// The version that a value put in place of the erased one made.
+    /// Version of the commit with the replacement value.
     pub replaced_at: Option<Version>,
-    /// Where the text of an erased value still stands, in values that were not asked for.
+    /// Remaining occurrences of a redacted text, in values that were not requested.
     pub still: Vec<Still>,
-    /// The result of the search beside the journal.
+    /// Result of the search outside the journal.
     pub beside: B,
-    /// Whether it is the repetition of one that was done before.
+    /// The request repeats an earlier one.
     pub is_repeated: bool,
-    /// Why the file still has to be written anew, if that could not be done: whatever was erased may be found in it until
-    /// then. It is tried again whenever the journal is opened, and by `vacuum`.
+    /// Error of the pending rewrite of the file, which may contain the erased bytes until then. The rewrite is retried
+    /// when the journal is opened, and by `vacuum`.
     pub unscrubbed: Option<JournalError>,
 }
 
-/// Why nothing was erased.
+/// Rejection of a redaction.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The request cannot be met.
+    /// The request is invalid.
     #[error(transparent)]
     Redaction(#[from] RedactionError),
-    /// The value that was to be put in place of the one there may not be there.
+    /// The replacement value is rejected.
     #[error("the other value may not be there: {}", .0.violations.first().map_or("", |violation| violation.message.as_str()))]
     Replacement(Rejection),
-    /// The search beside the journal refuses it.
+    /// The search outside the journal rejects it.
     #[error(transparent)]
     Beside(#[from] Hindrance),
     /// The board cannot be read or written.
@@ -60,13 +60,13 @@ pub enum Refusal {
     Runtime(#[from] RuntimeError),
 }
 
-/// The reason to end a redaction before the journal is touched: a later search beside it would lack the texts.
+/// Reason to end a redaction before the journal is changed: a later search outside it would lack the texts.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Hindrance {
-    /// Stable name.
+    /// Stable code.
     pub code: &'static str,
-    /// For people.
+    /// Message for people.
     pub message: String,
 }
 
@@ -77,7 +77,7 @@ impl From<JournalError> for Refusal {
 }
 
 impl Refusal {
-    /// Stable name; messages may change, codes may not.
+    /// Returns the stable code; messages may change, codes may not.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Redaction(error) => error.code.as_str(),
@@ -88,14 +88,14 @@ impl Refusal {
     }
 }
 
-/// Erases what `request` asks for, in the name of a caller. With `replacement`, that value is put in place of what is at the only place asked for,
-/// and stays. The caller holds the claim on the board, and nobody runs it.
+/// Redacts the values in `request`, in the name of a caller. A `replacement` is first written to the only requested
+/// place, and stays. The caller holds the claim on the board, which must not be running.
 ///
-/// `beside` is given the texts that are erased, to look for them beside the journal: before they go from the journal, so that
-/// the same request finds them again where it is broken off.
+/// `beside` gets the texts to search for outside the journal. It runs before the journal erases them, so that a
+/// repeated request finds them if this one is interrupted.
 ///
 /// # Errors
-/// [`Refusal`]; nothing is erased then, though a replacement may have been made.
+/// [`Refusal`]; no value is redacted then, though a replacement may have been committed.
 pub async fn redact<B: Default + Send + 'static>(
     journal: Arc<dyn Journal>,
     id: BoardId,
@@ -156,8 +156,8 @@ fn erase<B: Default>(
     Ok(Redaction { head, body: planned.body, replaced_at: None, still, beside, is_repeated: false, unscrubbed })
 }
 
-/// The commit that puts a value in place of the one that is to be erased; none if it is there already, from an attempt
-/// that was interrupted, or if the board holds its last document.
+/// Returns the commit that writes the replacement. Returns none if an interrupted attempt has written it, or if the
+/// request was completed before.
 fn replace(
     journal: &dyn Journal,
     id: &BoardId,
@@ -171,7 +171,7 @@ fn replace(
         let code = RedactionCode::BadRedaction;
         return Err(RedactionError { code, message, places: Vec::new(), questions: Vec::new() }.into());
     };
-    // What was done before is not done again: another value may stand there by now.
+    // A completed redaction is not repeated: the place may have another value by now.
     if redaction::known(&records(journal, id)?, request)?.is_some() {
         return Ok(None);
     }
@@ -189,7 +189,7 @@ fn replace(
     }
 }
 
-/// All records of a board.
+/// Reads all records of a board.
 fn records(journal: &dyn Journal, id: &BoardId) -> Result<Vec<Record>, JournalError> {
     let mut records: Vec<Record> = Vec::new();
     loop {

@@ -1,7 +1,6 @@
-//! Starts boards, finds them, and stops them.
+//! Starts, finds and stops boards.
 //!
-//! The face of this crate: everything outside talks to a [`Runtime`] and to the [`BoardHandle`]s it gives out, never to
-//! an actor.
+//! The interface of this crate: all callers use a [`Runtime`] and its [`BoardHandle`]s, never an actor.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -40,75 +39,75 @@ use crate::recovery;
 use crate::snapshot::Snapshot;
 use crate::subscription::{PAGE, Subscription};
 
-/// How often a board that is closed meanwhile is taken over for one request.
+/// Tries of one request to resume a board that is closed meanwhile.
 const ATTACH_TRIES: u32 = 8;
 
-/// What a runtime is made of.
+/// Options of a runtime.
 #[derive(Clone)]
 pub struct Options {
-    /// Fills the seats of all boards.
+    /// Agent of all seats of all boards.
     pub agent: Arc<dyn Agent>,
-    /// Tells the time.
+    /// Clock of all boards.
     pub clock: Arc<dyn Clock>,
-    /// Makes ids, salts and writers' names.
+    /// Source of ids, salts and writers' names.
     pub ids: Arc<dyn Ids>,
-    /// How often a board's actors may fail.
+    /// Limit on failures of a board's actors.
     pub restarts: RestartPolicy,
-    /// How many requests from outside may wait for one board; further ones wait before they are admitted.
+    /// Limit of external requests queued per board; further ones wait for admission.
     pub admission: usize,
-    /// How many records a subscriber may fall behind before it has to catch up from the journal.
+    /// Records that a subscriber may fall behind before it must catch up from the journal.
     pub subscription: usize,
-    /// When snapshots are taken.
+    /// Snapshot policy.
     pub snapshots: SnapshotPolicy,
-    /// Is told what becomes of the boards.
+    /// Observer of the boards.
     pub observer: Arc<dyn Observer>,
-    /// Where tests make actors panic.
+    /// Failpoints of tests.
     pub(crate) probe: Probe,
 }
 
-/// How a board is made, beside what it is made of. The default is what everybody wants.
+/// Options of a new board. The default suits most callers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Founding {
-    /// Its id, if the caller names it; else one is made.
+    /// Board id; generated if absent.
     pub id: Option<BoardId>,
-    /// Given only to make runs repeatable.
+    /// Salt; set only for reproducible runs.
     pub salt: Option<Salt>,
-    /// How much of PatchBoard it has.
+    /// Ablation: the enabled parts of PatchBoard.
     pub mode: Mode,
-    /// Where a model wrote its blueprint: what that took, which is charged to the board.
+    /// Usage of the architect that wrote the blueprint, charged to the board.
     pub designed: Option<Designed>,
-    /// Whose work it does, if it is a board inside a board.
+    /// Outer invocation, if the board is nested.
     pub parent: Option<Parent>,
-    /// The caller who starts it, if it is started from outside; of a board inside another, the one who started that.
+    /// External caller that starts it; for a nested board, the one that started the outer board.
     pub principal: Option<Principal>,
 }
 
-/// Whether a request did what it asked, or an earlier one had.
+/// Effect of an accepted request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heard {
-    /// It did.
+    /// Applied now.
     Now,
-    /// It was the repetition of one that was heard before, or things were so already.
+    /// Repeats an earlier request, or changes nothing.
     Before,
 }
 
-/// What it took to have a model write a board's blueprint.
+/// Usage of the model that wrote a board's blueprint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Designed {
     /// Calls of the model.
     pub calls: u32,
-    /// Their tokens.
+    /// Tokens of these calls.
     pub usage: Usage,
-    /// Of the tokens: those of calls after the first.
+    /// Tokens of the calls after the first.
     pub repairs: Usage,
-    /// What the model was told, in order, as [`Prompt::to_json`](patchboard_kernel::view::Prompt::to_json) writes it.
+    /// Prompts of the calls, in order, as [`Prompt::to_json`](patchboard_kernel::view::Prompt::to_json) writes them.
     pub prompts: Vec<Arc<str>>,
-    /// The model that was asked, and its price.
+    /// Model of the calls, and its price.
     pub admitted: Option<Admission>,
 }
 
 impl Options {
-    /// The machine's clock and randomness, and the default limits.
+    /// Creates options with the machine's clock and randomness, and the default limits.
     pub fn new(agent: Arc<dyn Agent>) -> Self {
         Self {
             agent,
@@ -124,14 +123,14 @@ impl Options {
     }
 }
 
-/// How often a board's actors may fail before the board is given up.
+/// Limit on failures of a board's actors before the board is given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RestartPolicy {
-    /// So many restarts are made...
+    /// Restarts allowed within `window`.
     pub max: u32,
-    /// ...within this time; one more failure is the end.
+    /// Time window; one failure more than `max` within it ends the board.
     pub window: Duration,
-    /// The pause before the second restart within the window; it doubles with each further one. The first is immediate.
+    /// Pause before the second restart within the window; doubled for each further one. The first is immediate.
     pub backoff: Duration,
 }
 
@@ -141,51 +140,51 @@ impl Default for RestartPolicy {
     }
 }
 
-/// Why a board cannot be run, or a request to it has no answer.
+/// Error of running a board, or of a request to it.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// Storage.
+    /// Storage error.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The kernel cannot make or recover the board.
+    /// The kernel cannot create or recover the board.
     #[error(transparent)]
     Board(#[from] BoardError),
     /// The board is already running in this process.
     #[error("board {0} is already running here")]
     AlreadyRunning(BoardId),
-    /// The board is not running any more.
+    /// The board is not running.
     #[error("board {0} is not running: resume it first")]
     Closed(BoardId),
-    /// A token was used again, for another request.
+    /// A token was reused for another request.
     #[error("the token was used before on board {0}, for another request, or for a board that is not there any more")]
     TokenConflict(BoardId),
-    /// The value of a signal is not what the blueprint says it is.
+    /// The value of a signal does not match the blueprint.
     #[error("the signal does not fit the blueprint of board {board}: {}", .violations.first().map_or("", |first| first.message.as_str()))]
     BadSignal {
-        /// The board.
+        /// Board of the signal.
         board: BoardId,
-        /// What is wrong with the value.
+        /// Violations of the schema.
         violations: Vec<Violation>,
     },
-    /// A signal was refused; it was not recorded.
+    /// A signal was rejected; it was not recorded.
     #[error("board {board} does not take the signal: {message}")]
     Unheard {
-        /// The board.
+        /// Board of the signal.
         board: BoardId,
-        /// Stable name of the reason: `backlog_full`, `journal_full` or `unknown_signal`.
+        /// Stable code of the reason: `backlog_full`, `journal_full` or `unknown_signal`.
         code: Code,
-        /// Why.
+        /// Message for people.
         message: String,
     },
-    /// A board takes nothing up again; nothing was recorded.
+    /// A retry was rejected; nothing was recorded.
     #[error("board {board} cannot retry: {message}")]
     CannotRetry {
-        /// The board.
+        /// Board of the retry.
         board: BoardId,
-        /// Stable name of the reason.
+        /// Stable code of the reason.
         code: Code,
-        /// Why.
+        /// Message for people.
         message: String,
     },
     /// The board has ended, so the request changes nothing.
@@ -197,9 +196,9 @@ pub enum RuntimeError {
     /// The board's actors failed too often.
     #[error("board {board} was given up after repeated failures, the last one: {reason}")]
     Crashed {
-        /// The board.
+        /// Board that was given up.
         board: BoardId,
-        /// The last failure.
+        /// Last failure.
         reason: String,
     },
     /// The runtime itself could not be started.
@@ -208,14 +207,14 @@ pub enum RuntimeError {
 }
 
 impl RuntimeError {
-    /// Returns the error of a retry that was refused.
+    /// Returns the error of a rejected retry.
     pub fn cannot_retry(board: &BoardId, rejection: Rejection) -> Self {
         let code = rejection.code;
         let message = rejection.violations.into_iter().next().map(|first| first.message).unwrap_or_default();
         Self::CannotRetry { board: board.clone(), code, message }
     }
 
-    /// Stable name; messages may change, codes may not.
+    /// Returns the stable code; messages may change, codes may not.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Journal(error) => error.code(),
@@ -240,28 +239,28 @@ pub struct Runtime {
     running: Arc<Running>,
 }
 
-/// What all boards share.
+/// Shared state of all boards.
 struct Running {
     context: Arc<Context>,
     boards: Arc<Boards>,
     root: ActorRef<root::Message>,
 }
 
-/// A runtime that ends whether or not this is held: what agents have that run boards themselves.
+/// Weak handle of a runtime, for agents that run boards themselves.
 #[derive(Clone)]
 pub struct WeakRuntime {
     running: Weak<Running>,
 }
 
 impl WeakRuntime {
-    /// The runtime, unless it has ended. To be held for as long as one request takes.
+    /// Returns the runtime, unless it has ended. To be held only for one request.
     pub fn upgrade(&self) -> Option<Runtime> {
         self.running.upgrade().map(|running| Runtime { running })
     }
 }
 
 impl Runtime {
-    /// Starts the actors that all boards share.
+    /// Starts the actors shared by all boards.
     ///
     /// # Errors
     /// [`RuntimeError::Start`].
@@ -271,7 +270,7 @@ impl Runtime {
             let writer = Arc::clone(&writer);
             move || {
                 if let Some(writer) = &*writer.load() {
-                    // One that has ended is replaced, and its successor begins with what is queued.
+                    // A writer that has ended is replaced, and its successor begins with the queue.
                     drop(writer.cast(journal_writer::Message::Flush));
                 }
             }
@@ -291,15 +290,15 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// The same without keeping it.
+    /// Returns a weak handle.
     pub fn downgrade(&self) -> WeakRuntime {
         WeakRuntime { running: Arc::downgrade(&self.running) }
     }
 
-    /// Makes a new board and runs it. `salt`: given only to make runs repeatable.
+    /// Creates a new board and runs it. `salt` is set only for reproducible runs.
     ///
     /// # Errors
-    /// [`RuntimeError::Board`] if blueprint and request make no board; storage.
+    /// [`RuntimeError::Board`] if blueprint or request is invalid; storage.
     pub async fn create(
         &self,
         blueprint: Blueprint,
@@ -309,7 +308,7 @@ impl Runtime {
         self.create_with(blueprint, request, Founding { salt, ..Founding::default() }).await
     }
 
-    /// The same, founded in another way than usual.
+    /// Like [`Runtime::create`], with options.
     ///
     /// # Errors
     /// As [`Runtime::create`].
@@ -353,17 +352,18 @@ impl Runtime {
         self.open(opening, blueprint, Beginning::Created(Box::new(board), step.effects), claim).await
     }
 
-    /// Takes a board over from its journal and goes on with it. Calls that were under way are lost and made again.
+    /// Takes a board over from its journal and runs it. Calls that were in progress are lost and repeated.
     ///
     /// # Errors
     /// [`JournalError::Owned`] if another process runs it; [`JournalError::NotFound`];
-    /// [`RuntimeError::AlreadyRunning`]; [`RuntimeError::Board`] if the records are no board; storage.
+    /// [`RuntimeError::AlreadyRunning`]; [`RuntimeError::Board`] if the records are invalid; storage.
     pub async fn resume(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
         self.take_over(board, false, None).await
     }
 
-    /// Like [`Runtime::resume`], but the board is paused before anything else, by the caller whom the record names: nobody is
-    /// called until it is resumed. A board that has ended is not paused, and calls nobody either, whatever takes it up again.
+    /// Like [`Runtime::resume`], but first pauses the board, in the name of `by`: it dispatches nothing until it is
+    /// resumed. A board that has ended is not paused, but makes no calls either, even if a signal or a retry continues
+    /// it.
     ///
     /// # Errors
     /// As [`Runtime::resume`].
@@ -371,7 +371,7 @@ impl Runtime {
         self.take_over(board, false, Some(Held { by })).await
     }
 
-    /// Like [`Runtime::resume`], also if another process seems to run the board. That one can write no more.
+    /// Like [`Runtime::resume`], even if another process seems to run the board. That process is fenced off.
     ///
     /// # Errors
     /// As [`Runtime::resume`], but never [`JournalError::Owned`].
@@ -381,7 +381,7 @@ impl Runtime {
 
     async fn take_over(&self, board: &BoardId, force: bool, held: Option<Held>) -> Result<BoardHandle, RuntimeError> {
         match self.running.boards.get(board) {
-            // It was given up and is on its way out.
+            // The board was given up and is being closed.
             Some(published) if published.is_gone() => self.close_board(published).await,
             Some(_) => return Err(RuntimeError::AlreadyRunning(board.clone())),
             None => {}
@@ -393,16 +393,16 @@ impl Runtime {
         self.open(opening, blueprint, Beginning::Recover, claim).await
     }
 
-    /// The board as it runs here, or taken over as by [`Runtime::resume`] if it does not. One that is being made or taken
-    /// over by somebody else of this runtime is waited for.
+    /// Returns the running board, or resumes it as [`Runtime::resume`] does. Waits while another caller of this
+    /// runtime creates or resumes it.
     ///
     /// # Errors
-    /// As [`Runtime::resume`], [`RuntimeError::AlreadyRunning`] only if it is closed and opened again and again meanwhile.
+    /// As [`Runtime::resume`]; [`RuntimeError::AlreadyRunning`] only if it is repeatedly closed and opened meanwhile.
     pub async fn attach(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
         for _ in 0..ATTACH_TRIES {
             match self.running.boards.get(board) {
                 Some(published) if !published.is_gone() => match published.taken_on().await {
-                    // Whoever opened it has given it up; perhaps there is none to be opened.
+                    // The caller that opened it has given up; the board may not exist.
                     Status::Gone(RuntimeError::Closed(_)) => {}
                     Status::Gone(reason) => return Err(reason),
                     Status::Starting | Status::Running | Status::Ended(_) => return Ok(self.handle(published)),
@@ -416,14 +416,14 @@ impl Runtime {
         Err(RuntimeError::AlreadyRunning(board.clone()))
     }
 
-    /// Keeps a board's place, so that nobody else opens it meanwhile.
+    /// Reserves a board's id, so that no other caller opens it meanwhile.
     fn opening(&self, board: &BoardId, held: Option<Held>) -> Result<Opening<'_>, RuntimeError> {
         let published = Arc::new(Published::new(board.clone(), held, &self.running.context.options));
         self.running.boards.add(Arc::clone(&published))?;
         Ok(Opening { boards: &self.running.boards, published, is_begun: false })
     }
 
-    /// Starts a board's actors and waits until they have taken it on.
+    /// Starts a board's actors and waits until they have recovered it.
     async fn open(
         &self,
         mut opening: Opening<'_>,
@@ -443,9 +443,9 @@ impl Runtime {
         }
     }
 
-    /// A board that runs here.
+    /// Returns a running board.
     pub fn board(&self, board: &BoardId) -> Option<BoardHandle> {
-        // One that is still being recovered has nothing to show yet.
+        // A board under recovery has no snapshot yet.
         self.running
             .boards
             .get(board)
@@ -453,15 +453,15 @@ impl Runtime {
             .map(|published| self.handle(published))
     }
 
-    /// The ids of the boards that run here, in order.
+    /// Returns the ids of the running boards, sorted.
     pub fn boards(&self) -> Vec<BoardId> {
         let mut ids: Vec<_> = self.running.boards.all().iter().map(|published| published.board().clone()).collect();
         ids.sort();
         ids
     }
 
-    /// The boards that were made for invocations of a board, with the usage of their calls that are over, by the journal. One
-    /// whose records make no board is left out.
+    /// Returns the boards created for invocations of a board, with the usage of their completed calls according to the
+    /// journal. Skips boards with invalid records.
     ///
     /// # Errors
     /// Storage.
@@ -489,38 +489,38 @@ impl Runtime {
         read.await.map_err(crashed)?
     }
 
-    /// How many steps wait for the journal writer.
+    /// Returns the number of batches queued for the journal writer.
     pub fn journal_queue(&self) -> usize {
         self.running.context.journal.queued()
     }
 
-    /// The last durable picture of a board that runs here.
+    /// Returns the last durable snapshot of a running board.
     pub fn snapshot(&self, board: &BoardId) -> Option<Arc<Snapshot>> {
         self.running.boards.get(board)?.snapshot()
     }
 
-    /// Every record of a board after `after` (`None`: from the first), once [`Runtime::snapshot`] includes it; of one that
-    /// does not run here, those there are.
+    /// Subscribes to every record of a board after `after` (`None`: from the first), once [`Runtime::snapshot`]
+    /// includes it. Returns the existing records of a board that is not running.
     pub fn watch(&self, board: &BoardId, after: Option<Seq>) -> Subscription {
         let live = self.running.boards.get(board).and_then(|published| published.listen());
         Subscription::new(Arc::clone(self.running.context.journal.journal()), board.clone(), after, live)
     }
 
-    /// Stops one board: what has reached its kernel is decided and made durable, calls under way are given up. It can
-    /// be resumed.
+    /// Closes one board: the inputs its kernel has received are decided and made durable, calls in progress are
+    /// cancelled. The board can be resumed.
     pub async fn close(&self, board: &BoardId) {
         if let Some(published) = self.running.boards.get(board) {
             self.close_board(published).await;
         }
     }
 
-    /// Closes all boards and ends. From its beginning on no board is made or taken over.
+    /// Closes all boards and ends. From its start on, no board is created or resumed.
     pub async fn shutdown(&self) {
         self.running.boards.shut();
         for published in self.running.boards.all() {
             self.close_board(published).await;
         }
-        // The journal writer has nothing left to do: every kernel has had its answer.
+        // The journal writer is idle: every kernel has its answer.
         self.running.root.get_cell().stop_children_and_wait(None, None).await;
         if let Err(error) = self.running.root.stop_and_wait(None, None).await {
             tracing::debug!(%error, "the root actor had ended before");
@@ -539,7 +539,7 @@ impl Runtime {
             drop(supervisor.wait(None).await);
         }
         self.running.boards.remove(&published);
-        // A supervisor that failed meanwhile leaves it to the root, which may be ending, too.
+        // For a supervisor that failed meanwhile the root does this, but it may be ending, too.
         if !published.is_gone() {
             self.running.context.gone(&published, RuntimeError::Closed(published.board().clone()));
         }
@@ -550,11 +550,11 @@ impl Runtime {
     }
 }
 
-/// The place of a board that is being opened. It is free again if that comes to nothing, also because nobody waits any more.
+/// Reservation of a board that is being opened. Released if opening fails or is cancelled.
 struct Opening<'a> {
     boards: &'a Boards,
     published: Arc<Published>,
-    /// Whether its actors have it from here on.
+    /// The actors have taken over the reservation.
     is_begun: bool,
 }
 
@@ -573,7 +573,7 @@ impl Drop for Running {
     }
 }
 
-/// The blueprint in a board's first record.
+/// Reads the blueprint from a board's first record.
 fn blueprint_of(journal: &dyn Journal, board: &BoardId) -> Result<Blueprint, RuntimeError> {
     let first = journal.records(board, None, 1)?;
     let Some(first) = first.first() else { return Err(JournalError::NotFound(format!("board {board}")).into()) };
@@ -585,17 +585,17 @@ fn blueprint_of(journal: &dyn Journal, board: &BoardId) -> Result<Blueprint, Run
     }
 }
 
-/// A board that runs here. Cheap to clone.
+/// Handle of a running board. Cheap to clone.
 #[derive(Clone)]
 pub struct BoardHandle {
     context: Arc<Context>,
     published: Arc<Published>,
-    /// The caller whom records name that are caused through this handle.
+    /// Principal named in records of inputs through this handle.
     principal: Option<Principal>,
 }
 
 impl BoardHandle {
-    /// Returns a handle of a caller from outside: records that are caused through it name the caller.
+    /// Returns a handle of an external caller, which its records name.
     #[must_use]
     pub fn by(&self, principal: Principal) -> Self {
         Self { principal: Some(principal), ..self.clone() }
@@ -605,18 +605,18 @@ impl BoardHandle {
         self.published.ask(input, self.principal.clone()).await
     }
 
-    /// The board.
+    /// Returns the board's id.
     pub fn id(&self) -> &BoardId {
         self.published.board()
     }
 
-    /// Its last durable picture.
+    /// Returns the last durable snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.published.snapshot().expect("a handle is given out after the first snapshot")
     }
 
-    /// Every record after `after` (`None`: from the first), once [`BoardHandle::snapshot`] includes it. If the board goes,
-    /// those that are durable and not in it come last.
+    /// Subscribes to every record after `after` (`None`: from the first), once [`BoardHandle::snapshot`] includes it.
+    /// If the board is gone, remaining durable records are delivered last.
     pub fn subscribe(&self, after: Option<Seq>) -> Subscription {
         let journal = Arc::clone(self.context.journal.journal());
         Subscription::new(journal, self.id().clone(), after, self.published.listen())
@@ -649,18 +649,19 @@ impl BoardHandle {
         read.await.map_err(crashed)?
     }
 
-    /// Puts a proposal to the kernel; answers once the outcome is durable.
+    /// Sends a proposal to the kernel; returns once the outcome is durable.
     ///
     /// # Errors
-    /// [`RuntimeError::Interrupted`], [`RuntimeError::Closed`]; storage, after which the proposal may nevertheless have
-    /// been recorded.
+    /// [`RuntimeError::Interrupted`], [`RuntimeError::Closed`]; after a storage error the proposal may have been
+    /// recorded.
     pub async fn propose(&self, proposal: Proposal) -> Result<Outcome, RuntimeError> {
         let decided = self.ask(Input::Propose(proposal)).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
-    /// Changes files of the board's workspace, or tells that they have changed. Answers once what becomes of it is durable,
-    /// or with [`Outcome::Refused`] if it is nobody's any more. The files themselves are the caller's.
+    /// Records an edit of workspace files, or an external change of them. Returns once the outcome is durable, or
+    /// [`Outcome::Refused`] if, for example, the attempt or the board is over. The caller changes the files
+    /// themselves.
     ///
     /// # Errors
     /// As [`BoardHandle::propose`].
@@ -669,9 +670,9 @@ impl BoardHandle {
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
-    /// Asks whether an attempt whose call is answered may make another one, which may take `reserve` tokens; `usage` is what
-    /// the answered one cost. Answers once that is durable: with [`Outcome::Continued`]; or with [`Outcome::Refused`] if the
-    /// attempt is over, or is with this because the budgets do not suffice ([`Code::BudgetExhausted`]).
+    /// Asks to continue an attempt with another call of its model, which may take `reserve` tokens; `usage` is that of
+    /// the previous call. Returns once the outcome is durable: [`Outcome::Continued`], or [`Outcome::Refused`]. A
+    /// refused attempt is over, either before or because the budgets do not suffice ([`Code::BudgetExhausted`]).
     ///
     /// [`Code::BudgetExhausted`]: patchboard_kernel::rejection::Code::BudgetExhausted
     ///
@@ -688,8 +689,7 @@ impl BoardHandle {
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
-    /// Tells the kernel that an attempt ends without a proposal. Answers once that is durable: whether it counted, which it
-    /// does not if the attempt is over.
+    /// Ends an attempt without a proposal. Returns once that is durable; false if the attempt was over before.
     ///
     /// # Errors
     /// As [`BoardHandle::propose`].
@@ -699,8 +699,8 @@ impl BoardHandle {
         Ok(decided.recorded)
     }
 
-    /// Sends a signal, or asks for a manual rule by its name. Answers once it is durable; with a `token` a repetition is
-    /// answered like the first.
+    /// Sends a signal, or triggers a manual rule by its name. Returns once it is durable; a repetition with the same
+    /// `token` gets the first answer.
     ///
     /// # Errors
     /// [`RuntimeError::Over`] if the board has ended for good; [`RuntimeError::TokenConflict`];
@@ -709,7 +709,7 @@ impl BoardHandle {
         self.request(Input::Signal { name: name.to_owned(), value, token }).await
     }
 
-    /// Gives a request that is recorded unless the board has ended for good, or heard it before.
+    /// Sends a request that is recorded unless the board has ended for good, or received it before.
     async fn request(&self, input: Input) -> Result<Heard, RuntimeError> {
         let decided = self.ask(input).await?;
         match decided.outcome {
@@ -730,7 +730,8 @@ impl BoardHandle {
         }
     }
 
-    /// Gives a person's answer to a question of the board. Answers once what comes of it is durable, or with [`Outcome::Refused`] if the answer does not count.
+    /// Sends a person's answer to a question of the board. Returns once the outcome is durable, or
+    /// [`Outcome::Refused`] if the answer does not count.
     ///
     /// # Errors
     /// As [`BoardHandle::propose`].
@@ -739,7 +740,7 @@ impl BoardHandle {
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
-    /// Dispatches no more. A board that is paused already stays so. For `token` see [`BoardHandle::signal`].
+    /// Pauses dispatch. Has no effect on a paused board. For `token` see [`BoardHandle::signal`].
     ///
     /// # Errors
     /// As [`BoardHandle::signal`].
@@ -747,7 +748,7 @@ impl BoardHandle {
         self.steer(Input::Pause { token }).await
     }
 
-    /// Dispatches again. A board that is not paused goes on as it did. For `token` see [`BoardHandle::signal`].
+    /// Resumes dispatch. Has no effect on a board that is not paused. For `token` see [`BoardHandle::signal`].
     ///
     /// # Errors
     /// As [`BoardHandle::signal`].
@@ -755,11 +756,11 @@ impl BoardHandle {
         self.steer(Input::Resume { token }).await
     }
 
-    /// Queues again what the board gave up, with its trigger, and raises limits. Answers once it is durable; with a token a
-    /// repetition is answered like the first.
+    /// Retries invocations that the board has given up, with their triggers, and raises limits. Returns once it is
+    /// durable; a repetition with the same token gets the first answer.
     ///
     /// # Errors
-    /// [`RuntimeError::CannotRetry`], and then nothing is recorded; [`RuntimeError::TokenConflict`]; as
+    /// [`RuntimeError::CannotRetry`], with nothing recorded; [`RuntimeError::TokenConflict`]; as
     /// [`BoardHandle::propose`].
     pub async fn retry(&self, retried: Retried) -> Result<Heard, RuntimeError> {
         let decided = self.ask(Input::Retry(retried)).await?;
@@ -773,7 +774,7 @@ impl BoardHandle {
         }
     }
 
-    /// Ends the board. One that was cancelled before stays so.
+    /// Cancels the board. Has no effect on a cancelled board.
     ///
     /// # Errors
     /// As [`BoardHandle::signal`].
@@ -785,28 +786,28 @@ impl BoardHandle {
         let is_cancel = matches!(input, Input::Cancel);
         match self.request(input).await {
             Err(RuntimeError::Over(board)) => match self.snapshot().ended.filter(|ended| ended.is_final()) {
-                // It ends once, and has ended as was asked.
+                // Already cancelled.
                 Some(ended) if is_cancel && ended.end == End::Cancelled => Ok(Heard::Before),
                 Some(_) => Err(RuntimeError::Over(board)),
-                // It was so already.
+                // The board was in this state before.
                 None => Ok(Heard::Before),
             },
             heard => heard,
         }
     }
 
-    /// Waits until the board has ended, or cannot go on.
+    /// Waits until the board has ended, or has stopped in this process.
     ///
     /// # Errors
-    /// What stopped it: storage, too many failures, or that it was closed.
+    /// Cause of the stop: storage, too many failures, or closing.
     pub async fn ended(&self) -> Result<Ended, RuntimeError> {
         self.ended_as(|_| true).await
     }
 
-    /// Waits until the board has ended for good: one that stands still may go on.
+    /// Waits until the board has ended for good: a stalled one may continue.
     ///
     /// # Errors
-    /// It does not go on here.
+    /// The board has stopped in this process.
     pub async fn ended_for_good(&self) -> Result<Ended, RuntimeError> {
         self.ended_as(Ended::is_final).await
     }
@@ -824,7 +825,7 @@ impl BoardHandle {
         }
     }
 
-    /// Ends the board's kernel actor as a crash would, for trying what happens then.
+    /// Ends the board's kernel actor as a crash would, for tests.
     pub fn crash(&self) {
         self.published.kill_kernel();
     }

@@ -1,4 +1,4 @@
-//! What readers see of a board: an immutable picture of it after a durable step.
+//! Immutable view of a board after a durable step, for readers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,62 +16,62 @@ use patchboard_kernel::view::Shortage;
 
 use crate::journal::Head;
 
-/// A board after a durable step. Nothing in it is ever taken back.
+/// A board after a durable step. Never rolled back.
 #[derive(Clone)]
 pub struct Snapshot {
-    /// The board.
+    /// Board id.
     pub board: BoardId,
     /// Its blueprint.
     pub blueprint: Arc<Blueprint>,
-    /// How much of PatchBoard it has.
+    /// Ablation: the enabled parts of PatchBoard.
     pub mode: Mode,
-    /// The caller who started it, or the board around it.
+    /// Principal that started it, or the outer board's.
     pub founder: Option<Principal>,
-    /// The committed document.
+    /// Committed document.
     pub state: State,
-    /// Whether it has the digest that the last commit names; not if something of it is erased.
+    /// True if the document matches the digest of the last commit; false once it has redacted values.
     pub is_exact: bool,
     /// Commits so far.
     pub version: Version,
-    /// The last record.
+    /// Last record.
     pub head: Head,
-    /// The owner's number.
+    /// Epoch of the owner.
     pub epoch: u64,
-    /// When the step was recorded.
+    /// Time of the step.
     pub at: Timestamp,
-    /// How it ended, if it has.
+    /// End of the board, if it has ended.
     pub ended: Option<Ended>,
-    /// Whether dispatching is suspended.
+    /// Dispatch is paused.
     pub paused: bool,
-    /// Why the kernel paused it, if it did.
+    /// Cause of a pause by the kernel.
     pub pause_cause: Option<PauseCause>,
     /// Waits of its invocations for providers.
     pub provider_waits: Arc<[WorkerWait]>,
-    /// Calls that wait for admission, those included.
+    /// Calls that wait for admission, waits for providers included.
     pub awaiting: usize,
-    /// When the next tick is due.
+    /// Time of the next tick.
     pub wake_at: Option<Timestamp>,
-    /// Invocations under way, those that wait for persons included.
+    /// Open invocations, those that wait for persons included.
     pub open: usize,
-    /// Calls under way.
+    /// Calls in progress.
     pub calling: usize,
-    /// The attempts of those, by their invocations.
+    /// Attempts of the calls in progress, by invocation.
     pub attempts: Arc<[(InvocationId, u32)]>,
-    /// Proposals that wait for persons, by the record that put them.
+    /// Proposals that wait for persons, by their record.
     pub pending: Arc<BTreeMap<Seq, Pending>>,
-    /// First views, by worker, that had no room for all that the worker may read.
+    /// First views, by worker, that could not include all that the worker may read.
     pub shortages: Arc<BTreeMap<WorkerName, Shortage>>,
-    /// Work that it leaves undone, once it has ended.
+    /// Unfinished work, once the board has ended.
     pub undone: Option<Arc<Undone>>,
-    /// Whether nothing but persons is waited for.
+    /// The board waits only for persons.
     pub waits_for_persons: bool,
-    /// Invocations waiting.
+    /// Queued invocations.
     pub queued: usize,
-    /// What its calls have cost, and hold.
+    /// Usage of its calls, spent and reserved.
     pub account: Account,
-    /// Branches that are stopped.
+    /// Stopped branches: open circuit breakers.
     pub open_branches: usize,
-    /// Branches that get one try.
+    /// Branches with one trial: half-open circuit breakers.
     pub half_open_branches: usize,
 }
 
@@ -80,12 +80,12 @@ pub struct Snapshot {
 pub struct WorkerWait {
     /// The worker.
     pub worker: WorkerName,
-    /// The wait.
+    /// Wait for the provider.
     pub wait: ProviderWait,
 }
 
 impl Snapshot {
-    /// The board as it is. `last`: its last record.
+    /// Takes a snapshot of a board. `last` is its last record.
     pub(crate) fn of(board: &Board, last: Option<&Record>) -> Self {
         let (seq, hash) = board.head();
         let count =

@@ -1,10 +1,10 @@
-//! A reader's place in a board's journal: every record, in order, without gaps.
+//! Subscription to a board's journal: every record, in order, without gaps.
 //!
-//! Of a board that goes on, nothing is delivered before it is published, also if it is durable already: whoever looks at
-//! the board after a record sees what the record did. Of a board that is gone, everything durable is delivered.
+//! For a running board, a record is delivered only after it is published, even if it is durable before. So the
+//! snapshot read after a record includes its effect. For a board that is gone, all durable records are delivered.
 //!
-//! The stream is bounded. A reader that falls behind misses nothing: it catches up from the journal at its own speed
-//! and delays nobody.
+//! The stream is bounded. A slow reader misses nothing: it catches up from the journal at its own speed, without
+//! delaying others.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,30 +19,30 @@ use crate::journal::{Journal, JournalError};
 /// Records read from the journal at once.
 pub(crate) const PAGE: usize = 256;
 
-/// The records of a board that goes on, from a moment on.
+/// Live records of a running board.
 pub(crate) struct Live {
-    /// The last record that had been published then.
+    /// Last record published before the subscription.
     pub(crate) head: Option<Seq>,
-    /// Those after it.
+    /// Later records.
     pub(crate) records: broadcast::Receiver<Arc<Record>>,
 }
 
-/// A reader's place in a board's journal.
+/// Subscription to a board's journal.
 pub struct Subscription {
     journal: Arc<dyn Journal>,
     board: BoardId,
-    /// The number of the record to be delivered next.
+    /// Number of the next record to deliver.
     next: u64,
     /// Records before this number may be read from the journal.
     readable: u64,
     /// None once the board is gone.
     live: Option<broadcast::Receiver<Arc<Record>>>,
-    /// Read from the journal, to be delivered before anything live.
+    /// Records read from the journal, to deliver before live ones.
     backlog: VecDeque<Arc<Record>>,
 }
 
 impl Subscription {
-    /// `live`: none if the board is gone.
+    /// Creates a subscription after the record `last`. `live` is none if the board is gone.
     pub(crate) fn new(journal: Arc<dyn Journal>, board: BoardId, last: Option<Seq>, live: Option<Live>) -> Self {
         let (readable, live) = match live {
             Some(Live { head, records }) => (after(head), Some(records)),
@@ -51,11 +51,11 @@ impl Subscription {
         Self { journal, board, next: after(last), readable, live, backlog: VecDeque::new() }
     }
 
-    /// The next record; `None` once the board is closed and everything has been delivered. Cancelling the wait loses
-    /// nothing.
+    /// Returns the next record; `None` once the board is closed and all records are delivered. Cancelling the wait
+    /// loses nothing.
     ///
     /// # Errors
-    /// Storage, if catching up failed; the next call tries again.
+    /// Storage, if catching up failed; the next call retries.
     pub async fn next(&mut self) -> Option<Result<Arc<Record>, JournalError>> {
         loop {
             if let Some(record) = self.backlog.pop_front() {
@@ -69,7 +69,7 @@ impl Subscription {
                 match self.journal.records(&self.board, last, limit) {
                     Ok(page) => {
                         if page.len() < limit {
-                            // That was the end: more comes only live.
+                            // End of the journal: further records arrive live.
                             self.readable = 0;
                         }
                         self.backlog.extend(page.into_iter().map(Arc::new));
@@ -84,12 +84,12 @@ impl Subscription {
                     self.next = after(Some(record.seq));
                     return Some(Ok(record));
                 }
-                // What is missing was published before it.
+                // Missing records were published before it.
                 Ok(record) => self.readable = after(Some(record.seq)),
-                // The oldest one that is left tells how much is missing.
+                // The oldest remaining record shows how many are missing.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => {
-                    // What became durable as the board went may not have been published.
+                    // Records of the board's last moments may be durable but not published.
                     self.live = None;
                     self.readable = u64::MAX;
                 }
@@ -98,7 +98,7 @@ impl Subscription {
     }
 }
 
-/// The number of the record after this one; without one, of the first.
+/// Returns the number of the record after this one, or of the first.
 fn after(last: Option<Seq>) -> u64 {
     last.map(Seq::next).unwrap_or_default().0
 }

@@ -1,4 +1,4 @@
-//! Processor time that a board takes for a request, given to the thread that polls the request.
+//! Processor time that boards spend on a request, credited to the thread that polls the request.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -18,12 +18,12 @@ pub fn thread_time() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), nanoseconds)
 }
 
-/// Returns the time that boards have taken for requests which this thread has polled since the last call.
+/// Returns the time that boards have spent on requests polled by this thread since the last call.
 pub fn taken() -> Duration {
     GIVEN.take()
 }
 
-/// Adds time that a board has taken for the request that this thread polls.
+/// Adds time that a board has spent on the request that this thread polls.
 pub(crate) fn give(used: Duration) {
     GIVEN.set(GIVEN.get().saturating_add(used));
 }

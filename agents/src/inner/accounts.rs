@@ -1,7 +1,7 @@
-//! Accounts of invocations: usage of their inner boards, and the part of it that the outer journal holds.
+//! Accounts of invocations: usage of their inner boards, and the part of it that is in the outer journal.
 //!
-//! Each answer of a call, deferrals and timeouts included, reports the usage since the last answer that is recorded. What
-//! is recorded is read from the outer journal, so that it counts once whatever became of an answer.
+//! Each answer of a call, deferrals and timeouts included, reports the usage since the last recorded answer. The
+//! recorded part is read from the outer journal, so that usage counts once even if an answer was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ struct Account {
     read: Option<Seq>,
     /// Recorded usage.
     recorded: Usage,
-    /// Usage of each inner board, when it was last seen.
+    /// Usage of each inner board, as of its last snapshot.
     spent: BTreeMap<BoardId, Usage>,
     /// Start of the oldest attempt whose result is open.
     since: Option<Timestamp>,
@@ -139,7 +139,7 @@ impl Inner {
         }
     }
 
-    /// Sets the usage of an answer: that of the inner boards which is not recorded.
+    /// Sets the usage of an answer to the unrecorded usage of its inner boards.
     pub(super) fn settle(&self, call: &Call, answer: Answer) -> Answer {
         let mut accounts = self.accounts.lock();
         let account = accounts.get_mut(&call.board).and_then(|accounts| accounts.get_mut(&call.invocation));
@@ -177,7 +177,7 @@ async fn series(outer: &BoardHandle, call: &Call) -> Result<Vec<InvocationId>, R
         }
     };
     let mut retried = outer.read(None, BTreeMap::new(), note).await?;
-    // Each is looked up once, so that a damaged journal makes no circle.
+    // Each entry is removed when followed, so that a damaged journal cannot cause a loop.
     while let Some(before) = series.last().and_then(|last| retried.remove(last)) {
         series.push(before);
     }
@@ -185,7 +185,7 @@ async fn series(outer: &BoardHandle, call: &Call) -> Result<Vec<InvocationId>, R
     Ok(series)
 }
 
-/// Records at the end of a journal among which the end of the board is looked for first.
+/// Records at the end of a journal that are searched first for the board's end.
 const TAIL: u64 = 16;
 
 /// Returns the time at which a board ended; none if it has not.

@@ -13,10 +13,10 @@ use patchboard_runtime::subscription::Subscription;
 
 use super::Inner;
 
-/// Time that a board waits only for its provider, before the call is deferred.
+/// Time for which a board waits only for its provider before the call is deferred.
 const MOMENT: Duration = Duration::from_secs(2);
 
-/// Pause before the call is made again, after its inner board was closed.
+/// Pause before the call is retried, after its inner board was closed.
 const LET_GO: Duration = Duration::from_secs(1);
 
 impl Inner {
@@ -32,7 +32,7 @@ impl Inner {
             };
             match next {
                 Ok(true) => {}
-                // It was let go, which others notice.
+                // The board was closed; its caller handles that.
                 Ok(false) => pending().await,
                 Err(_) if self.awaited_provider(&board.snapshot()).is_some() => return,
                 Err(_) => {}
@@ -51,7 +51,7 @@ impl Inner {
         let inside: Vec<DeferralReason> =
             inside.filter_map(|inside| self.awaited_provider(&*self.snapshot(&inside)?)).collect();
         let is_alone = snapshot.calling == inside.len() && snapshot.pending.is_empty();
-        // Of calls that the gate holds back before the first request there is no record.
+        // Calls that the gate holds back before their first request have no record.
         let is_held_back = snapshot.awaiting > snapshot.provider_waits.len();
         let held_back = || self.others.held_back(&snapshot.board).unwrap_or(DeferralReason::RateLimited);
         let reason = first.or(inside.first().copied()).or_else(|| is_held_back.then(held_back));
@@ -73,7 +73,7 @@ pub(super) async fn out_of_patience(board: &BoardHandle) {
         is_over = is_out_of_patience(&board.snapshot());
     }
     if !is_over {
-        // It was let go, which others notice.
+        // The board was closed; its caller handles that.
         pending().await
     }
 }
@@ -88,7 +88,7 @@ pub(super) async fn has_gone_on(board: &BoardHandle, seen: Seq) -> bool {
         biased;
         goes_on = &mut has_progress => {
             if !goes_on {
-                // It was let go: here it is taken up again, or everything ends, and with it this wait.
+                // The board was closed: this process resumes it, or shuts down and ends this wait.
                 tokio::time::sleep(LET_GO).await;
             }
             true
@@ -97,7 +97,7 @@ pub(super) async fn has_gone_on(board: &BoardHandle, seen: Seq) -> bool {
     }
 }
 
-/// Waits for a record that is not about another try at the provider. Returns false if the board is closed.
+/// Waits for a record other than a further try at the provider. Returns false if the board is closed.
 async fn progress(records: &mut Subscription) -> bool {
     while let Some(Ok(record)) = records.next().await {
         match record.kind {

@@ -23,7 +23,8 @@ pub(super) struct Deferred(Arc<Mutex<ByOuter<InvocationId, Arc<Waits>>>>);
 pub(super) struct Waiting(Arc<Mutex<ByOuter<BoardId, usize>>>);
 
 impl Inner {
-    /// Keeps the inner board of a deferred call running, until the call is made again or its invocation is closed.
+    /// Keeps the inner board of a deferred call running until the next attempt of the call or the end of its
+    /// invocation.
     pub(super) fn keep(&self, waits: Waits) {
         let Some(outer) = waits.outer.clone() else { return };
         let (invocation, waits) = (waits.invocation, Arc::new(waits));
@@ -58,7 +59,7 @@ impl Inner {
         }
     }
 
-    /// Returns the inner boards of calls under way of a board.
+    /// Returns the inner boards of a board's open calls, without deferred ones.
     pub(super) fn inside(&self, outer: &BoardId) -> Vec<BoardId> {
         let deferred = self.deferred.of(outer);
         let waiting = self.waiting.lock();
@@ -120,7 +121,7 @@ impl Waiting {
     }
 }
 
-/// Waits until an invocation is closed. Returns false if the outer board is let go before, or once `is_dropped` holds.
+/// Waits until an invocation is closed. Returns false if the outer board is closed before, or once `is_dropped` holds.
 async fn is_closed(outer: &BoardHandle, invocation: InvocationId, is_dropped: impl Fn() -> bool) -> bool {
     let mut records = outer.subscribe(outer.snapshot().head.seq.into());
     while !is_dropped() {
@@ -136,8 +137,8 @@ async fn is_closed(outer: &BoardHandle, invocation: InvocationId, is_dropped: im
     false
 }
 
-/// Registration of a call with an inner board. Dropping the last one cancels a board that has not ended: at once if the
-/// invocation is closed, otherwise after the grace period. If the outer board is let go, the inner one goes on.
+/// Registration of a call with an inner board. Dropping the last one cancels a board that has not ended: at once if
+/// the invocation is closed, otherwise after the grace period. If the outer board is closed, the inner one continues.
 pub(super) struct Waits {
     waiting: Waiting,
     pub(super) id: BoardId,
@@ -164,7 +165,7 @@ impl Drop for Waits {
         tasks.spawn(async move {
             let is_let_go = tokio::time::timeout(grace, is_closed(&outer, invocation, || false)).await == Ok(false);
             if !is_let_go && !waiting.has(outer.id(), board.id()) && !is_over(&board) {
-                // A board that was closed meanwhile is attached again by its next call.
+                // The next call of a board that was closed meanwhile attaches it again.
                 if let Err(error) = board.cancel().await {
                     tracing::debug!(board = %board.id(), %error, "a board inside another could not be cancelled");
                 }

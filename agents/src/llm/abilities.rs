@@ -1,7 +1,7 @@
-//! Finds out what a model can do, by a few tiny requests.
+//! Probes the abilities of a model with a few tiny requests.
 //!
-//! Requests go the way of a worker's call, through the ladder: the report is what the ladder found. There are at most four
-//! requests beside those that the ladder adds, each with a reply of at most 32 tokens:
+//! Requests use the path of a worker's call, through the ladder, and the report shows the ladder's findings. At most
+//! four requests are made in addition to those of the ladder, each with a reply of at most 32 tokens:
 //!
 //! 1. as configured, with a form;
 //! 2. with the optional members that are not configured;
@@ -31,26 +31,26 @@ use super::{Asked, Chat, Variables, api, unwrap};
 use crate::config::{Api, Model, Streaming, Structured};
 use crate::tools::Definition;
 
-/// Tokens of a reply.
+/// Token limit of a reply.
 const REPLY_TOKENS: u32 = 32;
 
-/// Name of the tool that is offered.
+/// Name of the offered tool.
 const TOOL: &str = "note";
 
 /// Abilities of a model.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Abilities {
-    /// Time of the first request that was answered.
+    /// Latency of the first answered request.
     pub latency_ms: u64,
-    /// The richest form of reply that the server takes.
+    /// Richest reply form that the server accepts.
     pub form: ReplyForm,
     /// Calls of tools.
     pub tools: Ability,
     /// Replies as streams.
     pub stream: Ability,
-    /// Name of the member that limits the tokens of a reply; none where the server takes no limit.
+    /// Name of the member that limits the tokens of a reply; none if the server accepts no limit.
     pub token_limit: Option<&'static str>,
-    /// The largest limit that the server named in a refusal.
+    /// Largest limit that the server named in a refusal.
     pub token_limit_max: Option<u32>,
     /// Messages of the role `system`.
     pub system: Ability,
@@ -85,13 +85,13 @@ pub struct Cost {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplyForm {
-    /// A JSON Schema as it is derived.
+    /// JSON Schema as derived from the contract.
     Derived,
-    /// A JSON Schema with every object closed and every member required.
+    /// JSON Schema with every object closed and every member required.
     Strict,
-    /// A JSON Schema without keywords that many engines refuse.
+    /// JSON Schema without keywords that many engines reject.
     Plain,
-    /// A JSON Schema of patches in general.
+    /// JSON Schema of patches in general.
     Generic,
     /// Any JSON object.
     JsonObject,
@@ -104,26 +104,26 @@ pub enum ReplyForm {
 pub struct Ability {
     /// The finding.
     pub state: State,
-    /// The provider's words, or the way in which it can.
+    /// The provider's message, or the form that works.
     pub note: Option<String>,
 }
 
-/// A finding.
+/// State of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// The server can.
+    /// Supported.
     Yes,
-    /// The server cannot.
+    /// Not supported.
     No,
-    /// The requests did not show it.
+    /// Not determined by the requests.
     Unknown,
 }
 
-/// The reason why nothing was found out.
+/// Failure of the first request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unanswered {
-    /// The provider's words, without secrets.
+    /// The provider's message, without secrets.
     pub message: String,
     /// Advice for the operator.
     pub help: &'static str,
@@ -180,7 +180,7 @@ impl fmt::Display for ReplyForm {
 }
 
 impl Abilities {
-    /// Names and findings, for people.
+    /// Returns names and findings as text for people.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         let limit = self.token_limit.unwrap_or("none");
         let limit = self.token_limit_max.map_or_else(|| limit.to_owned(), |max| format!("{limit}, at most {max}"));
@@ -206,7 +206,7 @@ impl Abilities {
     }
 }
 
-/// Asks a model within this time.
+/// Probes a model within this time.
 ///
 /// # Errors
 /// The first request was not answered.
@@ -219,7 +219,7 @@ pub(crate) async fn find_out(model: &Model, variables: &Variables, time: Duratio
     Finder { chat, time, deadline: Instant::now() + time, tokens: Usage::default() }.run(&model).await
 }
 
-/// Requests to one model.
+/// Probe of one model.
 struct Finder {
     chat: Chat,
     time: Duration,
@@ -274,7 +274,7 @@ impl Finder {
         })
     }
 
-    /// Asks the first request again with the optional members that it did not have.
+    /// Repeats the first request with the optional members that are not configured.
     async fn members(&mut self, model: &Model, first: &Exchanged) -> [Ability; 4] {
         let has = |name: &str, is_set: bool| is_set || model.extra_body.contains_key(name);
         let configured = [
@@ -311,7 +311,7 @@ impl Finder {
         })
     }
 
-    /// Offers a tool, beside the one by which a reply is given.
+    /// Offers a tool, in addition to the one for the reply.
     async fn tools(&mut self, model: &Model) -> Ability {
         self.chat.model = model.clone();
         let parameters = json!({
@@ -336,7 +336,7 @@ impl Finder {
         }
     }
 
-    /// Asks for a stream, unless the first answer was one.
+    /// Requests a stream, unless the first answer was one.
     async fn stream(&mut self, model: &Model, first: &Exchanged) -> Ability {
         if first.answer.is_stream {
             let is_only = model.stream == Streaming::Auto && first.shape.stream != Stream::Off;
@@ -355,14 +355,14 @@ impl Finder {
         }
     }
 
-    /// Asks one thing. Replies that end at their limit of tokens are answers.
+    /// Sends one request. Replies that end at their token limit count as answers.
     async fn ask(
         &mut self,
         words: &str,
         tool: Option<&Definition>,
     ) -> Result<(Exchanged, Option<Completion>), (String, HttpFailure)> {
         let prompt = Prompt { system: "You answer briefly, in JSON where asked.".to_owned(), user: words.to_owned() };
-        // It has a keyword of each kind that forms leave out, and a member that may be missing.
+        // Has one keyword of each kind that plainer forms omit, and an optional member.
         let schema = json!({
             "type": "object",
             "properties": {"ok": {"type": "string", "maxLength": 8}, "note": {"const": "none"}},
@@ -394,10 +394,10 @@ impl Finder {
     }
 }
 
-/// Optional members, with a value of each.
+/// Optional members, each with a value.
 const MEMBERS: [(&str, &str); 4] = [("seed", "1"), ("top_p", "1"), ("stop", "x"), ("reasoning_effort", "low")];
 
-/// Tells whether requests of a protocol have a member.
+/// Returns true if requests of a protocol can have a member.
 fn is_sent(api: Api, name: &str, value: &Value) -> bool {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]});
     let mut with = body.clone();
@@ -413,7 +413,7 @@ fn left_out_together() -> Ability {
     Ability::new(State::Unknown, Some("left out with others until the server answered"))
 }
 
-/// The finding after a request that was not answered.
+/// Returns the finding after a request without an answer.
 fn refused_or_unknown(why: &str, failure: &HttpFailure) -> Ability {
     let is_refusal = matches!(failure, HttpFailure::Status { status: 400 | 404 | 415 | 422 | 500 | 501, .. });
     Ability::new(if is_refusal { State::No } else { State::Unknown }, Some(why))

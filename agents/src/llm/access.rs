@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::keys::{self, Keys, NoKey};
 use crate::config::{Model, Setting, redacted};
 
-/// Values of the environment variables that the configuration names.
+/// Values of the environment variables named in the configuration.
 pub type Variables = BTreeMap<String, SecretString>;
 
 /// Key, headers and query of a model's requests.
@@ -19,15 +19,15 @@ pub(super) struct Access {
     keys: Keys,
     headers: Vec<(String, SecretString)>,
     query: Vec<(String, SecretString)>,
-    /// Values of headers and query that replies may not repeat, and whether that is for their names.
+    /// Values of headers and query that are masked in replies, each with true if its name marks it as a secret.
     hidden: Vec<(SecretString, bool)>,
 }
 
 impl Access {
-    /// Looks up what the configuration of a model names.
+    /// Reads the values that the configuration of a model names.
     ///
     /// # Errors
-    /// The variable that is not set, and the member that names it; or the key cannot be sent.
+    /// A variable is not set (the text names it and the member that needs it), or the key cannot be sent.
     pub(super) fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let value = |variable: &str, what: String| {
             let missing = || format!("set {}, which {what}", redacted(variable));
@@ -54,7 +54,8 @@ impl Access {
             };
             Some((value, is_secret))
         });
-        // A credential stands behind the name of its scheme. What begins like the whole is another word.
+        // A credential follows the name of its scheme. Words that only share a prefix with the whole value are not
+        // masked.
         let hidden = hidden.flat_map(|(value, is_secret)| {
             let credential = value.expose_secret().split_once(' ').map(|(_, credential)| credential.to_owned());
             let is_credential = is_secret && credential.is_none();
@@ -69,15 +70,15 @@ impl Access {
         })
     }
 
-    /// The key to send. `refused` is one that the server has refused.
+    /// Returns the key to send. `refused` is a key that the server has refused.
     ///
     /// # Errors
-    /// The program that prints it gave none.
+    /// The program that prints the key gave none.
     pub(super) async fn key(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, NoKey> {
         self.keys.get(refused).await
     }
 
-    /// Tells whether another key may be had after one was refused.
+    /// Returns true if a refused key can be replaced by another.
     pub(super) const fn can_renew(&self) -> bool {
         self.keys.can_renew()
     }
@@ -90,7 +91,7 @@ impl Access {
         self.query.iter().map(|(name, value)| (name.as_str(), value.expose_secret()))
     }
 
-    /// Replaces everything secret in a text.
+    /// Replaces all secrets in a text.
     pub(super) fn mask(&self, text: &str) -> String {
         let keys = self.keys.secrets();
         let values = self.headers.iter().chain(&self.query).map(|(_, value)| value);
@@ -99,7 +100,7 @@ impl Access {
         secrets.fold(text.to_owned(), hide)
     }
 
-    /// Returns a reply without the keys and values of headers and query that it repeats; none if it repeats none.
+    /// Masks the keys and the values of headers and query that a reply repeats. Returns none if it repeats none.
     pub(super) fn without_keys(&self, text: &str) -> Option<String> {
         let keys = self.keys.secrets();
         let long = |(secret, _): &(&str, bool)| secret.len() >= KEY_MIN;
@@ -107,15 +108,15 @@ impl Access {
         let all = keys.iter().map(|key| (key.expose_secret(), true)).chain(hidden).filter(long);
         let masked = all.fold(text.to_owned(), |text, (secret, is_secret)| match is_secret {
             true => hide(text, secret),
-            // Another word may begin like it.
+            // Another word may share its prefix.
             false => hide_whole(text, secret),
         });
         (masked != text).then_some(masked)
     }
 }
 
-/// Gives the account by which a model is asked: where its key comes from, with the headers and members of the query that
-/// hold secrets or name an organization or a project. None if there are none of them.
+/// Returns the account of a model's requests, as a digest. It covers the source of the key, and the headers and query
+/// members that hold secrets or name an organization or a project. Returns none if there are none of them.
 pub(crate) fn account(model: &Model) -> Option<Digest> {
     let names_account =
         |name: &str| ["organization", "project"].iter().any(|word| name.to_ascii_lowercase().contains(word));
@@ -134,20 +135,20 @@ pub(crate) fn account(model: &Model) -> Option<Digest> {
     (!account.is_empty()).then(|| sha256(account.as_bytes()))
 }
 
-/// Returns true if a header or a member of the query holds a secret, by the words of its name.
+/// Returns true if the name of a header or query member marks its value as a secret.
 fn is_secret_by(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
     words.any(|word| SECRET_NAMES.contains(&word) || SECRET_ENDS.iter().any(|end| word.ends_with(end)))
 }
 
-/// Replaces a secret in a text, also as URLs, JSON and `Basic` credentials write it, and what begins like it.
+/// Replaces a secret in a text, also in URL, JSON and `Basic` encoding, and words that share its prefix.
 fn hide(text: String, secret: &str) -> String {
     let text = hide_whole(text, secret);
     if secret.len() < KEY_MIN { text } else { begun(&text, secret) }
 }
 
-/// Replaces a secret in a text, also as URLs, JSON and `Basic` credentials write it.
+/// Replaces a secret in a text, also in URL, JSON and `Basic` encoding.
 fn hide_whole(text: String, secret: &str) -> String {
     let url = Url::parse_with_params("http://h/", [("k", secret)]).ok();
     let escaped = url.as_ref().and_then(|url| url.query()?.strip_prefix("k=")).unwrap_or(secret);
@@ -158,12 +159,12 @@ fn hide_whole(text: String, secret: &str) -> String {
     let forms = [secret, escaped, &with_bare_slashes, in_json, &with_slashes];
     let text = forms.iter().fold(text, |text, form| text.replace(form, "***"));
     let encoded = base64::engine::general_purpose::STANDARD.encode(secret);
-    // The last characters depend on what follows.
+    // The last characters depend on the bytes after the secret.
     let encoded = encoded.trim_end_matches('=');
     if secret.len() < KEY_MIN { text } else { text.replace(encoded, "***") }
 }
 
-/// Replaces words that begin like a key, in letters of either case: some servers show all but its end.
+/// Replaces words that begin like a key, in either case, because some servers print a key without its end.
 fn begun(text: &str, key: &str) -> String {
     let is_key_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.' | '/' | '+' | '=');
     let (lower, start) = (text.to_ascii_lowercase(), key[..key.floor_char_boundary(BEGUN_MIN)].to_ascii_lowercase());
@@ -176,7 +177,7 @@ fn begun(text: &str, key: &str) -> String {
     masked + &text[at..]
 }
 
-/// Words of the names of headers and query members whose values are secrets.
+/// Words in names of headers and query members that mark their values as secrets.
 const SECRET_NAMES: [&str; 11] = [
     "auth",
     "authorization",
@@ -191,16 +192,16 @@ const SECRET_NAMES: [&str; 11] = [
     "signature",
 ];
 
-/// Ends of such words, as in `apikey`.
+/// Suffixes of such words, as in `apikey`.
 const SECRET_ENDS: [&str; 5] = ["key", "password", "pwd", "secret", "token"];
 
-/// Bytes of the shortest text that is taken for a secret; shorter ones, like a version, would mask what is none.
+/// Bytes of the shortest secret; masking shorter ones, like a version, would hit ordinary words.
 const SECRET_MIN: usize = 4;
 
-/// Bytes that a word must share with a key to be taken for it.
+/// Bytes that a word must share with a key to be masked.
 const BEGUN_MIN: usize = 12;
 
-/// Bytes of the shortest key that is looked for in replies, where a mask would change what is meant.
+/// Bytes of the shortest key that is masked in replies; a shorter mask could change their meaning.
 const KEY_MIN: usize = 16;
 
 #[cfg(test)]
@@ -266,7 +267,7 @@ mod tests {
         ] {
             assert_eq!(access.without_keys(reply).as_deref(), Some(expected), "{reply}");
         }
-        // A word with the same beginning is hidden only for a secret by name.
+        // A word that shares only the prefix is masked only for a secret by name.
         assert_eq!(access.without_keys("k/9876543210-ab...").as_deref(), Some("***"));
         assert_eq!(access.without_keys("an id of sixteen"), None);
         assert_eq!(access.without_keys("short"), None);

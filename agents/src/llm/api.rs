@@ -1,5 +1,6 @@
-//! Protocols that a model may be asked in. Requests are composed, and answers read, as those of Chat Completions;
-//! [`encode`] and [`decode`] translate them. Streams are assembled into whole answers before (`super::stream`).
+//! Wire protocols of model servers. The rest of the client composes requests and reads answers in the form of Chat
+//! Completions; [`encode`] and [`decode`] translate. Streams are assembled into whole answers before
+//! (`super::stream`).
 
 mod anthropic;
 mod responses;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Api;
 
-/// Path of the endpoint's requests.
+/// Returns the path of requests to the endpoint.
 pub(super) const fn path(api: Api) -> &'static str {
     match api {
         Api::Chat => "/chat/completions",
@@ -17,7 +18,7 @@ pub(super) const fn path(api: Api) -> &'static str {
     }
 }
 
-/// Translates the body of a request. `has_include`: Responses are to give their reasoning, encrypted. `extra` are the
+/// Translates the body of a request. `has_include` asks the Responses API for encrypted reasoning. `extra` holds the
 /// operator's members.
 pub(super) fn encode(api: Api, body: Value, has_include: bool, extra: &Map<String, Value>) -> Value {
     let mut body = match api {
@@ -31,7 +32,7 @@ pub(super) fn encode(api: Api, body: Value, has_include: bool, extra: &Map<Strin
     body
 }
 
-/// Puts the operator's members into ours: objects member by member, other values in place of ours.
+/// Merges the operator's members into a request: objects member by member, other values as replacements.
 fn merge(members: &mut Map<String, Value>, extra: &Map<String, Value>) {
     for (name, value) in extra {
         match (members.get_mut(name), value) {
@@ -41,7 +42,7 @@ fn merge(members: &mut Map<String, Value>, extra: &Map<String, Value>) {
     }
 }
 
-/// Translates an answer. Some gateways put it into a member of their own, or into a list.
+/// Translates an answer. Some gateways wrap it in a member of their own, or in a list.
 pub(super) fn decode(api: Api, answer: Value) -> Value {
     let places = ["/data", "/result", "/response", "/0"];
     let inner = places.iter().filter_map(|place| answer.pointer(place)).find(|inner| inner.get("choices").is_some());
@@ -53,7 +54,7 @@ pub(super) fn decode(api: Api, answer: Value) -> Value {
         return ollama(&answer);
     }
     match api {
-        // Some gateways answer every protocol in this one.
+        // Some gateways answer every protocol in the form of Chat Completions.
         _ if answer.get("choices").is_some() => answer,
         Api::Chat => answer,
         Api::Responses => responses::decode(&answer),
@@ -61,19 +62,19 @@ pub(super) fn decode(api: Api, answer: Value) -> Value {
     }
 }
 
-/// The answer of Ollama's own protocol, which some proxies pass on.
+/// Translates an answer of Ollama's own protocol, which some proxies pass on.
 fn ollama(answer: &Value) -> Value {
     let choice = json!({"index": 0, "message": answer["message"], "finish_reason": answer["done_reason"]});
     let usage = json!({"prompt_tokens": answer["prompt_eval_count"], "completion_tokens": answer["eval_count"]});
     json!({"model": answer["model"], "choices": [choice], "usage": usage})
 }
 
-/// A model's message and its tokens, as they are read from an answer.
+/// A model's message and its token counts, parsed from an answer.
 struct Said<'a> {
     content: String,
-    /// Calls of tools, each as [`chat_call`].
+    /// Tool calls, each as [`chat_call`].
     calls: Vec<Value>,
-    /// The member of the answer that goes back with calls, and its name in a message.
+    /// Member of the answer to send back with calls, and its name in a message.
     echo: (&'a str, &'a str),
     finish: &'a str,
     prompt: Option<u64>,
@@ -82,7 +83,7 @@ struct Said<'a> {
 }
 
 impl Said<'_> {
-    /// An answer of Chat Completions with one choice. `more`: a further member of its message.
+    /// Builds an answer of Chat Completions with one choice. `more` is a further member of its message.
     fn chat_answer(self, answer: &Value, more: (&str, String)) -> Value {
         let mut message = Map::new();
         message.insert("role".into(), json!("assistant"));
@@ -103,19 +104,19 @@ impl Said<'_> {
     }
 }
 
-/// A tool's call of Chat Completions.
+/// Builds a tool call of Chat Completions.
 fn chat_call(id: &Value, name: &Value, arguments: Value) -> Value {
     json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
 }
 
-/// Moves a member to another name, unless it is null or absent.
+/// Copies a member under another name, unless it is null or absent.
 fn carry(from: &Value, name: &str, to: &mut Map<String, Value>, as_name: &str) {
     if let Some(value) = from.get(name).filter(|value| !value.is_null()) {
         to.insert(as_name.to_owned(), value.clone());
     }
 }
 
-/// The limit of tokens of a reply, whatever it is called.
+/// Returns the token limit of a reply, under either name.
 fn limit(body: &Value) -> Option<&Value> {
     body.get("max_tokens").or_else(|| body.get("max_completion_tokens"))
 }

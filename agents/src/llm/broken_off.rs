@@ -1,5 +1,5 @@
-//! Keeps conversations with tools whose last request was deferred. The next attempt of the invocation continues them, as the
-//! turns so far are paid for.
+//! Keeps conversations with tools after a deferral of their last request. The next attempt of the invocation continues
+//! them, as the turns so far are paid for.
 //!
 //! Lives as long as the process. An attempt with another prompt, after a change of the board, starts a new conversation.
 
@@ -14,44 +14,44 @@ use super::request::Message;
 use crate::gate::ModelKey;
 use crate::tools::Memory;
 
-/// Conversations that are kept, at most.
+/// Kept conversations, at most.
 const KEPT_MAX: usize = 256;
 
-/// Characters of one that is kept, at most.
+/// Characters of a kept conversation, at most.
 const CHARS_MAX: usize = 1_000_000;
 
-/// Invocation whose conversation it is.
+/// Invocation that the conversation belongs to.
 type Key = (BoardId, InvocationId);
 
 /// A conversation after its prompt.
 pub(super) struct Rest {
     pub(super) messages: Vec<Message<'static>>,
-    /// Ids of all calls of tools.
+    /// Ids of all tool calls.
     pub(super) ids: BTreeSet<String>,
-    /// Ids that were made up.
+    /// Number of generated ids.
     pub(super) made: usize,
-    /// Calls of the model that are left.
+    /// Remaining calls of the model.
     pub(super) left: u32,
     /// Memory of the tools.
     pub(super) memory: Memory,
 }
 
 impl Rest {
-    /// The same for another model: without what only the first one understands.
+    /// Removes provider-specific members, for another model.
     fn in_general(mut self) -> Self {
         self.messages.iter_mut().for_each(Message::generalize);
         self
     }
 }
 
-/// A conversation, the digest of the prompt that it began with, and the model that it was with.
+/// A conversation, with its model and the digest of its prompt.
 struct Kept {
     prompt: Digest,
     model: ModelKey,
     rest: Rest,
 }
 
-/// Conversations by invocation. Models of one process share them, as a fallback may go on with one.
+/// Conversations by invocation. Models of one process share them, as a fallback may continue one.
 pub(crate) struct BrokenOff(Bounded<Key, Kept>);
 
 impl Default for BrokenOff {

@@ -1,9 +1,8 @@
-//! Texts as directions, from an OpenAI-compatible embeddings endpoint.
+//! Client for an OpenAI-compatible embeddings endpoint.
 //!
-//! Owns the requests and the reading of answers; what likeness of two texts is worth is for others to say. Requests are
-//! repeated as those of a chat are ([`super`]), within the time that all of them have together. Each request passes the
-//! gate: its bulkhead is that of the models with the same address and name. A failure says nothing of what the server
-//! wrote: it may have repeated what it was sent.
+//! Owns the requests and the parsing of answers; callers judge similarities. Requests are retried like those of a chat
+//! ([`super`]), within the time of the whole call. Each request passes the gate: its bulkhead is that of the models
+//! with the same address and name. A failure message omits the server's text, which may repeat the request.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -25,31 +24,31 @@ use crate::config::{Embeddings, Model};
 use crate::gate::{self, Gate, Permit, Refusal};
 use crate::{failure, telemetry};
 
-/// Texts of one request: common servers take so many.
+/// Texts per request, at most: common servers accept this many.
 const BATCH: usize = 32;
 
-/// Numbers of one embedding.
+/// Dimensions of an embedding, at most.
 const DIMENSIONS_MAX: usize = 8192;
 
-/// A direction: finite, and of length one.
+/// Embedding vector: finite, and of length one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Embedding(Vec<f64>);
 
 impl Embedding {
-    /// The direction of these numbers; none if they have none, are too many, or are not finite.
+    /// Normalizes a vector; returns none if it is zero, too long or not finite.
     pub fn new(numbers: Vec<f64>) -> Option<Self> {
         let most =
             numbers.iter().try_fold(0.0_f64, |most, number| number.is_finite().then(|| most.max(number.abs())))?;
         if most == 0.0 || numbers.len() > DIMENSIONS_MAX {
             return None;
         }
-        // First by the largest of them, so that no square is too large or too small.
+        // Divides by the largest number first, so that no square overflows or underflows.
         let scaled: Vec<f64> = numbers.into_iter().map(|number| number / most).collect();
         let length = scaled.iter().map(|number| number * number).sum::<f64>().sqrt();
         Some(Self(scaled.into_iter().map(|number| number / length).collect()))
     }
 
-    /// The cosine of the angle between two, from -1 to 1. Those of different dimensions have nothing in common.
+    /// Returns the cosine similarity, from -1 to 1, or 0 for different dimensions.
     pub fn cosine(&self, other: &Self) -> f64 {
         if self.0.len() != other.0.len() {
             return 0.0;
@@ -59,7 +58,7 @@ impl Embedding {
     }
 }
 
-/// What asks the operator's endpoint.
+/// Client of the operator's endpoint.
 pub(crate) struct Embedder {
     pub(crate) config: Embeddings,
     server: Model,
@@ -69,7 +68,7 @@ pub(crate) struct Embedder {
     connection: OnceLock<Result<Connection, String>>,
 }
 
-/// Made when it is first needed: reading the system's certificates takes a while.
+/// HTTP connection, created at first use: reading the system's certificates takes a while.
 struct Connection {
     http: reqwest::Client,
     endpoint: Endpoint,
@@ -82,10 +81,10 @@ impl Embedder {
         Self { server, config, variables, gate, bulkhead, connection: OnceLock::new() }
     }
 
-    /// The embeddings of these texts, in this order, all of the same dimensions.
+    /// Returns the embeddings of these texts, in this order, all of the same dimensions.
     ///
     /// # Errors
-    /// Why there are none, in words of our own.
+    /// The cause, without text from the server.
     pub(crate) async fn embed(
         &self,
         board: &BoardId,
@@ -147,7 +146,7 @@ impl Embedder {
         super::again(self.server.max_tries, deadline, |_| true, send).await
     }
 
-    /// Waits for admission as long as it can come in time.
+    /// Waits for admission as long as the deadline allows.
     async fn admitted(&self, request: gate::Request, deadline: Instant) -> Result<Permit, HttpFailure> {
         let waiting = match self.gate.admit(request) {
             gate::Admission::Now(permit) => return Ok(permit),
@@ -169,18 +168,19 @@ impl Connection {
     }
 }
 
-/// Reports to the gate how a request ended.
+/// Reports the outcome of a request to the gate.
 fn report(permit: &Permit, failure: Option<&HttpFailure>) {
     match failure.and_then(deferral_of) {
         None => permit.answered(),
-        // Waiting mends nothing, and silence is none where a request has less time than a model's call.
+        // Waiting cannot fix the cause, and a request with less time than a model's call proves no outage by its
+        // timeout.
         Some(deferral) if deferral.reason.needs_operator() || deferral.reason == DeferralReason::NoAnswer => {}
-        // Whatever the verdict, the request has failed.
+        // The request has failed, independent of the verdict.
         Some(deferral) => drop(permit.refused(Refusal::new(deferral, deferral.is_ambiguous))),
     }
 }
 
-/// What an exchange that came to nothing is called, without what the server wrote.
+/// Names the failure of an exchange, without the server's text.
 fn named(error: &HttpFailure) -> Failure {
     let why = match error {
         HttpFailure::Key(_) => "there is no key to send".to_owned(),
@@ -194,7 +194,7 @@ fn named(error: &HttpFailure) -> Failure {
     failure(code_of(error), why)
 }
 
-/// The embeddings of an answer, one for each of so many texts.
+/// Reads the embeddings of an answer, which must have `count`.
 fn read(answer: &Value, count: usize) -> Result<Vec<Embedding>, &'static str> {
     let data = answer["data"].as_array().ok_or("the answer has no embeddings")?;
     if data.len() != count {

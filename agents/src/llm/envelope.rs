@@ -61,8 +61,8 @@ pub(super) fn json(text: &str) -> Result<Value, serde_json::Error> {
     parsed(text, |_| '\u{fffd}')
 }
 
-/// The same of one event of a stream: a lone surrogate, whose other half the next event may bring, is kept as a mark that
-/// [`joined`] reads.
+/// Parses one event of a stream like [`json`]. A lone surrogate is kept as a mark for [`joined`], because the next
+/// event may have its other half.
 ///
 /// # Errors
 /// As [`json`].
@@ -70,10 +70,10 @@ pub(super) fn event(text: &str) -> Result<Value, serde_json::Error> {
     parsed(text, |unit| char::from_u32(HALVES + u32::from(unit)).unwrap_or('\u{fffd}'))
 }
 
-/// Marks of surrogates: characters for private use that nobody has assigned.
+/// First mark of a surrogate: private-use characters without an assigned meaning.
 const HALVES: u32 = 0x10_0000;
 
-/// The text whose halves of characters are joined; one without its other half is replaced.
+/// Joins marked surrogate pairs; an unpaired half is replaced.
 pub(super) fn joined(text: &str) -> Cow<'_, str> {
     let half =
         |c: char| u16::try_from(u32::from(c).checked_sub(HALVES)?).ok().filter(|unit| (0xd800..0xe000).contains(unit));
@@ -104,7 +104,7 @@ fn parsed(text: &str, lone: impl Fn(u16) -> char) -> Result<Value, serde_json::E
     if is_whole || value.get("choices").is_some() { Ok(value) } else { Err(strict) }
 }
 
-/// Rewrites what a strict parser refuses inside and outside of strings.
+/// Repairs what a strict parser rejects inside and outside of strings.
 fn repair(text: &str, lone: &dyn Fn(u16) -> char) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -165,7 +165,7 @@ fn string_part(rest: &str, c: char, out: &mut String, inside: &mut bool, lone: &
     }
 }
 
-/// The UTF-16 code unit of an escape `\uXXXX` at the start of a text.
+/// Parses the UTF-16 code unit of an escape `\uXXXX` at the start of a text.
 fn unit(text: &str) -> Option<u16> {
     u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }

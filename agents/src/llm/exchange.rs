@@ -1,4 +1,4 @@
-//! Sends a request, and plainer ones where the server refuses it.
+//! Sends a request, and plainer ones if the server rejects it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,46 +19,46 @@ use super::{Asked, Chat, again, reasons};
 use crate::config::Streaming;
 use crate::tools::Definition;
 
-/// An answer, and the request that it answers.
+/// An answer and its request.
 pub(super) struct Exchanged {
     pub(super) answer: Answered,
     pub(super) has_tools: bool,
-    /// The model could reply by a tool.
+    /// The model could reply by a tool call.
     pub(super) takes_answers: bool,
-    /// The refusal of a request with tools, where one without them was answered.
+    /// The server's refusal of tools, if a request without them was answered.
     pub(super) tools_refused: Option<String>,
     pub(super) shape: Shape,
     pub(super) lesson: Lesson,
-    /// Every optional part was left out at once.
+    /// All optional parts were left out at once.
     pub(super) is_bare: bool,
     /// Time of the last request.
     pub(super) took: Duration,
 }
 
-/// Finding about the form of an answered request.
+/// Finding about the reply form of an answered request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lesson {
-    /// It was taken as it was.
+    /// Accepted at the first try.
     Taken,
-    /// It was refused, and a plainer one taken.
+    /// Rejected first; a plainer form was accepted.
     Climbed,
-    /// It was made plainer than this known form, since the reply before was empty.
+    /// Made plainer than this known form, since the reply before was empty.
     AfterEmpty(Rung),
 }
 
-/// Time of the short request that tells a failing server from a poisonous prompt.
+/// Timeout of the short request that distinguishes a failing server from a failing prompt.
 const ANOTHER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Tokens of its reply.
+/// Token limit of its reply.
 const ANOTHER_TOKENS: u32 = 16;
 
-/// Tells whether a failure may be the server's or the request's, and its words name no part of the request.
+/// Returns true if server or request may have caused a failure, and its text names no part of the request.
 fn is_unexplained(status: u16, body: &str) -> bool {
     refusals::is_of_either(status) && !ladder::is_explained(&reasons::said(body).to_ascii_lowercase())
 }
 
 impl Chat {
-    /// Sends a request, and plainer ones as long as the server refuses them.
+    /// Sends a request, and plainer ones as long as the server rejects them.
     pub(super) async fn exchange(
         &self,
         task: Task<'_>,
@@ -86,7 +86,7 @@ impl Chat {
             let has_tools = !offered.is_empty() && !climb.shape().no_tools;
             let request = self.request(task, messages, if has_tools { offered } else { &[] }, climb.shape());
             let body = self.body(&request).map_err(|error| HttpFailure::Form(error.to_string()))?;
-            // A step may change nothing.
+            // A step may leave the request unchanged.
             if !sent.insert(sha256(&body))
                 && let Some(failure) = refused.take()
             {
@@ -128,7 +128,7 @@ impl Chat {
                     if tools_refused.is_none()
                         && let Some(found) = found.filter(|found| !is_lowered || found.proof == Proof::Refusal)
                     {
-                        // A form that was lowered after an empty reply says nothing of the known one.
+                        // A form that was made plainer after an empty reply is no finding about the known one.
                         let form = if is_lowered { found.refused } else { found.shape.form };
                         let shape = Shape { form, ..found.shape };
                         self.known().remember(&key, place, Found { shape, ..found });
@@ -173,18 +173,18 @@ impl Chat {
                 return Err(failure);
             }
             let (climbs, is_refusal) = match &failure {
-                // Its words say that no other request is taken either.
+                // According to its text, no other request is accepted either.
                 HttpFailure::Status { status: 400 | 403 | 422 | 429, .. } if deferral_of(&failure).is_some() => {
                     (false, false)
                 }
-                // No request is taken now.
+                // The server accepts no request now.
                 HttpFailure::Status { fault: Fault::Server, .. } => (false, false),
                 HttpFailure::Status { status, body, .. } => {
                     (climb.next(*status, body), deferral_of(&failure).is_none())
                 }
                 _ => (false, false),
             };
-            // The refusal of a request without tools explains nothing about the one with them.
+            // A rejection without tools explains nothing about the request with them.
             if has_tools || offered.is_empty() || !is_refusal {
                 refused = Some(failure);
             }
@@ -194,7 +194,7 @@ impl Chat {
         }
     }
 
-    /// Returns the cause of a failure by sending a short request.
+    /// Determines the cause of a failure by sending a short request.
     async fn fault(&self, failed: Task<'_>, shape: Shape, deadline: Instant) -> Fault {
         let prompt = Prompt { system: String::new(), user: "Reply with the word yes.".to_owned() };
         let timeout = ANOTHER_TIMEOUT;
@@ -224,7 +224,7 @@ impl Chat {
         }
     }
 
-    /// Keeps what a reply with something in it says of the form that it was asked in.
+    /// Records the finding of a non-empty reply about its form.
     pub(super) fn learn(&self, task: Task<'_>, place: Place, exchanged: &Exchanged) {
         match exchanged.lesson {
             Lesson::Climbed => {}
@@ -236,8 +236,8 @@ impl Chat {
         }
     }
 
-    /// Sends the request until it is answered, cannot be, or may not be sent again. A worker's call is sent once: its board
-    /// waits for the provider.
+    /// Sends the request until it is answered, fails for good, or may not be repeated. A worker's call is sent once,
+    /// because its board waits for the provider.
     async fn insist(
         &self,
         task: Task<'_>,
@@ -246,13 +246,13 @@ impl Chat {
         deadline: Instant,
         is_first: bool,
     ) -> Result<Answered, HttpFailure> {
-        // A plainer request stands for a repetition.
+        // A plainer request replaces a retry.
         let tries = match task {
             _ if task.is_deferred() || !is_first => 1,
             Task::Asked(asked) if asked.waits => u32::MAX,
             _ => self.model.max_tries,
         };
-        // A wrong address or key is no outage: the tries without a connection are limited.
+        // A wrong address or key is no outage, so tries without a connection are limited.
         let unsent = AtomicU32::new(0);
         let is_patient = |failure: &HttpFailure| {
             let is_unsent = matches!(failure, HttpFailure::Key(_) | HttpFailure::Connect(_));

@@ -1,6 +1,6 @@
-//! The key of a model: fixed, or printed by a program of the operator's.
+//! Key of a model: fixed, or printed by an operator's program.
 //!
-//! The program runs at first use and again after a key of it was refused. Callers at the same time share one run.
+//! The program runs at first use, and again after the server refused its key. Concurrent callers share one run.
 
 use std::io::ErrorKind;
 use std::process::Stdio;
@@ -14,22 +14,22 @@ use tokio::time::Instant;
 
 use crate::command::group::Group;
 
-/// The most bytes of a key that a program may print.
+/// Size limit of a program's output in bytes.
 const OUTPUT_MAX: u64 = 16 * 1024;
 
-/// Time that the program has.
+/// Timeout of the program.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time for which a failed run is the answer to other callers.
+/// Time for which other callers get the failure of a run.
 const FAILED_FOR: Duration = Duration::from_secs(5);
 
-/// Keys that are remembered in order to keep them out of messages.
+/// Keys that are kept for masking them in messages.
 const ISSUED_MAX: usize = 8;
 
-/// Refuses a key that no header may hold; without the key.
+/// Rejects a key that a header cannot hold; the error omits the key.
 ///
 /// # Errors
-/// It holds control characters or others than ASCII.
+/// The key has control characters or is not ASCII.
 pub(super) fn check(key: SecretString) -> Result<SecretString, String> {
     match key.expose_secret().bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         true => Ok(key),
@@ -42,23 +42,23 @@ pub(super) fn check(key: SecretString) -> Result<SecretString, String> {
 #[error("{why}")]
 pub struct NoKey {
     why: String,
-    /// A further run of the program may give one; else an operator must mend it.
+    /// Another run of the program may give a key; otherwise an operator must act.
     pub(super) may_pass: bool,
 }
 
 impl NoKey {
-    /// A reason that only an operator mends.
+    /// Creates a reason that only an operator can fix.
     pub(super) fn lasting(why: impl Into<String>) -> Self {
         Self { why: why.into(), may_pass: false }
     }
 
-    /// A reason that may pass.
+    /// Creates a reason that may pass.
     pub(super) fn passing(why: impl Into<String>) -> Self {
         Self { why: why.into(), may_pass: true }
     }
 }
 
-/// Gives the key of a model.
+/// Source of a model's key.
 pub(super) struct Keys {
     source: Source,
     issued: Mutex<Vec<SecretString>>,
@@ -84,10 +84,10 @@ impl Keys {
         Self { source, issued: Mutex::default() }
     }
 
-    /// The key to send. `refused` is one that the server has refused; a program is then run again.
+    /// Returns the key to send. `refused` is a key that the server has refused; the program is then run again.
     ///
     /// # Errors
-    /// The program gave none.
+    /// The program gave no key.
     pub(super) async fn get(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, NoKey> {
         let (words, current) = match &self.source {
             Source::Fixed(key) => return Ok(key.clone()),
@@ -115,12 +115,12 @@ impl Keys {
         }
     }
 
-    /// Tells whether another key may be had after one was refused.
+    /// Returns true if a refused key can be replaced by another.
     pub(super) const fn can_renew(&self) -> bool {
         matches!(self.source, Source::Program { .. })
     }
 
-    /// Keys that no message may show.
+    /// Returns the keys to mask in messages.
     pub(super) fn secrets(&self) -> Vec<SecretString> {
         match &self.source {
             Source::Fixed(key) => key.iter().cloned().collect(),
@@ -146,7 +146,7 @@ async fn run(words: &[String]) -> Result<SecretString, NoKey> {
         if let Some(output) = output {
             output.take(OUTPUT_MAX + 1).read_to_end(&mut bytes).await?;
         }
-        // More than that is no key, and the program may wait for it to be read.
+        // More output is no key, and the program may block until it is read.
         let is_long = bytes.len() as u64 > OUTPUT_MAX;
         if !is_long {
             group.ended().await;

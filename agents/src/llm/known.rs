@@ -1,8 +1,8 @@
 //! Findings about a server, kept as long as the process lives.
 //!
-//! A form that was refused is a fact of the seat whose form it was, and of the kind of turn: a server may refuse the tool
-//! by which a seat answers and take `response_format`, or the other way round. Only that a server takes no
-//! `response_format` at all is a fact of the model. All other parts of a request are the model's.
+//! A rejected form is a finding about the seat and the kind of turn. A server may reject a seat's answer tool and
+//! accept `response_format`, or the other way round. Only the finding that a server accepts no `response_format` at
+//! all applies to the model. All other parts of a request are the model's.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,10 +13,10 @@ use super::transport::HttpFailure;
 use crate::config::Structured;
 use crate::tools::Definition;
 
-/// Seats whose forms are remembered.
+/// Seats with remembered forms, at most.
 const SEATS_MAX: usize = 256;
 
-/// A seat: the name of its blueprint, and its own. Who asks without a board has no blueprint, and an empty name for it.
+/// Seat key: blueprint name and worker name. Callers without a board use an empty blueprint name.
 pub(super) type SeatKey = (String, String);
 
 /// An invocation of a board.
@@ -32,7 +32,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// The place in a request that offers these tools.
+    /// Returns the place of the form in a request that offers these tools.
     pub(super) const fn of(offered: &[Definition]) -> Self {
         if offered.is_empty() { Self::Format } else { Self::Tool }
     }
@@ -42,13 +42,13 @@ impl Place {
 pub(super) struct Known {
     /// Shape of requests, apart from their form.
     shape: Shape,
-    /// The server takes no `response_format`.
+    /// The server accepts no `response_format`.
     no_format: bool,
     /// Forms that seats found.
     forms: Bounded<(SeatKey, Place), Rung>,
-    /// Forms before which the server failed, and the plainer ones that were answered.
+    /// Forms that the server failed on, each with the form that was suspected.
     suspects: Bounded<(SeatKey, Place), Rung>,
-    /// Searches that the limits of the model broke off, each with the refusal that it goes on from.
+    /// Searches interrupted by the model's limits, each with the refusal to continue from.
     climbs: Bounded<(CallKey, Place), (Climb, HttpFailure)>,
 }
 
@@ -65,7 +65,7 @@ impl Default for Known {
 }
 
 impl Known {
-    /// Gives the shape of a seat's requests.
+    /// Returns the shape of a seat's requests.
     pub(super) fn shape(&self, seat: &SeatKey, place: Place, structured: Structured) -> Shape {
         let asked = match structured {
             Structured::Derived => Rung::Derived,
@@ -77,12 +77,12 @@ impl Known {
         Shape { form: of_seat.max(of_model).max(asked), ..self.shape }
     }
 
-    /// Keeps what was found out. Calls run side by side: nothing that another has found is lost.
+    /// Records a finding. Calls run concurrently, so findings are merged.
     pub(super) fn remember(&mut self, seat: &SeatKey, place: Place, found: Found) {
         let key = (seat.clone(), place);
         match found.proof {
             Proof::Prompt => return,
-            // A fault that meets the same form again was no accident.
+            // A second fault with the same form is no accident.
             Proof::Fault => {
                 if self.suspects.remove(&key) == Some(found.refused) {
                     self.forms.insert(key, found.shape.form);
@@ -114,28 +114,28 @@ impl Known {
         };
     }
 
-    /// Keeps the search for a request that the server takes: the next attempt of the invocation goes on with it.
+    /// Keeps the search for an acceptable request: the next attempt of the invocation continues it.
     pub(super) fn keep_climb(&mut self, call: CallKey, place: Place, climb: Climb, refused: HttpFailure) {
         self.climbs.insert((call, place), (climb, refused));
     }
 
-    /// Takes the search that began with this shape, if one was broken off.
+    /// Removes and returns the interrupted search that began with this shape.
     pub(super) fn take_climb(&mut self, call: CallKey, place: Place, start: Shape) -> Option<(Climb, HttpFailure)> {
         self.climbs.remove(&(call, place)).filter(|(climb, _)| climb.start() == start)
     }
 
-    /// Streams from now on, so that bytes tell a slow answer from none.
+    /// Streams from now on, so that bytes distinguish a slow answer from none.
     pub(super) fn prefer_streams(&mut self) {
         self.shape.stream = self.shape.stream.max(Stream::WithUsage);
     }
 
-    /// Drops the suspicion against a seat's form that was answered.
+    /// Clears the suspicion against a seat's form after an answer.
     pub(super) fn clear(&mut self, seat: &SeatKey, place: Place) {
         self.suspects.remove(&(seat.clone(), place));
     }
 }
 
-/// A map of bounded size; the oldest entry gives way.
+/// Map of bounded size; evicts the oldest entry.
 pub(super) struct Bounded<K, V> {
     max: usize,
     values: BTreeMap<K, V>,

@@ -1,29 +1,29 @@
-//! What to send instead of a request that a server refused: found out by trying.
+//! Finds by trial a plainer request that a server accepts.
 //!
-//! Pure. A request has a [`Shape`]; each [`Part`] of it can be sent in plainer ways. After a refusal one part is made
-//! plainer, step by step, until the error changes or the part has no step left; then it is put back, and the next part is
-//! tried. At last all optional members are left out at once, and then the tools. The words of a refusal only decide which part is
-//! tried first.
+//! Pure. A request has a [`Shape`]; each [`Part`] of it can be sent in plainer ways. After a rejection one part is
+//! made plainer, step by step, until the error changes or the part has no step left; then it is restored and the next
+//! part is tried. Finally all optional members are left out at once, and then the tools. The text of a rejection only
+//! decides which part is tried first.
 
 use super::reasons::{self, is_key_refused, names};
 
 /// Requests of one climb.
 const TRIES_MAX: usize = 28;
 
-/// The least room for a reply that is worth a request.
+/// Smallest useful room for a reply, in tokens.
 const ROOM_MIN: u32 = 16;
 
-/// How a request is sent, from the richest to the plainest. The order of forms is the order of the enum.
+/// Forms of a reply, from the richest to the plainest; the enum's order is the order of the steps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum Rung {
-    /// The form that the seat's contract gives.
+    /// Form derived from the seat's contract.
     #[default]
     Derived,
-    /// The same with every object closed and every member required, sent as strict.
+    /// Derived form with every object closed and every member required, sent as strict.
     Strict,
-    /// The form of the contract without the keywords that many engines refuse.
+    /// Derived form without the keywords that many engines reject.
     Plain,
-    /// Any patch of the operations that are granted.
+    /// Any patch of the granted operations.
     Generic,
     /// Any JSON object.
     Object,
@@ -31,7 +31,7 @@ pub(super) enum Rung {
     None,
 }
 
-/// How the limit of the reply's tokens is called.
+/// Name of the member that limits the reply's tokens.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum Limit {
     #[default]
@@ -40,7 +40,7 @@ pub(super) enum Limit {
     None,
 }
 
-/// What is said of the temperature.
+/// Setting of the temperature.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum Temperature {
     #[default]
@@ -49,28 +49,28 @@ pub(super) enum Temperature {
     None,
 }
 
-/// How the turns of a conversation go back.
+/// Form in which the turns of a conversation are sent back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum Turns {
-    /// As they came, with members that only the provider understands.
+    /// Unchanged, with members that only the provider understands.
     #[default]
     AsCame,
     /// Without such members.
     Known,
-    /// The same, with an empty text where there is none, and the tool's name beside its result.
+    /// Without such members, with an empty text if there is none, and the tool's name in its result.
     Filled,
 }
 
-/// How the arguments of tools are described.
+/// Form of the tools' parameter schemas.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum ToolForms {
     #[default]
     Whole,
-    /// Without the keywords that many engines refuse, and without `additionalProperties`.
+    /// Without the keywords that many engines reject, and without `additionalProperties`.
     Plain,
 }
 
-/// Whether the answer is to come as events.
+/// Request for a stream of events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum Stream {
     #[default]
@@ -79,16 +79,16 @@ pub(super) enum Stream {
     On,
 }
 
-/// How a request is sent.
+/// Shape of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Shape {
     pub(super) form: Rung,
     pub(super) limit: Limit,
-    /// The most tokens of a reply that the server has named.
+    /// Largest token limit that the server has named.
     pub(super) cap: Option<u32>,
     pub(super) temperature: Temperature,
     pub(super) left_out: LeftOut,
-    /// Whether the system's message is a part of the user's.
+    /// The system message is part of the user message.
     pub(super) folded: bool,
     pub(super) stream: Stream,
     pub(super) turns: Turns,
@@ -102,12 +102,12 @@ impl Shape {
         Self { left_out: self.left_out.or(left_out), ..self }
     }
 
-    /// Returns true if settings of the operator do not hold which hold in another shape.
+    /// Returns true if the operator's settings are sent in only one of the two shapes.
     pub(super) fn drops_settings_of(self, other: Self) -> bool {
         self.temperature != other.temperature || self.left_out != other.left_out
     }
 
-    /// Describes in words how requests differ from those of another shape.
+    /// Describes in words the difference from another shape.
     pub(super) fn beside(self, other: Self) -> String {
         let form = match self.form {
             Rung::Derived => "the whole form of the reply",
@@ -160,14 +160,14 @@ pub(super) struct LeftOut {
     pub(super) top_p: bool,
     pub(super) stop: bool,
     pub(super) effort: bool,
-    /// Of the Responses API: that reasoning comes encrypted.
+    /// Request of the Responses API for encrypted reasoning.
     pub(super) include: bool,
 }
 
 impl LeftOut {
     pub(super) const ALL: Self = Self { seed: true, top_p: true, stop: true, effort: true, include: true };
 
-    /// Leaves out what either leaves out.
+    /// Combines both sets of omissions.
     pub(super) const fn or(self, other: Self) -> Self {
         Self {
             seed: self.seed || other.seed,
@@ -179,7 +179,7 @@ impl LeftOut {
     }
 }
 
-/// A part of a request that can be sent in another way.
+/// A part of a request that has plainer forms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
     Form,
@@ -195,11 +195,11 @@ enum Part {
     Turns,
     ToolForms,
     Tools,
-    /// All optional members that a refusal names, where it names several.
+    /// All optional members that a rejection names, if it names several.
     Named,
 }
 
-/// Parts in the order in which they are tried.
+/// Parts in the order of trial.
 const PARTS: [Part; 14] = [
     Part::Named,
     Part::Form,
@@ -217,9 +217,9 @@ const PARTS: [Part; 14] = [
     Part::Tools,
 ];
 
-/// Words of refusals that name a part; the first that fits is tried first.
+/// Words of rejections that name a part; the first match is tried first.
 const HINTS: [(Part, &[&str]); 13] = [
-    // Before the effort: its words name reasoning, too.
+    // Precedes the effort, because its words mention reasoning, too.
     (Part::Include, &["encrypted content", "encrypted_content", "'include'", "\"include\"", "`include`"]),
     (
         Part::Limit,
@@ -251,7 +251,7 @@ const HINTS: [(Part, &[&str]); 13] = [
         Part::System,
         &["system role", "system message", "role 'system'", "developer instruction", "roles must alternate"],
     ),
-    // Before the effort: members of turns are called after reasoning.
+    // Precedes the effort, because members of turns are named after reasoning.
     (Part::Turns, &["messages", "reasoning_content", "function_response"]),
     (Part::Temperature, &["temperature"]),
     (Part::Seed, &["seed"]),
@@ -260,11 +260,11 @@ const HINTS: [(Part, &[&str]); 13] = [
     (Part::Effort, &["reasoning_effort", "reasoning", "effort", "output_config"]),
     (Part::Stream, &["stream", "streaming"]),
     (Part::Tools, &["tool", "tool_choice", "function calling"]),
-    // It holds the effort and the form.
+    // Contains the effort and the form.
     (Part::Form, &["output_config"]),
 ];
 
-/// Words of refusals that are most often of what is asked, not of how. The plainest request is tried at once.
+/// Words of rejections that usually concern the prompt, not its form. The plainest request is tried at once.
 const EXPLAINED: [&str; 13] = [
     "context_length",
     "context length",
@@ -281,38 +281,38 @@ const EXPLAINED: [&str; 13] = [
     "flagged",
 ];
 
-/// Finding of a climb.
+/// Result of a climb.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
-    /// The shape that was answered.
+    /// The accepted shape.
     pub(super) shape: Shape,
-    /// The form that was refused first.
+    /// The form that was rejected first.
     pub(super) refused: Rung,
-    /// Certainty that the shape, and nothing that passed, was the cause.
+    /// Certainty that the shape was the cause, and no passing failure.
     pub(super) proof: Proof,
-    /// A form of any patch was refused, and the same request without a form was answered.
+    /// A form of any patch was rejected, and the same request without a form was accepted.
     pub(super) is_form_refused: bool,
 }
 
 /// Certainty of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Proof {
-    /// The server refused the request itself.
+    /// The server rejected the request itself.
     Refusal,
-    /// The server failed, which may have passed.
+    /// The server failed, which may have been temporary.
     Fault,
-    /// The refusal was of what was asked, so another prompt may be taken as it is.
+    /// The rejection was about the prompt, so another prompt may be accepted unchanged.
     Prompt,
 }
 
-/// The search for a request that a server takes.
+/// Search for a request that a server accepts.
 pub(super) struct Climb {
     shape: Shape,
     start: Shape,
     has_tools: bool,
-    /// Shapes that were refused.
+    /// Rejected shapes.
     refused: Vec<Shape>,
-    /// The part that is being changed, and the shape before it was.
+    /// Part under change, and the shape before the change.
     active: Option<(Part, Shape)>,
     done: Vec<Part>,
     last: Option<String>,
@@ -321,7 +321,7 @@ pub(super) struct Climb {
 }
 
 impl Climb {
-    /// The shape that it began with.
+    /// Returns the initial shape.
     pub(super) const fn start(&self) -> Shape {
         self.start
     }
@@ -344,12 +344,12 @@ impl Climb {
         self.shape
     }
 
-    /// Every optional part was left out at once.
+    /// Returns true if all optional parts were left out at once.
     pub(super) const fn is_bare(&self) -> bool {
         self.is_bare
     }
 
-    /// Gives the finding after an answer; none if the request was taken as it was.
+    /// Returns the finding after an answer; none if the first request was accepted.
     pub(super) fn found(&self) -> Option<Found> {
         let general = [Rung::Generic, Rung::Object].map(|form| Shape { form, ..self.shape });
         (self.shape != self.start).then(|| Found {
@@ -360,7 +360,7 @@ impl Climb {
         })
     }
 
-    /// Chooses the next shape after a refusal; false: there is none.
+    /// Chooses the next shape after a rejection; returns false if there is none.
     pub(super) fn next(&mut self, status: u16, body: &str) -> bool {
         let words = body.to_ascii_lowercase();
         let hinted = hinted(&words);
@@ -370,7 +370,7 @@ impl Climb {
             400 | 415 | 422 => &PARTS,
             // The model may not be served in this form.
             404 | 501 => &[Part::Form, Part::ToolForms, Part::Tools],
-            // The fault may be in making the form, or in what its words name.
+            // The cause may be the server's conversion of the form, or a part that the error names.
             500 => &fault,
             _ => return false,
         };
@@ -379,10 +379,10 @@ impl Climb {
         }
         self.refused.push(self.shape);
         let hinted = hinted.filter(|part| parts.contains(part));
-        // Descriptions of tools, and the form of the tool by which a reply is given, are tried before the tools.
+        // Tool schemas, and the form of the answer tool, are tried before the tools.
         let before = [Part::ToolForms, Part::Form].into_iter().filter(|_| hinted == Some(Part::Tools));
         let before: Vec<Part> = before.filter(|part| !self.done.contains(part)).collect();
-        // A part that is named alone is tried before all that are named.
+        // A part that is named alone is tried before all named parts.
         let order = before.iter().copied().chain(hinted).chain(parts.iter().copied());
         let hinted = before.first().copied().or(hinted);
         let may_pass = [Part::Form, Part::Turns, Part::ToolForms];
@@ -396,7 +396,7 @@ impl Climb {
         if is_full && !self.is_bare && EXPLAINED.iter().any(|explained| words.contains(explained)) {
             self.proof = Proof::Prompt;
             self.active = None;
-            // Asks for a shorter reply first, if the refusal names numbers.
+            // Asks for a shorter reply first, if the rejection has numbers.
             let cap = named_room(&words).filter(|cap| self.shape.cap.is_none_or(|known| *cap < known));
             match cap {
                 Some(_) => self.shape.cap = cap,
@@ -435,7 +435,7 @@ impl Climb {
         is_last
     }
 
-    /// Makes every part plain.
+    /// Reduces every part to its plainest form.
     fn bare(&mut self) {
         self.is_bare = true;
         self.shape = Shape {
@@ -450,7 +450,7 @@ impl Climb {
         };
     }
 
-    /// The next plainer way to send a part.
+    /// Returns the next plainer form of a part.
     fn step(&self, part: Part, words: &str) -> Option<Shape> {
         let shape = self.shape;
         Some(match part {
@@ -484,7 +484,7 @@ impl Climb {
             }
             Part::System if !shape.folded => Shape { folded: true, ..shape },
             Part::Tools if self.has_tools && !shape.no_tools => {
-                // Only a refusal of the tools alone says something of them.
+                // Only a rejection of the tools alone is a finding about them.
                 let formless = Shape { form: Rung::None, ..shape };
                 if self.refused.contains(&formless) { Shape { no_tools: true, ..formless } } else { formless }
             }
@@ -517,18 +517,18 @@ impl Climb {
     }
 }
 
-/// Tells whether the words of a refusal, in lower case, name a part of the request.
+/// Returns true if the text of a rejection, in lower case, names a part of the request.
 pub(super) fn is_explained(words: &str) -> bool {
     // Every request has messages.
     hinted(words).is_some_and(|part| part != Part::Turns)
 }
 
-/// The part that the words of a refusal, in lower case, name first.
+/// Returns the first part that the text of a rejection, in lower case, names.
 fn hinted(words: &str) -> Option<Part> {
     HINTS.iter().find(|(_, all)| all.iter().any(|word| names(words, word))).map(|(part, _)| *part)
 }
 
-/// Optional members that the words of a refusal name.
+/// Returns the optional members that the text of a rejection names.
 fn named_parts(words: &str) -> impl Iterator<Item = Part> {
     const OPTIONAL: [Part; 7] =
         [Part::Form, Part::Temperature, Part::Seed, Part::TopP, Part::Stop, Part::Effort, Part::Stream];
@@ -537,7 +537,7 @@ fn named_parts(words: &str) -> impl Iterator<Item = Part> {
     OPTIONAL.into_iter().filter(is_named)
 }
 
-/// A request without an optional member.
+/// Returns a request without an optional member.
 fn plainest(shape: Shape, part: Part) -> Shape {
     let without = LeftOut::default();
     match part {
@@ -548,13 +548,13 @@ fn plainest(shape: Shape, part: Part) -> Shape {
         Part::Stop => shape.without(LeftOut { stop: true, ..without }),
         Part::Effort => shape.without(LeftOut { effort: true, ..without }),
         Part::Include => shape.without(LeftOut { include: true, ..without }),
-        // The counts of tokens that are to come with a stream.
+        // The token counts of a stream.
         Part::Stream if shape.stream == Stream::WithUsage => Shape { stream: Stream::On, ..shape },
         Part::Limit | Part::System | Part::Stream | Part::Turns | Part::ToolForms | Part::Tools | Part::Named => shape,
     }
 }
 
-/// Reads the tokens that a prompt leaves of the model's context from the numbers that a refusal names.
+/// Computes the room for a reply from the numbers in a rejection: context minus prompt, in tokens.
 fn named_room(words: &str) -> Option<u32> {
     // Anthropic's: "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000".
     if let Some((_, sum)) = words.split_once("exceed context limit: ") {
@@ -597,12 +597,12 @@ fn named_room(words: &str) -> Option<u32> {
     room(context, prompt)
 }
 
-/// Returns the tokens that a prompt leaves of a context, if they are worth a request.
+/// Returns the tokens that a prompt leaves of a context, if they suffice for a request.
 fn room(context: u32, prompt: u32) -> Option<u32> {
     context.checked_sub(prompt).filter(|room| *room >= ROOM_MIN)
 }
 
-/// The most tokens of a reply that a refusal names.
+/// Reads the largest token limit that a rejection names.
 fn named_limit(words: &str) -> Option<u32> {
     // Anthropic's: "max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens".
     if let Some((before, _)) = words.split_once(", which is the maximum")
@@ -621,7 +621,7 @@ fn named_limit(words: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Climbs against a server that says `refuse(shape)`; what was found, and how often it was asked.
+    /// Climbs against a server that answers with `refuse(shape)`; returns the finding and the number of requests.
     fn climb(refuse: impl Fn(Shape) -> Option<(u16, &'static str)>) -> (Option<Found>, usize) {
         climb_with(false, refuse)
     }
@@ -694,7 +694,7 @@ mod tests {
         assert_eq!(shape(climb(positive)), (Some(found), 2));
         let lower = |shape: Shape| (shape.cap != Some(512)).then_some((400, "max_tokens: at most 512, not 1024"));
         assert_eq!(shape(climb(lower)), (Some(Shape { cap: Some(512), ..Shape::default() }), 2));
-        // A word inside another is none.
+        // A match inside a longer word does not count.
         let upstream = |shape: Shape| (shape.form == Rung::Derived).then_some((400, "upstream refused it"));
         assert_eq!(shape(climb(upstream)), (Some(Shape { form: Rung::Strict, ..Shape::default() }), 2));
     }
@@ -709,7 +709,7 @@ mod tests {
         assert_eq!(shape(climb(refuses)), (Some(out), 4));
         let either = |shape: Shape| (shape.temperature != Temperature::None).then_some((400, both));
         assert_eq!(shape(climb(either)).0, Some(Shape { temperature: Temperature::None, ..Shape::default() }));
-        // Words that name members by chance cost one request, and hide no other cause.
+        // Members named by chance cost one request, and hide no other cause.
         let form = |shape: Shape| (shape.form < Rung::Generic).then_some((400, both));
         assert_eq!(shape(climb(form)).0, Some(Shape { form: Rung::Generic, ..Shape::default() }));
     }
@@ -734,7 +734,7 @@ mod tests {
             let (found, asked) = climb_with(true, |shape| (!shape.no_tools).then_some((400, words)));
             assert!(found.expect("taken").shape.no_tools, "{words}");
             assert!(asked <= if words.contains("tool") { 8 } else { TRIES_MAX }, "{asked}");
-            // A server that refuses the form in the same words takes tools.
+            // A server that rejects the form with the same text accepts tools.
             let (found, _) = climb_with(true, |shape| (shape.form < Rung::Generic).then_some((400, words)));
             assert_eq!(found.map(|found| found.shape), Some(Shape { form: Rung::Generic, ..Shape::default() }));
         }

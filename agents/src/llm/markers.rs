@@ -1,16 +1,15 @@
-//! Markers by which servers tell messages apart (`<|im_start|>`, `[INST]`, `</system>` and the like), where they stand in texts
-//! that are sent.
+//! Escapes message markers (`<|im_start|>`, `[INST]`, `</system>` and the like) in the texts of requests.
 //!
-//! A server that builds its prompt from a template may take such a text of a board for the end of a message. So a word joiner
-//! (U+2060), which has no width, is put behind the first character of each marker before a text is sent, and taken away again
-//! in what comes back: views, hashes and quotations of views know nothing of it.
+//! A server that builds its prompt from a template may take such a text of a board for the end of a message. So a word
+//! joiner (U+2060), which has no width, is inserted after the first character of each marker in a request, and removed
+//! from replies. Views, hashes and quotations of views do not contain it.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// Names in angle brackets with which templates and models begin and end messages and calls.
+/// Names in angle brackets that templates and models use as delimiters of messages and calls.
 const NAMES: &str = "system|user|assistant|developer|human|bot|ipython|function|function_calls|function_call|function_results|invoke|parameter|tool|tools|tool_call|tool_calls|tool_code|tool_output|tool_response|tool_result|tool_results|tool_use|think|thinking|s|bos|eos|sop|eop|unk|pad|mask|start_of_turn|end_of_turn|start_of_image|end_of_image|image|extra_id_\\d{1,3}|unused\\d{1,3}|reserved_\\d{1,3}|seed:\\w{1,32}|minimax:\\w{1,32}|antml:\\w{1,32}|SPECIAL_\\d{1,3}|BOS_TOKEN|EOS_TOKEN|end_of_utterance|_user|_bot|_system|_start|_end|role|arg_key|arg_value|TOOLCALL|TOOLS|AVAILABLE_TOOLS|fim_prefix|fim_suffix|fim_middle";
 
 /// Names in square brackets.
@@ -19,12 +18,12 @@ const BRACKETS: &str = "INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESUL
 /// A joiner, also as JSON may write it.
 const JOINER: &str = r"(?:\x{2060}|\\u2060)";
 
-/// Marks of one form: the text to the place of the joiners, the joiners, and the rest. Each form is looked for by itself, since
-/// one may begin within another.
+/// Patterns of one kind of marker, in three groups: the text before the joiners, the joiners, and the rest. Each kind
+/// is matched by itself, since one marker may begin within another.
 struct Form {
-    /// With any number of joiners.
+    /// Matches any number of joiners.
     any: Regex,
-    /// With at least one.
+    /// Matches at least one joiner.
     joined: Regex,
 }
 
@@ -36,9 +35,9 @@ static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| {
     let forms = [
         ("<", names.as_str()),
         (r"\[", brackets.as_str()),
-        // The bracket behind it may begin another.
+        // The closing bracket may begin another marker.
         (r"\]", "~!?[a-z]"),
-        // Turns of templates of plain text, which begin a paragraph.
+        // Turns of plain-text templates begin a paragraph.
         (r"(?:\n|\\n){2}[ \t]*(?:H|A|U)", "(?:uman|ssistant|SSISTANT|SER):"),
         ("‹", "｜"),
         (r"#{2,3}[ \t]?", "(?i:instruction|response|input|system|user|assistant|human)s?:"),
@@ -51,13 +50,13 @@ static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| {
     forms.into_iter().map(form).collect()
 });
 
-/// Returns a text in which no marker is one.
+/// Inserts a joiner into each marker of a text.
 pub(super) fn joined(text: &str) -> Cow<'_, str> {
     let join = |found: &Captures<'_>| format!("{}\u{2060}{}{}", &found[1], &found[2], &found[3]);
     through(text, FORMS.iter().map(|form| &form.any), join)
 }
 
-/// Returns a text as it was before [`joined`].
+/// Removes one joiner from each marker, which undoes [`joined`].
 pub(super) fn parted(text: &str) -> Cow<'_, str> {
     let part = |found: &Captures<'_>| {
         let joiners = &found[2];
@@ -67,7 +66,7 @@ pub(super) fn parted(text: &str) -> Cow<'_, str> {
     through(text, FORMS.iter().rev().map(|form| &form.joined), part)
 }
 
-/// Passes a text through these patterns, one after the other.
+/// Replaces these patterns in a text, one after the other.
 fn through<'t>(
     text: &'t str,
     patterns: impl Iterator<Item = &'static Regex>,

@@ -1,32 +1,32 @@
-//! Any OpenAI-compatible chat endpoint as an agent.
+//! Client for chat endpoints: an agent that calls a language model.
 //!
-//! Owns one attempt: the request, and what the outcome is called. A board's call is sent once: what a provider did not
-//! take is reported with a deferral, and the board waits. Others have nobody else who waits: their requests are
-//! repeated (`again`). The waits grow with jitter; a wait that the server asks for is obeyed if it ends before the
-//! call's time does, else the attempt ends at once. Does not decide about further attempts: the kernel does.
+//! Owns one attempt: its requests, and the classification of the outcome. A board's call is sent once: if the provider
+//! does not accept it, the failure carries a deferral, and the board waits. Other callers have no board that waits, so
+//! their requests are retried (`again`). Pauses grow with jitter. A pause that the server asks for is kept if it ends
+//! before the call's timeout; otherwise the attempt ends at once. The kernel decides about further attempts.
 //!
-//! A request that a server refuses is sent in plainer ways (`ladder`). What was found is remembered as long as the
-//! process lives (`known`).
+//! A request that a server rejects is sent in plainer ways (`ladder`). Findings are remembered as long as the process
+//! lives (`known`).
 //!
-//! A model that has tools is asked more than once in an attempt ([`Chat::work`]).
+//! A model with tools is called more than once in an attempt ([`Chat::work`]).
 //!
-//! * [`abilities`]: what a model can do, found by asking it.
-//! * [`schema`]: the form that replies are held to.
-//! * [`reply`]: reading answers.
-//! * `unwrap`: what stands around the JSON text of a reply.
-//! * `envelope`: bodies of answers, as servers encode them.
-//! * `ladder`: what to send instead of a refused request.
-//! * `exchange`: a request and its plainer ones, until one is answered.
-//! * `known`: what was found out of a server.
-//! * `broken_off`: conversations with tools in which a provider did not take a request.
-//! * `refusals`: what a failed exchange is called, and whether it may be repeated.
-//! * `stream`: answers that come as events.
-//! * `reasons`: why a provider did not answer.
-//! * `trouble`: what the next attempt says of a reply that could not be judged.
-//! * `waits`: how long it asks to wait.
-//! * [`embeddings`]: texts as directions, from another endpoint.
-//! * [`probe`]: whether a server is there.
-//! * [`transport`]: requests, TLS, time limits.
+//! * [`abilities`]: probes the abilities of a model.
+//! * [`schema`]: reply schemas.
+//! * [`reply`]: parses answers.
+//! * `unwrap`: strips the text around the JSON of a reply.
+//! * `envelope`: decodes the bodies of answers.
+//! * `ladder`: plainer forms of a rejected request.
+//! * `exchange`: sends a request and its plainer forms, until one is answered.
+//! * `known`: findings about a server.
+//! * `broken_off`: conversations with tools that a deferral interrupted.
+//! * `refusals`: failure codes and deferrals of failed exchanges.
+//! * `stream`: assembles answers from events.
+//! * `reasons`: reads a provider's reason for a failure.
+//! * `trouble`: adapts an attempt after a reply that could not be judged.
+//! * `waits`: reads the pause that a provider asks for.
+//! * [`embeddings`]: client for an embeddings endpoint.
+//! * [`probe`]: checks that a server is reachable.
+//! * [`transport`]: requests, TLS, timeouts.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -87,25 +87,25 @@ mod work;
 pub use self::access::Variables;
 pub use self::transport::install_tls_provider;
 
-/// The first wait of our own, before jitter; each further one is twice as long, up to [`PAUSE_MAX`].
+/// First pause between retries, before jitter; each further one is twice as long, up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 
-/// The longest wait of our own, before jitter.
+/// Longest pause between retries, before jitter.
 const PAUSE_MAX: Duration = Duration::from_secs(8);
 
 /// Characters of a provider's message that are kept.
 const MESSAGE_MAX: usize = 300;
 
-/// Characters of a refused reply that its failure shows.
+/// Characters of a rejected reply that its failure shows.
 const REFUSED_MAX: usize = 200;
 
-/// The effort of reasoning after a reply that reasoning left no room for. Efforts below it, and unknown ones, stay.
+/// Reasoning effort after reasoning has left no room for a reply. Lower and unknown efforts stay.
 const LESS: &str = "low";
 
 /// Efforts above [`LESS`].
 const MORE: [&str; 4] = ["medium", "high", "xhigh", "max"];
 
-/// The temperature where it must be positive and 0 is meant.
+/// Replaces a temperature of 0 where it must be positive.
 const POSITIVE: f64 = 0.01;
 
 /// A model behind a chat endpoint.
@@ -117,37 +117,37 @@ pub struct Chat {
     broken_off: Arc<Mutex<BrokenOff>>,
 }
 
-/// A prompt to complete that is no worker's.
+/// A prompt to complete outside of a board.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// Who asks; what a server refuses of its schema is remembered by this.
+    /// Name of the caller; findings about its schema are remembered by it.
     pub by: &'a str,
-    /// What is said.
+    /// The prompt.
     pub prompt: &'a Prompt,
-    /// The JSON Schema that the reply is held to. To a server that refuses it, one of any object is sent, then none.
+    /// JSON Schema of the reply. If the server rejects it, the schema of any object is sent, then none.
     pub schema: &'a Value,
-    /// Members in the order in which they are to be written.
+    /// Order of the members in the text of the schema.
     pub order: &'a [&'a str],
-    /// Tokens of the reply, at most.
+    /// Token limit of the reply.
     pub reply_tokens: u32,
-    /// The time it has, repetitions included.
+    /// Timeout, retries included.
     pub timeout: Duration,
-    /// Waits for a provider that is away as long as its time lasts, beyond `max_tries`.
+    /// Waits for an unavailable provider until the timeout, beyond `max_tries`.
     pub waits: bool,
 }
 
-/// What a model has said.
+/// A model's reply.
 struct Said {
     completion: Completion,
-    /// Whether it could reply by a tool.
+    /// The model could reply by a tool call.
     takes_answers: bool,
 }
 
 impl Chat {
-    /// The model's agent; makes no request yet.
+    /// Creates the agent of a model; makes no request yet.
     ///
     /// # Errors
-    /// A variable that is not set, or what is wrong with a header or the machine's certificates; without values that may
+    /// A variable is not set, or a header or the machine's certificates are invalid. The message omits values that may
     /// be secret.
     pub fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let endpoint = transport::Endpoint::new(model, variables)?;
@@ -155,16 +155,16 @@ impl Chat {
         Ok(Self { http, endpoint, model: model.clone(), known: Mutex::default(), broken_off: Arc::default() })
     }
 
-    /// Shares conversations that providers broke off with other models.
+    /// Shares interrupted conversations with other models.
     pub(crate) fn sharing(self, broken_off: &Arc<Mutex<BrokenOff>>) -> Self {
         Self { broken_off: Arc::clone(broken_off), ..self }
     }
 
-    /// Completes a prompt, with the repetitions and the forgiveness of a worker's call.
+    /// Completes a prompt, with the retries and the leniency of a worker's call.
     ///
     /// # Errors
-    /// As a worker's call fails. Where a failed call may have cost something and nobody knows what, it is given as what a
-    /// board would charge for it: the estimated prompt and all of the reply.
+    /// As a worker's call fails. If the cost of a failed call is unknown, its usage is the charge of a board: the
+    /// estimated prompt and the whole reply limit.
     pub async fn complete(&self, asked: &Asked<'_>) -> Answer {
         let answer = self.in_time(Task::Asked(asked)).await;
         answer.map_err(|failure| {
@@ -202,7 +202,7 @@ impl Chat {
         said
     }
 
-    /// Makes one call of the model, without what the server refuses.
+    /// Makes one call of the model, without the parts that the server rejects.
     async fn forgive(
         &self,
         task: Task<'_>,
@@ -227,23 +227,23 @@ impl Chat {
         Ok(Said { completion, takes_answers: exchanged.takes_answers })
     }
 
-    /// Says that a server takes no tools.
+    /// Builds the failure of a server that accepts no tools.
     fn no_tools(&self, why: &str) -> Failure {
         let why = self.masked(why);
         failure(FailureCode::Refused, format!("the server takes no tools, which the seat's files need: {why}"))
     }
 
     fn broken_off(&self) -> MutexGuard<'_, BrokenOff> {
-        // No change of it can stop half way.
+        // No panic can leave it half changed.
         self.broken_off.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // It is whole whatever thread ended while it held it.
+        // A panic of its holder cannot leave it inconsistent.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call, as the attempts before it let it be made.
+    /// Builds the task of a call, adapted to the outcomes of earlier attempts.
     fn attempt<'a>(&self, call: &'a Call) -> Task<'a> {
         let trouble = Trouble::of(&call.past, call.view_hash);
         let tokens = call.seat().limits.reply_tokens;
@@ -282,7 +282,7 @@ impl Chat {
         let mut request = Request {
             model: &self.model.model,
             messages: request::arranged(messages, shape),
-            // In the plainest request nothing stands that need not.
+            // The plainest request omits every optional member.
             stream: (stream != Stream::Off || shape.left_out != LeftOut::ALL).then_some(stream != Stream::Off),
             stream_options: (stream == Stream::WithUsage).then(StreamOptions::default),
             temperature,
@@ -323,7 +323,7 @@ impl Chat {
         request
     }
 
-    /// The bytes of a request, in the protocol of the endpoint.
+    /// Serializes a request, in the protocol of the endpoint.
     fn body(&self, request: &Request<'_>) -> Result<Vec<u8>, serde_json::Error> {
         match self.model.api {
             Api::Chat => serde_json::to_vec(request),
@@ -335,7 +335,7 @@ impl Chat {
         }
     }
 
-    /// Sends a request. Calls `begun` once the first part of a streamed reply has come.
+    /// Sends a request. Calls `begun` at the first part of a streamed reply.
     async fn send(&self, body: Vec<u8>, deadline: Instant, begun: Begun<'_>) -> Result<Answered, HttpFailure> {
         let api = self.model.api;
         let answered = self.endpoint.post(&self.http, api::path(api), body, deadline, begun).await?;
@@ -387,7 +387,7 @@ impl Chat {
                 text => fail(FailureCode::Refused, &format!("the model refused: {why}: {text}")),
             },
             End::Stopped | End::Length | End::Other(_) => {
-                // An object without a member is no patch.
+                // An object without members is no patch.
                 let is_blank = completion.text.is_empty() || task.is_patch() && completion.text == "{}";
                 match is_blank && completion.calls.is_empty() {
                     true => match &completion.end {
@@ -416,7 +416,7 @@ impl Chat {
             }
             return Failure { deferral, ..failure };
         }
-        // Before the provider's words, which may be long.
+        // Precedes the provider's text, which may be long.
         let told = match (error, advice(error)) {
             (HttpFailure::Status { status, body, .. }, Some(advice)) => {
                 reasons::status_text(*status, &format!(" ({advice})"), body)
@@ -427,7 +427,7 @@ impl Chat {
         Failure { deferral, ..failure(code_of(error), self.masked(&told)) }
     }
 
-    /// One line of bounded length without anything secret in it.
+    /// Returns one line of bounded length, with secrets masked.
     fn masked(&self, text: &str) -> String {
         one_line(&mask_keys(&self.endpoint.mask(text)), MESSAGE_MAX)
     }
@@ -439,7 +439,7 @@ impl Agent for Chat {
     }
 }
 
-/// Says what an operator or an author can do about a failure.
+/// Returns advice for the operator or the author of a failed request.
 fn advice(error: &HttpFailure) -> Option<Cow<'static, str>> {
     const ADDRESS: &str = "does the url of the model end as the provider says, most often with /v1?";
     let HttpFailure::Status { status, body, wait, .. } = error else {
@@ -464,7 +464,7 @@ fn advice(error: &HttpFailure) -> Option<Cow<'static, str>> {
     Some(words.into())
 }
 
-/// Sends a request until it is answered, cannot be, or may not be sent again.
+/// Sends a request until it is answered, fails for good, or may not be repeated.
 async fn again<T, F: Future<Output = Result<T, HttpFailure>>>(
     tries: u32,
     deadline: Instant,
@@ -482,7 +482,7 @@ async fn again<T, F: Future<Output = Result<T, HttpFailure>>>(
         .adjust(|failure, pause| wait(failure, pause?, deadline.saturating_duration_since(Instant::now())))
         .notify(|failure, pause| {
             let seconds = pause.as_secs_f64();
-            // Somebody may be waiting in front of it.
+            // An operator may be waiting at the terminal.
             match seconds > 2.0 {
                 true => tracing::warn!("{failure}: asking again in {seconds:.1} s"),
                 false => tracing::info!("{failure}: asking again in {seconds:.1} s"),
@@ -491,7 +491,7 @@ async fn again<T, F: Future<Output = Result<T, HttpFailure>>>(
         .await
 }
 
-/// How long to wait before asking again; `None`: not at all.
+/// Returns the pause before a retry; `None` if there is no time for one.
 fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Duration> {
     let asked = match failure {
         HttpFailure::Status { wait, .. } => *wait,
@@ -501,7 +501,7 @@ fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Durati
     (wait < left).then_some(wait)
 }
 
-/// Waits before a further attempt, where the last one's trouble asks for that.
+/// Waits before a further attempt, if the trouble of the last one asks for it.
 async fn pause(task: Task<'_>, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
     let wait = task.trouble().map(Trouble::pause).unwrap_or_default().min(left / 4);
@@ -515,7 +515,7 @@ fn out_of_time(task: Task<'_>) -> Failure {
     failure(FailureCode::Timeout, format!("no answer from the model within {limit} s"))
 }
 
-/// Hides words that look like keys, because providers repeat (parts of) other keys than ours in their messages.
+/// Masks words that look like keys, because providers repeat (parts of) other keys than ours in their messages.
 fn mask_keys(text: &str) -> String {
     let is_key_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
     let mut masked = String::with_capacity(text.len());
@@ -524,7 +524,7 @@ fn mask_keys(text: &str) -> String {
         let (before, key) = rest.split_at(start);
         let end = key.find(|c| !is_key_char(c)).unwrap_or(key.len());
         masked.push_str(before);
-        // `task-list` is a word, not a key.
+        // `task-list` has no key.
         let inside_word = before.chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
         masked.push_str(if inside_word { &key[..end] } else { "sk-***" });
         rest = &key[end..];

@@ -1,4 +1,5 @@
-//! Whether a model's server is there, and takes its key: asks for the list of its models, which costs nothing.
+//! Checks that a model's server is reachable and accepts its key. Requests the list of its models, which costs
+//! nothing.
 
 use std::time::Duration;
 
@@ -9,34 +10,34 @@ use super::access::Variables;
 use super::transport::{self, Came, Endpoint, HttpFailure};
 use crate::config::Model;
 
-/// The most bytes of a list that are read.
+/// Size limit of a list in bytes.
 const LIST_MAX: usize = 1024 * 1024;
 
-/// What a server was found to be.
+/// Result of a probe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Probed {
-    /// Nobody could be asked: the key is missing, or the configuration makes no request.
+    /// No request was possible: the key is missing, or the configuration is invalid.
     NotUsable(String),
-    /// There was no answer.
+    /// No answer.
     Unreachable(String),
-    /// It refused with this status: 401 or 403.
+    /// Denied with this status: 401 or 403.
     Denied(u16),
-    /// It answered with this status, which says nothing of its models.
+    /// Answered with this status, without a list of models.
     Other(u16),
-    /// It is there.
+    /// Reachable.
     Answers(Listed),
 }
 
-/// What a server says of its models.
+/// Models that a server lists.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Listed {
-    /// These are all.
+    /// All models.
     All(Vec<String>),
-    /// Its answer could not be read.
+    /// The answer could not be parsed.
     Unknown,
 }
 
-/// Asks a server for its models.
+/// Requests a server's list of models.
 pub(crate) async fn probe(model: &Model, variables: &Variables, patience: Duration) -> Probed {
     let deadline = Instant::now() + patience;
     let made = transport::client(&model.url).and_then(|http| Ok((http, Endpoint::new(model, variables)?)));

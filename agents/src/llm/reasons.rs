@@ -1,16 +1,16 @@
-//! Reads why a provider did not answer, wherever its error says so.
+//! Reads a provider's reason for a failure, from any place of its error.
 
 use patchboard_kernel::deferral::DeferralReason;
 use reqwest::StatusCode;
 use serde_json::Value;
 
-/// Members of an answer that hold the words of an error, where there is no choice.
+/// Members of an answer without a choice that hold the text of an error.
 const WORDS: [&str; 3] = ["message", "detail", "error_msg"];
 
-/// Bytes of a foreign text that are looked at.
+/// Bytes of a foreign text that are examined.
 const TEXT_MAX: usize = 8 * 1024;
 
-/// An error in words of one line: its status, words of ours behind it, and what the provider says.
+/// Formats an error as one line: its status, `more`, and the provider's message.
 pub(super) fn status_text(status: u16, more: &str, body: &str) -> String {
     let name = match status {
         498 => "Capacity Exceeded",
@@ -28,7 +28,7 @@ pub(super) fn status_text(status: u16, more: &str, body: &str) -> String {
     told(&format!("{status} {name}"), more, &said(body))
 }
 
-/// A failure in words of ours, with more of them behind it, and what a server says.
+/// Formats a failure: our reason, `more`, and the server's message.
 pub(super) fn told(why: &str, more: &str, said: &str) -> String {
     match said.trim() {
         "" => format!("{why}{more}"),
@@ -36,7 +36,7 @@ pub(super) fn told(why: &str, more: &str, said: &str) -> String {
     }
 }
 
-/// The message of an error body, with that of the server behind a gateway.
+/// Returns the message of an error body, with that of the server behind a gateway.
 pub(super) fn said(body: &str) -> String {
     let value: Value = serde_json::from_str(body).unwrap_or_default();
     let value = match value.as_array().and_then(|all| all.first()) {
@@ -62,7 +62,7 @@ pub(super) fn said(body: &str) -> String {
     let main = error.as_str().map(str::to_owned).or_else(|| main.iter().find_map(|name| words(error.get(name)?)));
     let main = main.or_else(|| ["message", "detail"].iter().find_map(|name| words(value.get(name)?)));
     let Some(mut text) = main else { return readable(body) };
-    // What the provider behind a gateway said.
+    // Message of the provider behind a gateway.
     let raw = error.pointer("/metadata/raw").and_then(|raw| match raw {
         Value::String(raw) => Some(said(raw)),
         Value::Object(_) => Some(said(&raw.to_string())),
@@ -76,7 +76,7 @@ pub(super) fn said(body: &str) -> String {
     readable(&text)
 }
 
-/// A member as words: a text, or the messages of a list of errors.
+/// Returns a member as text: a string, or the messages of a list of errors.
 fn words(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
@@ -90,9 +90,9 @@ fn words(value: &Value) -> Option<String> {
     }
 }
 
-/// The status that an error inside a successful answer has, if the answer is one.
+/// Returns the status of an error inside a successful answer, if the answer is one.
 ///
-/// An error counts where there is no choice beside it, or where it is the first choice's.
+/// An error counts if there is no choice beside it, or if it belongs to the first choice.
 pub(super) fn embedded(answer: &Value) -> Option<Option<u16>> {
     let answer = answer.as_array().and_then(|all| all.first()).unwrap_or(answer);
     let choices = answer.get("choices").filter(|choices| !choices.is_null());
@@ -130,7 +130,7 @@ pub(super) fn embedded(answer: &Value) -> Option<Option<u16>> {
     Some(status.or_else(by_name).or_else(|| by_words(&error.to_string())))
 }
 
-/// Tells whether a choice says that its server failed. One that has written before is a reply that was cut off.
+/// Returns true if a choice reports a failure of its server. After written content it counts as a truncated reply.
 fn is_broken(choice: &Value) -> bool {
     let is_failure = ["error", "network_error", "load"].iter().any(|why| choice["finish_reason"] == *why);
     let message = choice.get("message").unwrap_or(&Value::Null);
@@ -144,7 +144,7 @@ fn is_broken(choice: &Value) -> bool {
         || is_failure && ["content", "tool_calls", "reasoning_content", "reasoning"].into_iter().all(is_empty)
 }
 
-/// The status of an error that a vendor names without one.
+/// Returns the status for a vendor's error name.
 fn by_name(name: &str) -> Option<u16> {
     Some(match name {
         "invalid_request_error" | "invalid_prompt" => 400,
@@ -160,7 +160,7 @@ fn by_name(name: &str) -> Option<u16> {
     })
 }
 
-/// The status that the words of an error without one mean.
+/// Returns the status for the text of an error.
 fn by_words(error: &str) -> Option<u16> {
     let error = error.to_ascii_lowercase();
     let names = |words: &[&str]| words.iter().any(|word| error.contains(word));
@@ -179,7 +179,7 @@ fn by_words(error: &str) -> Option<u16> {
     }
 }
 
-/// Tells whether a text has these words as words: not as a part of others. An underscore separates, and a plural is the same.
+/// Returns true if a text contains these words as whole words. An underscore separates words, and a plural matches.
 pub(super) fn names(text: &str, words: &str) -> bool {
     text.match_indices(words).any(|(at, _)| {
         let rest = &text[at + words.len()..];
@@ -189,13 +189,13 @@ pub(super) fn names(text: &str, words: &str) -> bool {
     })
 }
 
-/// Tells whether a server that was not found says itself what it does not know.
+/// Returns true if a "not found" error names the model itself.
 pub(super) fn names_model(body: &str) -> bool {
     let said = said(body).to_ascii_lowercase();
     ["model", "deployment", "engine", "endpoints found"].iter().any(|word| names(&said, word))
 }
 
-/// Returns true if a refusal says that a request does not fit into the model's context.
+/// Returns true if a rejection means that a request exceeds the model's context.
 pub(super) fn is_of_context(body: &str) -> bool {
     const CONTEXT: [&str; 8] = [
         "context length",
@@ -211,12 +211,12 @@ pub(super) fn is_of_context(body: &str) -> bool {
     CONTEXT.iter().any(|words| said.contains(words))
 }
 
-/// Tells whether a refusal is a rate limit by its words.
+/// Returns true if the text of a rejection means a rate limit.
 pub(super) fn is_limit(body: &str) -> bool {
     by_words(&said(body)) == Some(429)
 }
 
-/// Reads the reason that needs an operator, where the status of a refusal does not tell it.
+/// Reads a reason that needs an operator, if the status of a rejection does not show it.
 pub(super) fn operators(status: u16, body: &str) -> Option<DeferralReason> {
     const PAYMENT: [&str; 10] = [
         "insufficient_quota",
@@ -244,7 +244,7 @@ pub(super) fn operators(status: u16, body: &str) -> Option<DeferralReason> {
         "no longer available",
         "model identifier is invalid",
     ];
-    // Of a part of the request it is said that it is unknown as well.
+    // A part of the request may be called unknown as well.
     const PARTS: [&str; 11] = [
         "parameter",
         "argument",
@@ -258,7 +258,7 @@ pub(super) fn operators(status: u16, body: &str) -> Option<DeferralReason> {
         "adapter",
         "file",
     ];
-    // Some servers repeat the prompt in their refusal: only their own words count.
+    // Some servers repeat the prompt in their rejection: only their own message counts.
     let lower = said(body).to_ascii_lowercase();
     let is_suspended = lower.contains("account") && names(&lower, "suspended");
     if is_suspended || PAYMENT.iter().any(|words| lower.contains(words)) {
@@ -274,7 +274,7 @@ pub(super) fn operators(status: u16, body: &str) -> Option<DeferralReason> {
     (matches!(status, 400 | 422) && sentences(body).any(is_of_model)).then_some(DeferralReason::ModelNotFound)
 }
 
-/// Tells whether a refusal is of the key, though its status does not say so.
+/// Returns true if a rejection concerns the key, though its status does not say so.
 pub(super) fn is_key_refused(status: u16, body: &str) -> bool {
     const KEYS: [&str; 5] = ["api key", "api_key", "api-key", "apikey", "access token"];
     const WRONG: [&str; 10] = [
@@ -294,7 +294,7 @@ pub(super) fn is_key_refused(status: u16, body: &str) -> bool {
             .any(|said| KEYS.iter().any(|key| said.contains(key)) && WRONG.iter().any(|word| names(&said, word)))
 }
 
-/// Tells whether a refusal says that a model or its server takes no tools.
+/// Returns true if a rejection means that a model or its server accepts no tools.
 pub(super) fn says_no_tools(body: &str) -> bool {
     const TOOLS: [&str; 5] = ["tool", "tool use", "tool calling", "function calling", "function call"];
     const NONE: [&str; 12] = [
@@ -311,7 +311,7 @@ pub(super) fn says_no_tools(body: &str) -> bool {
         "not implemented",
         "requires --",
     ];
-    // Of a part of one tool it is said that it is not supported as well.
+    // A part of one tool may be called unsupported as well.
     const PARTS: [&str; 14] = [
         "schema",
         "name",
@@ -336,7 +336,7 @@ pub(super) fn says_no_tools(body: &str) -> bool {
     })
 }
 
-/// The sentences of an error in lower case, without links.
+/// Returns the sentences of an error in lower case, without links.
 fn sentences(body: &str) -> impl Iterator<Item = String> {
     let said = said(body);
     let words: Vec<&str> = said.split_whitespace().filter(|word| !word.contains("://")).collect();
@@ -348,7 +348,7 @@ fn sentences(body: &str) -> impl Iterator<Item = String> {
         .into_iter()
 }
 
-/// Text without markup, for error pages of proxies: the title, and the text of the body.
+/// Extracts text from markup, for error pages of proxies: the title and the text of the body.
 fn readable(text: &str) -> String {
     let text = &text[..text.floor_char_boundary(TEXT_MAX)];
     let lower = text.to_ascii_lowercase();
@@ -363,7 +363,7 @@ fn readable(text: &str) -> String {
         };
         words.push_str(&text[at..open]);
         words.push(' ');
-        // The text of these elements is for no reader.
+        // These elements have no visible text.
         let silent =
             ["script", "style", "svg", "noscript"].into_iter().find(|name| lower[open + 1..].starts_with(name));
         let from = match silent.and_then(|name| lower[open..].find(&format!("</{name}"))) {
@@ -373,7 +373,7 @@ fn readable(text: &str) -> String {
         at = text[from..].find('>').map_or(text.len(), |end| from + end + 1);
     }
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    // nginx and others say the same in the title and in the body.
+    // nginx and others repeat the title in the body.
     let half = words.len() / 2;
     match (words.get(..half), words.get(half..)) {
         (Some(first), Some(second)) if !first.is_empty() && first.trim() == second.trim() => first.trim().to_owned(),

@@ -1,4 +1,4 @@
-//! Failed exchanges: their failure code, and the deferral where the same request may be answered later.
+//! Failed exchanges: their failure code, and the deferral if the same request may be answered later.
 
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::failure::FailureCode;
@@ -15,7 +15,7 @@ pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
         | HttpFailure::NotAdmitted
         | HttpFailure::Connect(_)
         | HttpFailure::Broken { came: false, .. } => FailureCode::Unreachable,
-        // It reached the model, or may have: it stays charged, like a time-out.
+        // The request reached the model, or may have: it stays charged, like a timeout.
         HttpFailure::Broken { came: true, .. } | HttpFailure::Form(_) | HttpFailure::NoApi { .. } => {
             FailureCode::Protocol
         }
@@ -28,7 +28,7 @@ pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
     }
 }
 
-/// Gives the deferral of a request that a provider may take later, or once an operator has acted.
+/// Returns the deferral of a request that a provider may accept later, or once an operator has acted.
 pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
     use DeferralReason as R;
     let (reason, wait, is_ambiguous) = match error {
@@ -47,14 +47,14 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
         HttpFailure::Status { status, wait, body, fault } => {
             let reason = match status {
                 401 => R::KeyRefused,
-                // Some tell a wrong key as a bad request.
+                // Some report a wrong key as a bad request.
                 400 | 403 | 422 if is_key_refused(*status, body) => R::KeyRefused,
                 402 => R::PaymentRequired,
                 400 | 403 | 422 | 429 if let Some(reason) = operators(*status, body) => reason,
                 400 | 403 if is_limit(body) => R::RateLimited,
                 403 if !is_moderation(body) => R::AccessDenied,
                 404 if says_no_tools(body) => return None,
-                // Nothing is served where the address leads.
+                // No API at the configured address.
                 300..400 | 404 | 405 => R::ModelNotFound,
                 451 => R::AccessDenied,
                 429 => R::RateLimited,
@@ -70,24 +70,24 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
     Some(Deferral { wait_ms, is_ambiguous, ..Deferral::new(reason) })
 }
 
-/// Tells whether a status may be the request's fault as well as the server's.
+/// Returns true if request or server may have caused a status.
 pub(super) const fn is_of_either(status: u16) -> bool {
     matches!(status, 424 | 499 | 500)
 }
 
-/// Tells whether the same request may well be answered later. A call whose time is over has no later.
+/// Returns true if the same request may be answered later. A call past its deadline cannot.
 pub(super) fn is_passing(failure: &HttpFailure) -> bool {
     let is_over = matches!(failure, HttpFailure::NoAnswer { .. });
     !is_over && deferral_of(failure).is_some_and(|deferral| !deferral.reason.needs_operator())
 }
 
-/// Tells whether a 403 is about the content of the request.
+/// Returns true if a 403 is about the content of the request.
 fn is_moderation(body: &str) -> bool {
     let body = body.to_ascii_lowercase();
     ["moderation", "flagged", "content policy", "content_policy", "safety"].iter().any(|words| body.contains(words))
 }
 
-/// Tells whether a server says that it takes no tools. Some say so as a fault of their own.
+/// Returns true if a server reports that it accepts no tools, which some report as an internal error.
 pub(super) fn is_of_tools(failure: &HttpFailure) -> bool {
     matches!(failure, HttpFailure::Status { status: 400 | 404 | 422 | 500 | 501, body, .. } if says_no_tools(body))
 }

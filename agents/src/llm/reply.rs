@@ -1,7 +1,7 @@
-//! What a chat endpoint sends back, read with tolerance for what vendors leave out or add.
+//! Parses the answers of chat endpoints, with tolerance for omissions and additions of vendors.
 //!
-//! Owns: where in the answer the text, the reason for its end and the token counts are. The wrapping around a text is
-//! taken off by `super::unwrap`. The kernel reads the text strictly.
+//! Owns the places of the text, the finish reason and the token counts in an answer. `super::unwrap` strips the
+//! wrapping around a text. The kernel parses the text strictly.
 
 use std::borrow::Cow;
 
@@ -11,56 +11,56 @@ use serde_json::{Map, Value, json};
 
 use super::{markers, unwrap};
 
-/// The most tokens that one call can be meant to have.
+/// Largest plausible token count of one call.
 const TOKENS_MAX: f64 = 1e9;
 
 /// The first choice of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// What the model wrote; empty if nothing.
+    /// Text of the reply; empty if there is none.
     pub text: String,
-    /// The same before what stands around it was taken off.
+    /// Text before its wrapping was removed.
     pub raw: String,
-    /// The tools that it wants to use, in their order.
+    /// Requested tool calls, in their order.
     pub calls: Vec<ToolCall>,
-    /// Why it ended.
+    /// Finish reason.
     pub end: End,
-    /// Members of the message that only the provider understands; some demand them back.
+    /// Members of the message that only the provider understands; some require them back.
     pub extra: Map<String, Value>,
-    /// What the provider says it cost.
+    /// Usage reported by the provider.
     pub usage: Option<Usage>,
 }
 
-/// A tool that a model wants to use.
+/// A tool call of a model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ToolCall {
-    /// Id that the result names; empty where the server gives none.
+    /// Id that the result refers to; empty if the server gives none.
     pub id: String,
-    /// The tool's name.
+    /// Name of the tool.
     pub name: String,
-    /// JSON, if the model did well.
+    /// Arguments, as JSON if the model wrote valid text.
     pub arguments: String,
-    /// Members of the call that only the provider understands; some demand them back.
+    /// Members of the call that only the provider understands; some require them back.
     pub extra: Map<String, Value>,
-    /// Such members of the call's function.
+    /// Members of the call's function that only the provider understands.
     pub extra_function: Map<String, Value>,
 }
 
-/// Why a model ended.
+/// Finish reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
-    /// By itself.
+    /// Normal end.
     Stopped,
-    /// For a reason unknown to us.
+    /// Unknown reason.
     Other(String),
-    /// At the limit of the reply's tokens.
+    /// Token limit of the reply.
     Length,
-    /// It, or a filter around it, would not answer; with the reason, if one is given.
+    /// Refused by the model or a content filter, with the reason, if one is given.
     Refused(String),
 }
 
 impl Completion {
-    /// Reads an answer; `None` if it has no choice in it. Where no tools were offered, a call of one is the reply.
+    /// Reads an answer; returns `None` if it has no choice. If no tools were offered, a tool call is the reply.
     pub fn read(answer: &Value, has_tools: bool) -> Option<Self> {
         let choices = answer["choices"].as_array()?;
         let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or(0) == 0;
@@ -79,7 +79,7 @@ impl Completion {
             one @ Value::Object(_) => vec![tool_call(one)],
             _ => Vec::new(),
         };
-        // As parts of the content, in Anthropic's form.
+        // Tool calls as parts of the content, in Anthropic's form.
         let of_part =
             |part: &Value| tool_call(&json!({"id": part["id"], "name": part["name"], "arguments": part["input"]}));
         if calls.is_empty() {
@@ -89,7 +89,7 @@ impl Completion {
         if calls.is_empty() && legacy.is_object() {
             calls.push(tool_call(&json!({"function": legacy})));
         }
-        // Older servers have the text in the choice itself.
+        // Older servers put the text into the choice itself.
         let content = match message {
             Value::Null => &choice["text"],
             Value::String(_) => message,
@@ -97,7 +97,7 @@ impl Completion {
         };
         let mut text = text(content);
         if !has_tools {
-            // The same one may come twice.
+            // A server may repeat the same call.
             let is_one = |first: &ToolCall| calls.iter().all(|call| call.arguments == first.arguments);
             if let Some(call) = calls.first().filter(|call| text.trim().is_empty() && is_one(call)) {
                 text.clone_from(&call.arguments);
@@ -112,25 +112,25 @@ impl Completion {
         Some(Self { text, raw: String::new(), calls, end, extra: extra(message), usage: usage(&answer["usage"]) })
     }
 
-    /// Takes off what stands around the text.
+    /// Strips the wrapping around the text.
     pub(super) fn unwrap(&mut self, is_json: bool) {
         let text = if is_json { unwrap::json(&self.text) } else { Cow::Borrowed(unwrap::words(&self.text)) };
         let mut text = text.into_owned();
         if text.is_empty() && is_json && self.end == End::Stopped {
-            // Reasoning that was begun and not ended, with the reply in it.
+            // Reasoning without an end, with the reply in it.
             text = unwrap::only(&self.text).map(Cow::into_owned).unwrap_or_default();
         }
         self.raw = markers::parted(&self.text).into_owned();
         self.text = markers::parted(&text).into_owned();
     }
 
-    /// The reply of a worker's call.
+    /// Converts the completion into a worker's reply.
     pub(super) fn into_reply(self) -> Reply {
         let raw = (self.raw != self.text).then_some(self.raw);
         Reply { raw, ..Reply::new(self.text, self.usage) }
     }
 
-    /// Whether nothing is missing although the model ended at the limit.
+    /// Returns true if nothing is missing although the model ended at the limit.
     pub(super) fn is_whole(&self, is_json: bool) -> bool {
         let is_document = |text: &str| serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
         match self.calls.is_empty() {
@@ -139,7 +139,7 @@ impl Completion {
         }
     }
 
-    /// Tells whether JSON was begun and is not at its end.
+    /// Returns true if the JSON is incomplete.
     pub(super) fn is_cut_off(&self, is_json: bool) -> bool {
         let is_open =
             |text: &str| text.find(['{', '[']).is_some_and(|start| unwrap::balanced(&text[start..]).is_none());
@@ -150,7 +150,7 @@ impl Completion {
     }
 }
 
-/// Reads the reason for an end, in the words of a vendor.
+/// Maps a vendor's finish reason.
 fn ended(reason: &str) -> End {
     let name = reason.trim().to_ascii_lowercase().replace(['-', ' '], "_");
     match name.as_str() {
@@ -171,19 +171,19 @@ fn ended(reason: &str) -> End {
     }
 }
 
-/// Members of a message that are not read here.
+/// Returns the members of a message that this parser ignores.
 fn extra(message: &Value) -> Map<String, Value> {
     unread(message, &["role", "content", "tool_calls", "function_call", "refusal", "annotations"])
 }
 
-/// Members of an object apart from these.
+/// Returns the non-null members of an object apart from these.
 fn unread(object: &Value, read: &[&str]) -> Map<String, Value> {
     let members = object.as_object().into_iter().flatten();
     let unread = members.filter(|(name, value)| !read.contains(&name.as_str()) && !value.is_null());
     unread.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Content is a string, or, with some vendors, a list of parts, a part, or the JSON value itself.
+/// Returns content as text. Some vendors send a list of parts, a part, or the JSON value itself.
 fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
@@ -204,12 +204,12 @@ fn text(content: &Value) -> String {
     }
 }
 
-/// Arguments are a text, or, with some vendors, the value itself.
+/// Reads a tool call. Some vendors send the arguments as a value instead of a text.
 fn tool_call(call: &Value) -> ToolCall {
-    // Some leave out the wrapper.
+    // Some omit the wrapper.
     let function = if call["function"].is_object() { &call["function"] } else { call };
     let arguments = match &function["arguments"] {
-        // Some encode it twice.
+        // Some encode the arguments twice.
         Value::String(text) => serde_json::from_str::<String>(text).unwrap_or_else(|_| text.clone()),
         Value::Null => String::new(),
         other => other.to_string(),
@@ -234,7 +234,7 @@ fn usage(usage: &Value) -> Option<Usage> {
     ];
     Some(Usage {
         prompt: count(["prompt_tokens", "input_tokens"])?,
-        // A reply of no tokens has no count with some vendors.
+        // Some vendors omit the count of an empty reply.
         completion: count(["completion_tokens", "output_tokens"]).unwrap_or(0),
         cached: cached.iter().find_map(|count| tokens(count)).unwrap_or(0),
         estimated: false,
@@ -242,7 +242,7 @@ fn usage(usage: &Value) -> Option<Usage> {
     })
 }
 
-/// A count of tokens that can be meant, as a number or a text.
+/// Reads a plausible token count, given as a number or a text.
 fn tokens(count: &Value) -> Option<u64> {
     let number = match count {
         Value::Number(number) => number.as_f64(),
@@ -255,15 +255,15 @@ fn tokens(count: &Value) -> Option<u64> {
     Some(whole)
 }
 
-/// Tokens of so many characters, estimated at four characters each, rounded up.
+/// Estimates the tokens of a text at four characters each, rounded up.
 pub const fn estimate(chars: usize) -> u64 {
     (chars as u64).div_ceil(4)
 }
 
-/// The text without white space around it, and without a code fence around the whole of it.
+/// Strips white space, and a code fence around the whole text.
 ///
-/// A fence is taken off only if the first line is three backticks with nothing but a language's name after them, the
-/// last line is three backticks, and there is no third fence between. Everything else stays as it is.
+/// The fence's first line must be three backticks and at most a language name, its last line three backticks, without
+/// a third fence between. Any other text is only trimmed.
 pub fn unfence(text: &str) -> &str {
     let text = text.trim();
     inside_fence(text).unwrap_or(text)
@@ -275,7 +275,7 @@ fn inside_fence(text: &str) -> Option<&str> {
         return None;
     }
     let inside = rest.strip_suffix("```")?;
-    // The closing fence has its line to itself; JSON has no line that begins with a backtick.
+    // The closing fence must be on its own line; JSON has no line that begins with a backtick.
     let own_line = inside.is_empty() || inside.trim_end_matches([' ', '\t']).ends_with('\n');
     let another = inside.lines().any(|line| line.trim_start().starts_with("```"));
     (own_line && !another).then(|| inside.trim())
@@ -294,7 +294,7 @@ mod tests {
             ("```json\r\n[]\r\n```", "[]"),
             ("```json\n\n  []\n\n  ```", "[]"),
             ("```\n```", ""),
-            // Everything below stays as it is.
+            // All texts below stay unchanged.
             ("Here:\n```json\n[]\n```", "Here:\n```json\n[]\n```"),
             ("```json\n[]\n```\nDone.", "```json\n[]\n```\nDone."),
             ("```json\n[]```", "```json\n[]```"),

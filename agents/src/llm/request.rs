@@ -1,4 +1,4 @@
-//! What a chat endpoint is sent: messages, the form that the reply is held to, the tools that may be used before it.
+//! Request to a chat endpoint: messages, the reply schema, and the offered tools.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -24,22 +24,22 @@ use crate::ordered::Ordered;
 use crate::seats::admission::{self, further};
 use crate::tools::Definition;
 
-/// The tool by which a model that has tools gives its reply: many servers hold no reply to a form while tools are offered.
+/// Name of the reply tool, for requests with tools: many servers apply no reply schema while tools are offered.
 pub(super) const ANSWER: &str = "answer";
 
-/// What a request is made for.
+/// Source of a request.
 #[derive(Clone, Copy)]
 pub(super) enum Task<'a> {
     Call(Attempt<'a>),
     Asked(&'a Asked<'a>),
 }
 
-/// A call, and what came of the attempts before it.
+/// A call, with the trouble of its earlier attempts.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt<'a> {
     pub(super) call: &'a Call,
     pub(super) trouble: Option<Trouble>,
-    /// Tokens of its reply.
+    /// Token limit of the reply.
     pub(super) reply_tokens: u32,
 }
 
@@ -51,10 +51,10 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Waits until the model's limits leave room for a request of so many tokens, those of the reply included.
+    /// Waits until the model's limits leave room for a request of this many tokens, its reply included.
     ///
     /// # Errors
-    /// The time until then, where it is too long to wait.
+    /// The time until then, if it is too long to wait.
     pub(super) async fn further(self, tokens: u64, deadline: Instant) -> Result<(), Duration> {
         match self {
             Self::Call(attempt) => further(attempt.call, tokens, deadline).await,
@@ -77,14 +77,14 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Notes that a reply has begun to come.
+    /// Notes that a reply has begun to arrive.
     pub(super) fn note_reply(self) {
         if let Self::Call(attempt) = self {
             admission::note_reply(attempt.call);
         }
     }
 
-    /// Notes that the server fails with this request while it answers another one.
+    /// Notes that the server fails on this request while it answers another one.
     pub(super) fn note_fault(self) {
         if let Self::Call(attempt) = self {
             admission::note_fault(attempt.call);
@@ -98,7 +98,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Tells whether the attempt before may have failed because of too much reasoning.
+    /// Returns true if the previous attempt may have failed because of too much reasoning.
     pub(super) fn is_to_reason_less(self) -> bool {
         match self {
             Self::Call(attempt) => attempt.trouble.is_some_and(Trouble::is_of_reasoning),
@@ -120,7 +120,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// What the reply is held to, and at which level.
+    /// Returns the schema of the reply and its level.
     pub(super) fn form(self, level: Level) -> Option<(Level, Ordered<'a>)> {
         let (level, schema, first) = match self {
             Self::Call(Attempt { call, .. }) => {
@@ -137,7 +137,7 @@ impl<'a> Task<'a> {
         Some((level, Ordered { value: schema, first }))
     }
 
-    /// Whether the reply is JSON.
+    /// Returns true if the reply is JSON.
     pub(super) fn is_json(self) -> bool {
         match self {
             Self::Call(attempt) => attempt.call.shown.seat().interface != Interface::Message,
@@ -145,12 +145,12 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Tells if the reply is a patch.
+    /// Returns true if the reply is a patch.
     pub(super) fn is_patch(self) -> bool {
         matches!(self, Self::Call(attempt) if attempt.call.shown.seat().interface == Interface::Patch)
     }
 
-    /// Tells whether members of the reply may be null that may be missing.
+    /// Returns true if optional members of the reply may be null.
     pub(super) fn takes_null(self) -> bool {
         match self {
             Self::Call(Attempt { call, .. }) => schema::takes_null(&call.shown),
@@ -158,12 +158,12 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Tells whether its board waits for the provider.
+    /// Returns true if the call's board waits for the provider.
     pub(super) const fn is_deferred(self) -> bool {
         matches!(self, Self::Call(attempt) if attempt.call.permit.is_some())
     }
 
-    /// Gives the trouble of the attempts before.
+    /// Returns the trouble of earlier attempts.
     pub(super) const fn trouble(self) -> Option<Trouble> {
         match self {
             Self::Call(attempt) => attempt.trouble,
@@ -171,7 +171,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// What is said first.
+    /// Returns the initial messages.
     pub(super) fn messages(self) -> Vec<Message<'a>> {
         let prompt = self.prompt();
         let parts = [(Role::System, &prompt.system), (Role::User, &prompt.user)];
@@ -208,19 +208,19 @@ pub(super) struct Request<'a> {
     pub(super) tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) response_format: Option<ResponseFormat<'a>>,
-    /// Members of the operator's.
+    /// Operator's members.
     #[serde(flatten)]
     pub(super) extra: Cow<'a, Map<String, Value>>,
-    /// Whether the reply is held to a form.
+    /// The reply has a schema.
     #[serde(skip)]
     pub(super) has_form: bool,
-    /// Whether the Responses API is asked for encrypted reasoning.
+    /// Encrypted reasoning is requested from the Responses API.
     #[serde(skip)]
     pub(super) has_include: bool,
 }
 
 impl<'a> Request<'a> {
-    /// Asks for a reply in this form; where tools are offered, as one of them. Returns whether it can be asked for.
+    /// Requests a reply with this schema, as a tool if tools are offered. Returns false if that is impossible.
     pub(super) fn hold_to(&mut self, schema: Ordered<'a>, offered: &'a [Definition], is_strict: bool) -> bool {
         if offered.is_empty() {
             let named = Named { name: "reply", strict: is_strict || schema::is_strict(&schema.value), schema };
@@ -237,13 +237,13 @@ impl<'a> Request<'a> {
         true
     }
 
-    /// Asks for a reply that is some JSON object. Where tools are offered, that cannot be asked for.
+    /// Requests a reply of any JSON object. Has no effect if tools are offered.
     pub(super) fn hold_to_an_object(&mut self) {
         if !self.tools.is_empty() {
             return;
         }
         self.response_format = Some(ResponseFormat { r#type: "json_object", json_schema: None });
-        // Servers demand that the messages say so, too.
+        // Servers require that the messages mention JSON.
         if !self.messages.iter().any(|message| message.content.to_ascii_lowercase().contains("json"))
             && let Some(last) = self.messages.to_mut().last_mut()
         {
@@ -251,14 +251,14 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Members of the form in the order in which they are to be written.
+    /// Returns the order of the schema's members.
     pub(super) fn order(&self) -> &'a [&'a str] {
         let named = self.response_format.as_ref().and_then(|format| format.json_schema.as_ref());
         let of_tool = self.tools.last().map(|tool| tool.function.parameters.first);
         named.map(|named| named.schema.first).or(of_tool).unwrap_or_default()
     }
 
-    /// Leaves out members that the operator's replace.
+    /// Removes members that the operator's replace.
     pub(super) fn give_way(&mut self) {
         let extra = &self.extra;
         let has = |names: &[&str]| names.iter().any(|name| extra.contains_key(*name));
@@ -275,13 +275,13 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether the reply can be given by a tool.
+    /// Returns true if the reply can be a tool call.
     pub(super) const fn takes_answers(&self) -> bool {
         !self.tools.is_empty() && self.has_form
     }
 }
 
-/// What is to come with a stream.
+/// Options of a stream.
 #[derive(Serialize)]
 pub(super) struct StreamOptions {
     include_usage: bool,
@@ -293,7 +293,7 @@ impl Default for StreamOptions {
     }
 }
 
-/// The messages as a shape has them.
+/// Arranges the messages for a shape.
 pub(super) fn arranged<'a>(messages: &'a [Message<'a>], shape: Shape) -> Cow<'a, [Message<'a>]> {
     let mut messages = if shape.folded { folded(messages) } else { Cow::Borrowed(messages) };
     if shape.turns != Turns::AsCame && messages.iter().any(|message| !message.tool_calls.is_empty()) {
@@ -305,8 +305,8 @@ pub(super) fn arranged<'a>(messages: &'a [Message<'a>], shape: Shape) -> Cow<'a,
     messages
 }
 
-/// The messages with the system's as a part of the first of the user's. Neighbours of the user's are one then, too: servers
-/// that know no system often demand that roles alternate.
+/// Merges the system message into the first user message, and adjacent user messages into one: servers without a
+/// system role often require alternating roles.
 fn folded<'a>(messages: &'a [Message<'a>]) -> Cow<'a, [Message<'a>]> {
     let mut all: Vec<Message<'_>> = Vec::with_capacity(messages.len());
     for message in messages {
@@ -367,9 +367,9 @@ pub(super) struct Message<'a> {
     pub(super) role: Role,
     pub(super) content: Cow<'a, str>,
     pub(super) tool_calls: Vec<ToolCall>,
-    /// Call that it is the result of.
+    /// Call that this message answers.
     of_call: Option<OfCall>,
-    /// What a provider demands back.
+    /// Members that a provider requires back.
     extra: Map<String, Value>,
     /// See [`Turns::Filled`].
     is_filled: bool,
@@ -388,24 +388,24 @@ impl<'a> Message<'a> {
         Self { role, content: content.into(), tool_calls, of_call, extra, is_filled: false }
     }
 
-    /// What a model has said.
+    /// Builds the message of a model's reply.
     pub(super) fn said(completion: Completion) -> Self {
         Self { tool_calls: completion.calls, extra: completion.extra, ..Self::new(Role::Assistant, completion.text) }
     }
 
-    /// What came of its call of a tool.
+    /// Builds the tool-result message for a call.
     pub(super) fn result(of: &ToolCall, text: String) -> Self {
         let text = if text.is_empty() { "(no output)".to_owned() } else { text };
         let of_call = Some(OfCall { id: of.id.clone(), tool: of.name.clone() });
         Self { of_call, ..Self::new(Role::Tool, text) }
     }
 
-    /// The same without what it borrows.
+    /// Copies the borrowed content.
     pub(super) fn into_owned(self) -> Message<'static> {
         Message { content: self.content.into_owned().into(), ..self }
     }
 
-    /// Drops what only the provider understands that said it.
+    /// Drops the members that only their provider understands.
     pub(super) fn generalize(&mut self) {
         self.extra.clear();
         for call in &mut self.tool_calls {
@@ -414,7 +414,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Its characters, as they are estimated.
+    /// Counts the characters, for the token estimate.
     pub(super) fn chars(&self) -> usize {
         let calls = self.tool_calls.iter().map(|call| call.name.chars().count() + call.arguments.chars().count());
         let extra = self.extra.values().filter_map(Value::as_str).map(|text| text.chars().count());
@@ -426,7 +426,7 @@ impl Serialize for Message<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(None)?;
         members.serialize_entry("role", &self.role)?;
-        // Some servers refuse an empty text beside calls of tools, others none.
+        // Some servers reject an empty text next to tool calls, others its absence.
         let is_text = self.is_filled || !self.content.is_empty();
         members.serialize_entry("content", &is_text.then(|| markers::joined(&self.content)))?;
         if !self.tool_calls.is_empty() {

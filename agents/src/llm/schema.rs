@@ -1,11 +1,11 @@
-//! From a seat to the JSON Schema that a model's reply is held to.
+//! Derives the JSON Schema of a model's reply from its seat.
 //!
-//! Three levels: [`Level::Derived`], the form that the kernel derives from the seat's contract and what its view showed
-//! ([`Form`]); [`Level::Generic`], RFC 6902 with the operations that the seat's grants name; [`Level::None`]. A server
-//! that refuses one gets the next. Boards that lack a part of PatchBoard ([`patchboard_kernel::mode`]) hold no reply to what
-//! that part would say: without contracts or validation there are operations only, without patches an object, of messages
-//! nothing. A seat with a `format` is held to that ([`crate::blackboard::form`]). The kernel judges every reply again,
-//! whether a server honoured the schema or not.
+//! Three levels: [`Level::Derived`], the form that the kernel derives from the seat's contract and its view
+//! ([`Form`]); [`Level::Generic`], RFC 6902 with the granted operations; [`Level::None`]. If a server rejects one, the
+//! next is used. Boards under an ablation ([`patchboard_kernel::mode`]) have schemas without the disabled part.
+//! Without contracts or validation there are operations only, without patches any object, and messages have no schema.
+//! A seat with a `format` uses that form's schema ([`crate::blackboard::form`]). The kernel judges every reply again,
+//! even if a server honoured the schema.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ const STRICT_KEYWORDS: [&str; 18] = [
     "const",
 ];
 
-/// Keywords that many engines for constrained decoding refuse.
+/// Keywords that many engines for constrained decoding reject.
 const REFUSED_KEYWORDS: [&str; 16] = [
     "uniqueItems",
     "pattern",
@@ -59,16 +59,16 @@ const REFUSED_KEYWORDS: [&str; 16] = [
     "patternProperties",
 ];
 
-/// How deep objects may be nested each of which is given twice in a closed schema.
+/// Nesting limit for the doubling of objects in a closed schema.
 const DOUBLED_MAX: u32 = 3;
 
-/// How deep objects may be nested for it.
+/// Nesting limit of objects in strict mode.
 const STRICT_DEPTH_MAX: usize = 10;
 
-/// How much of the form of a reply is imposed on the model.
+/// Strictness of the reply schema.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// Places, values and operations.
+    /// Paths, values and operations.
     Derived,
     /// Operations.
     Generic,
@@ -76,7 +76,7 @@ pub enum Level {
     None,
 }
 
-/// The schema of a reply, and the level it is of: the one asked for, or [`Level::Generic`] where the derived form of the
+/// Returns the schema of a reply and its level: the requested one, or [`Level::Generic`] if the derived form of the
 /// seat would be too long.
 pub fn of_reply(shown: &Shown, level: Level) -> Option<(Level, Value)> {
     let (seat, mode) = (shown.seat(), &shown.plan().mode);
@@ -108,7 +108,7 @@ pub fn of_reply(shown: &Shown, level: Level) -> Option<(Level, Value)> {
     }
 }
 
-/// Every schema that a reply of a seat may be held to, from the richest to the plainest, by its name in reports.
+/// Returns all schemas that a seat's reply may have, from the richest to the plainest, by their names in reports.
 pub fn all_of_reply(shown: &Shown) -> Vec<(&'static str, Value)> {
     let of = |level| of_reply(shown, level).map(|(_, schema)| schema);
     let changed = |change: &dyn Fn(&mut Value)| {
@@ -125,20 +125,20 @@ pub fn all_of_reply(shown: &Shown) -> Vec<(&'static str, Value)> {
     forms.into_iter().filter_map(|(name, schema)| Some((name, schema?))).collect()
 }
 
-/// Tells whether members of the reply may be null that may be missing: the kernel reads its envelope so.
+/// Returns true if optional members of the reply may be null, as in the kernel's envelope.
 pub(super) fn takes_null(shown: &Shown) -> bool {
     shown.seat().interface == Interface::Patch && shown.seat().worker.format.is_none()
 }
 
-/// The seat as if it could use every operation.
+/// Copies a seat with all operations granted.
 fn with_all_operations(seat: &Worker) -> Worker {
     let everything =
         WriteGrant { path: "/**".to_owned(), ops: GrantOp::ALL.to_vec(), value: None, approval: None, condition: None };
     Worker { writes: vec![everything], ..seat.clone() }
 }
 
-/// Removes what many engines refuse from a schema, and writes `const` as an `enum` of one. Only lists and members of
-/// schemas are looked into: names of properties are no keywords.
+/// Removes keywords that many engines reject from a schema, and rewrites `const` as an `enum` of one value. Descends
+/// only into schemas: names of properties are no keywords.
 pub(super) fn plain(schema: &mut Value) {
     let Some(members) = schema.as_object_mut() else { return };
     members.retain(|keyword, _| !REFUSED_KEYWORDS.contains(&keyword.as_str()));
@@ -148,7 +148,7 @@ pub(super) fn plain(schema: &mut Value) {
     each_part(members, plain);
 }
 
-/// Removes what many engines refuse from a schema, and what closes its objects.
+/// Removes keywords that many engines reject, and opens all objects.
 pub(super) fn open(schema: &mut Value) {
     fn opened(schema: &mut Value) {
         let Some(members) = schema.as_object_mut() else { return };
@@ -159,7 +159,7 @@ pub(super) fn open(schema: &mut Value) {
     opened(schema);
 }
 
-/// Changes the schemas that a schema consists of.
+/// Applies a change to the direct subschemas of a schema.
 fn each_part(members: &mut Map<String, Value>, change: fn(&mut Value)) {
     for (keyword, value) in members {
         match (keyword.as_str(), value) {
@@ -171,9 +171,9 @@ fn each_part(members: &mut Map<String, Value>, change: fn(&mut Value)) {
     }
 }
 
-/// Closes every object of a schema and demands every member of it, as servers do that take strict schemas only. What many
-/// engines refuse is removed as well. A member that may be missing stays so: at the root it may be null, if `takes_null`;
-/// below, there is an object without such members and one with all of them.
+/// Closes every object of a schema and requires all its members, for servers that accept strict schemas only. Also
+/// removes keywords that many engines reject. Optional members stay optional: with `takes_null` they may be null at
+/// the root; elsewhere an object has two alternatives, one without its optional members and one with all of them.
 pub(super) fn close(schema: &mut Value, takes_null: bool) {
     plain(schema);
     let optional = optional(schema);
@@ -195,7 +195,7 @@ pub(super) fn close(schema: &mut Value, takes_null: bool) {
     }
 }
 
-/// Members of an object that may be missing.
+/// Returns the optional members of an object.
 fn optional(schema: &Value) -> Vec<String> {
     let is_required =
         |name: &String| schema["required"].as_array().is_some_and(|list| list.iter().any(|one| one == name));
@@ -244,8 +244,8 @@ fn close_at(schema: &mut Value, doubled: u32) {
     };
 }
 
-/// Whether the whole of a schema lies in the part of JSON Schema that OpenAI's strict mode documents: an object at the
-/// root, every object closed with every member required, no other keyword.
+/// Returns true if a schema uses only the documented part of OpenAI's strict mode. The root must be an object, every
+/// object closed with every member required, and other keywords are not allowed.
 pub fn is_strict(schema: &Value) -> bool {
     schema["type"] == "object" && is_strict_at(schema, STRICT_DEPTH_MAX)
 }
@@ -268,7 +268,7 @@ fn is_strict_at(schema: &Value, depth: usize) -> bool {
         && array
         && says_something
         && members.iter().all(|(keyword, value)| match keyword.as_str() {
-            // Level by level, as objects are what is counted.
+            // Depth counts objects.
             "properties" => value.as_object().is_some_and(|all| all.values().all(|schema| is_strict_at(schema, depth))),
             "items" => is_strict_at(value, depth),
             "anyOf" => value.as_array().is_some_and(|all| all.iter().all(|schema| is_strict_at(schema, depth))),
@@ -276,7 +276,7 @@ fn is_strict_at(schema: &Value, depth: usize) -> bool {
         })
 }
 
-/// RFC 6902 with the operations that the seat's grants name, in an envelope.
+/// Builds an envelope of RFC 6902 with the granted operations.
 fn generic(seat: &Worker) -> Value {
     let mut properties = json!({"patch": patch(seat)});
     let mut required = vec!["patch"];
@@ -289,9 +289,9 @@ fn generic(seat: &Worker) -> Value {
 
 fn patch(seat: &Worker) -> Value {
     let granted: BTreeSet<&str> = seat.writes.iter().flat_map(WriteGrant::effective_ops).map(written).collect();
-    // To some decoders an empty schema is one of objects.
+    // Some decoders treat an empty schema as one of objects.
     let any = json!({"type": ["object", "array", "string", "number", "boolean", "null"]});
-    // One alternative for each shape, so that an operation cannot lack the member it needs.
+    // One alternative per shape, so that no operation can lack the member it needs.
     let shapes = [
         (&["add", "replace", "test"][..], Some(("value", any))),
         (&["remove"][..], None),
@@ -318,10 +318,10 @@ fn operation(ops: &[&str], member: Option<(&str, Value)>) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-/// The RFC 6902 operation by which a grant is used.
+/// Returns the RFC 6902 operation that uses a grant.
 const fn written(op: GrantOp) -> &'static str {
     match op {
-        // An insertion is an `add` at an index that exists.
+        // An insertion is an `add` at an existing index.
         GrantOp::Add | GrantOp::Insert => "add",
         GrantOp::Replace => "replace",
         GrantOp::Remove => "remove",
@@ -338,7 +338,7 @@ mod tests {
         serde_json::from_value(json!({"agent": "llm", "writes": writes})).expect("a seat")
     }
 
-    /// Every operation that some alternative of the schema allows.
+    /// Returns the operations that some alternative of the schema allows.
     fn ops(schema: &Value) -> Vec<String> {
         let items = &schema["properties"]["patch"]["items"];
         let alternatives = items["anyOf"].as_array().cloned().unwrap_or_else(|| vec![items.clone()]);

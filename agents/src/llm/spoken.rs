@@ -1,24 +1,24 @@
-//! Uses of tools that a model has written as text, because its server does not know them as such.
+//! Parses tool calls that a model has written as text, because its server does not support them.
 //!
-//! Small models on small servers write `{"name": "view", "arguments": {...}}`, between tags, in a fence or behind words, or
-//! the name in a tag and the arguments behind it; the server passes that on as what the model says. No reply of a worker
-//! looks like it. Where a text holds a reply as well, uses count only behind a tag: others are examples.
+//! Small models on small servers write `{"name": "view", "arguments": {...}}`, between tags, in a fence or after
+//! words. Others write the name in a tag and the arguments after it. The server passes that on as content. No reply of
+//! a worker looks like it. If a text contains a reply as well, only calls after a tag count: others are examples.
 
 use serde_json::{Map, Value};
 
 use super::reply::ToolCall;
 use super::unwrap::balanced;
 
-/// Places of one text at which a use may begin.
+/// Places of one text that are tried as the start of a call.
 const PLACES_MAX: usize = 1024;
 
-/// Uses that are taken from one text.
+/// Calls that are taken from one text.
 const CALLS_MAX: usize = 64;
 
 /// Characters between a name in a tag and its arguments.
 const GAP_MAX: usize = 80;
 
-/// Tags with a tool's name behind them, and what ends the name.
+/// Tags before a tool's name, each with the characters that end the name.
 const NAMED: [(&str, &[char]); 8] = [
     ("<function=", &['>']),
     ("<invoke name=\"", &['"']),
@@ -30,15 +30,15 @@ const NAMED: [(&str, &[char]); 8] = [
     ("<|channel|>commentary to=", &[' ', '<']),
 ];
 
-/// Tags of [`NAMED`] with parameters in tags behind the name: the end of all, and before and behind the name of each
-/// parameter, and the end of its value.
+/// Tags of [`NAMED`] with parameters in tags after the name. Each has its end tag, and the text before and after a
+/// parameter's name and after its value.
 const TAGGED: [(&str, &str, [&str; 3]); 3] = [
     ("<function=", "</function>", ["<parameter=", ">", "</parameter>"]),
     ("<invoke name=\"", "</invoke>", ["<parameter name=\"", "\">", "</parameter>"]),
     ("<tool_call>", "</tool_call>", ["<arg_key>", "</arg_key>", "</arg_value>"]),
 ];
 
-/// Uses of these tools that a text holds, in their order; without ids.
+/// Returns the calls of these tools in a text, in their order; without ids.
 pub(super) fn spoken(text: &str, is_tool: impl Fn(&str) -> bool) -> Vec<ToolCall> {
     let mut calls: Vec<(ToolCall, bool)> = Vec::new();
     let mut has_reply = false;
@@ -55,7 +55,7 @@ pub(super) fn spoken(text: &str, is_tool: impl Fn(&str) -> bool) -> Vec<ToolCall
         } else if rest.starts_with('<') {
             at = start + 1;
         } else if let Some((value, length)) = value(rest) {
-            // Behind a tag, or the name of one without its brackets.
+            // Follows a tag, or the name of one without its brackets.
             let before = text[..start].trim_end();
             let is_tagged = before.ends_with(['>', ']']);
             match uses(&value, &is_tool) {
@@ -66,7 +66,7 @@ pub(super) fn spoken(text: &str, is_tool: impl Fn(&str) -> bool) -> Vec<ToolCall
         } else if rest.starts_with("{{") {
             at = start + 1;
         } else {
-            // Damaged JSON is a reply, and what it holds is a part of it.
+            // Damaged JSON counts as a reply, including its content.
             let length = balanced(rest);
             let part = &rest[..length.unwrap_or(rest.len())];
             let is_damaged = part.contains('"') && part.contains(':');
@@ -77,7 +77,7 @@ pub(super) fn spoken(text: &str, is_tool: impl Fn(&str) -> bool) -> Vec<ToolCall
     calls.into_iter().filter(|(_, is_tagged)| *is_tagged || !has_reply).map(|(call, _)| call).take(CALLS_MAX).collect()
 }
 
-/// The JSON value that a text begins with, and its bytes.
+/// Parses the JSON value at the start of a text, with its length in bytes.
 fn value(text: &str) -> Option<(Value, usize)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let value = values.next()?.ok()?;
@@ -92,7 +92,7 @@ fn is_reply(value: &Value) -> bool {
     }
 }
 
-/// Uses that a value consists of.
+/// Converts a value into calls, if it consists of them.
 fn uses(value: &Value, is_tool: &impl Fn(&str) -> bool) -> Option<Vec<ToolCall>> {
     match value {
         Value::Array(items) if !items.is_empty() => items.iter().map(|item| call(item.as_object()?, is_tool)).collect(),
@@ -104,7 +104,7 @@ fn uses(value: &Value, is_tool: &impl Fn(&str) -> bool) -> Option<Vec<ToolCall>>
     }
 }
 
-/// Uses that a text begins with which are written as a list of Python's calls: `[view(path="a.py")]`; and its bytes.
+/// Parses a list of Python calls at the start of a text: `[view(path="a.py")]`, with its length in bytes.
 fn pythonic(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(Vec<ToolCall>, usize)> {
     let mut rest = text.strip_prefix('[')?.trim_start();
     let mut calls = Vec::new();
@@ -132,13 +132,13 @@ fn pythonic(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(Vec<ToolCall
     Some((calls, text.len() - rest.len()))
 }
 
-/// Splits a text at the first such character, if that comes soon.
+/// Splits a text at a character, if that is near enough.
 fn before(text: &str, end: char) -> Option<(&str, &str)> {
     let (at, _) = text.char_indices().take(GAP_MAX).find(|(_, c)| *c == end)?;
     Some((&text[..at], &text[at + end.len_utf8()..]))
 }
 
-/// A literal of Python that a text begins with, and its bytes.
+/// Parses a Python literal at the start of a text, with its length in bytes.
 fn literal(text: &str) -> Option<(Value, usize)> {
     let words = [("True", Value::Bool(true)), ("False", Value::Bool(false)), ("None", Value::Null)];
     if let Some((word, value)) = words.into_iter().find(|(word, _)| text.starts_with(word)) {
@@ -171,7 +171,7 @@ fn call(members: &Map<String, Value>, is_tool: &impl Fn(&str) -> bool) -> Option
     }
     let name = members.get("name").or_else(|| members.get("function"))?.as_str()?;
     let arguments = members.get("arguments").or_else(|| members.get("parameters"))?;
-    // Some write the arguments as text, as the protocol has them.
+    // Some write the arguments as text, as in the protocol.
     let arguments = match arguments {
         Value::Object(_) => arguments.to_string(),
         Value::String(arguments) => arguments.clone(),
@@ -184,7 +184,7 @@ fn made(name: &str, arguments: String) -> ToolCall {
     ToolCall { id: String::new(), name: name.to_owned(), arguments, extra: Map::new(), extra_function: Map::new() }
 }
 
-/// The tool that is meant by a name: some write `functions.view`, or number their uses.
+/// Finds the tool for a name: some models write `functions.view`, or number their calls.
 fn tool<'a>(name: &'a str, is_tool: &impl Fn(&str) -> bool) -> Option<&'a str> {
     let name = name.trim();
     let unnumbered = name.trim_end_matches(|c: char| c.is_ascii_digit()).strip_suffix(':').unwrap_or(name);
@@ -192,7 +192,7 @@ fn tool<'a>(name: &'a str, is_tool: &impl Fn(&str) -> bool) -> Option<&'a str> {
     [name, unnumbered, last].into_iter().find(|name| is_tool(name))
 }
 
-/// The use that a text begins with whose name stands in a tag, and its bytes.
+/// Parses the call at the start of a text with its name in a tag; returns its length in bytes, too.
 fn named(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(ToolCall, usize)> {
     let (tag, ends) = NAMED.into_iter().find(|(tag, _)| text.starts_with(tag))?;
     let rest = &text[tag.len()..];
@@ -216,7 +216,7 @@ fn named(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(ToolCall, usize
     Some((made(name, arguments.to_string()), at + open + length))
 }
 
-/// Parameters that are written as tags: `<parameter=path>a.py</parameter>`.
+/// Parses parameters in tags: `<parameter=path>a.py</parameter>`.
 fn parameters(mut text: &str, [before, behind, close]: [&str; 3]) -> Map<String, Value> {
     let mut all = Map::new();
     while let Some(rest) = text.find(before).map(|at| &text[at + before.len()..]) {
@@ -225,7 +225,7 @@ fn parameters(mut text: &str, [before, behind, close]: [&str; 3]) -> Map<String,
         let end = rest.find(close).unwrap_or(rest.len());
         let said = rest[..end].strip_prefix('\n').unwrap_or(&rest[..end]);
         let said = said.strip_suffix('\n').unwrap_or(said);
-        // What is no text is written as JSON.
+        // Values other than text are written as JSON.
         let parsed = serde_json::from_str::<Value>(said.trim()).ok().filter(|value| !value.is_string());
         all.insert(name.trim().to_owned(), parsed.unwrap_or_else(|| Value::String(said.to_owned())));
         text = &rest[end..];
@@ -315,9 +315,9 @@ mod tests {
             String::new(),
             "}{".to_owned(),
             patch.to_owned(),
-            // An example beside the reply.
+            // An example next to the reply.
             format!("I could use {view}, but I know: {patch}"),
-            // The reply quotes it.
+            // A quotation in the reply.
             serde_json::json!({"patch": [{"op": "add", "path": "/a", "value": format!("<tool_call>{view}</tool_call>")}]})
                 .to_string(),
             format!("Here: {{\"patch\": [{{\"value\": {view}}}]}}"),

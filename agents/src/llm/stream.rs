@@ -1,7 +1,7 @@
 //! Assembles a stream of server-sent events into one answer of its protocol.
 //!
-//! Pure: takes bytes as they come, keeps at most [`TEXT_MAX`] bytes of text. Of events only `data` is read. The reader of
-//! events, its bounds and the judgement of errors are the same for all protocols; each protocol has a [`Fold`].
+//! Pure: takes bytes as they arrive and keeps at most [`TEXT_MAX`] bytes of text. Only the `data` of events is read.
+//! The event parser, its bounds and the treatment of errors serve all protocols; each protocol has a [`Fold`].
 
 mod anthropic;
 mod chat;
@@ -16,40 +16,40 @@ use serde_json::{Map, Value};
 use super::envelope;
 use crate::config::Api;
 
-/// The most bytes of text that are kept of one stream, and of one of its lines.
+/// Text of one stream, and of one line, that is kept, in bytes.
 pub(super) const TEXT_MAX: usize = 4 * 1024 * 1024;
 
-/// The most bytes of a stream, its framing included.
+/// Size limit of a stream in bytes, framing included.
 const STREAM_MAX: usize = 64 * 1024 * 1024;
 
-/// The most parts of one answer: calls of tools, blocks or items.
+/// Parts of one answer, at most: tool calls, blocks or items.
 const PARTS_MAX: usize = 1024;
 
-/// Times that JSON which is no event is read before its last line.
+/// Tries at parsing bare JSON before its last line.
 const BARE_TRIES_MAX: u32 = 64;
 
-/// The answer of one protocol in the making.
+/// Partial answer of one protocol.
 trait Fold: Send {
-    /// Takes an event that is no error itself. Returns the body of the error that it carries.
+    /// Adds an event that is no error itself. Returns the body of the error that it carries.
     fn event(&mut self, event: Map<String, Value>) -> Option<Value>;
 
-    /// Bytes that are kept.
+    /// Returns the bytes that are kept.
     fn kept(&self) -> usize;
 
-    /// Tells whether anything of a reply has come.
+    /// Returns true if any part of a reply has arrived.
     fn has_content(&self) -> bool;
 
-    /// Tells whether the model said that it has finished.
+    /// Returns true if the model reported its end.
     fn is_finished(&self) -> bool;
 
-    /// Tells whether no further event belongs to the answer.
+    /// Returns true if no further event belongs to the answer.
     fn is_over(&self) -> bool;
 
-    /// Gives the whole answer of the protocol.
+    /// Returns the whole answer of the protocol.
     fn answer(self: Box<Self>) -> Value;
 }
 
-/// An answer in the making.
+/// Partial answer.
 pub(super) struct Assembly {
     line: Vec<u8>,
     data: Vec<u8>,
@@ -57,19 +57,19 @@ pub(super) struct Assembly {
     fold: Box<dyn Fold>,
     error: Option<Value>,
     events: usize,
-    /// A line of data came.
+    /// A line of data has arrived.
     has_data: bool,
-    /// The last byte was a carriage return: a line feed behind it ends no line.
+    /// The last byte was a carriage return: a line feed after it ends no line.
     is_after_return: bool,
-    /// The event has several lines: it was not whole where another one might have begun.
+    /// The event has several lines: it was incomplete where another one might have begun.
     is_open: bool,
-    /// Times that data without a field's name was read, in vain so far.
+    /// Failed tries at parsing data without a field name.
     bare: u32,
     is_done: bool,
 }
 
 impl Assembly {
-    /// Begins an answer of a protocol.
+    /// Starts an answer of a protocol.
     pub(super) fn new(api: Api) -> Self {
         let fold: Box<dyn Fold> = match api {
             Api::Chat => Box::new(chat::Chat::default()),
@@ -91,14 +91,14 @@ impl Assembly {
         }
     }
 
-    /// Whether a body without a content type is a stream of events.
+    /// Returns true if a body without a content type is a stream of events.
     pub(super) fn is_stream(body: &[u8]) -> bool {
         let start = body.trim_ascii_start();
         let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start);
         [&b"data:"[..], b"event:", b": ", b"id:", b"retry:"].iter().any(|field| start.starts_with(field))
     }
 
-    /// Takes the next bytes. Returns whether the stream is over.
+    /// Adds the next bytes. Returns true if the stream is over.
     ///
     /// # Errors
     /// The stream is too long.
@@ -127,22 +127,22 @@ impl Assembly {
         Ok(self.is_done)
     }
 
-    /// Tells whether anything but lines that keep the connection alive has come.
+    /// Returns true if any data other than keep-alive lines has arrived.
     pub(super) const fn has_data(&self) -> bool {
         self.has_data
     }
 
-    /// Returns true once a part of a reply has come.
+    /// Returns true once a part of a reply has arrived.
     pub(super) fn has_content(&self) -> bool {
         self.fold.has_content()
     }
 
-    /// Whether the model said that it has finished.
+    /// Returns true if the model reported its end.
     pub(super) fn is_finished(&self) -> bool {
         self.is_done || self.error.is_some() || self.fold.is_finished()
     }
 
-    /// The answer; an error of the server is returned as its body.
+    /// Returns the answer; an error of the server is returned as its body.
     ///
     /// # Errors
     /// The stream had no event, or an error after parts of the reply.
@@ -171,9 +171,9 @@ impl Assembly {
             self.event();
         } else if let Some(data) = line.strip_prefix(b"data:") {
             self.has_data = true;
-            // Some servers leave out the empty line between events.
+            // Some servers omit the empty line between events.
             if !self.data.is_empty() && data.trim_ascii_start().starts_with(b"{") && !self.is_open {
-                // Read once for an event, so that the time of a stream does not grow with the square of its length.
+                // Parsed once per event, so that the time for a stream is not quadratic in its length.
                 self.is_open = serde_json::from_slice::<serde::de::IgnoredAny>(&self.data).is_err();
                 if !self.is_open {
                     self.event();
@@ -186,7 +186,7 @@ impl Assembly {
                 self.data.extend_from_slice(data);
             }
         } else if self.bare > 0 || self.data.is_empty() && line.trim_ascii_start().starts_with(b"{") {
-            // JSON that is no event, in one line or several.
+            // JSON without a field name, in one line or several.
             self.data.extend_from_slice(line);
             self.has_data = true;
             let may_end = self.bare == 0 || line.starts_with(b"}") && self.bare < BARE_TRIES_MAX;
@@ -213,7 +213,7 @@ impl Assembly {
     }
 }
 
-/// Joins the halves of characters in all texts of an answer.
+/// Joins surrogate halves in all texts of an answer.
 fn join(answer: &mut Value) {
     match answer {
         Value::String(text) => {
@@ -227,7 +227,7 @@ fn join(answer: &mut Value) {
     }
 }
 
-/// Puts a delta behind what has come of the same member.
+/// Appends a delta to a member.
 fn append(there: &mut Value, delta: &Value) {
     match (there, delta) {
         (Value::String(text), Value::String(more)) => text.push_str(more),
@@ -236,7 +236,7 @@ fn append(there: &mut Value, delta: &Value) {
     }
 }
 
-/// Puts text behind the text of a member. Returns its length.
+/// Appends text to a member. Returns the length of the addition.
 fn append_text(part: &mut Value, name: &str, delta: &Value) -> usize {
     let (Some(part), Some(delta)) = (part.as_object_mut(), delta.as_str()) else { return 0 };
     match part.entry(name.to_owned()).or_insert(Value::Null) {

@@ -1,11 +1,11 @@
-//! Requests to an endpoint: TLS, time limits, bounded bodies, and errors that keep what the server said.
+//! HTTP requests to an endpoint: TLS, timeouts, bounded bodies, and errors that keep the server's message.
 //!
-//! Requests go through reqwest alone; of async-openai only types are used. Its own path has no time limits, repeats
-//! requests as long as a server asks it to, forgets the status of errors whose body it does not expect, and writes
-//! bodies it cannot read into the log. Repetition is the business of [`super`].
+//! Requests go through reqwest alone; async-openai provides only types. Its own client has no timeouts and retries as
+//! long as a server asks for it. It drops the status of errors with an unexpected body, and logs bodies it cannot
+//! read. Retries are the task of [`super`].
 //!
 //! TLS is rustls with ring as its provider. reqwest offers two ways without aws-lc: the platform's verifier or roots
-//! handed to it. The platform's is used (on Linux: the system's certificate files, or `SSL_CERT_FILE`), because
+//! passed to it. The platform's is used (on Linux: the system's certificate files, or `SSL_CERT_FILE`), because
 //! operators can add their own authorities there. A plain `http://` endpoint needs no certificates on the machine.
 
 use std::time::{Duration, SystemTime};
@@ -22,16 +22,16 @@ use super::stream::Assembly;
 use super::{api, envelope, reasons, waits};
 use crate::config::{Api, Model};
 
-/// Time to reach a server.
+/// Timeout of connecting to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Redirects within a server that are followed for one request.
+/// Redirects within a server per request, at most.
 const REDIRECTS_MAX: usize = 3;
 
-/// The most bytes of an answer that are read.
+/// Size limit of an answer in bytes.
 const ANSWER_MAX: usize = 4 * 1024 * 1024;
 
-/// The most bytes of an error that are read.
+/// Size limit of an error body in bytes.
 const ERROR_MAX: usize = 16 * 1024;
 
 /// Bytes of an unreadable answer that its error shows.
@@ -43,10 +43,10 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Header of the version of Anthropic's protocol.
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
-/// Why there is no answer to read. Messages are as strangers wrote them.
+/// Failure of an exchange. Messages contain untrusted text.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpFailure {
-    /// There is no key to send: nothing was sent.
+    /// No key is available: nothing was sent.
     #[error("{0}")]
     Key(NoKey),
     /// The gate admitted no request in time: nothing was sent.
@@ -60,47 +60,47 @@ pub enum HttpFailure {
     Broken {
         /// The error of the connection.
         why: String,
-        /// Whether bytes of an answer had come.
+        /// Bytes of an answer had arrived.
         came: bool,
     },
-    /// The time of the call was over.
+    /// The call timed out.
     #[error("no answer in time")]
     NoAnswer {
-        /// Bytes that had come.
+        /// Bytes that had arrived.
         came: Came,
     },
-    /// An answer with another status than success, or an error inside a successful one.
+    /// An answer with a status other than success, or an error inside a successful one.
     #[error("{}", reasons::status_text(*.status, "", .body))]
     Status {
-        /// The HTTP status, or the one that the error inside names.
+        /// HTTP status, or the status of the error inside.
         status: u16,
-        /// How long the server asks to wait.
+        /// Pause that the server asks for.
         wait: Option<Duration>,
         /// The body, at most 16 KiB of it.
         body: String,
-        /// Cause of the failure, as far as another request told.
+        /// Cause of the failure, as far as another request has shown it.
         fault: Fault,
     },
-    /// The operator's limits of the model leave no room for a further request of the call: nothing was sent.
+    /// The operator's limits of the model leave no room for a further request of the call; nothing was sent.
     #[error("the model's limits, requests_per_minute or tokens_per_minute, are used up")]
     Limited {
         /// Time until they leave room.
         wait: Duration,
     },
-    /// Success, with something else than an answer.
+    /// Success, with an unexpected body.
     #[error("{0}")]
     Form(String),
-    /// Success, with what no API answers: nothing, or a page of HTML.
+    /// Success, with a body of no API: empty, or a page of HTML.
     #[error("{}", reasons::told(.why, "", .said))]
     NoApi {
-        /// Kind of the answer, in words.
+        /// Kind of the body, in words.
         why: String,
-        /// The text of a page.
+        /// Text of a page.
         said: String,
     },
 }
 
-/// Cause of a failure with a status that may be the request's fault or the server's.
+/// Cause of a failure with an ambiguous status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// No other request was tried.
@@ -111,12 +111,12 @@ pub enum Fault {
     Request,
 }
 
-/// Bytes of a body.
+/// Bytes of a body that arrived before a timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Came {
     /// None.
     Nothing,
-    /// Only what keeps the connection alive: comments of a stream, white space.
+    /// Only keep-alives: comments of a stream, white space.
     KeepAlives,
     /// A part of an answer.
     Part,
@@ -128,14 +128,14 @@ pub(super) type Begun<'a> = &'a (dyn Fn() + Send + Sync);
 /// The body of a successful answer.
 pub(super) struct Answered {
     pub(super) value: Value,
-    /// It came as a stream of events.
+    /// The answer came as a stream of events.
     pub(super) is_stream: bool,
 }
 
-/// Installs ring as the process's TLS provider, unless there already is one. May be called any number of times.
+/// Installs ring as the process's TLS provider, unless one is installed already. May be called any number of times.
 pub fn install_tls_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Fails only if another thread was faster, and then there is a provider.
+        // Fails only if another thread was faster, and then a provider is installed.
         drop(rustls::crypto::ring::default_provider().install_default());
     }
 }
@@ -143,13 +143,13 @@ pub fn install_tls_provider() {
 /// Builds the HTTP client for an address: no redirects, no proxy on this machine.
 ///
 /// # Errors
-/// It is no address, or the machine's certificates cannot be read.
+/// The address is invalid, or the machine's certificates cannot be read.
 pub fn client(url: &str) -> Result<reqwest::Client, String> {
     install_tls_provider();
     let url = Url::parse(url).map_err(|error| format!("not an address: {error}"))?;
     let mut builder = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
-        // A key goes to the server that it was configured for and to no other; within it, `answer` follows.
+        // A key goes only to the server that it was configured for; `answer` follows redirects within it.
         .redirect(redirect::Policy::none())
         .user_agent(concat!("patchboard/", env!("CARGO_PKG_VERSION")));
     if url.scheme() == "http" {
@@ -172,10 +172,10 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Keeps what proves the sender.
+    /// Reads the address and the credentials of a model.
     ///
     /// # Errors
-    /// A variable is not set, or a header cannot be sent; without values that may be secret.
+    /// A variable is not set, or a header is invalid. The message omits values that may be secret.
     pub(super) fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let access = Access::new(model, variables)?;
         let base = Url::parse(&model.url).map_err(|error| format!("not an address: {error}"))?;
@@ -188,18 +188,18 @@ impl Endpoint {
         Ok(Self { base, api: model.api, access, headers })
     }
 
-    /// Replaces everything secret in a text.
+    /// Replaces all secrets in a text.
     pub(super) fn mask(&self, text: &str) -> String {
         self.access.mask(text)
     }
 
-    /// The text without keys, if it has some.
+    /// Masks the keys in a text; returns none if it has none.
     pub(super) fn without_keys(&self, text: &str) -> Option<String> {
         self.access.without_keys(text)
     }
 
-    /// Sends a JSON body and reads the whole answer, one JSON value or a stream of events. A key that a program prints is
-    /// asked for again when the server refuses it. Calls `begun` once a stream has brought the first part of a reply.
+    /// Sends a JSON body and reads the whole answer, one JSON value or a stream of events. If the server rejects the
+    /// key of a program, the program is run again. Calls `begun` at the first part of a streamed reply.
     ///
     /// # Errors
     /// [`HttpFailure`].
@@ -213,7 +213,7 @@ impl Endpoint {
     ) -> Result<Answered, HttpFailure> {
         let answered = self.answered(http, path, body, deadline, begun).await;
         answered.map_err(|failure| match failure {
-            // Before any part of it is cut off.
+            // Masks before any part of it is truncated.
             HttpFailure::Status { status, wait, body, fault } => {
                 HttpFailure::Status { status, wait, body: self.mask(&body), fault }
             }
@@ -239,7 +239,7 @@ impl Endpoint {
         answer(http, self.api, self.request(Method::POST, path, renewed.as_ref(), body)?, deadline, begun).await
     }
 
-    /// Asks for a resource.
+    /// Requests a resource.
     ///
     /// # Errors
     /// No key, or no answer.
@@ -253,7 +253,7 @@ impl Endpoint {
         sent(http, self.request(Method::GET, path, key.as_ref(), Vec::new())?, deadline).await
     }
 
-    /// The key to send. Where a program prints it and fails, nothing was sent and it may work later.
+    /// Returns the key to send. A failure of the program that prints it may be temporary.
     async fn key(
         &self,
         refused: Option<&SecretString>,
@@ -363,14 +363,14 @@ async fn sent(http: &reqwest::Client, request: Request, deadline: Instant) -> Re
     response.map_err(|error| network_failure(error, false))
 }
 
-/// The place on the same server to which a request is redirected.
+/// Returns the target of a redirect within the same server.
 fn within(url: &Url, response: &Response) -> Option<Url> {
     let is_same_request = matches!(response.status().as_u16(), 301 | 302 | 307 | 308);
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
     url.join(location).ok().filter(|target| is_same_request && target.origin() == url.origin() && target != url)
 }
 
-/// Says what a redirect means: another base of the endpoint, or no endpoint. What its query holds is not repeated.
+/// Describes a redirect: another base of the endpoint, or no endpoint. Omits its query.
 fn redirected(url: &Url, api: Api, location: &str) -> String {
     let Ok(mut target) = url.join(location) else { return "it redirects to what is no address".to_owned() };
     target.set_query(None);
@@ -381,7 +381,7 @@ fn redirected(url: &Url, api: Api, location: &str) -> String {
     }
 }
 
-/// Reads the body of a successful answer. One that is complete is taken even if its connection breaks behind it.
+/// Reads the body of a successful answer. A complete one counts even if the connection breaks afterwards.
 async fn body(
     mut response: Response,
     (api, kind, encoding): (Api, &str, &str),
@@ -459,7 +459,7 @@ async fn body(
     }
 }
 
-/// Reads a body up to `max` bytes; returns whether that is all of it.
+/// Reads a body up to `max` bytes; returns true if that is the whole body.
 pub(super) async fn read(mut response: Response, max: usize) -> Result<(Vec<u8>, bool), reqwest::Error> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -479,7 +479,7 @@ fn network_failure(error: reqwest::Error, came: bool) -> HttpFailure {
     if connect { HttpFailure::Connect(why) } else { HttpFailure::Broken { why, came } }
 }
 
-/// Formats an error with its causes, which reqwest's own text leaves out.
+/// Formats an error with its causes, which reqwest's own text omits.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -494,7 +494,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Tells whether an address is on this machine.
+/// Returns true if an address is on this machine.
 pub fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -530,7 +530,7 @@ mod tests {
         install_tls_provider();
         install_tls_provider();
         assert!(rustls::crypto::CryptoProvider::get_default().is_some());
-        // Loads the system's certificates; says so if there are none, and never panics.
+        // Loads the system's certificates; fails without a panic if there are none.
         if let Err(error) = client("https://localhost:1") {
             assert!(error.contains("CA certificates"), "{error}");
         }

@@ -1,9 +1,9 @@
-//! Trouble of the last attempt of an invocation, where nothing of it can be judged: the next request says so.
+//! Trouble of an invocation's last attempt: a reply that the kernel could not judge. The next request mentions it.
 //!
-//! The kernel's prompt names why it refused a reply. Of a reply that was cut off, empty or unreadable it knows nothing, so
-//! a further attempt would send the same bytes, and at temperature 0 get the same answer. So it would where the prompt is
-//! that of an attempt before, because its view is. The call names the attempts before it. The next request has one more
-//! message of the user's, and more room.
+//! The kernel's prompt names the reason of a rejection. About a truncated, empty or unreadable reply it knows nothing,
+//! so a retry would send the same bytes, and at temperature 0 get the same answer. So would a prompt that equals an
+//! earlier one because its view does. The call lists the earlier attempts. The next request has one more user message,
+//! and more room.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -16,20 +16,20 @@ use super::ladder::Rung;
 use super::{PAUSE_MAX, PAUSE_MIN};
 use crate::config::Model;
 
-/// The most times that the room is doubled.
+/// Doublings of the room, at most.
 const DOUBLED_MAX: u32 = 16;
 
 /// Trouble of the last attempts of an invocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Trouble {
     kind: Kind,
-    /// Attempts that ended so, of any kind.
+    /// Attempts with trouble of any kind.
     count: u32,
-    /// Times that the room was doubled.
+    /// Doublings of the room.
     doubled: u32,
-    /// Replies that were empty.
+    /// Empty replies.
     empty: u32,
-    /// Replies to the same view that were refused.
+    /// Rejected replies to this view.
     repeats: usize,
 }
 
@@ -42,14 +42,14 @@ enum Kind {
     Refused,
 }
 
-/// Returns the tokens of the next reply after these attempts, where the seat has so many.
+/// Returns the token limit of the reply after these attempts, for a seat with the limit `tokens`.
 pub(crate) fn room(past: &Past, tokens: u32, model: &Model) -> u32 {
     let trouble = past.failures.iter().fold(None, |before, code| Trouble::after(before, *code));
     trouble.map_or(tokens, |trouble| trouble.room(tokens, model))
 }
 
 impl Trouble {
-    /// Gives the trouble of the attempts before one with this view; none where its request differs by itself.
+    /// Returns the trouble before an attempt with this view; none if its request differs by itself.
     pub(super) fn of(past: &Past, view: Digest) -> Option<Self> {
         let repeats = past.repeats(view);
         let refused = Self { kind: Kind::Refused, count: 0, doubled: 0, empty: 0, repeats };
@@ -61,13 +61,13 @@ impl Trouble {
         let kind = match code {
             FailureCode::Truncated => Kind::Truncated,
             FailureCode::Empty => Kind::Empty,
-            // A server that fails with a request may do so with the same one again.
+            // A server that fails on a request may do so on a retry of it.
             FailureCode::Protocol | FailureCode::Unreachable => Kind::Unreadable,
             FailureCode::Timeout => Kind::Late,
             _ => return before,
         };
         let before = before.unwrap_or(Self { kind, count: 0, doubled: 0, empty: 0, repeats: 0 });
-        // An empty reply is often one whose reasoning has taken all of the room.
+        // An empty reply is often one with all room used by reasoning.
         let is_short = matches!(kind, Kind::Truncated | Kind::Empty);
         Some(Self {
             kind,
@@ -78,13 +78,14 @@ impl Trouble {
         })
     }
 
-    /// Tokens of the reply, where a seat has so many: doubled with each reply that had too few, up to the model's.
+    /// Returns the token limit of the reply: the seat's, doubled with each reply that was too short, up to the
+    /// model's.
     pub(super) fn room(self, tokens: u32, model: &Model) -> u32 {
         let most = model.max_reply_tokens.map_or(model.context, NonZeroU32::get).max(tokens);
         tokens.saturating_mul(1 << self.doubled.min(DOUBLED_MAX)).min(most)
     }
 
-    /// Gives the richest form of the next request: some servers write nothing where they cannot keep to a form.
+    /// Returns the richest form for the next request: some servers write nothing if they cannot keep to a form.
     pub(super) const fn form(self) -> Rung {
         match self.empty {
             0 => Rung::Derived,
@@ -93,7 +94,7 @@ impl Trouble {
         }
     }
 
-    /// Tells whether reasoning may have been in the way of the reply.
+    /// Returns true if reasoning may have displaced the reply.
     pub(super) const fn is_of_reasoning(self) -> bool {
         match self.kind {
             Kind::Truncated | Kind::Empty | Kind::Late => true,
@@ -101,7 +102,7 @@ impl Trouble {
         }
     }
 
-    /// Gives the wait before the next request: an unreadable answer is often one of a server in trouble.
+    /// Returns the pause before the next request: an unreadable answer is often one of a server in trouble.
     pub(super) fn pause(self) -> Duration {
         match self.kind {
             Kind::Unreadable => {
@@ -111,7 +112,7 @@ impl Trouble {
         }
     }
 
-    /// Gives the words of the next request. They differ from those before.
+    /// Returns the text for the next request. Each differs from those before.
     pub(super) fn note(self) -> String {
         let form = "in the form that the instructions ask for, and nothing else.";
         let refused = match self.repeats {

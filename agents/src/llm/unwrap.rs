@@ -1,5 +1,5 @@
-//! Takes the wrapping off a model's text: reasoning blocks, channels, special tokens, fences and prose around one JSON
-//! text.
+//! Strips the wrapping around the one JSON text of a reply: reasoning blocks, channels, special tokens, fences and
+//! prose.
 //!
 //! The only place that changes a reply. It never changes the JSON text itself, apart from decoding one that was encoded
 //! as a string. An ambiguous text (several different JSON texts, or a damaged one) is returned as it came, for the
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use super::reply::unfence;
 
-/// Starts of JSON values that are tried in one text.
+/// Candidate starts of JSON values per text, at most.
 const STARTS_MAX: usize = 256;
 
-/// Strings that may be wrapped in strings.
+/// Nested string encodings, at most.
 const ENCODED_MAX: u32 = 3;
 
-/// Ends of reasoning blocks without a beginning that are looked for.
+/// Unopened ends of reasoning blocks that are searched for, at most.
 const CLOSES_MAX: usize = 16;
 
 /// Names of tags around reasoning.
@@ -28,10 +28,10 @@ const REASONING: [&str; 8] =
 const TOKENS: [&str; 9] =
     ["</s>", "<s>", "<end_of_turn>", "<start_of_turn>", "<eos>", "<bos>", "[/INST]", "[INST]", "<pad>"];
 
-/// Characters of a special token.
+/// Characters of a special token, at most.
 const TOKEN_MAX: usize = 48;
 
-/// The text of a reply in words: without reasoning, channels, special tokens, and a fence around the whole of it.
+/// Strips reasoning, channels, special tokens, and a fence around the whole text.
 pub(super) fn words(text: &str) -> &str {
     let trimmed = trim(text);
     if is_document(trimmed) {
@@ -41,7 +41,7 @@ pub(super) fn words(text: &str) -> &str {
     trim(unfence(text))
 }
 
-/// The JSON text of a reply that is one, however it is wrapped; else the text as [`words`] leaves it.
+/// Extracts the JSON text of a reply; returns the text as stripped by [`words`] if there is none.
 pub(super) fn json(text: &str) -> Cow<'_, str> {
     let text = words(text);
     match only(text) {
@@ -50,12 +50,12 @@ pub(super) fn json(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The JSON text that stands in words which are no reply themselves.
+/// Extracts the JSON text from words that are no reply themselves.
 pub(super) fn found(text: &str) -> Option<String> {
     only(words(text)).map(Cow::into_owned)
 }
 
-/// The only JSON object or array of a text.
+/// Returns the only JSON object or array of a text.
 pub(super) fn only(text: &str) -> Option<Cow<'_, str>> {
     only_within(text, ENCODED_MAX)
 }
@@ -90,7 +90,7 @@ fn only_within(text: &str, depth: u32) -> Option<Cow<'_, str>> {
             _ => {
                 let end = balanced(&text[start..]).map(|length| start + length);
                 let part = &text[start..end.unwrap_or(text.len())];
-                // Damaged JSON is not to be guessed at; other brackets are prose.
+                // Damaged JSON is not guessed at; other brackets are prose.
                 if part.contains('"') && part.contains(':') {
                     return None;
                 }
@@ -101,12 +101,12 @@ fn only_within(text: &str, depth: u32) -> Option<Cow<'_, str>> {
     None
 }
 
-/// Whether a text is a JSON object or array.
+/// Returns true if a text is a JSON object or array.
 fn is_document(text: &str) -> bool {
     text.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Whether a value amid prose looks like a reply: an object with members, or a list of such.
+/// Returns true if a value amid prose looks like a reply: a non-empty object, or a list of objects.
 fn is_reply(value: &Value) -> bool {
     match value {
         Value::Object(members) => !members.is_empty(),
@@ -115,7 +115,7 @@ fn is_reply(value: &Value) -> bool {
     }
 }
 
-/// Whether a part of a text is all that a code fence holds.
+/// Returns true if a part of a text is the whole content of a code fence.
 fn is_fenced(text: &str, start: usize, end: usize) -> bool {
     let before = text[..start].trim_end();
     let line = before.rsplit('\n').next().unwrap_or_default().trim_start();
@@ -123,7 +123,7 @@ fn is_fenced(text: &str, start: usize, end: usize) -> bool {
     fence.is_some_and(|fence| text[end..].trim_start().starts_with(fence))
 }
 
-/// Bytes of the bracketed part that a text begins with.
+/// Returns the length in bytes of the bracketed part at the start of a text.
 pub(super) fn balanced(text: &str) -> Option<usize> {
     let (mut depth, mut inside, mut escaped) = (0_usize, false, false);
     for (at, c) in text.char_indices() {
@@ -173,14 +173,15 @@ fn trim(mut text: &str) -> &str {
     }
 }
 
-/// Whether a name between brackets is a special token. Channels and calls of tools are none: they say what follows.
+/// Returns true if a name between brackets is a special token. Channels and tool calls are none: they announce
+/// content.
 fn is_token(name: &str) -> bool {
     let is_short =
         name.chars().count() <= TOKEN_MAX && !name.chars().any(|c| c.is_whitespace() || matches!(c, '<' | '>'));
     is_short && !matches!(name, "channel" | "message" | "python_tag" | "constrain" | "call") && !name.contains("tool")
 }
 
-/// The last message of the final channel, where a model writes channels (harmony).
+/// Returns the last message of the final channel, if a model writes channels (harmony).
 fn final_channel(text: &str) -> &str {
     const FINAL: &str = "<|channel|>final";
     let Some(start) = text.rfind(FINAL).map(|at| at + FINAL.len()) else { return text };
@@ -192,7 +193,7 @@ fn final_channel(text: &str) -> &str {
     &rest[..end.unwrap_or(rest.len())]
 }
 
-/// The text behind blocks of reasoning at its beginning. One that was cut off leaves nothing.
+/// Returns the text after leading reasoning blocks. An unterminated block leaves nothing.
 fn after_reasoning(mut text: &str) -> &str {
     loop {
         text = text.trim_start();
@@ -209,7 +210,7 @@ fn after_reasoning(mut text: &str) -> &str {
         });
         let Some((open, close)) = open else { break };
         let rest = &text[open.len()..];
-        // ASCII case only, so that the places are the same.
+        // Folds ASCII case only, so that offsets are unchanged.
         match rest.to_ascii_lowercase().find(&close.to_ascii_lowercase()) {
             Some(end) => text = &rest[end + close.len()..],
             None => return "",
@@ -229,7 +230,7 @@ fn after_reasoning(mut text: &str) -> &str {
             && let Some(open) = text[..at].rfind(&close.replace('/', ""))
             && open > 0
         {
-            // The reasoning stands behind the reply.
+            // The reasoning follows the reply.
             return text[..open].trim_end();
         }
         text = rest;

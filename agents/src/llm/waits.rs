@@ -1,18 +1,18 @@
-//! Reads how long a provider asks to wait, from the headers and the body of its answer.
+//! Reads the pause that a provider asks for, from the headers and the body of its answer.
 
 use std::time::{Duration, SystemTime};
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-/// The longest wait that is believed.
+/// Longest accepted pause.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Seconds since the epoch above which a number of seconds is a point in time.
+/// Threshold of a number of seconds: larger ones are points in time since the epoch.
 const EPOCH_MIN: f64 = 1_000_000_000.0;
 
-/// The wait that an answer asks for: `Retry-After`, `retry-after-ms`, the reset of an exhausted limit, then the body. Where
-/// the answer is no rate limit, limits with a remainder say nothing of it.
+/// Returns the pause that an answer asks for: `Retry-After`, `retry-after-ms`, the reset of an exhausted limit, then
+/// the body. If the status is no rate limit, limits with a remainder are ignored.
 pub(super) fn asked(status: u16, headers: &HeaderMap, body: &str, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let after = text("retry-after").and_then(|value| after(value, now));
@@ -24,19 +24,19 @@ pub(super) fn asked(status: u16, headers: &HeaderMap, body: &str, now: SystemTim
     wait.map(|wait| wait.min(WAIT_MAX))
 }
 
-/// `Retry-After`: seconds, fractions of them, or a date (RFC 9110, 10.2.3).
+/// Parses `Retry-After`: seconds, fractions of them, or a date (RFC 9110, 10.2.3).
 fn after(value: &str, now: SystemTime) -> Option<Duration> {
     if let Some(wait) = span(value, now) {
         return Some(wait);
     }
     let Ok(then) = jiff::fmt::rfc2822::parse(value) else {
-        // A proxy that adds its own joins both.
+        // A proxy that adds its own header joins both.
         return value.split(',').filter_map(|part| span(part.trim(), now)).max();
     };
     Some(SystemTime::from(then.timestamp()).duration_since(now).unwrap_or(Duration::ZERO))
 }
 
-/// The largest reset of the limits whose remainder is zero; of a rate limit, else the largest of all.
+/// Returns the largest reset among limits with a remainder of zero. For a rate limit without one, the largest reset.
 fn reset(is_limit: bool, headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let resets = headers.iter().filter_map(|(name, value)| {
         let name = name.as_str();
@@ -49,7 +49,7 @@ fn reset(is_limit: bool, headers: &HeaderMap, now: SystemTime) -> Option<Duratio
             let then = SystemTime::from(value.parse::<jiff::Timestamp>().ok()?);
             Some(then.duration_since(now).unwrap_or(Duration::ZERO))
         })?;
-        // The same name with `remaining` in place of `reset`.
+        // Name of the matching `remaining` header.
         let remaining = format!("{}remaining{}", &name[..at], &name[at + "reset".len()..]);
         let is_exhausted =
             headers.get(remaining).is_some_and(|left| left.to_str().is_ok_and(|left| left.trim() == "0"));
@@ -58,7 +58,7 @@ fn reset(is_limit: bool, headers: &HeaderMap, now: SystemTime) -> Option<Duratio
     resets.max().filter(|(is_exhausted, _)| is_limit || *is_exhausted).map(|(_, wait)| wait)
 }
 
-/// The wait in the headers of a server behind a gateway, which quotes them in the body (`error.metadata.headers`).
+/// Reads the headers of a server behind a gateway, quoted in the body (`error.metadata.headers`).
 fn quoted(status: u16, body: &str, now: SystemTime) -> Option<Duration> {
     let value: Value = serde_json::from_str(body).ok()?;
     let quoted = value.pointer("/error/metadata/headers")?.as_object()?;
@@ -70,7 +70,7 @@ fn quoted(status: u16, body: &str, now: SystemTime) -> Option<Duration> {
     asked(status, &headers, "", now)
 }
 
-/// The wait that a body names: Google's `retryDelay`, an estimate of loading time, or words.
+/// Reads a pause from a body: Google's `retryDelay`, an estimate of loading time, or words.
 fn in_body(body: &str) -> Option<Duration> {
     let value: Value = serde_json::from_str(body).unwrap_or_default();
     if let Some(delay) = find(&value, "retryDelay", 0).and_then(|delay| units(delay.as_str()?)) {
@@ -90,7 +90,7 @@ fn in_body(body: &str) -> Option<Duration> {
     })
 }
 
-/// The first member of this name, at most eight levels deep.
+/// Finds the first member of this name, at most eight levels deep.
 fn find<'v>(value: &'v Value, name: &str, depth: u32) -> Option<&'v Value> {
     if depth > 8 {
         return None;
@@ -104,7 +104,7 @@ fn find<'v>(value: &'v Value, name: &str, depth: u32) -> Option<&'v Value> {
     }
 }
 
-/// A time span: a number of seconds, a point in time as seconds or milliseconds since the epoch, or numbers with units.
+/// Parses a time span: seconds, a point in time as seconds or milliseconds since the epoch, or numbers with units.
 fn span(text: &str, now: SystemTime) -> Option<Duration> {
     let Ok(number) = text.parse::<f64>() else { return units(text) };
     if number < EPOCH_MIN {
@@ -115,7 +115,7 @@ fn span(text: &str, now: SystemTime) -> Option<Duration> {
     Some(then.duration_since(now).unwrap_or(Duration::ZERO))
 }
 
-/// Numbers with units, one after the other: `1m30s`, `200ms`, `6.2 seconds`. Ends before the first word that is none.
+/// Parses numbers with units: `1m30s`, `200ms`, `6.2 seconds`. Ends before the first other word.
 fn units(text: &str) -> Option<Duration> {
     let (mut total, mut rest) = (None, text.trim());
     while !rest.is_empty() {

@@ -1,11 +1,11 @@
-//! An attempt in which a model uses tools: it is asked, what it asks for is done, and it is asked again with what came of
-//! that, until it replies.
+//! Tool loop of an attempt: calls the model, runs the tools it requests, and calls it again with the results, until it
+//! replies.
 //!
-//! Bounded by the seat's `files.iterations` calls of the model, the last of them without tools; by the attempt's time; and
-//! by the budgets, of which the board is asked before each further call. Messages only grow at their end, so that a
-//! provider's cache of prompts holds what came before. When they outgrow the model's context, the oldest results of
-//! tools give way to [`SHOWN_EARLIER`], enough of them at once that this happens seldom. A tool is told how much room there
-//! is for its result, a quarter of the context, and a half for all that one answer asks for; it gives no more.
+//! Bounded by the seat's `files.iterations` calls of the model, the last of them without tools, and by the attempt's
+//! timeout. The board must also grant each further call from its budgets. Messages are only appended, so that a
+//! provider's prompt cache stays valid. When they outgrow the model's context, the oldest tool results are replaced by
+//! [`SHOWN_EARLIER`], enough of them at once that this is rare. A tool result is limited to a quarter of the context,
+//! and all results of one answer to a half; the tool gets the limit as an argument.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -30,20 +30,20 @@ use crate::gate::ModelKey;
 use crate::telemetry;
 use crate::tools::{Definition, Memory, ROOM_MAX, Tools, Used, cut};
 
-/// Tools that one answer may use; of more it is told.
+/// Tool calls of one answer that are run; further ones get an error.
 const CALLS_MAX: usize = 32;
 
-/// In place of what a tool gave, where there is no room for it any more.
+/// Replaces a tool result that no longer fits.
 const SHOWN_EARLIER: &str = "(shown earlier; ask again if you need it)";
 
-/// Said with the last call.
+/// Message of the last call.
 const LAST: &str = "You can use no more tools. Give your reply now, in the form that the instructions ask for.";
 
 impl Chat {
-    /// Answers a call whose model may use these tools.
+    /// Answers a call with a model that may use these tools.
     ///
-    /// Each call of the model but the last is settled by [`Tools::go_on`]; the reply's usage, or the failure's, is the
-    /// last one's.
+    /// Each call of the model but the last is settled by [`Tools::go_on`]; the usage of the reply, or of the failure,
+    /// is the last one's.
     pub async fn work(&self, call: &Call, tools: &mut dyn Tools) -> Answer {
         let task = self.attempt(call);
         let deadline = Instant::now() + task.timeout();
@@ -58,7 +58,7 @@ impl Chat {
             None => iterations,
             Some(rest) => {
                 let left = talk.go_on(rest, tools);
-                // So far the prompt alone is reserved.
+                // So far only the prompt is reserved.
                 let asking = timeout_at(deadline, tools.go_on(Some(Usage::default()), talk.needed())).await;
                 asking.map_err(|_| out_of_time(task))??;
                 left
@@ -85,7 +85,7 @@ impl Chat {
                     completion = Completion { text: String::new(), calls, ..completion };
                 }
             }
-            // Where none are offered, none are used.
+            // Without offered tools, calls are ignored.
             if left == 0 || completion.calls.is_empty() {
                 return Ok(completion.into_reply());
             }
@@ -118,7 +118,7 @@ impl Chat {
             let asking = timeout_at(deadline, tools.go_on(usage, talk.needed())).await;
             asking.map_err(|_| late())?.map_err(|failure| Failure { usage: failure.usage.or(usage), ..failure })?;
         }
-        // The last call returns what comes of it.
+        // The last iteration always returns.
         Err(Failure {
             code: FailureCode::Empty,
             message: "the model was not asked".to_owned(),
@@ -128,17 +128,17 @@ impl Chat {
     }
 }
 
-/// What has been said so far.
+/// Conversation so far.
 struct Talk<'a> {
     messages: Vec<Message<'a>>,
-    /// Ids of all calls.
+    /// Ids of all tool calls.
     ids: BTreeSet<String>,
-    /// How many of them were made up.
+    /// Number of generated ids.
     made: usize,
-    /// Characters of what is said of the tools and of the form of the reply.
+    /// Characters of the tool definitions and of the reply schema.
     tools: usize,
     reply_tokens: u64,
-    /// Tokens of the model's context.
+    /// Context of the model in tokens.
     context: usize,
 }
 
@@ -158,7 +158,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Goes on with a broken-off conversation; returns the calls of the model that are left.
+    /// Continues an interrupted conversation; returns the remaining calls of the model.
     fn go_on(&mut self, rest: Rest, tools: &mut dyn Tools) -> u32 {
         let Rest { messages, ids, made, left, memory } = rest;
         tools.recall(memory);
@@ -167,25 +167,25 @@ impl<'a> Talk<'a> {
         left
     }
 
-    /// Parts the prompt, of so many messages, from what was said after it.
+    /// Splits the conversation after its first `prompt` messages.
     fn broken_off(mut self, prompt: usize, left: u32, memory: Memory) -> (Vec<Message<'a>>, Rest) {
         let messages = self.messages.split_off(prompt).into_iter().map(Message::into_owned).collect();
         (self.messages, Rest { messages, ids: self.ids, made: self.made, left, memory })
     }
 
-    /// Gives calls ids where the server gave none, or one that the conversation has already.
+    /// Generates ids for calls without one, or with one that the conversation already has.
     fn identify(&mut self, calls: &mut [ToolCall]) {
         for call in calls {
             while call.id.is_empty() || self.ids.contains(&call.id) {
                 self.made += 1;
-                // Some servers take nine letters and digits, and nothing else.
+                // Some servers accept only nine letters and digits.
                 call.id = format!("call{:05}", self.made);
             }
             self.ids.insert(call.id.clone());
         }
     }
 
-    /// Adds what the model said beside its calls, with what stands around JSON.
+    /// Adds the model's message with its calls, including prose around JSON.
     fn said(&mut self, completion: Completion) {
         let text = match completion.text.is_empty() {
             true => String::new(),
@@ -195,7 +195,7 @@ impl<'a> Talk<'a> {
         self.messages.push(Message::said(completion));
     }
 
-    /// Characters that a result may have which shares the room with so many.
+    /// Returns the character limit of one result among `of`.
     fn room(&self, of: usize) -> usize {
         self.context.min(2 * self.context / of.max(1)).min(ROOM_MAX)
     }
@@ -208,12 +208,12 @@ impl<'a> Talk<'a> {
         self.messages.iter().map(Message::chars).sum()
     }
 
-    /// Tokens that the next call may take, with its reply.
+    /// Estimates the tokens of the next call, its reply included.
     fn needed(&self) -> u64 {
         estimate(self.chars() + self.tools) + self.reply_tokens
     }
 
-    /// Shortens what is oldest, as far as the context demands. What the model has not seen yet stays.
+    /// Shortens the oldest messages as far as the context requires. Messages new to the model stay.
     fn make_room(&mut self) {
         let reply = usize::try_from(self.reply_tokens).unwrap_or(usize::MAX);
         let most = self.context.saturating_sub(reply).saturating_mul(4).saturating_sub(self.tools);
@@ -233,19 +233,19 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// Leaves of a message that tools have to do with what is needed to follow the talk.
+/// Shortens a tool message to the parts needed to follow the conversation.
 fn shorten(message: &mut Message<'_>) {
     if message.role == Role::Tool && message.content.len() > SHOWN_EARLIER.len() {
         message.content = SHOWN_EARLIER.into();
     }
     for call in message.tool_calls.iter_mut().filter(|call| call.arguments.len() > SHOWN_EARLIER.len()) {
-        // A server reads them as an object.
+        // Servers parse arguments as an object.
         "{}".clone_into(&mut call.arguments);
     }
 }
 
-/// Takes off what some models write around a tool's name, such as `functions.` before it or special tokens behind it, and
-/// what they write around its arguments.
+/// Strips additions to a tool's name, such as a prefix `functions.` or trailing special tokens, and the wrapping of
+/// its arguments.
 fn unwrap_call(call: &mut ToolCall, definitions: &[Definition]) {
     let names = || definitions.iter().map(|tool| tool.name.as_str()).chain([ANSWER]);
     let plain = call.name.split("<|").next().unwrap_or_default().trim();
@@ -261,7 +261,7 @@ fn unwrap_call(call: &mut ToolCall, definitions: &[Definition]) {
     }
 }
 
-/// The JSON object that arguments are, without what stands around it.
+/// Extracts the JSON object from arguments.
 fn object(arguments: &str) -> Cow<'_, str> {
     let is_object = |text: &str| serde_json::from_str::<Map<String, Value>>(text).is_ok();
     match unwrap::json(arguments) {
@@ -270,7 +270,7 @@ fn object(arguments: &str) -> Cow<'_, str> {
     }
 }
 
-/// The reply that a model gives by a tool. A patch that is written as text is decoded.
+/// Extracts the reply from an answer-tool call. A patch that is written as text is decoded.
 fn answered(arguments: &str, interface: Interface) -> Result<String, String> {
     let mut members = serde_json::from_str::<Map<String, Value>>(arguments).map_err(|error| no_object(&error))?;
     let encoded = members.get("patch").and_then(Value::as_str).filter(|_| interface == Interface::Patch);
@@ -283,7 +283,7 @@ fn answered(arguments: &str, interface: Interface) -> Result<String, String> {
     }
 }
 
-/// The list that a text holds, which may be encoded twice.
+/// Decodes a list from a text, which may be encoded twice.
 fn decoded(text: &str) -> Option<Value> {
     let once: Value = serde_json::from_str(text).ok()?;
     let value = match once {
@@ -293,7 +293,7 @@ fn decoded(text: &str) -> Option<Value> {
     value.is_array().then_some(value)
 }
 
-/// Uses a tool, if it is one and the arguments are some.
+/// Runs a tool; returns an error for an unknown name or invalid arguments.
 async fn run(tools: &mut dyn Tools, definitions: &[Definition], call: &ToolCall, index: usize, room: usize) -> Used {
     let span = telemetry::execute_tool(&call.name, &call.id);
     let doing = async {
@@ -319,7 +319,7 @@ fn no_object(error: &serde_json::Error) -> String {
     format!("the arguments are no JSON object: {error}")
 }
 
-/// What a call costs that nobody has counted: its messages, and what was written.
+/// Estimates the usage of a call without reported counts, from its messages and its completion.
 pub(super) fn estimated(messages: &[Message<'_>], completion: &Completion) -> Usage {
     let calls = completion.calls.iter().map(|call| call.name.chars().count() + call.arguments.chars().count());
     Usage {
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn what_is_oldest_gives_way_and_what_was_not_seen_yet_stays() {
         let mut talk = talk(310);
-        // 1,110 characters of messages, of (310 - 10) * 4 - 20.
+        // 1,110 characters of messages; the limit is (310 - 10) * 4 - 20.
         for id in 0..5 {
             round(&mut talk, id, 200);
         }

@@ -1,39 +1,40 @@
-//! What a person is asked over an artefact: why the votes do not decide it, what critics said, and what it is about.
+//! Question to a person about an artefact: why the votes do not decide it, the critics' comments, and its content.
 
 use patchboard_kernel::room::{Decision, Vote};
 use serde_json::Value;
 
 use crate::{counted, one_line};
 
-/// Characters of a question, as many as one may have.
+/// Length limit of a question, in characters.
 const QUESTION_CHARS_MAX: usize = 2000;
 /// Characters of an artefact's id.
 const ID_CHARS_MAX: usize = 100;
-/// Characters of what an artefact is called to be.
+/// Characters of an artefact's types.
 const KIND_CHARS_MAX: usize = 100;
 /// Characters of a decision's reason.
 const REASON_CHARS_MAX: usize = 400;
 /// Characters of a critic's name.
 const CRITIC_CHARS_MAX: usize = 60;
-/// Characters of all weaknesses of a vote, and as many of all its recommendations.
+/// Characters of all weaknesses of a vote; as many for all its recommendations.
 const TEXTS_CHARS_MAX: usize = 120;
-/// Characters of all votes together, but for the sentence that says how many are left out.
+/// Characters of all votes together, without the sentence that counts the omitted ones.
 const VOTES_CHARS_MAX: usize = 800;
 
-/// What a question is about.
+/// Content of a question.
 pub(super) struct Escalated<'a> {
     pub(super) artifact_id: &'a str,
-    /// What it is: its type and its media type, as far as they are known.
+    /// Type and media type, as far as known.
     pub(super) kinds: Vec<String>,
-    /// The artefact, if it can be seen.
+    /// The artefact, if the seat may read it.
     pub(super) artifact: Option<Value>,
     pub(super) decision: &'a Decision,
-    /// The votes that count.
+    /// Counted votes.
     pub(super) votes: Vec<Vote>,
 }
 
 impl Escalated<'_> {
-    /// The question: a line each for what is asked, every vote, and the artefact with the characters that are left.
+    /// Formats the question: a line each for the request, every vote, and the artefact with the characters that are
+    /// left.
     pub(super) fn question(&self) -> String {
         let kinds = one_line(&self.kinds.join(", "), KIND_CHARS_MAX);
         let kinds = if kinds.is_empty() { kinds } else { format!(" ({kinds})") };
@@ -64,7 +65,7 @@ impl Escalated<'_> {
     }
 }
 
-/// A vote in a line of its own.
+/// Formats a vote as a line.
 fn line(vote: &Vote) -> String {
     let critic = one_line(&vote.critic_id, CRITIC_CHARS_MAX);
     if vote.abstain {
@@ -88,7 +89,7 @@ fn hundredths(number: f64) -> f64 {
     (number * 100.0).round() / 100.0
 }
 
-/// An artefact in a line of its own of at most so many characters, which says if it is not all of it.
+/// Formats an artefact as a line of at most `chars_max` characters, marked if it is truncated.
 fn excerpt(artifact: &Value, chars_max: usize) -> String {
     let text = artifact.as_str().map_or_else(|| artifact.to_string(), str::to_owned);
     let text = one_line(&text, usize::MAX);

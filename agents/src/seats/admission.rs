@@ -1,4 +1,4 @@
-//! Calls of models go through the gate: a call that the kernel names becomes a permit, a refusal becomes a deferral.
+//! Admission of model calls through the gate: maps kernel requests to permits, and provider refusals to deferrals.
 
 use std::any::Any;
 use std::num::NonZeroU32;
@@ -22,7 +22,8 @@ use crate::llm::access::account;
 use crate::llm::trouble::room;
 
 impl Seats {
-    /// Asks the gate for a call. A model that is not configured is let through: the call says what is missing.
+    /// Requests admission of a call. A call of an unconfigured model is admitted, and reports the missing
+    /// configuration.
     pub(super) fn ask_gate(&self, board: &BoardId, waiting: &Waiting) -> Admitted {
         let name = waiting.model.as_deref().unwrap_or(DEFAULT_MODEL);
         let Some(model) = self.config.model(Some(name)) else { return Admitted::Now(Permit::ungated()) };
@@ -33,7 +34,7 @@ impl Seats {
             Endpoint { fallback_after: endpoint.fallback_after.min(patience / 2), ..endpoint }
         };
         let fallbacks = model.fallback.iter().filter_map(|other| Some((other, self.config.models.get(other)?)));
-        // A fallback that is too dear would end the board, and the preferred model may come back.
+        // A fallback that is too expensive would end the board, and the preferred model may come back.
         let (fallbacks, dear): (Vec<_>, Vec<_>) =
             fallbacks.partition(|(other, model)| waiting.affords(&admission(other, model, waiting)));
         let is_served_later = dear.iter().any(|(other, model)| waiting.may_afford(&admission(other, model, waiting)));
@@ -48,14 +49,14 @@ impl Seats {
         if let Some(wait) = waiting.wait.as_ref().filter(|_| !left.is_zero()) {
             self.gate.hold(&key, wait.reason, left);
         }
-        // Of several models the gate knows best which one to ask, and when.
+        // With several models the gate decides better which one to use, and when.
         let pause = if fallbacks.is_empty() { left } else { Duration::ZERO };
         let request = Request {
             board: board.clone(),
             endpoint: Arc::new(endpoint(model)),
             fallbacks,
             tokens: waiting.tokens.saturating_add(larger),
-            // The prompt is compiled when the call is admitted: until then the invocation stands for it.
+            // The prompt is compiled at admission: until then the invocation identifies it.
             prompt: sha256(format!("{board}/{}", waiting.invocation).as_bytes()),
         };
         let chain = Chain {
@@ -89,7 +90,7 @@ struct Chain {
     /// Time that a call waits for all of them.
     patience: Duration,
     clock: Arc<dyn Clock>,
-    /// End of the patience of a call that was deferred before.
+    /// End of patience, if the call was deferred before.
     until: Option<Timestamp>,
     /// A fallback may be affordable once other calls of the board are settled.
     is_served_later: bool,
@@ -118,14 +119,14 @@ impl Chain {
     }
 }
 
-/// Right to one call, and the patience that holds if it is deferred.
+/// Right to one call, with the patience that applies if it is deferred.
 struct Pass {
     permit: gate::Permit,
-    /// The request that the permit is for was sent.
+    /// The permitted request was sent.
     is_used: AtomicBool,
-    /// The operator's limits held back a further request, and the call is deferred for that.
+    /// The operator's limits blocked a further request, and the call is deferred for that.
     is_limited: AtomicBool,
-    /// The server fails with this request while it answers another one.
+    /// The server fails on this request while it answers another one.
     is_at_fault: AtomicBool,
     patience: Duration,
     clock: Arc<dyn Clock>,
@@ -134,19 +135,19 @@ struct Pass {
 }
 
 impl Pass {
-    /// The longest wait that ends within the board's patience.
+    /// Returns the longest wait that ends within the board's patience.
     fn wait_max(&self) -> Duration {
         let Some(until) = self.until else { return self.patience };
         let left = Duration::from_millis(until.ms_since(self.clock.now()));
-        // The board hears of the refusal some time after this.
+        // Leaves time for the refusal to reach the board.
         left.saturating_sub((left / 4).min(Duration::from_secs(1)))
     }
 }
 
-/// Waits until the limits of a call's model leave room for a request. The first request has its room by the permit.
+/// Waits until the limits of a call's model leave room for a request. The permit covers the first request.
 ///
 /// # Errors
-/// The time until then, where it is longer than half of the time left.
+/// The time until then, if it is longer than half of the time left.
 pub(crate) async fn further(call: &Call, tokens: u64, deadline: Instant) -> Result<(), Duration> {
     let Some(pass) = pass(call) else { return Ok(()) };
     if !pass.is_used.swap(true, Ordering::Relaxed) {
@@ -161,21 +162,21 @@ pub(crate) async fn further(call: &Call, tokens: u64, deadline: Instant) -> Resu
     Ok(())
 }
 
-/// Notes that a call is deferred because the limits of its model leave no room: its provider knows nothing of it.
+/// Notes that a call is deferred because of its model's limits, without its provider's involvement.
 pub(crate) fn note_limited(call: &Call) {
     if let Some(pass) = pass(call) {
         pass.is_limited.store(true, Ordering::Relaxed);
     }
 }
 
-/// Notes that the reply of a call has begun: its model works.
+/// Notes that the reply of a call has begun, so its model works.
 pub(crate) fn note_reply(call: &Call) {
     if let Some(pass) = pass(call) {
         pass.permit.answered();
     }
 }
 
-/// Notes that a server fails with the request of a call while it answers another one.
+/// Notes that a server fails on the request of a call while it answers another one.
 pub(crate) fn note_fault(call: &Call) {
     if let Some(pass) = pass(call) {
         pass.is_at_fault.store(true, Ordering::Relaxed);
@@ -193,18 +194,18 @@ fn admission(name: &str, model: &Model, waiting: &Waiting) -> Admission {
     Admission { reply_tokens, ..plain(name, model) }
 }
 
-/// Returns the tokens of a call's reply: more after one that was cut off, and no more than the model may have.
+/// Returns the token limit of a call's reply: more after a truncated one, up to the model's limit.
 fn reply_tokens(model: &Model, waiting: &Waiting) -> u32 {
     let most = model.max_reply_tokens.map_or(u32::MAX, NonZeroU32::get);
     room(&waiting.past, waiting.reply_tokens, model).min(most)
 }
 
-/// Returns the admission of a call whose reply has the usual tokens.
+/// Returns the admission of a call with the usual reply limit.
 pub(super) fn plain(name: &str, model: &Model) -> Admission {
     Admission { model: Some(name.to_owned()), price: model.price.clone(), reply_tokens: None }
 }
 
-/// Gives the bulkhead of a server, with the limits of all models that are the same endpoint and model.
+/// Returns the bulkhead of a server, with the limits of all models of the same endpoint and name.
 pub(super) fn bulkhead<'m>(server: &Model, models: impl Iterator<Item = &'m Model>) -> Endpoint {
     let own = endpoint(server);
     models
@@ -225,12 +226,12 @@ fn endpoint(model: &Model) -> Endpoint {
             requests_per_minute: model.requests_per_minute,
             tokens_per_minute: model.tokens_per_minute,
         },
-        // A fallback is asked before patience ends.
+        // A fallback is tried before patience ends.
         fallback_after: Duration::from_millis(model.fallback_after.as_ms().min(model.patience.as_ms() / 2)),
     }
 }
 
-/// Reports to the gate what came of a call, and lets it decide whether a request is deferred.
+/// Reports the outcome of a call to the gate, which decides about a deferral.
 pub(super) fn report(call: &Call, answer: Answer) -> Answer {
     let Some(pass) = pass(call) else { return answer };
     let Pass { permit, patience, is_served_later, .. } = pass;
@@ -244,18 +245,18 @@ pub(super) fn report(call: &Call, answer: Answer) -> Answer {
     let ms = |time: Duration| Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     let is_served_elsewhere = permit.is_served_elsewhere() || *is_served_later;
     let deferral = match failure.deferral {
-        // Waiting mends nothing: the board is paused, and every other board finds out for itself.
+        // Waiting does not help: the board is paused, and every other board finds out for itself.
         Some(deferral) if deferral.reason.needs_operator() && !is_served_elsewhere => {
             permit.complained(deferral.reason);
             return Err(failure);
         }
-        // The provider knows nothing of it.
+        // The provider was not involved.
         Some(deferral) if pass.is_limited.load(Ordering::Relaxed) => {
             Some(Deferral { patience_ms: ms(*patience), is_served_elsewhere, ..deferral })
         }
         Some(deferral) => match permit.refused(Refusal::new(deferral, deferral.is_ambiguous)) {
             Verdict::Deferred { not_before } => {
-                // A provider that asks for more is asked for until patience ends, and not only another model may take it.
+                // Capped to the board's patience, so that this provider is tried once more, and not only a fallback.
                 let wait = not_before.min(pass.wait_max());
                 Some(Deferral { wait_ms: ms(wait), patience_ms: ms(*patience), is_served_elsewhere, ..deferral })
             }

@@ -1,8 +1,8 @@
-//! Calls of a board that wait for admission: when the gate is asked for one, and when again.
+//! Calls of a board that wait for admission: decides when to ask the gate, and when to ask again.
 //!
-//! The gate chooses among the models that the money left for a call can pay. It is asked again when more money is left,
-//! and when the model that it admitted has become too dear meanwhile. An admitted call that exceeds the free budget returns
-//! its permit and waits until another call of the board is settled.
+//! The gate chooses among the models that the money left for a call can pay. It is asked again when more money is
+//! left, and when the admitted model has become too expensive meanwhile. An admitted call that exceeds the free budget
+//! returns its permit and waits until another call of the board is settled.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use crate::agent::{Admitted, Agent, Permit};
 #[derive(Default)]
 pub(super) struct WaitingCalls(BTreeMap<CallKey, WaitsFor>);
 
-/// Obstacle of a call.
+/// Obstacle to a call.
 enum WaitsFor {
-    /// The gate, with the call as the gate was asked for it.
+    /// The gate, with the call as last submitted to it.
     Gate(Waiting),
-    /// Budgets that other calls of the board hold reserved.
+    /// Budgets reserved by other calls of the board.
     Budget(Budgets),
 }
 
@@ -40,7 +40,7 @@ impl Budgets {
         Self { limits: board.limits_of_worker(&call.worker), board: *ledger.board(), worker }
     }
 
-    /// Returns true if calls were settled since, or limits raised.
+    /// Returns true if calls were settled since `before`, or limits raised.
     fn are_freer_than(self, before: Self) -> bool {
         let is_settled = |now: Account, before: Account| {
             now.reserved < before.reserved
@@ -53,11 +53,11 @@ impl Budgets {
 }
 
 impl WaitingCalls {
-    /// Asks the gate for a call; none if the answer would be the same as before.
+    /// Asks the gate for a call; returns none if the answer cannot have changed.
     pub(super) fn ask(&mut self, agent: &dyn Agent, board: &Board, call: &Waiting) -> Option<Admitted> {
         let key = key(call);
         match self.0.get(&key) {
-            // Without a limit there is more than with any.
+            // No limit leaves more than any limit.
             Some(WaitsFor::Gate(asked))
                 if board.unreserved_money(call).unwrap_or(u64::MAX)
                     <= asked.money.map_or(u64::MAX, |money| money.left) =>
@@ -76,8 +76,8 @@ impl WaitingCalls {
         Some(admitted)
     }
 
-    /// Removes a call that the gate has admitted after a while. Returns the call if its model, which it could pay when the
-    /// gate was asked, exceeds the money that is left now.
+    /// Removes a call after the gate's delayed admission. Returns the call if it could pay its model when submitted,
+    /// but cannot with the money that is left now.
     pub(super) fn take(&mut self, board: &Board, admitted: CallKey, permit: &Permit) -> Option<Waiting> {
         let Some(WaitsFor::Gate(asked)) = self.0.remove(&admitted) else { return None };
         asked.money.filter(|_| asked.affords(&permit.admission))?;
@@ -90,7 +90,7 @@ impl WaitingCalls {
         self.0.remove(&call);
     }
 
-    /// Removes the calls that a step does not name any more. Admitted calls that the step has not made return their permits;
+    /// Removes the calls that a step no longer names. Admitted calls that the step did not make return their permits;
     /// those that still wait for admission wait for a budget.
     pub(super) fn stepped(&mut self, board: &Board, effects: &[Effect], permits: &mut BTreeMap<CallKey, Permit>) {
         let named = effects.iter().rev().find_map(|effect| match effect {
@@ -114,7 +114,7 @@ impl WaitingCalls {
     }
 }
 
-/// Returns the attempt that a waiting call is.
+/// Returns the key of a waiting call's attempt.
 pub(super) const fn key(call: &Waiting) -> CallKey {
     (call.invocation, call.attempt)
 }

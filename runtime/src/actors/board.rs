@@ -19,9 +19,9 @@ use crate::published::Published;
 use crate::runtime::{RestartPolicy, RuntimeError};
 
 pub(crate) enum Message {
-    /// Make the next generation of children.
+    /// Creates the next generation of children.
     Restart(Beginning),
-    /// Let the kernel decide what has reached it, then end.
+    /// Lets the kernel decide the inputs it has received, then ends.
     Close(oneshot::Sender<()>),
 }
 
@@ -49,13 +49,13 @@ pub(crate) struct State {
     /// None between a failure and the restart.
     generation: Option<Generation>,
     failures: Failures,
-    /// Set once the board is only brought to its end.
+    /// True once the board is only being ended.
     is_melting: bool,
-    /// Until it is given up: whoever hears that the board is gone may claim it.
+    /// Released before clients see that the board is gone, so that they can claim it.
     claim: Option<Claim>,
 }
 
-/// Children that were made together.
+/// Children that were created together.
 struct Generation {
     kernel: ActorRef<kernel::Message>,
     others: Vec<ActorCell>,
@@ -95,7 +95,7 @@ impl Actor for BoardSupervisor {
                 }
                 drop(state.claim.take());
                 state.context.gone(&state.published, RuntimeError::Closed(state.published.board().clone()));
-                // Whoever asked may have stopped waiting.
+                // The caller may have stopped waiting.
                 let _ = done.send(());
                 myself.stop(None);
             }
@@ -110,7 +110,7 @@ impl Actor for BoardSupervisor {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         let (child, error) = match event {
-            // Nobody stops a child of the present generation but its supervisor.
+            // Only the supervisor stops children of the present generation.
             SupervisionEvent::ActorTerminated(child, _, reason) => (child, reason.unwrap_or_default().into()),
             SupervisionEvent::ActorFailed(child, error) => (child, error),
             _ => return Ok(()),
@@ -139,7 +139,7 @@ impl State {
             Ok(known) => *known,
             Err(_) => RuntimeError::Crashed { board: board.clone(), reason: reason.clone() },
         };
-        // A full disk is no fault of the board: it stops as it is and can be resumed when there is room.
+        // A full disk is no fault of the board: it stops as it is and can be resumed once there is space.
         let is_crash = matches!(cause, RuntimeError::Crashed { .. });
         let pause =
             if may_pass(&cause) && !self.is_melting { self.failures.next_restart(Instant::now()) } else { None };
@@ -161,7 +161,7 @@ impl State {
     }
 }
 
-/// Whether a fresh start from the journal may help.
+/// Returns true if a restart from the journal may help.
 const fn may_pass(cause: &RuntimeError) -> bool {
     match cause {
         RuntimeError::Journal(error) => error.is_passing(),
@@ -178,7 +178,7 @@ const fn may_pass(cause: &RuntimeError) -> bool {
     }
 }
 
-/// Remembers recent failures.
+/// History of recent failures.
 pub(crate) struct Failures {
     policy: RestartPolicy,
     recent: VecDeque<Instant>,
@@ -189,7 +189,7 @@ impl Failures {
         Self { policy, recent: VecDeque::new() }
     }
 
-    /// How long to wait before the restart after a failure now; none if there were too many.
+    /// Returns the pause before the restart after a failure now; none if there were too many.
     pub(crate) fn next_restart(&mut self, now: Instant) -> Option<Duration> {
         self.recent.push_back(now);
         while self.recent.front().is_some_and(|failure| now.duration_since(*failure) > self.policy.window) {
@@ -246,7 +246,7 @@ impl Generation {
         self.kernel.get_id() == id || self.others.iter().any(|other| other.get_id() == id)
     }
 
-    /// Ends everything; what is queued is dropped.
+    /// Stops all children; their queues are dropped.
     async fn stop(self) {
         stop(&self.kernel).await;
         for actor in &self.others {
@@ -254,7 +254,7 @@ impl Generation {
         }
     }
 
-    /// Gives up the calls, lets the kernel decide what has reached it, and ends.
+    /// Cancels the calls, lets the kernel decide the inputs it has received, and ends.
     async fn drain(self) {
         for actor in &self.others {
             stop(actor).await;

@@ -1,4 +1,4 @@
-//! Withdraws the calls that the board does not want any more: those of stopped branches, overdue ones, all at the end.
+//! Cancels the calls that the board no longer needs: those of stopped branches, expired ones, all at the end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Appends what is queued, with one commit for all boards.
+//! Appends the queued records of all boards with one commit.
 //!
-//! On a thread that may block: transactions follow each other closely when many boards commit, and the threads that
-//! serve the boards make the next one ready meanwhile.
+//! Runs on a blocking thread: transactions follow each other closely when many boards commit, and the threads that
+//! serve the boards prepare the next one meanwhile.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use super::Context;
 
 pub(crate) enum Message {
-    /// Something is queued.
+    /// Records are queued.
     Flush,
 }
 
@@ -34,7 +34,7 @@ impl Actor for JournalWriter {
     ) -> Result<(), ActorProcessingErr> {
         context.options.probe.at("journal_writer", "flush");
         match message {
-            // Most that queue find a transaction under way that is followed by theirs.
+            // Most messages find their records appended by the transaction after the current one.
             Message::Flush if context.journal.has_queued() => {
                 let turn = context.journal.turn().await;
                 let (context, threads) = (Arc::clone(context), Handle::current());

@@ -1,10 +1,10 @@
-//! Owns the board: takes one input at a time, and lets nobody see what came of it before it is durable.
+//! Owns the board: takes one input at a time, and releases its effects only after its records are durable.
 //!
-//! Snapshots are taken beside it: the work gets a picture of the board and sends back what is to be recorded. Boards take
-//! turns at that.
+//! Snapshots are taken in the background: the job gets a copy of the board and returns the snapshot to record. Boards
+//! take turns at that.
 //!
-//! If an append fails, the board in memory is ahead of the journal and is dropped with the actor; its supervisor makes
-//! another one from the journal.
+//! If an append fails, the board in memory is ahead of the journal and is dropped with the actor; its supervisor
+//! recovers another one from the journal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,22 +33,22 @@ use crate::snapshot::Snapshot;
 use crate::work;
 
 pub(crate) enum Message {
-    /// Everybody is in place.
+    /// All actors of the generation are running.
     Begin { beginning: Beginning, scheduler: ActorRef<scheduler::Message>, breaker: ActorRef<breaker::Message> },
-    /// Something happens to the board.
+    /// Input for the board.
     Decide {
         input: Input,
-        /// The caller who caused it from outside.
+        /// Principal of an external caller.
         principal: Option<Principal>,
         asker: Option<Asker>,
     },
-    /// The gate admits a call that waited, or the operator's patience is over.
+    /// The gate admits a waiting call, or the operator's patience is over.
     Admitted { key: CallKey, permit: Option<Permit> },
-    /// It is this board's turn to store or to sweep snapshots.
+    /// This board may store or collect snapshots now.
     Turn(OwnedSemaphorePermit),
-    /// A snapshot is stored, or could not be.
+    /// A snapshot is stored, or storing failed.
     Taken(Result<Taken, JournalError>),
-    /// What is not needed any more of earlier snapshots is removed, or could not be.
+    /// Unused parts of earlier snapshots are removed, or removing failed.
     Swept(Result<Swept, JournalError>),
 }
 
@@ -65,28 +65,28 @@ impl Message {
     }
 }
 
-/// Where the board comes from.
+/// Origin of the board.
 pub(crate) enum Beginning {
-    /// It was just made and is durable; this is to be done.
+    /// Just created and durable, with its first effects.
     Created(Box<Board>, Vec<Effect>),
-    /// From the journal.
+    /// Recovered from the journal.
     Recover,
-    /// From the journal, only to end it.
+    /// Recovered from the journal, only to end it.
     MeltDown,
 }
 
-/// Who waits for what comes of an input from outside.
+/// External caller that waits for the result of an input.
 pub(crate) struct Asker {
-    /// Takes the decision, with the processor time that it took.
+    /// Receives the decision, with its processor time.
     pub(crate) answer: oneshot::Sender<(Result<Decided, RuntimeError>, Duration)>,
-    /// The place in the queue that the request takes up.
+    /// The request's place in the queue.
     pub(crate) _place: OwnedSemaphorePermit,
 }
 
-/// What came of an input, now durable.
+/// Result of an input, now durable.
 pub(crate) struct Decided {
     pub(crate) outcome: Option<Outcome>,
-    /// Whether anything was recorded.
+    /// The step has records.
     pub(crate) recorded: bool,
 }
 
@@ -145,7 +145,7 @@ impl Actor for KernelActor {
                 let (decided, used) = work::measured(state.decide_with(input, principal, BTreeMap::new())).await;
                 let failure = decided.as_ref().err().cloned();
                 if let Some(asker) = asker {
-                    // Whoever asked may have stopped waiting; the decision stands.
+                    // The caller may have stopped waiting; the decision is final.
                     drop(asker.answer.send((decided, used)));
                 }
                 if let Some(failure) = failure {
@@ -177,8 +177,8 @@ impl State {
                 self.ask_gate().await?;
             }
             Beginning::Recover | Beginning::MeltDown => {
-                // What became durable just before a crash was shown to nobody. Its readers see that the next record's
-                // number does not follow, and read what is missing.
+                // Records that became durable just before a crash were not published. Subscribers notice the gap in
+                // sequence numbers, and read the missing records.
                 let recovered = recover(&self.context, self.published.board()).await?;
                 let keeping = Keeping::of_recovered(policy, &recovered);
                 let owner = Owner::new(recovered.board);
@@ -199,11 +199,11 @@ impl State {
         Ok(())
     }
 
-    /// Asks the gate for the calls that the board was made with.
+    /// Asks the gate for the waiting calls of a board at its start.
     async fn ask_gate(&mut self) -> Result<(), RuntimeError> {
         let named = self.running.as_ref().map(|running| running.owner.board().awaiting_admission());
         for call in named.unwrap_or_default() {
-            // What follows from one admission asks for the others.
+            // An admission may have triggered the request for other calls.
             let is_named = |running: &Running| running.owner.board().awaiting_admission().contains(&call);
             if self.running.as_ref().is_some_and(is_named) {
                 self.ask_for(&call).await?;
@@ -226,7 +226,7 @@ impl State {
         Ok(())
     }
 
-    /// Handles the gate's answer for a waiting call. The permit is dropped if the call is not named any more.
+    /// Handles the gate's answer for a waiting call. The permit is dropped if the call is no longer named.
     async fn admitted(&mut self, key: CallKey, permit: Option<Permit>) -> Result<(), RuntimeError> {
         let Some(running) = &mut self.running else { return Ok(()) };
         let Some(permit) = permit else {
@@ -272,7 +272,7 @@ impl State {
         mut permits: BTreeMap<CallKey, Permit>,
     ) -> Result<Decided, RuntimeError> {
         let Some(running) = &mut self.running else {
-            // It cannot be: addresses are given out after `Begin` was sent.
+            // Unreachable: addresses are published after `Begin` was sent.
             return Err(RuntimeError::Interrupted(self.published.board().clone()));
         };
         let judged = match &input {
@@ -328,7 +328,7 @@ impl State {
             tell(&durable);
             running.keeping.recorded(&step.records);
             self.published.publish(Snapshot::of(board, step.records.last()), step.records);
-            // Who is told of the end finds that it is so.
+            // Notified agents find the end published.
             if board.ended().is_some_and(Ended::is_final) {
                 self.context.tell_ended(board.id());
             }
@@ -336,7 +336,7 @@ impl State {
         if let Some(token) = answered {
             self.context.options.agent.settled(board.id(), &token);
         }
-        // A clock that was set back makes an alarm ring early; it is set again.
+        // A clock that was set back makes an alarm fire early; it is armed once more.
         let has_alarm = step.effects.iter().any(|effect| matches!(effect, Effect::WakeAt(_)));
         if is_tick
             && !has_alarm
@@ -345,7 +345,7 @@ impl State {
             step.effects.push(Effect::WakeAt(at));
         }
         if is_held {
-            // A call that the journal has is made when the board is taken up again, as after a crash.
+            // A recorded call is made when the board is resumed, as after a crash.
             step.effects.retain(|effect| !matches!(effect, Effect::Call { .. }));
         }
         running.waiting.stepped(board, &step.effects, &mut permits);
@@ -357,9 +357,9 @@ impl State {
     }
 }
 
-// Snapshots. None of it stops the board or keeps it waiting, unless the policy says so.
+// Snapshots. Errors here neither stop nor block the board, unless the policy requires it.
 impl State {
-    /// Begins what is due, when it is this board's turn: nothing is copied before.
+    /// Starts the due snapshot task in this board's turn: nothing is copied before.
     async fn keep(
         &mut self,
         myself: &ActorRef<Message>,
@@ -378,7 +378,7 @@ impl State {
         let (id, epoch) = (board.id().clone(), board.epoch());
         let context = Arc::clone(&self.context);
         let myself = myself.clone();
-        // Whoever has ended meanwhile needs no answer.
+        // A kernel that has ended meanwhile needs no answer.
         match due {
             Due::Sweep { unusable } => {
                 tokio::spawn(async move {
@@ -435,7 +435,7 @@ impl State {
 }
 
 impl Running {
-    /// A turn at snapshots, if one is free or the policy waits for it; else it comes as a message.
+    /// Acquires a turn for snapshots if one is free or the policy waits for it; otherwise it arrives as a message.
     async fn keeping_turn(
         &mut self,
         turns: &Arc<Semaphore>,
@@ -457,7 +457,7 @@ impl Running {
         free
     }
 
-    /// Lets the other actors do what is to be done. If one of them has ended, its supervisor knows already.
+    /// Passes effects on to the other actors. If one of them has ended, its supervisor already knows.
     fn hand_on(&self, effects: Vec<Effect>, permits: BTreeMap<CallKey, Permit>) {
         if effects.is_empty() {
             return;
@@ -468,7 +468,7 @@ impl Running {
     }
 }
 
-/// Says in the log what becomes of a board as a whole.
+/// Logs takeover and end of a board.
 fn tell(durable: &observer::Durable<'_>) {
     for record in durable.records.iter().filter(|record| matches!(record.kind, Kind::Epoch | Kind::Ended)) {
         let (board, seq) = (durable.board, record.seq);
@@ -480,7 +480,7 @@ fn tell(durable: &observer::Durable<'_>) {
     }
 }
 
-/// The token of the attempt that an input answers.
+/// Returns the token of the attempt that an input answers.
 fn answered(input: &Input) -> Option<Token> {
     match input {
         Input::Propose(Proposal { from: From::Attempt { invocation, attempt }, .. })
@@ -507,7 +507,7 @@ fn answered(input: &Input) -> Option<Token> {
     }
 }
 
-/// Makes the board from its journal, off the threads that serve other boards.
+/// Recovers the board from its journal, off the threads that serve other boards.
 async fn recover(context: &Arc<Context>, board: &BoardId) -> Result<Recovered, RuntimeError> {
     let (beside, id) = (Arc::clone(context), board.clone());
     let recovered =
@@ -517,7 +517,7 @@ async fn recover(context: &Arc<Context>, board: &BoardId) -> Result<Recovered, R
     })
 }
 
-/// Does work on snapshots, off the threads that serve boards.
+/// Runs snapshot work, off the threads that serve boards.
 async fn beside<T: Send + 'static>(
     context: &Arc<Context>,
     turn: OwnedSemaphorePermit,

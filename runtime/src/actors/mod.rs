@@ -10,13 +10,13 @@
 //!     └── worker          one per worker; runs its agent's calls as tasks
 //! ```
 //!
-//! Actors deliver what the kernel crate has decided. They send and never ask each other, so none can wait for another
-//! in a circle; only edges outside the tree wait for answers. Actors have no names, because ractor's registry is shared
-//! by the whole process.
+//! Actors execute the decisions of the kernel crate. They send and never wait for answers of each other, so there are
+//! no waiting cycles; only callers outside the tree wait for answers. Actors have no names, because ractor's registry
+//! is shared by the whole process.
 //!
-//! **All children of a board restart together.** Whatever one of them knew, calls under way above all, is lost with
-//! it; the journal is the only memory, and taking the board over from it settles everything that was under way. Because
-//! each generation gets its addresses when it is made, no actor ever holds one that is out of date.
+//! **All children of a board restart together.** The memory of each, open calls included, is lost with it. The journal
+//! is the only durable state, and taking the board over from it settles all open calls. Because each generation gets
+//! its addresses when it is created, no actor ever holds a stale one.
 
 mod admission;
 pub(crate) mod board;
@@ -46,32 +46,33 @@ use crate::plans::SharedPlans;
 use crate::published::Published;
 use crate::runtime::{Options, RuntimeError};
 
-/// What all actors of a runtime share.
+/// Shared state of all actors of a runtime.
 pub(crate) struct Context {
     pub(crate) journal: GroupCommit,
     pub(crate) options: Options,
     pub(crate) plans: SharedPlans,
-    /// Who stores or sweeps a snapshot holds one of few, so that many boards at once take no more memory and disk than
-    /// some. Never closed.
+    /// Permits for storing and collecting snapshots: few, so that many boards at once need bounded memory and disk
+    /// bandwidth. Never closed.
     pub(crate) keepers: Arc<Semaphore>,
 }
 
 impl Context {
-    /// A board does not go on here. Who waits for it hears so first, so that nothing an agent does keeps them waiting.
+    /// Marks the board as stopped in this process. Waiters are notified before agents, so a slow agent cannot delay
+    /// them.
     pub(crate) fn gone(&self, published: &Published, reason: RuntimeError) {
         published.gone(reason.clone());
         self.observe(|observer| observer.gone(published.board(), &reason));
         self.tell_ended(published.board());
     }
 
-    /// Tells whoever watches. No board fails at being watched.
+    /// Notifies the observer. Its panic does not affect a board.
     pub(crate) fn observe(&self, tell: impl FnOnce(&dyn Observer)) {
         if let Err(panicked) = catch_unwind(AssertUnwindSafe(|| tell(&*self.options.observer))) {
             tracing::error!(reason = panic_text(&*panicked), "the observer failed");
         }
     }
 
-    /// Tells the agent. The end of a board is no moment to fail at what somebody else keeps for it.
+    /// Notifies the agent of a board's end. Its panic does not affect the board.
     pub(crate) fn tell_ended(&self, board: &BoardId) {
         if let Err(panicked) = catch_unwind(AssertUnwindSafe(|| self.options.agent.ended(board))) {
             tracing::error!(%board, reason = panic_text(&*panicked), "the agent failed when it was told of a board's end");
@@ -79,33 +80,33 @@ impl Context {
     }
 }
 
-/// What a panic says.
+/// Returns the text of a panic.
 fn panic_text(panicked: &(dyn Any + Send)) -> String {
     let text = panicked.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panicked.downcast_ref::<&str>().copied());
     format!("a panic: {}", text.unwrap_or("without a text"))
 }
 
-/// What is to be done now that a step is durable.
+/// Effects of a durable step.
 pub(crate) struct Durable {
-    /// The board's last record.
+    /// Last record of the step.
     pub(crate) seq: Seq,
     pub(crate) effects: Vec<Effect>,
-    /// The permissions of its calls.
+    /// Permits of its calls.
     pub(crate) permits: BTreeMap<CallKey, Permit>,
 }
 
-/// An attempt of an invocation.
+/// Key of an attempt of an invocation.
 pub(crate) type CallKey = (InvocationId, u32);
 
 impl Durable {
-    /// The effects, each with its place among all effects of the board.
+    /// Returns the effects, each with its position among all effects of the board.
     pub(crate) fn ordered(&self) -> impl Iterator<Item = (Order, &Effect)> {
         self.effects.iter().enumerate().map(|(index, effect)| (Order { seq: self.seq, index }, effect))
     }
 }
 
-/// The place of an effect among all effects of a board. Calls and withdrawals reach a worker from two senders, so
+/// Position of an effect among all effects of a board. Calls and cancellations reach a worker from two senders, so
 /// their order of arrival means nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Order {
@@ -113,10 +114,10 @@ pub(crate) struct Order {
     pub(crate) index: usize,
 }
 
-/// How long a stopped actor may take to finish what it is handling, before it is killed.
+/// Time for a stopped actor to finish its current message before it is killed.
 const STOPPING: Duration = Duration::from_secs(10);
 
-/// Stops an actor and waits until it has ended. What it had queued is dropped.
+/// Stops an actor and waits until it has ended. Its queue is dropped.
 pub(crate) async fn stop(actor: &ActorCell) {
     if actor.stop_and_wait(None, Some(STOPPING)).await.is_err() {
         actor.kill();

@@ -1,4 +1,4 @@
-//! Supervises the journal writer and the boards. No fault of one of them reaches another.
+//! Supervises the journal writer and the boards. A fault of one does not reach another.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -22,11 +22,11 @@ use crate::published::{Boards, Published};
 use crate::runtime::RuntimeError;
 
 pub(crate) enum Message {
-    /// Start the actors of a board. What becomes of it is published.
+    /// Starts the actors of a board. Its later state is published.
     Open(Box<board::Arguments>),
-    /// Start those of a board whose supervisor has failed once more.
+    /// Restarts a board after its supervisor has failed.
     Reopen(Box<Kept>),
-    /// Start another journal writer in the place of one that has failed.
+    /// Replaces a journal writer that has failed.
     ReplaceWriter,
 }
 
@@ -39,7 +39,7 @@ impl Message {
         }
     }
 
-    /// The board it is about, if it is about one.
+    /// Returns the board of the message, if it has one.
     fn published(&self) -> Option<Arc<Published>> {
         match self {
             Self::Open(arguments) => Some(Arc::clone(&arguments.published)),
@@ -49,14 +49,14 @@ impl Message {
     }
 }
 
-/// What is known of a board beside its supervisor.
+/// State of a board outside its supervisor.
 pub(crate) struct Kept {
     published: Arc<Published>,
     blueprint: Arc<Blueprint>,
     failures: Failures,
 }
 
-/// Where the journal writer can be reached; empty while it is being replaced.
+/// Address of the journal writer; empty while it is being replaced.
 pub(crate) type WriterSlot = Arc<arc_swap::ArcSwapOption<ActorRef<journal_writer::Message>>>;
 
 pub(crate) struct Arguments {
@@ -70,13 +70,12 @@ pub(crate) struct State {
     boards: Arc<Boards>,
     writer: WriterSlot,
     writer_failures: Failures,
-    /// Whether a message to replace the writer is under way: one that could not be started may also be told to have
-    /// ended.
+    /// A message to replace the writer is pending: a writer that failed to start may also be reported as ended.
     is_writer_due: bool,
     supervisors: HashMap<ActorId, Kept>,
 }
 
-/// How long boards wait for another journal writer when many have failed.
+/// Longest pause before another journal writer starts, after many have failed.
 const WRITER_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) struct Root;
@@ -105,7 +104,7 @@ impl Actor for Root {
         if matches!(message, Message::ReplaceWriter) {
             state.is_writer_due = false;
         }
-        // With the root everything would end: what a message costs is at most its own board.
+        // The root's failure would end all boards: a message costs at most its own board.
         if let Err(reason) = guarded(state.take(&myself, message)).await {
             match published {
                 Some(published) => state.board_ended(&published, &reason),
@@ -121,7 +120,7 @@ impl Actor for Root {
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        // Who is stopped without a reason was told to: that is how a shutdown ends the writer.
+        // A child that ended without a reason was stopped on purpose, as the writer at a shutdown.
         let (child, orderly, reason) = match event {
             SupervisionEvent::ActorTerminated(child, _, reason) => {
                 (child, reason.is_none(), reason.unwrap_or_default())
@@ -129,7 +128,7 @@ impl Actor for Root {
             SupervisionEvent::ActorFailed(child, error) => (child, false, error.to_string()),
             _ => return Ok(()),
         };
-        // Who has ended must not be forgotten: what has panicked is tried once more.
+        // The end of a child must be handled: after a panic it is tried once more.
         let mut ended = guarded(async { state.child_ended(&myself, child.get_id(), orderly, &reason) }).await;
         if ended.is_err() {
             ended = guarded(async { state.child_ended(&myself, child.get_id(), orderly, &reason) }).await;
@@ -138,7 +137,7 @@ impl Actor for Root {
     }
 }
 
-/// What comes of some work, or what it panicked with.
+/// Runs work; returns the text of its panic as an error.
 async fn guarded<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let mut work = pin!(work);
     let polled = poll_fn(|context| {
@@ -155,7 +154,7 @@ impl State {
     async fn start_writer(&self, myself: ActorCell) -> Result<(), ActorProcessingErr> {
         let (writer, _) = Actor::spawn_linked(None, JournalWriter, Arc::clone(&self.context), myself).await?;
         self.writer.store(Some(Arc::new(writer.clone())));
-        // Whatever was queued while there was no writer.
+        // Flushes records queued while there was no writer.
         Ok(writer.cast(journal_writer::Message::Flush)?)
     }
 
@@ -167,13 +166,13 @@ impl State {
                 let failures = Failures::new(self.context.options.restarts);
                 self.open(myself, Kept { published, blueprint, failures }, *arguments).await;
             }
-            // Somebody has asked for its end while nobody was there to answer.
+            // A caller has asked for its end while it had no supervisor.
             Message::Reopen(kept) if kept.published.is_closing() || kept.published.is_gone() => {
                 let closed = RuntimeError::Closed(kept.published.board().clone());
                 self.board_gone(&kept.published, closed);
             }
             Message::Reopen(kept) => {
-                // The one before has given its claim up with all else that it had.
+                // The previous supervisor has released its claim with the rest of its state.
                 match self.context.journal.journal().claim(kept.published.board(), false) {
                     Ok(claim) => {
                         let arguments = board::Arguments {
@@ -222,8 +221,8 @@ impl State {
         }
     }
 
-    /// A board's supervisor has failed, which takes a bug. Its board goes on under another, unless that happens too often
-    /// or the board is over anyway.
+    /// Replaces a board's supervisor, which has failed because of a bug, unless that happens too often or the board is
+    /// over anyway.
     fn supervisor_failed(&self, myself: &ActorRef<Message>, mut kept: Kept, reason: &str) {
         let board = kept.published.board().clone();
         let is_over = kept.published.is_gone() || kept.published.is_closing();
@@ -236,8 +235,8 @@ impl State {
         drop(myself.send_after(pause, move || Message::Reopen(Box::new(kept))));
     }
 
-    /// The journal writer has failed, which takes a bug. Another one begins with what is queued; if that happens too
-    /// often, whoever has queued is told instead, so that no board waits for ever.
+    /// Replaces the journal writer, which has failed because of a bug. Its successor begins with the queue. If that
+    /// happens too often, the queued appends fail instead, so that no board waits forever.
     fn writer_failed(&mut self, myself: &ActorRef<Message>, reason: &str) {
         tracing::error!(reason, "the journal writer failed and is replaced");
         if self.is_writer_due {
@@ -252,14 +251,14 @@ impl State {
         drop(myself.send_after(pause.min(WRITER_PAUSE_MAX), || Message::ReplaceWriter));
     }
 
-    /// A board's supervisor has ended. It says why itself, unless it failed.
+    /// Reports the end of a board's supervisor, which gives the reason itself unless it failed.
     fn board_ended(&self, published: &Arc<Published>, reason: &str) {
         let crashed = RuntimeError::Crashed { board: published.board().clone(), reason: reason.to_owned() };
         self.board_gone(published, crashed);
     }
 
     fn board_gone(&self, published: &Arc<Published>, reason: RuntimeError) {
-        // Whoever hears of it may take the board over again.
+        // A notified caller may resume the board.
         self.boards.remove(published);
         self.context.gone(published, reason);
     }
@@ -279,7 +278,7 @@ mod tests {
     use crate::plans::SharedPlans;
     use crate::runtime::Options;
 
-    /// Is never called.
+    /// Agent that is never called.
     struct Idle;
 
     impl Agent for Idle {
@@ -288,7 +287,7 @@ mod tests {
         }
     }
 
-    /// In the root's place: counts how often it is asked for another writer.
+    /// Replaces the root in tests: counts the requests for another writer.
     struct Asked(Arc<AtomicUsize>);
 
     impl Actor for Asked {

@@ -1,4 +1,4 @@
-//! Delivers the calls that the board has decided on, and rings when it wants to be woken.
+//! Dispatches the calls that the board has decided on, and fires its alarm.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,25 +44,25 @@ pub(crate) struct State {
 }
 
 struct Seat {
-    /// The operator's name of its model.
+    /// Operator's name of its model.
     model: Option<String>,
     actor: ActorRef<worker::Message>,
 }
 
-/// The time that an agent has. One that waits for a provider has a little less than its board gives, so that it can still
-/// say that no byte came.
+/// Returns the timeout of an agent. If it waits for a provider, the timeout is a little shorter than the board's, so
+/// that it can still report that no byte arrived.
 fn time_of(timeout_ms: u64, is_admitted: bool) -> Duration {
     let spare = if is_admitted { (timeout_ms / 20).min(SPARE_MAX_MS) } else { 0 };
     Duration::from_millis(timeout_ms - spare)
 }
 
-/// The longest time without a look at the clock: a jump of it may bring a schedule nearer.
+/// Longest time between looks at the clock, because a clock jump may bring a schedule nearer.
 const ALARM_MAX: Duration = Duration::from_secs(60);
 
-/// The most that is kept back of a call's time, in milliseconds.
+/// Longest time that is withheld from a call's timeout, in milliseconds.
 const SPARE_MAX_MS: u64 = 500;
 
-/// Ends when it is dropped.
+/// Task that is aborted when dropped.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -110,7 +110,7 @@ impl State {
         Self { probe, board, clock, kernel, seats, alarm: None, waiting: BTreeMap::new() }
     }
 
-    /// Waits for each admission in a task of its own, and brings it to the kernel.
+    /// Waits for each admission in a task of its own, and passes it to the kernel.
     fn wait(&mut self, calls: Vec<(CallKey, Admitting)>) {
         for (key, admitting) in calls {
             let kernel = self.kernel.clone();
@@ -161,11 +161,11 @@ impl State {
                         permit: admitted.as_ref().map(|admission| {
                             let permit = durable.permits.get(&(*invocation, *attempt)).cloned();
                             let permit = permit.unwrap_or_else(Permit::ungated);
-                            // The kernel reserves the larger room of a reply only where a budget suffices for it.
+                            // The kernel reserves a larger reply limit only if a budget suffices for it.
                             Permit { admission: admission.clone(), ..permit }
                         }),
                     };
-                    // If the worker's actor has ended, the supervisor starts everything afresh.
+                    // If the worker's actor has ended, the supervisor restarts all of them.
                     drop(seat.actor.cast(worker::Message::Call(order, Box::new(call))));
                 }
                 Effect::WakeAt(at) => self.alarm = Some(self.alarm_at(*at)),
@@ -180,7 +180,7 @@ impl State {
     }
 
     fn alarm_at(&self, at: Timestamp) -> Task {
-        // At least a moment, so that a clock that disagrees with tokio's cannot make this a busy loop.
+        // At least a millisecond, so that a clock that disagrees with tokio's cannot make this a busy loop.
         let pause = Duration::from_millis(at.ms_since(self.clock.now()).max(1)).min(ALARM_MAX);
         let kernel = self.kernel.clone();
         Task(tokio::spawn(async move {

@@ -1,7 +1,7 @@
-//! Runs the calls of one worker's agent, each as a task of its own, and brings the answers to the kernel.
+//! Runs the calls of one worker's agent, each as a task of its own, and passes the answers to the kernel.
 //!
-//! Never waits for an agent itself, so it can always be told to withdraw a call. How many calls may run is the board's
-//! decision; the limit here only makes sure of it. How long they may take is the board's decision too.
+//! Never waits for an agent itself, so it can cancel a call at any time. The board decides how many calls may run; the
+//! limit here only enforces it. The board also decides their timeouts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::agent::{Agent, Answer, Call, Failure};
 pub(crate) enum Message {
     /// Call the agent.
     Call(Order, Box<Call>),
-    /// Stop the invocation's call, if it was made before this.
+    /// Cancels the invocation's call, if it was made before this.
     Withdraw(Order, InvocationId),
-    /// A call has come to an end.
+    /// A call has ended.
     Answered(Order, Box<Call>, Answer),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct State {
     kernel: ActorRef<kernel::Message>,
     places: Arc<Semaphore>,
     running: BTreeMap<InvocationId, Running>,
-    /// Withdrawals that came before the call they are for.
+    /// Cancellations that arrived before their call.
     early: BTreeMap<InvocationId, Order>,
 }
 
@@ -60,7 +60,7 @@ struct Running {
     _task: Task,
 }
 
-/// Ends with whoever holds it.
+/// Task that is aborted when dropped.
 struct Task(AbortHandle);
 
 impl Drop for Task {
@@ -101,14 +101,14 @@ impl Actor for WorkerActor {
 impl State {
     fn call(&mut self, myself: &ActorRef<Message>, order: Order, call: Box<Call>) {
         let withdrawn = self.early.remove(&call.invocation).is_some_and(|withdrawal| withdrawal > order);
-        // Calls come in order, so a withdrawal before this one has met its call long since.
+        // Calls arrive in order, so an earlier cancellation has met its call already.
         self.early.retain(|_, withdrawal| *withdrawal > order);
         if withdrawn {
             return;
         }
         let invocation = call.invocation;
         let task = run(Arc::clone(&self.agent), Arc::clone(&self.places), myself.clone(), order, call);
-        // An earlier attempt that is still running is over for the board; its task ends here.
+        // An earlier attempt that is still running is over for the board; its task is aborted here.
         self.running.insert(invocation, Running { order, _task: task });
     }
 
@@ -122,7 +122,7 @@ impl State {
 
     fn answered(&mut self, order: Order, call: &Call, answer: Answer) {
         if self.running.get(&call.invocation).is_none_or(|running| running.order != order) {
-            // Withdrawn in the meantime.
+            // Cancelled in the meantime.
             return;
         }
         self.running.remove(&call.invocation);
@@ -135,7 +135,7 @@ impl State {
                 raw: reply.raw.take(),
                 reply: reply.into_body(),
             }),
-            // Only calls of models wait for a provider, and those of boards inside with such calls.
+            // Only model calls wait for a provider, and calls of inner boards with such calls.
             Err(Failure { message, usage, deferral: Some(deferral), .. })
                 if call.permit.is_some() || call.seat().agent == AgentKind::Board =>
             {
@@ -148,12 +148,12 @@ impl State {
                 Input::AgentFailed { invocation, attempt, code, message, usage }
             }
         };
-        // If the kernel has ended, the supervisor starts everything afresh.
+        // If the kernel has ended, the supervisor restarts all children.
         drop(self.kernel.cast(kernel::Message::Decide { input, principal: None, asker: None }));
     }
 }
 
-/// Runs a call as a task and reports its end. A panic of the agent is an answer like any other.
+/// Runs a call as a task and reports its end. A panic of the agent becomes a failure.
 fn run(
     agent: Arc<dyn Agent>,
     places: Arc<Semaphore>,

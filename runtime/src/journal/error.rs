@@ -1,69 +1,69 @@
-//! Why the journal could not do what it was asked, in words that say what to do about it.
+//! Errors of the journal, with advice in their messages.
 
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
 
-/// Why the journal could not do what it was asked.
+/// Error of a journal operation.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// Somebody else has written to the board in the meantime, or has taken it over.
+    /// Another process has written to the board in the meantime, or has taken it over.
     #[error(
         "board {board} belongs to another process now ({reason}): this one has stopped working on it; \
          find out which process runs the board before resuming it here"
     )]
     Fenced {
-        /// The board.
+        /// Board of the append.
         board: BoardId,
-        /// What differed from the writer's expectation.
+        /// Difference from the writer's expectation.
         reason: String,
     },
     /// Another process is running the board.
     #[error("board {board} is being run by another process: stop that one first, or force taking the board over")]
     Owned {
-        /// The board.
+        /// Board of the claim.
         board: BoardId,
     },
-    /// There is no such board or journal.
+    /// No such board or journal.
     #[error("{0} was not found: `patchboard boards` lists what there is")]
     NotFound(String),
-    /// What is stored is not what was written.
+    /// Stored data is damaged.
     #[error("the journal is damaged{}: {what}; restore it from a backup", at_record(*.seq))]
     Corrupt {
-        /// The record it concerns, if known.
+        /// Number of the affected record, if known.
         seq: Option<Seq>,
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
-    /// A record of a board is missing, or is not what the chain says.
+    /// A record of a board is missing, or does not match the chain.
     #[error("the board's record {seq} cannot be trusted: {why}; restore the board from a backup")]
     BadRecord {
-        /// The first one.
+        /// Number of the first such record.
         seq: Seq,
-        /// What is wrong.
+        /// Description of the fault.
         why: String,
     },
-    /// What was acknowledged is not in the file any more.
+    /// Acknowledged records are missing from the file.
     #[error(transparent)]
     RecordsLost(Lost),
-    /// The file is none of ours.
+    /// The file is not a PatchBoard journal.
     #[error("{0} is not a PatchBoard journal: choose another data directory")]
     NotAJournal(String),
-    /// A newer version wrote it.
+    /// The file has a format of a newer version.
     #[error("the journal has format {found}, this version reads up to {known}: use a newer patchboard")]
     NewerFormat {
-        /// The format found.
+        /// Format of the file.
         found: u64,
-        /// The newest this version reads.
+        /// Newest format that this version reads.
         known: u64,
     },
-    /// Somebody kept the file locked for too long.
+    /// Another program kept the file locked for too long.
     #[error("the journal is locked by another program: end it, or wait and try again")]
     Locked,
-    /// There is no room.
+    /// The disk is full.
     #[error("the disk of the journal is full: make room and resume the board; nothing acknowledged is lost")]
     DiskFull,
-    /// It cannot be written to.
+    /// The journal is not writable.
     #[error("the journal cannot be written to: it was opened for reading, or its files are read-only")]
     ReadOnly,
     /// The journal's file was moved, removed or replaced while it was open.
@@ -71,32 +71,32 @@ pub enum JournalError {
         "{0} is not the file that this process has open: put it back, or end the process; what was not acknowledged is not there"
     )]
     Replaced(String),
-    /// A batch that no writer should have made.
+    /// Invalid batch, which is a bug of the writer.
     #[error("refused to append to board {board}: {what}; this is a bug")]
     BadBatch {
-        /// The board.
+        /// Board of the batch.
         board: BoardId,
-        /// What is wrong with it.
+        /// Description of the fault.
         what: String,
     },
-    /// A part of a snapshot names one that is not stored.
+    /// A part of a snapshot references one that is not stored.
     #[error("board {board} has no part {hash}, which a part of its next snapshot names; the snapshot is taken anew")]
     MissingPart {
-        /// The board.
+        /// Board of the snapshot.
         board: BoardId,
-        /// The part that is missing.
+        /// Hash of the missing part.
         hash: Digest,
     },
-    /// The disk does not give what is on it.
+    /// The disk returned a read error.
     #[error("the disk could not be read: {0}; check the disk: nothing says that the journal on it is damaged")]
     Unreadable(String),
-    /// Anything else that storage does.
+    /// Any other storage error.
     #[error("the journal cannot be used: {0}")]
     Io(String),
 }
 
 impl JournalError {
-    /// Stable name; messages may change, codes may not.
+    /// Returns the stable code; messages may change, codes may not.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Fenced { .. } => "journal_fenced",
@@ -118,7 +118,7 @@ impl JournalError {
         }
     }
 
-    /// Whether trying again later, with nothing else changed, may help.
+    /// Returns true if a retry may succeed with nothing else changed.
     pub const fn is_passing(&self) -> bool {
         match self {
             Self::Locked | Self::DiskFull | Self::Unreadable(_) | Self::Io(_) => true,
@@ -138,15 +138,16 @@ impl JournalError {
     }
 }
 
-/// Records of a board that were acknowledged and are lost.
+/// Acknowledged records of a board that are lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("records of board {board} are lost: record {known} was acknowledged, and {}", what_is_left(*.found, *.known))]
 pub struct Lost {
-    /// The board.
+    /// Board with the loss.
     pub board: BoardId,
-    /// The last record that is known to have been acknowledged.
+    /// Last record known to be acknowledged.
     pub known: Seq,
-    /// The last one that is there; none: the board is not. At or after `known`, others have taken the place of those lost.
+    /// Last present record; none if the board is missing. At or after `known`, other records have replaced the lost
+    /// ones.
     pub found: Option<Seq>,
 }
 

@@ -1,9 +1,8 @@
-//! Lets the boards share commits to disk.
+//! Group commit: boards share commits to disk.
 //!
-//! A board that is alone appends at once, on the spot. Where several append, each queues its batch, and the journal
-//! writer (`actors::journal_writer`) then appends all that is queued with one commit, on a thread of its own, while
-//! boards go on. So a lone board pays for no hop, and many boards pay for one sync together, however few threads serve
-//! them.
+//! A board alone appends at once, on its own thread. If several append, each queues its batch, and the journal writer
+//! (`actors::journal_writer`) appends the whole queue with one commit, on a blocking thread, while boards continue. So
+//! a lone board pays for no thread switch, and many boards share one sync, even if few threads serve them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,35 +13,35 @@ use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
 
 use super::{Batch, Head, Journal, JournalError};
 
-/// Batches that may wait; further ones wait before they are queued.
+/// Limit of queued batches; further ones wait before they are queued.
 const QUEUE_MAX: usize = 1024;
 
-/// Batches that one commit takes at most.
+/// Limit of batches per commit.
 const GROUP_MAX: usize = 256;
 
-/// A board is alone if no other's append has begun or ended for so long. Who goes on comes again much sooner.
+/// Time without an append of another board after which a board is alone. Busy boards append much more often.
 const ALONE_AFTER: Duration = Duration::from_millis(2);
 
-/// The journal as all boards of a runtime share it.
+/// Journal shared by all boards of a runtime.
 pub(crate) struct GroupCommit {
     journal: Arc<dyn Journal>,
-    /// Held by whoever is appending.
+    /// Held during an append.
     turn: Arc<tokio::sync::Mutex<()>>,
     queue: Mutex<VecDeque<Waiting>>,
     latest: Mutex<Option<Latest>>,
     places: Semaphore,
-    /// Tells the journal writer that something is queued.
+    /// Notifies the journal writer of queued batches.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Nobody else appends while it is held.
+/// Guard that excludes other appends.
 pub(crate) type Turn = OwnedMutexGuard<()>;
 
-/// When who appended last; beginning and ending count.
+/// Last append: its board and time. Both begin and end count.
 struct Latest {
     board: BoardId,
     at: Instant,
-    /// When another board did, if one ever has.
+    /// Time of the last append of another board, if there was one.
     others_at: Option<Instant>,
 }
 
@@ -52,7 +51,7 @@ struct Waiting {
 }
 
 impl GroupCommit {
-    /// `wake` must lead to a call of [`GroupCommit::flush`], soon.
+    /// Creates a group commit. `wake` must soon lead to a call of [`GroupCommit::flush`].
     pub(crate) fn new(journal: Arc<dyn Journal>, wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             journal,
@@ -64,12 +63,12 @@ impl GroupCommit {
         }
     }
 
-    /// The journal, for reading.
+    /// Returns the journal, for reading.
     pub(crate) fn journal(&self) -> &Arc<dyn Journal> {
         &self.journal
     }
 
-    /// Appends one batch; answers when it is durable.
+    /// Appends one batch; returns when it is durable.
     ///
     /// # Errors
     /// As [`Journal::append`].
@@ -78,7 +77,7 @@ impl GroupCommit {
         let is_alone = self.is_alone(&board);
         self.note(&board);
         let appended = if is_alone && let Ok(_turn) = self.turn.try_lock() {
-            // Whoever queues while this one is writing wakes the writer, which waits for the turn.
+            // Batches queued during this append notify the writer, which waits for the turn.
             self.journal.append(batch).await
         } else {
             self.append_queued(batch).await
@@ -87,7 +86,7 @@ impl GroupCommit {
         appended
     }
 
-    /// Leaves a batch to the writer.
+    /// Queues a batch for the writer.
     async fn append_queued(&self, batch: Batch) -> Result<Head, JournalError> {
         let ended = || JournalError::Io("the journal writer has ended".to_owned());
         let Ok(_place) = self.places.acquire().await else { return Err(ended()) };
@@ -97,14 +96,14 @@ impl GroupCommit {
             queue.push_back(Waiting { batch, answer });
             queue.len() == 1
         };
-        // Whoever queued before has woken the writer, which goes on until nothing is queued.
+        // An earlier batch has notified the writer, which continues until the queue is empty.
         if is_first {
             (self.wake)();
         }
         answered.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Whether no other board has appended of late.
+    /// Returns true if no other board has appended recently.
     fn is_alone(&self, board: &BoardId) -> bool {
         let latest = self.latest();
         let others_at =
@@ -112,7 +111,7 @@ impl GroupCommit {
         others_at.is_none_or(|at| at.elapsed() >= ALONE_AFTER)
     }
 
-    /// Notes that a board has.
+    /// Notes an append of a board.
     fn note(&self, board: &BoardId) {
         let mut latest = self.latest();
         let at = Instant::now();
@@ -126,26 +125,26 @@ impl GroupCommit {
     }
 
     fn latest(&self) -> MutexGuard<'_, Option<Latest>> {
-        // Nothing that can panic happens while it is held.
+        // No code under this lock can panic.
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether something is queued.
+    /// Returns true if batches are queued.
     pub(crate) fn has_queued(&self) -> bool {
         self.queued() > 0
     }
 
-    /// How many batches are queued.
+    /// Returns the number of queued batches.
     pub(crate) fn queued(&self) -> usize {
         self.queue().len()
     }
 
-    /// Waits until nobody is appending, and keeps others from it.
+    /// Waits for the turn to append, and excludes other appends.
     pub(crate) async fn turn(&self) -> Turn {
         Arc::clone(&self.turn).lock_owned().await
     }
 
-    /// Appends what is queued, until nothing is.
+    /// Appends all queued batches, until the queue is empty.
     pub(crate) async fn flush(&self, _turn: Turn) {
         loop {
             let (batches, answers) = self.take_group();
@@ -161,7 +160,7 @@ impl GroupCommit {
         }
     }
 
-    /// Tells whoever has queued something that it will not be appended.
+    /// Fails all queued appends.
     pub(crate) fn refuse_queued(&self, reason: &str) {
         let refused = self.queue().split_off(0);
         for waiting in refused {
@@ -169,8 +168,8 @@ impl GroupCommit {
         }
     }
 
-    /// The next batches for one commit, in the order they came. What nobody waits for any more is dropped: its board may
-    /// have another owner by now.
+    /// Takes the next batches for one commit, in order of arrival. Drops batches with a cancelled caller: their board
+    /// may have another owner by now.
     fn take_group(&self) -> (Vec<Batch>, Vec<oneshot::Sender<Result<Head, JournalError>>>) {
         let mut queue = self.queue();
         queue.retain(|waiting| !waiting.answer.is_closed());
@@ -179,7 +178,7 @@ impl GroupCommit {
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
-        // Nothing that can panic happens while it is held.
+        // No code under this lock can panic.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -197,7 +196,7 @@ mod tests {
         let woken = Arc::new(tokio::sync::Notify::new());
         let wake = Arc::clone(&woken);
         let group = Arc::new(GroupCommit::new(journal.clone(), move || wake.notify_one()));
-        // As if a slow append were under way.
+        // Simulates a slow append.
         let turn = group.turn().await;
         let mut appends = tokio::task::JoinSet::new();
         for number in 0..10 {
@@ -228,10 +227,10 @@ mod tests {
         let group = Arc::new(GroupCommit::new(journal.clone(), || {}));
         let (mut first, mut second) = (Writer::new("b1"), Writer::new("b2"));
         group.append(first.created()).await.expect("appended");
-        // However long this thread is kept from going on.
+        // Independent of how long this thread is delayed.
         let soon = Instant::now() + Duration::from_secs(3600);
         group.latest().as_mut().expect("noted").at = soon;
-        // Nothing holds the journal, but another board has just appended; one thread serves both.
+        // The journal is free, but another board has just appended; one thread serves both.
         let other = Arc::clone(&group);
         let created = second.created();
         let waiting = tokio::spawn(async move { other.append(created).await });
@@ -240,7 +239,7 @@ mod tests {
         }
         group.flush(group.turn().await).await;
         waiting.await.expect("no panic").expect("appended");
-        // Its own appends do not make it alone; time does.
+        // Only time makes it alone, not its own appends.
         assert!(!group.is_alone(&"b2".into()));
         group.note(&"b2".into());
         assert!(!group.is_alone(&"b2".into()));

@@ -1,10 +1,10 @@
-//! The port to storage: an append-only journal per board, and the texts its records name by hash.
+//! Storage interface: an append-only journal per board, and the texts that its records name by hash.
 //!
-//! It also keeps snapshots: parts under their hashes, and which of them the records name.
+//! Also stores snapshots: parts under their hashes, and the snapshots that records name.
 //!
-//! Owns the rules every driver keeps. A batch is appended wholly or not at all, and only if the board's last record
-//! and epoch are what the writer believes they are, so that a process that has lost a board can no longer write to it.
-//! Taking a board over is itself an append. The SQLite driver is [`sqlite`]; `group` shares one commit among boards.
+//! Owns the rules for every driver. A batch is appended wholly or not at all, and only if the board's last record and
+//! epoch match the writer's expectation. So a process that has lost a board can no longer write to it. Taking a board
+//! over is itself an append. The SQLite driver is [`sqlite`]; `group` shares one commit among boards.
 
 pub mod error;
 pub(crate) mod group;
@@ -27,30 +27,30 @@ pub use self::error::{JournalError, Lost};
 pub use self::summary::BoardSummary;
 pub(crate) use summary::DECIDES_END;
 
-/// A future that owns nothing but what it borrows.
+/// Boxed future that may borrow.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The last record of a board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Head {
-    /// Its number.
+    /// Number of the record.
     pub seq: Seq,
-    /// Its hash, which stands for everything before it too.
+    /// Hash of the record, which covers all records before it.
     pub hash: Digest,
 }
 
 /// Records to append together, with the texts they name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Batch {
-    /// The board.
+    /// Board to append to.
     pub board: BoardId,
-    /// The writer's epoch: the board's own, or a higher one that an `epoch` record in this batch claims.
+    /// Epoch of the writer: the board's own, or a higher one that an `epoch` record in this batch claims.
     pub epoch: u64,
-    /// The board's last record as the writer knows it; `None`: there must be no such board.
+    /// Last record of the board that the writer knows; `None` requires that the board does not exist.
     pub expected: Option<Head>,
-    /// What to append, in order; not empty, and numbered from the one after `expected`.
+    /// Records to append, in order; not empty, and numbered from the one after `expected`.
     pub records: Vec<Record>,
-    /// Texts the records name by hash. Those already stored are left as they are.
+    /// Texts that the records name by hash. Stored ones are left unchanged.
     pub blobs: Vec<Blob>,
 }
 
@@ -61,102 +61,102 @@ impl From<Append> for Batch {
     }
 }
 
-/// A snapshot that a record of the board names and whose parts are kept.
+/// A stored snapshot that a record of the board names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeptSnapshot {
-    /// The last record it includes.
+    /// Last record that the snapshot includes.
     pub of: Seq,
-    /// Its digest; the manifest is the part with this hash.
+    /// Digest of the snapshot; the manifest is the part with this hash.
     pub digest: Digest,
-    /// The record that names it.
+    /// Record that names the snapshot.
     pub record: Seq,
 }
 
-/// Parts that had not been stored before.
+/// Parts that were not stored before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NewParts {
-    /// How many.
+    /// Number of parts.
     pub count: u64,
     /// Bytes of their texts.
     pub bytes: u64,
 }
 
-/// What a sweep left and took away.
+/// Result of a garbage collection of parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Swept {
-    /// Parts that the snapshots kept are made of.
+    /// Parts of the kept snapshots.
     pub kept: u64,
     /// Parts removed.
     pub removed: u64,
 }
 
-/// What is erased of a board, together with the record that says so.
+/// Redaction to apply: the erased content of a board, with its record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Erasure {
     /// The `redacted` record.
     pub batch: Batch,
-    /// Records before it, with what stands in their payloads from now on.
+    /// Records before it, with their new payloads.
     pub records: Vec<Record>,
-    /// Hashes of the views and prompts that go.
+    /// Hashes of the views and prompts to erase.
     pub texts: Vec<Digest>,
 }
 
-/// What is left of a board that was taken out of the journal.
+/// Remains of a board that was removed from the journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tombstone {
-    /// The board.
+    /// Board that was removed.
     pub board: BoardId,
-    /// Its blueprint's name.
+    /// Name of its blueprint.
     pub name: String,
-    /// Its last record, whose hash stands for all.
+    /// Last record of the board; its hash covers all records.
     pub head: Head,
-    /// When it was taken out.
+    /// Time of the removal.
     pub at: Timestamp,
-    /// The file it is in; none if it was deleted.
+    /// Archive file of the board; none if it was deleted.
     pub archive: Option<String>,
 }
 
-/// What the file took before and after it was written anew, in bytes.
+/// File sizes before and after a vacuum, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Vacuumed {
-    /// Before, with its log.
+    /// Size before, including its log.
     pub before: u64,
-    /// After.
+    /// Size after.
     pub after: u64,
-    /// Views and prompts that no record names, and that were removed.
+    /// Removed views and prompts that no record names.
     pub texts: u64,
 }
 
-/// The right to run a board in this process; given up when dropped, or when the process dies.
+/// Lease on running a board in this process; released when dropped, or when the process dies.
 ///
-/// It only keeps two processes from working against each other by mistake. What protects the data is the epoch.
+/// Only prevents two processes from conflicting by mistake. The epoch protects the data.
 pub struct Claim {
     _guard: Option<Box<dyn Send + Sync>>,
 }
 
 impl Claim {
-    /// A claim that lasts as long as `guard` does.
+    /// Creates a claim that lasts as long as `guard`.
     pub fn held_by(guard: impl Send + Sync + 'static) -> Self {
         Self { _guard: Some(Box::new(guard)) }
     }
 
-    /// A claim that excludes nobody.
+    /// Creates a claim that excludes no other process.
     pub const fn free() -> Self {
         Self { _guard: None }
     }
 }
 
-/// Stores journals. Reading never waits for writing.
+/// Store of journals. Reads never wait for writes.
 pub trait Journal: Send + Sync + 'static {
     /// Appends batches of any boards with one commit to disk. Each succeeds or fails on its own, wholly or not at all;
-    /// `Ok` only when it is durable. One answer per batch, in the same order.
+    /// `Ok` means durable. Returns one result per batch, in the same order.
     fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>>;
 
     /// Appends one batch.
     ///
     /// # Errors
-    /// [`JournalError::Fenced`] if the board is not where the batch expects it; after any other error the batch may
-    /// nevertheless have been stored, so read the head before anything else.
+    /// [`JournalError::Fenced`] if the board is not in the expected state. After any other error the batch may have
+    /// been stored, so read the head before anything else.
     fn append(&self, batch: Batch) -> BoxFuture<'_, Result<Head, JournalError>> {
         Box::pin(async move {
             let missing = || JournalError::Io("the journal gave no answer".to_owned());
@@ -164,80 +164,79 @@ pub trait Journal: Send + Sync + 'static {
         })
     }
 
-    /// The board's last record; `None` if there is no such board.
+    /// Returns the board's last record; `None` if there is no such board.
     ///
     /// # Errors
     /// Storage.
     fn head(&self, board: &BoardId) -> Result<Option<Head>, JournalError>;
 
-    /// At most `limit` records after `after` (`None`: from the first), in order. Empty at the end, and for a board that
-    /// does not exist.
+    /// Returns at most `limit` records after `after` (`None`: from the first), in order. Empty at the end, and for a
+    /// board that does not exist.
     ///
     /// # Errors
     /// Storage; [`JournalError::Corrupt`] with the record's number if a row is no record.
     fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError>;
 
-    /// A stored text by its hash, which is not checked here.
+    /// Returns a stored text by its hash, without checking the hash.
     ///
     /// # Errors
     /// Storage; [`JournalError::Corrupt`] if it is not text.
     fn blob(&self, hash: Digest) -> Result<Option<String>, JournalError>;
 
-    /// Whether it keeps texts: an export has none.
+    /// Returns true if the store has texts: an export has none.
     fn has_texts(&self) -> bool {
         true
     }
 
-    /// The snapshots of a board that are kept, the newest first. An append that holds a `snapshot` record adds one, if
-    /// its manifest is stored.
+    /// Returns the kept snapshots of a board, the newest first. An append of a `snapshot` record adds one, if its
+    /// manifest is stored.
     ///
     /// # Errors
-    /// Storage; [`JournalError::Corrupt`] if the list cannot be read. The next sweep takes out what cannot.
+    /// Storage; [`JournalError::Corrupt`] if the list cannot be read. The next sweep removes unreadable entries.
     fn snapshots(&self, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError>;
 
-    /// A part of a board's snapshots by its hash, which is not checked here.
+    /// Returns a part of a board's snapshots by its hash, without checking the hash.
     ///
     /// # Errors
     /// Storage; [`JournalError::Corrupt`] if it is not text.
     fn part(&self, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError>;
 
-    /// Which parts storage has noted that a part of a board's snapshots names, in order, so that it knows without reading
-    /// it; `None` if it has noted nothing.
+    /// Returns the cached references of a part of a board's snapshots, in order; `None` if none are cached.
     ///
     /// # Errors
-    /// Storage; [`JournalError::Corrupt`] if the note cannot be read.
+    /// Storage; [`JournalError::Corrupt`] if the cache cannot be read.
     fn noted_names(&self, _board: &BoardId, _hash: Digest) -> Result<Option<Vec<Digest>>, JournalError> {
         Ok(None)
     }
 
-    /// Stores parts, all or none; they are durable with the next append. Those already stored are left as they are.
-    /// Returns what of it is new. Blocks, and keeps appends waiting while it writes: hand over few at a time.
+    /// Stores parts, all or none; they are durable with the next append. Stored ones are left unchanged. Returns the
+    /// new ones. Blocks, and delays appends during the write: pass few at a time.
     ///
     /// # Errors
-    /// [`JournalError::Fenced`] if the board is in another epoch; [`JournalError::MissingPart`] if a part names one that
-    /// is not stored; storage.
+    /// [`JournalError::Fenced`] if the board is in another epoch; [`JournalError::MissingPart`] if a part references
+    /// one that is not stored; storage.
     fn store_parts(&self, board: &BoardId, epoch: u64, parts: &[Part]) -> Result<NewParts, JournalError>;
 
-    /// Gives up all snapshots of a board but the newest `keep` and those in `unusable`, which go first, and removes
-    /// parts that no other names; what parts name is read from them, and notes that say otherwise are mended. Must not run
-    /// while parts of a snapshot are being stored. Blocks.
+    /// Drops all snapshots of a board but the newest `keep`, dropping those in `unusable` first, and removes parts
+    /// without references. References are read from the parts; wrong cached ones are repaired. Must not run while
+    /// parts of a snapshot are being stored. Blocks.
     ///
     /// # Errors
     /// [`JournalError::Fenced`]; storage.
     fn sweep(&self, board: &BoardId, epoch: u64, keep: usize, unusable: &[Seq]) -> Result<Swept, JournalError>;
 
-    /// Erases values of a board: its `redacted` record, the payloads, the texts and the board's snapshots in one
-    /// transaction. What was there may still be found in the files until [`Journal::scrub`] is done, which is remembered.
-    /// Blocks.
+    /// Redacts values of a board: its `redacted` record, the payloads, the texts and the board's snapshots in one
+    /// transaction. The old bytes may remain in the files until [`Journal::scrub`] is done; that it is pending is
+    /// stored. Blocks.
     ///
     /// # Errors
-    /// As an append; [`JournalError::BadBatch`] if a record is not there.
+    /// As an append; [`JournalError::BadBatch`] if a record does not exist.
     fn erase(&self, erasure: &Erasure) -> Result<Head, JournalError> {
         let what = "this journal erases nothing".to_owned();
         Err(JournalError::BadBatch { board: erasure.batch.board.clone(), what })
     }
 
-    /// The `redacted` record that took a text away, with its board; none if none did.
+    /// Returns the `redacted` record that erased a text, with its board; none if the text was not erased.
     ///
     /// # Errors
     /// Storage.
@@ -245,15 +244,15 @@ pub trait Journal: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Writes the file anew if anything that was erased may still be found in it. Appends wait meanwhile. Blocks.
+    /// Rewrites the file if it may still contain erased bytes. Appends wait meanwhile. Blocks.
     ///
     /// # Errors
-    /// Storage; [`JournalError::Locked`] if somebody keeps reading the log. It is then still to be done.
+    /// Storage; [`JournalError::Locked`] if a reader keeps the log in use. The rewrite is still pending then.
     fn scrub(&self) -> Result<(), JournalError> {
         Ok(())
     }
 
-    /// Removes views and prompts that no record names, writes the file anew and gives its space back. Appends wait
+    /// Removes views and prompts that no record names, rewrites the file and frees its unused space. Appends wait
     /// meanwhile. Blocks.
     ///
     /// # Errors
@@ -262,8 +261,8 @@ pub trait Journal: Send + Sync + 'static {
         Ok(Vacuumed::default())
     }
 
-    /// Takes a board out of the journal, and leaves a tombstone. Its texts go with the next [`Journal::vacuum`], if no other
-    /// board names them, and so do its bytes. Blocks.
+    /// Removes a board from the journal, and leaves a tombstone. The next [`Journal::vacuum`] removes its texts, if no
+    /// other board names them, and its bytes. Blocks.
     ///
     /// # Errors
     /// [`JournalError::Fenced`] if `head` is not its last record; storage.
@@ -271,7 +270,7 @@ pub trait Journal: Send + Sync + 'static {
         Err(JournalError::BadBatch { board: board.clone(), what: "this journal removes nothing".to_owned() })
     }
 
-    /// Boards that were taken out and are not back, the first one first.
+    /// Returns the boards that were removed and not restored, in order of removal.
     ///
     /// # Errors
     /// Storage.
@@ -279,7 +278,7 @@ pub trait Journal: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Boards of which records were acknowledged and are not there any more. They cannot be read.
+    /// Returns the boards with lost acknowledged records. They cannot be read.
     ///
     /// # Errors
     /// Storage.
@@ -287,7 +286,7 @@ pub trait Journal: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Gives up the records of a board that are lost, and lets it be read and go on from what is there. Blocks.
+    /// Accepts the loss of a board's records, so that it can be read and resumed from the remaining ones. Blocks.
     ///
     /// # Errors
     /// Storage.
@@ -295,25 +294,25 @@ pub trait Journal: Send + Sync + 'static {
         Ok(())
     }
 
-    /// What is known of a board without reading its journal.
+    /// Returns a board's summary without reading its journal.
     ///
     /// # Errors
     /// Storage.
     fn summary(&self, board: &BoardId) -> Result<Option<BoardSummary>, JournalError>;
 
-    /// All boards, the oldest first.
+    /// Returns all boards, the oldest first.
     ///
     /// # Errors
     /// Storage.
     fn boards(&self) -> Result<Vec<BoardSummary>, JournalError>;
 
-    /// Claims the right to run a board. `force` takes it whoever holds it.
+    /// Claims the right to run a board. `force` overrides another holder.
     ///
     /// # Errors
-    /// [`JournalError::Owned`] if somebody else holds it; storage.
+    /// [`JournalError::Owned`] if another process holds it; storage.
     fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError>;
 
-    /// Lets the storage check its own structure.
+    /// Runs the storage's own integrity check.
     ///
     /// # Errors
     /// [`JournalError::Corrupt`]; storage.

@@ -1,14 +1,14 @@
-//! The journal in one SQLite file.
+//! Journal in one SQLite file.
 //!
-//! Owns one connection that writes and one that reads; in write-ahead mode neither waits for the other. What a file
-//! of ours looks like is in `format.rs`, what an append checks and writes in `append.rs`, how snapshots are kept in
-//! `parts.rs`, how values go so that no file has them in `erase.rs`, how commits that the log has lost are noticed in `marks.rs`.
+//! Owns one connection that writes and one that reads; in write-ahead mode neither waits for the other. The file
+//! format is in `format.rs`, checks and writes of an append in `append.rs`, snapshots in `parts.rs`. Erasure of values
+//! from all files is in `erase.rs`, detection of commits lost with the log in `marks.rs`.
 //!
-//! An append runs right where it is awaited. It is one transaction and one sync of the write-ahead log: measured on a
-//! busy two-core machine, 0.2 ms at best and 4 ms in the middle, and handing it to another thread and back added 0.1 to
-//! 0.6 ms. So the thread stands still for that long; where that would hold up other boards, `group` appends on one that
-//! may. Only when another process holds the file, and nobody knows for how long, is the append moved from here to a
-//! thread that may wait.
+//! An append runs on the awaiting thread. It is one transaction and one sync of the write-ahead log. On a busy
+//! two-core machine that took 0.2 ms at best and 4 ms in the middle; passing it to another thread and back added 0.1
+//! to 0.6 ms. So the thread blocks for that long; where that would delay other boards, `group` appends on a blocking
+//! thread. Only when another process holds the file, for an unknown time, is the append moved from here to a blocking
+//! thread.
 
 mod append;
 mod erase;
@@ -41,13 +41,13 @@ use super::{
 };
 use crate::{ids, private};
 
-/// The name of the file in the data directory.
+/// Name of the file in the data directory.
 pub const FILE: &str = "patchboard.db";
 
-/// The data directory where none is named.
+/// Default data directory.
 pub const DATA_DIR: &str = ".patchboard";
 
-/// How long to wait for another process that holds the file.
+/// Timeout for another process that holds the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A journal in one SQLite file. Cheap to clone.
@@ -58,32 +58,32 @@ pub struct SqliteJournal {
 
 struct Files {
     data_dir: PathBuf,
-    /// Closed before the writer: the last connection folds the log into the file, which a reader may not do.
+    /// Dropped before the writer: the last connection folds the log into the file, which a reader may not do.
     reader: Mutex<Connection>,
     place: Place,
     marks: Marks,
-    /// Heads that were acknowledged before the file was opened, of boards that were not looked at yet.
+    /// Heads acknowledged before the file was opened, of boards not checked yet.
     acknowledged: Mutex<Heads>,
-    /// `None`: opened for reading.
+    /// `None` if opened for reading.
     writer: Option<Mutex<Connection>>,
-    /// Opened when it is first needed.
+    /// Opened at first use.
     parts: Mutex<Option<parts::Writer>>,
-    /// Whether the file is being written anew, which may take long.
+    /// True while the file is being rewritten, which may take long.
     is_written_anew: AtomicBool,
 }
 
 impl SqliteJournal {
-    /// Opens the journal of a data directory, making both where they are missing.
+    /// Opens the journal of a data directory, creating both if they are missing.
     ///
     /// # Errors
     /// [`JournalError::NotAJournal`], [`JournalError::NewerFormat`]; storage.
     pub fn open(data_dir: &Path) -> Result<Self, JournalError> {
         private::make_directory(data_dir).map_err(|error| io_fault(data_dir, &error))?;
         let path = data_dir.join(FILE);
-        // Two processes that make the file at once would meet half-made tables.
+        // Two processes that create the file at once would see incomplete tables.
         let gate = lock_file(&data_dir.join("patchboard.lock"))?;
         gate.lock().map_err(|error| io_fault(&path, &error))?;
-        // SQLite does not say why it could not make a file; the file system does.
+        // SQLite does not report why it could not create a file; the file system does.
         let because = |error| match error {
             JournalError::Io(_) => fault::refusal_of_files(data_dir).unwrap_or(error),
             other => other,
@@ -93,8 +93,8 @@ impl SqliteJournal {
         let writer = format::open_for_writing(&path, PATIENCE).map_err(|error| judged(&path, because(error)))?;
         let reader = format::open_for_reading(&path, PATIENCE).map_err(|error| judged(&path, error))?;
         marks.prepare()?;
-        // Making the file ends with taking another one away. If that came back after a loss of power, it would undo the
-        // making, and with it all that was written since.
+        // Creating the file ends with removing another one. If that came back after a loss of power, it would undo the
+        // creation, and with it all later writes.
         sync_dir(data_dir)?;
         drop(gate);
         let files = Files {
@@ -107,7 +107,7 @@ impl SqliteJournal {
             parts: Mutex::default(),
             is_written_anew: AtomicBool::new(false),
         };
-        // A process that died while it erased something left this to do. Without room for it the boards run all the same.
+        // Left over by a process that died during a redaction. Boards run even without the space for it.
         if let Err(error) = files.scrub() {
             tracing::warn!(%error, "what was erased may still be found in the file; `patchboard vacuum` mends it");
         }
@@ -118,8 +118,8 @@ impl SqliteJournal {
         Ok(journal)
     }
 
-    /// Opens an existing journal for reading, also while another process writes to it. One that a process died making is
-    /// made to its end.
+    /// Opens an existing journal for reading, even while another process writes to it. Completes a journal if its
+    /// creator died.
     ///
     /// # Errors
     /// [`JournalError::NotFound`], and those of [`SqliteJournal::open`].
@@ -127,18 +127,18 @@ impl SqliteJournal {
         let path = data_dir.join(FILE);
         let marks = Marks::of(data_dir);
         if !path.is_file() {
-            // A file that was deleted is not one that never was.
+            // A deleted file differs from one that never existed.
             let lost = Self::lost_with_file(data_dir)?.into_iter().next();
             return Err(match lost {
                 Some(lost) => JournalError::RecordsLost(lost),
                 None => JournalError::NotFound(format!("the journal {}", path.display())),
             });
         }
-        // Before the database: it has what they name.
+        // Read before the database, which then has all records that they name.
         let acknowledged = Mutex::new(marks.read()?);
         let reader = match format::open_for_reading(&path, PATIENCE) {
             Err(unfinished @ (JournalError::NotAJournal(_) | JournalError::ReadOnly)) => {
-                // Whoever may write can tell whether it is unfinished, and nobody else can finish it.
+                // A process with write access can see if it is unfinished, and only such a process can complete it.
                 drop(Self::open(data_dir).map_err(|_| unfinished)?);
                 format::open_for_reading(&path, PATIENCE)?
             }
@@ -171,12 +171,12 @@ impl SqliteJournal {
         Ok(heads.map(|(board, head)| Lost { board, known: head.seq, found: None }).collect())
     }
 
-    /// Reads.
+    /// Reads from the file, and judges errors.
     fn look<T>(&self, read: impl FnOnce(&Files) -> Result<T, JournalError>) -> Result<T, JournalError> {
         read(&self.files).map_err(|error| judged(&self.files.data_dir.join(FILE), error))
     }
 
-    /// Finds out whether the journal takes writes: writes what it holds already.
+    /// Tests if the journal accepts writes, by writing a value it already holds.
     ///
     /// # Errors
     /// Those of an append.
@@ -196,7 +196,7 @@ impl Files {
         done.unwrap_or_else(|error| vec![Err(error); batches.len()])
     }
 
-    /// Appends to the file that has the journal's name: nothing is acknowledged that is stored where no start finds it.
+    /// Appends to the file with the journal's name: acknowledged data must be where the next start finds it.
     fn append_in_place(
         &self,
         writer: &mut Connection,
@@ -212,11 +212,11 @@ impl Files {
         Ok(appended)
     }
 
-    /// Refuses a board of which records that were acknowledged are lost.
+    /// Rejects a board with lost acknowledged records.
     fn check_acknowledged(&self, connection: &Connection, board: &BoardId) -> Result<(), JournalError> {
         let mut acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(head) = acknowledged.get(board) else { return Ok(()) };
-        // Meanwhile another process may have taken the board out, or an operator accepted the loss.
+        // Meanwhile another process may have removed the board, or an operator accepted the loss.
         if !has(connection, board, *head)?
             && let Some(head) = self.marks.read()?.get(board)
             && let Some(lost) = lost(connection, board, *head)?
@@ -227,7 +227,7 @@ impl Files {
         Ok(())
     }
 
-    /// Lets `write` write parts, one transaction at a time and with no append of this process between.
+    /// Runs `write` with the connection for parts; each of its transactions excludes appends of this process.
     fn with_parts<T>(
         &self,
         write: impl FnOnce(&mut parts::Writer, &Mutex<Connection>) -> Result<T, JournalError>,
@@ -272,7 +272,7 @@ impl Journal for SqliteJournal {
     fn records(&self, board: &BoardId, after: Option<Seq>, limit: usize) -> Result<Vec<Record>, JournalError> {
         self.look(|files| {
             let connection = files.read();
-            // Records and head are those of one moment.
+            // Reads records and head in one transaction.
             let moment = connection.unchecked_transaction().map_err(sql_fault)?;
             files.check_acknowledged(&moment, board)?;
             let records = load_records(&moment, board, after, limit)?;
@@ -383,7 +383,7 @@ impl Journal for SqliteJournal {
     }
 }
 
-/// Whose work a board does is said by its first record alone.
+/// Parent of a board; only its first record names it.
 const SUMMARY_COLUMNS: &str = "board, name, created_at, updated_at, epoch, last_seq, last_hash, version, ended, \
     (SELECT iif(json_valid(header), json_extract(header, '$.parent.board'), NULL) FROM records \
      WHERE records.board = boards.board AND seq = 0)";
@@ -427,7 +427,7 @@ fn load_records(
              WHERE board = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
         )
         .map_err(sql_fault)?;
-    // Behind a number that no record can have there is nothing.
+    // No record has a larger number.
     let last = after.map_or(-1, |seq| i64::try_from(seq.0).unwrap_or(i64::MAX));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut rows = statement.query((board.as_str(), last, limit)).map_err(sql_fault)?;
@@ -447,7 +447,7 @@ fn load_records(
     Ok(records)
 }
 
-/// Whether a board has the record of a head.
+/// Returns true if a board has the record of a head.
 fn has(connection: &Connection, board: &BoardId, head: Head) -> Result<bool, JournalError> {
     let mut statement =
         connection.prepare_cached("SELECT hash FROM records WHERE board = ?1 AND seq = ?2").map_err(sql_fault)?;
@@ -456,7 +456,7 @@ fn has(connection: &Connection, board: &BoardId, head: Head) -> Result<bool, Jou
     Ok(hash.is_some_and(|hash| hash == head.hash.to_string()))
 }
 
-/// Returns what of a board is lost, of which a head was acknowledged; none if it is there, or the board was taken out.
+/// Returns the loss of a board with an acknowledged head; none if the head is present, or the board was removed.
 fn lost(connection: &Connection, board: &BoardId, head: Head) -> Result<Option<Lost>, JournalError> {
     let is_listed = last_listed(connection, board)?.is_some();
     if is_listed && has(connection, board, head)? {
@@ -465,7 +465,7 @@ fn lost(connection: &Connection, board: &BoardId, head: Head) -> Result<Option<L
     let last = "SELECT max(seq) FROM records WHERE board = ?1";
     let mut statement = connection.prepare_cached(last).map_err(sql_fault)?;
     let found: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).map_err(sql_fault)?;
-    // No command finds a board that is not in the list.
+    // Commands find only listed boards.
     let found = found.filter(|_| is_listed).map(|seq| Seq(seq.unsigned_abs()));
     if found.is_none() && erase::tombstones(connection)?.iter().any(|gone| gone.board == *board) {
         return Ok(None);
@@ -473,7 +473,7 @@ fn lost(connection: &Connection, board: &BoardId, head: Head) -> Result<Option<L
     Ok(Some(Lost { board: board.clone(), known: head.seq, found }))
 }
 
-/// Returns the number of the last record in the list of boards.
+/// Returns the number of a board's last record according to its summary.
 fn last_listed(connection: &Connection, board: &BoardId) -> Result<Option<Seq>, JournalError> {
     let mut statement = connection.prepare_cached("SELECT last_seq FROM boards WHERE board = ?1").map_err(sql_fault)?;
     let last: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).optional().map_err(sql_fault)?;
@@ -482,7 +482,7 @@ fn last_listed(connection: &Connection, board: &BoardId) -> Result<Option<Seq>, 
     last.map(|last| u64::try_from(last).map(Seq).map_err(negative)).transpose()
 }
 
-/// Returns an error if the list of boards names a later record than the last one that is there.
+/// Returns an error if the summary names a later record than the last present one.
 fn is_whole(last: Option<Seq>, listed: Option<Seq>) -> Result<(), JournalError> {
     match listed {
         Some(listed) if last < Some(listed) => {
@@ -535,7 +535,7 @@ fn to_sql_number(number: u64) -> Result<i64, JournalError> {
     i64::try_from(number).map_err(|_| JournalError::Corrupt { seq: None, what: format!("{number} is too large") })
 }
 
-/// A connection whose holder panicked is sound: its transaction was rolled back as the panic passed.
+/// Locks a connection. After a panic of its holder it is sound: its transaction was rolled back.
 fn unpoisoned(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -544,7 +544,7 @@ fn lock_file(path: &Path) -> Result<File, JournalError> {
     private::open(path).map_err(|error| io_fault(path, &error))
 }
 
-/// Makes durable which files there are.
+/// Makes the directory entries durable.
 fn sync_dir(data_dir: &Path) -> Result<(), JournalError> {
     if cfg!(unix) {
         File::open(data_dir).and_then(|directory| directory.sync_all()).map_err(|error| io_fault(data_dir, &error))?;

@@ -1,4 +1,4 @@
-//! What a list of boards shows, derived from the records and kept beside them.
+//! Summary of a board in a list, derived from the records and stored beside them.
 
 use std::collections::BTreeMap;
 
@@ -8,38 +8,38 @@ use serde::Deserialize;
 
 use super::Head;
 
-/// A board at a glance; a function of its records.
+/// Summary of a board, a function of its records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoardSummary {
-    /// The board.
+    /// Board id.
     pub id: BoardId,
-    /// Its blueprint's name.
+    /// Name of its blueprint.
     pub name: String,
-    /// When it was created.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// When its last record was written.
+    /// Time of its last record.
     pub updated_at: Timestamp,
-    /// How often it was taken over.
+    /// Number of its owner: incremented by every takeover.
     pub epoch: u64,
-    /// Its last record.
+    /// Last record.
     pub head: Head,
     /// Commits so far.
     pub version: Version,
-    /// How it ended, if it has and nothing has woken it since.
+    /// End of the board, unless it has continued since.
     pub ended: Option<End>,
-    /// The board that it does the work of, if it is a board inside a board.
+    /// Outer board, if it is nested.
     pub parent: Option<BoardId>,
 }
 
 impl BoardSummary {
-    /// Of these boards those that one is inside of, and those inside of it, at any depth, in their order.
+    /// Returns the outer boards of a board and its nested boards, at any depth, in the order of `boards`.
     pub fn related<'b>(boards: &'b [Self], board: &BoardId) -> Vec<&'b BoardId> {
         let parents: BTreeMap<&str, &str> = boards
             .iter()
             .filter_map(|summary| Some((summary.id.as_str(), summary.parent.as_ref()?.as_str())))
             .collect();
         let is_around = |outer: &str, inner: &str| {
-            // Ids follow from those of the boards around, so there is no way back; a damaged list may have one.
+            // Ids derive from those of the outer boards, so there is no cycle; a damaged list may have one.
             let above = std::iter::successors(parents.get(inner), |id| parents.get(**id)).take(boards.len());
             above.into_iter().any(|id| *id == outer)
         };
@@ -48,7 +48,7 @@ impl BoardSummary {
     }
 }
 
-/// The few header members a summary depends on.
+/// Header members that a summary depends on.
 #[derive(Deserialize)]
 struct Header {
     name: Option<String>,
@@ -58,11 +58,11 @@ struct Header {
     parent: Option<Parent>,
 }
 
-/// Records after which a board has ended, or goes on although it had: their last one decides.
+/// Records that end a board or continue an ended one: the last of them decides.
 pub(crate) const DECIDES_END: [Kind; 4] = [Kind::Committed, Kind::Signal, Kind::Retried, Kind::Ended];
 
 impl BoardSummary {
-    /// The summary of a board without records.
+    /// Returns the summary of a board without records.
     pub(crate) fn empty(id: BoardId) -> Self {
         Self {
             id,
@@ -77,10 +77,10 @@ impl BoardSummary {
         }
     }
 
-    /// Takes the next record into account.
+    /// Applies the next record.
     ///
     /// # Errors
-    /// [`RecordError::Unreadable`] if the header lacks what a record of its kind must have.
+    /// [`RecordError::Unreadable`] if the header lacks a required member.
     pub(crate) fn record_appended(&mut self, record: &Record) -> Result<(), RecordError> {
         let lacks =
             |what: &str| RecordError::Unreadable(format!("the header of a {} record has no {what}", record.kind));

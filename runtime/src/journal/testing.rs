@@ -1,4 +1,4 @@
-//! Journals of made-up records, for tests of storage. The records are sealed as the kernel seals them.
+//! Journals of synthetic records, for tests of storage. The records are sealed as the kernel seals them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{Batch, Head};
 
-/// Makes the records of one board, one batch after the other.
+/// Creates the records of one board, batch by batch.
 #[derive(Clone)]
 pub(crate) struct Writer {
     pub(crate) board: BoardId,
@@ -27,7 +27,7 @@ impl Writer {
         Self { board: board.into(), epoch: 0, head: None, hasher: Hasher::new(&Salt([7; 32])) }
     }
 
-    /// The board's first batch.
+    /// Returns the board's first batch.
     pub(crate) fn created(&mut self) -> Batch {
         let created = Created {
             format: FORMAT,
@@ -45,7 +45,7 @@ impl Writer {
         self.batch(vec![Body::Created(Box::new(created))])
     }
 
-    /// One signal carrying `value`.
+    /// Returns one signal with `value`.
     pub(crate) fn signal(&mut self, value: &str) -> Batch {
         self.batch(vec![Body::Signal(Signal { name: "s".to_owned(), value: json!(value), token: None })])
     }
@@ -56,7 +56,7 @@ impl Writer {
         self.batch(vec![Body::Epoch(Epoch { epoch: self.epoch, writer: writer.to_owned(), format: None })])
     }
 
-    /// An attempt with this view, and a prompt around it.
+    /// Returns an attempt with this view, and a prompt around it.
     pub(crate) fn invoked(&mut self, view: &str) -> Batch {
         let prompt = format!(r#"{{"system":"","user":"{view}"}}"#);
         let invoked = Invoked {

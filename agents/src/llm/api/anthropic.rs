@@ -1,13 +1,13 @@
 //! Anthropic's Messages API.
 //!
 //! The system message is the static part of a prompt, so it is marked for the provider's cache. Content blocks of the
-//! model's own messages go back as they came: its thinking is signed.
+//! model's own messages are sent back unchanged, because thinking blocks are signed.
 
 use serde_json::{Map, Value, json};
 
 use super::{Said, carry, chat_call, limit, list};
 
-/// Tokens of a reply where the request names no limit: the API demands one.
+/// Token limit of a reply if the request has none: the API requires one.
 const LIMIT: u32 = 4096;
 
 /// Member of an assistant's message that keeps its content blocks.
@@ -28,7 +28,7 @@ pub(super) fn encode(body: &Value) -> Value {
         }
         let role = if role == "assistant" { "assistant" } else { "user" };
         let blocks = blocks(message);
-        // Results of tools are one message of the user's.
+        // Tool results form one user message.
         match messages.last_mut().filter(|last| last["role"] == role).and_then(|last| last["content"].as_array_mut()) {
             Some(content) => content.extend(blocks),
             None => messages.push(json!({"role": role, "content": blocks})),
@@ -63,10 +63,10 @@ pub(super) fn encode(body: &Value) -> Value {
     out.into()
 }
 
-/// Content blocks of a message.
+/// Returns the content blocks of a message.
 fn blocks(message: &Value) -> Vec<Value> {
     if let Some(blocks) = message.get(BLOCKS).and_then(Value::as_array) {
-        // The API refuses a text without words.
+        // The API rejects a blank text.
         let is_blank =
             |block: &Value| block["type"] == "text" && block["text"].as_str().unwrap_or_default().trim() == "";
         return blocks.iter().filter(|block| !is_blank(block)).map(returned).collect();
@@ -85,7 +85,7 @@ fn blocks(message: &Value) -> Vec<Value> {
     text.into_iter().chain(calls).collect()
 }
 
-/// A block as it goes back: the API refuses an input that is no object.
+/// Prepares a block for sending back: the API rejects an input that is no object.
 fn returned(block: &Value) -> Value {
     let mut block = block.clone();
     if block["type"] == "tool_use" && !block["input"].is_object() {
@@ -96,7 +96,7 @@ fn returned(block: &Value) -> Value {
 
 pub(super) fn decode(answer: &Value) -> Value {
     let (mut content, mut reasoning, mut calls) = (String::new(), String::new(), Vec::new());
-    // Some gateways write the text alone.
+    // Some gateways send the text alone.
     content.push_str(answer["content"].as_str().unwrap_or_default());
     for block in list(&answer["content"]) {
         match block["type"].as_str() {
@@ -118,7 +118,7 @@ pub(super) fn decode(answer: &Value) -> Value {
     let count = |name: &str| answer["usage"][name].as_u64();
     let cached = count("cache_read_input_tokens").unwrap_or(0);
     let written = count("cache_creation_input_tokens").unwrap_or(0);
-    // Tokens of the cache are beside those of the input.
+    // Cached tokens are not part of the input tokens.
     let prompt = count("input_tokens").map(|input| input.saturating_add(cached).saturating_add(written));
     let (echo, completion) = (("content", BLOCKS), count("output_tokens"));
     Said { content, calls, echo, finish, prompt, cached, completion }.chat_answer(answer, ("reasoning", reasoning))

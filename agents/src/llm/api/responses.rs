@@ -1,6 +1,6 @@
 //! OpenAI's Responses API, without state on the server: every request has the whole conversation.
 //!
-//! Items of the model's own turns go back as they came: its reasoning is encrypted.
+//! Items of the model's own turns are sent back unchanged, because reasoning is encrypted.
 
 use serde_json::{Map, Value, json};
 
@@ -57,7 +57,7 @@ pub(super) fn encode(body: &Value, has_include: bool) -> Value {
     out.into()
 }
 
-/// Items of a message.
+/// Returns the items of a message.
 fn items(message: &Value) -> Vec<Value> {
     if let Some(items) = message.get(ITEMS).and_then(Value::as_array) {
         return items.clone();
@@ -93,7 +93,7 @@ pub(super) fn decode(answer: &Value) -> Value {
         }
     }
     if content.is_empty() {
-        // A member for convenience.
+        // Some servers add this member for convenience.
         content.push_str(answer["output_text"].as_str().unwrap_or_default());
     }
     let finish = match answer["incomplete_details"]["reason"].as_str() {

@@ -1,6 +1,6 @@
 //! Events of Anthropic's Messages.
 //!
-//! Blocks are kept as they come, those of unknown types as well: they go back to the server beside calls of tools.
+//! Blocks are kept unchanged, those of unknown types included: they go back to the server with tool calls.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{Fold, PARTS_MAX, append_text};
 /// Counts of tokens. Those of a later event replace those of an earlier one.
 const COUNTS: [&str; 4] = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
 
-/// A message in the making.
+/// Partial message.
 #[derive(Default)]
 pub(super) struct Anthropic {
     top: Map<String, Value>,
@@ -113,7 +113,7 @@ impl Anthropic {
         self.blocks.keys().next_back().copied()
     }
 
-    /// Finds the block of an index, and makes it where it is missing.
+    /// Returns the block of an index, creating it if it is missing.
     fn block(&mut self, index: u64, make: impl FnOnce() -> Value) -> Option<&mut Block> {
         if !self.blocks.contains_key(&index) {
             if self.blocks.len() >= PARTS_MAX {
@@ -121,7 +121,7 @@ impl Anthropic {
             }
             let value = make();
             self.kept += value.to_string().len();
-            // A block begins with an empty text, or with all that it has.
+            // A block begins with an empty text, or complete.
             let is_text = ["text", "thinking"].iter().any(|name| value["type"] == *name && value[name] == "");
             self.has_content |= !is_text;
             self.blocks.insert(index, Block { value, input: String::new() });
@@ -129,7 +129,7 @@ impl Anthropic {
         self.blocks.get_mut(&index)
     }
 
-    /// Adds to the block of an index, without one to the last block.
+    /// Adds a delta to the block of an index, or to the last block.
     fn delta(&mut self, index: Option<u64>, delta: &Value) {
         let kind = delta["type"].as_str().unwrap_or_default();
         let empty = match kind {
@@ -167,7 +167,7 @@ impl Block {
         citation.to_string().len()
     }
 
-    /// The block with its input: the JSON value, or the text where it is none.
+    /// Returns the block with its input: the JSON value, or the text if it does not parse.
     fn whole(mut self) -> Value {
         if let (false, Some(members)) = (self.input.is_empty(), self.value.as_object_mut()) {
             let input = serde_json::from_str(&self.input).unwrap_or(Value::String(self.input));

@@ -1,14 +1,13 @@
-//! Chunks of Chat Completions: deltas are merged member by member, so that additions of a vendor to a message are in the
-//! completion, too.
+//! Chunks of Chat Completions. Deltas are merged member by member, so that vendor additions to a message are kept.
 
 use serde_json::{Map, Value, json};
 
 use super::{Fold, PARTS_MAX, append};
 
-/// Times that arguments of calls are parsed: each is as long as the reply.
+/// Tries at parsing the arguments of calls: each is as long as the reply.
 const PARSED_MAX: u32 = 64;
 
-/// A completion in the making.
+/// Partial completion.
 #[derive(Default)]
 pub(super) struct Chat {
     text: usize,
@@ -38,7 +37,7 @@ impl Fold for Chat {
                 Some(whole) => content(first(whole)),
                 None => self.message.get("content").and_then(Value::as_str).unwrap_or_default().to_owned(),
             };
-            // The whole message, or what has come of it. Some servers call a delta a message.
+            // The whole message, or its content so far. Some servers send a delta as `message`.
             if content(Some(&choice["message"])).starts_with(&before) {
                 self.text += serde_json::to_string(message).map_or(0, |text| text.len());
                 self.whole = Some(Value::Object(chunk));
@@ -49,7 +48,7 @@ impl Fold for Chat {
                 self.merge(name, value);
             }
         }
-        // Older servers send the text in the choice itself.
+        // Older servers put the text into the choice itself.
         let delta = choice["delta"].as_object().or_else(|| choice["message"].as_object());
         for (name, value) in delta.into_iter().flatten() {
             self.merge(name, value);
@@ -85,7 +84,7 @@ impl Fold for Chat {
             return whole;
         }
         let mut answer = self.top;
-        // A reply that is not whole was cut off then.
+        // An incomplete reply was cut off here.
         let finish = if self.finish.is_null() { json!("the stream ended") } else { self.finish };
         let choice = json!({"index": 0, "message": self.message, "finish_reason": finish});
         answer.insert("choices".to_owned(), Value::Array(vec![choice]));
@@ -117,12 +116,12 @@ impl Chat {
     }
 }
 
-/// Of several choices the first one counts, wherever it stands.
+/// Returns the first choice by index, at any position in the list.
 fn first_choice(choices: &Value) -> Option<&Value> {
     choices.as_array()?.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)
 }
 
-/// The message of a whole answer.
+/// Returns the message of a whole answer.
 fn first(whole: &Value) -> Option<&Value> {
     first_choice(whole.get("choices")?)?.get("message")
 }
@@ -157,7 +156,7 @@ fn tool_call(calls: &mut Vec<Value>, delta: &Value, parsed: &mut u32) {
     }
 }
 
-/// Returns true if a delta begins another call with the index of a call that is whole: some servers count none.
+/// Returns true if a delta begins another call with the index of a complete call: some servers do not number calls.
 fn is_next(call: &Value, delta: &Value, parsed: &mut u32) -> bool {
     let (known, id) = (call["id"].as_str().unwrap_or_default(), delta["id"].as_str().unwrap_or_default());
     let has_name = delta["function"]["name"].as_str().is_some_and(|name| !name.is_empty());

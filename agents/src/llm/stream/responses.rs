@@ -1,7 +1,7 @@
 //! Events of OpenAI's Responses.
 //!
-//! Items are kept as they come, those of unknown types as well: they go back to the server beside calls of tools. The last
-//! event has the whole response; the assembled items count where it has none, or where it is missing.
+//! Items are kept unchanged, those of unknown types included: they go back to the server with tool calls. The last
+//! event has the whole response; the assembled items count if it has none, or if it is missing.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Fold, PARTS_MAX, append_text};
 
-/// A response in the making.
+/// Partial response.
 #[derive(Default)]
 pub(super) struct Responses {
     top: Map<String, Value>,
@@ -22,7 +22,7 @@ pub(super) struct Responses {
 /// An output item.
 struct Item {
     value: Value,
-    /// Bytes that are kept of it.
+    /// Bytes that are kept.
     kept: usize,
 }
 
@@ -52,7 +52,7 @@ impl Fold for Responses {
             }
             // The whole response as one event.
             "response" => self.end(&Value::Object(event)),
-            // The whole item has the reasoning, too, encrypted where it goes back.
+            // The complete item includes the reasoning, encrypted where it goes back.
             kind => self.has_content |= kind.starts_with("response.reasoning") && !member("delta").is_null(),
         }
         None
@@ -84,7 +84,7 @@ impl Fold for Responses {
 }
 
 impl Responses {
-    /// Takes the response of the last event.
+    /// Takes over the response of the last event.
     fn end(&mut self, response: &Value) {
         self.is_over = true;
         if let Some(response) = response.as_object() {
@@ -92,7 +92,7 @@ impl Responses {
         }
     }
 
-    /// Takes an item as it begins, or whole. Deltas may have come before it.
+    /// Adds an item, at its start or complete. Deltas may have arrived before it.
     fn item(&mut self, index: Option<u64>, value: &Value, is_whole: bool) {
         let index =
             index.unwrap_or_else(|| self.last().map_or(0, |last| if is_whole { last } else { last.saturating_add(1) }));
@@ -111,7 +111,7 @@ impl Responses {
         self.items.keys().next_back().copied()
     }
 
-    /// Finds the item of an index, without one the last item, and makes it where it is missing.
+    /// Edits the item of an index, or the last item, creating it if it is missing.
     fn edit(&mut self, index: Option<u64>, make: impl FnOnce() -> Value, edit: impl FnOnce(&mut Value) -> usize) {
         let index = index.or(self.last()).unwrap_or(0);
         if !self.items.contains_key(&index) {
@@ -124,7 +124,7 @@ impl Responses {
         self.has_content |= added > 0;
     }
 
-    /// Adds to a part of a message's content, or replaces its text where the event has the whole one.
+    /// Adds to a part of a message's content, or replaces its text if the event has all of it.
     fn part(&mut self, index: Option<u64>, event: &Map<String, Value>, (kind, name): (&str, &str), from: &str) {
         let text = event.get(from).unwrap_or(&Value::Null);
         let at = event.get("content_index").and_then(Value::as_u64).and_then(|at| usize::try_from(at).ok());
@@ -157,7 +157,7 @@ impl Responses {
     }
 }
 
-/// Appends to a text, or replaces it by the whole one. Returns the bytes that are added.
+/// Appends to a text, or replaces it by the complete one. Returns the number of added bytes.
 fn put(part: &mut Value, name: &str, text: &Value, is_whole: bool) -> usize {
     let before = part[name].as_str().map_or(0, str::len);
     match (is_whole, text.as_str(), part.as_object_mut()) {

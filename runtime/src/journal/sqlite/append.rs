@@ -1,5 +1,5 @@
-//! One transaction: several boards' batches, each checked against where its board stands and stored wholly or not at
-//! all.
+//! One transaction with several boards' batches, each checked against the state of its board and stored wholly or not
+//! at all.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{load_summary, parts, to_sql_number};
 use crate::journal::summary::DECIDES_END;
 use crate::journal::{Batch, BoardSummary, Head, JournalError};
 
-/// Stores the batches with one commit. The outer error stands for all of them.
+/// Stores the batches with one commit. The outer error applies to all of them.
 pub(super) fn append_group(
     connection: &mut Connection,
     batches: &[Batch],
@@ -24,8 +24,8 @@ pub(super) fn append_group(
     }
 }
 
-/// Stores all batches or none, which saves each a way back of its own; `None` if one of several cannot be stored.
-/// Writers know where their boards stand, so that is rare.
+/// Stores all batches or none, which saves a savepoint for each; returns `None` if one of several cannot be stored.
+/// Writers know the state of their boards, so that is rare.
 fn append_together(
     connection: &mut Connection,
     batches: &[Batch],
@@ -35,7 +35,7 @@ fn append_together(
     for batch in batches {
         match append_batch(&transaction, batch) {
             Ok(head) => answers.push(Ok(head)),
-            // Dropping the transaction takes back what was stored.
+            // Dropping the transaction rolls it back.
             Err(error) if batches.len() == 1 => return Ok(Some(vec![Err(error)])),
             Err(_) => return Ok(None),
         }
@@ -60,7 +60,7 @@ fn append_each(
             }
             Err(error) => {
                 drop(savepoint);
-                // Some failures, a full disk for one, make SQLite give up the whole transaction.
+                // Some failures, such as a full disk, make SQLite roll back the whole transaction.
                 if transaction.is_autocommit() {
                     return Err(error);
                 }
@@ -93,8 +93,8 @@ pub(super) fn append_batch(connection: &Connection, batch: &Batch) -> Result<Hea
     Ok(head)
 }
 
-/// Moves a board's summary on if the board is where the batch expects it, in the same statement; `None`, and nothing
-/// is done, if it is not, or if the batch makes the board or takes it over.
+/// Advances a board's summary if its state matches the batch, in one statement. Returns `None` without a change if it
+/// does not match, or if the batch creates the board or takes it over.
 fn advance(connection: &Connection, batch: &Batch) -> Result<Option<Head>, JournalError> {
     let has = |kinds: &[Kind]| batch.records.iter().any(|record| kinds.contains(&record.kind));
     let Some(expected) = batch.expected.filter(|_| !has(&[Kind::Created, Kind::Epoch])) else { return Ok(None) };
@@ -124,7 +124,7 @@ fn advance(connection: &Connection, batch: &Batch) -> Result<Option<Head>, Journ
     Ok((moved == 1).then_some(after.head))
 }
 
-/// Stores a board's summary as it is after the batch, if the board is where the batch expects it.
+/// Stores a board's summary as of the end of the batch, if its state matches the batch.
 fn summarise(connection: &Connection, batch: &Batch) -> Result<Head, JournalError> {
     let stored = load_summary(connection, &batch.board)?;
     check_expectation(batch, stored.as_ref())?;
@@ -143,7 +143,7 @@ fn summary_after(batch: &Batch, mut summary: BoardSummary) -> Result<BoardSummar
     Ok(summary)
 }
 
-/// Refuses what no writer may send, whatever is stored: a wrong batch would be found only when the board is recovered.
+/// Rejects batches that are invalid in any state: otherwise only a recovery of the board would notice.
 fn check_form(batch: &Batch) -> Result<(), JournalError> {
     if batch.records.is_empty() {
         return Err(bad_batch(batch, "it is empty"));
@@ -164,7 +164,7 @@ fn check_form(batch: &Batch) -> Result<(), JournalError> {
     Ok(())
 }
 
-/// The fence: whoever took the board over has appended to it, so the board is not where the old owner left it.
+/// Checks the fence: a process that took the board over has appended to it, so its head differs from the old owner's.
 fn check_expectation(batch: &Batch, stored: Option<&BoardSummary>) -> Result<(), JournalError> {
     let fenced = |reason: String| JournalError::Fenced { board: batch.board.clone(), reason };
     let (expected, stored) = match (batch.expected, stored) {
@@ -226,7 +226,7 @@ fn store_summary(connection: &Connection, summary: &BoardSummary) -> Result<(), 
     Ok(())
 }
 
-/// The end with this code.
+/// Returns the end with this code.
 pub(super) fn end_of_code(code: &str) -> Result<End, String> {
     End::ALL.iter().copied().find(|end| end.as_str() == code).ok_or_else(|| format!("no board ends {code:?}"))
 }

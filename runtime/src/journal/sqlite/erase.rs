@@ -1,8 +1,8 @@
-//! Takes values out of the file so that no file of the data directory has them.
+//! Erases values so that no file of the data directory contains them.
 //!
-//! What is erased is first replaced in one transaction. SQLite leaves old bytes behind, in free pages, in the gaps of
-//! pages and in its log; so the file is then written anew from what is in it, and the log cut to nothing. A table says that
-//! this is to be done until it is done, so whoever opens the file after a crash does it.
+//! The values are first replaced in one transaction. SQLite leaves old bytes behind, in free pages, in the gaps of
+//! pages and in its log. So the file is then rewritten from its content, and the log truncated to zero. A table keeps
+//! this task until it is done, so the next process that opens the file after a crash completes it.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -18,10 +18,10 @@ use super::{FILE, Files, PATIENCE, format, to_sql_number, unpoisoned};
 use crate::journal::{Erasure, Head, JournalError, Tombstone, Vacuumed};
 use crate::private;
 
-/// How often it is tried again to cut the log while somebody reads it.
+/// Pause before the next try to truncate the log while a reader uses it.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Hashes that records name: those of views and prompts, and of what an architect was told.
+/// Hashes that records name: of views and prompts, and of an architect's prompts.
 const NAMED_TEXTS: &str = "
 SELECT header ->> '$.view' FROM records WHERE kind = 'invoked'
 UNION SELECT header ->> '$.prompt' FROM records WHERE kind = 'invoked'
@@ -35,7 +35,7 @@ impl Files {
         let Some(last) = erasure.batch.records.last() else { return Err(missing("it is empty".to_owned())) };
         let mut connection = self.writing()?;
         connection.busy_timeout(PATIENCE).map_err(sql_fault)?;
-        // What is freed from now on is overwritten with zeros at once.
+        // SQLite overwrites freed space with zeros from now on.
         connection.pragma_update(None, "secure_delete", true).map_err(sql_fault)?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_fault)?;
         let head = append_batch(&transaction, &erasure.batch)?;
@@ -97,8 +97,8 @@ impl Files {
             transaction.execute(&sql, [board.as_str()]).map_err(sql_fault)?;
         }
         transaction.commit().map_err(sql_fault)?;
-        // What the log alone has can be lost with it, and then the board would be back. Where somebody reads, it is left to the
-        // next one who folds the log into the file.
+        // Data only in the log can be lost with it, and then the board would be back. If a reader is active, the next
+        // checkpoint does it.
         private::empty_log(&connection).map_err(sql_fault)?;
         self.marks.forget(board)
     }
@@ -123,7 +123,8 @@ impl Files {
         self.writer.as_ref().map(unpoisoned).ok_or(JournalError::ReadOnly)
     }
 
-    /// Appends of this process wait for the connection, on threads that may; those of others find the file busy.
+    /// Rewrites the file. Appends of this process wait for the connection, on blocking threads; those of others find
+    /// it busy.
     fn write_anew(&self, connection: &Connection) -> Result<(), JournalError> {
         self.is_written_anew.store(true, Ordering::Release);
         let written = self.write_all(connection);
@@ -134,7 +135,7 @@ impl Files {
     fn write_all(&self, connection: &Connection) -> Result<(), JournalError> {
         connection.busy_timeout(PATIENCE).map_err(sql_fault)?;
         connection.execute_batch("VACUUM").map_err(sql_fault)?;
-        // Nobody of this process reads what the log would have to keep.
+        // Excludes readers of this process, which would keep the log in use.
         let _reading = self.read();
         let until = Instant::now() + PATIENCE;
         while !private::empty_log(connection).map_err(sql_fault)? {
@@ -147,7 +148,7 @@ impl Files {
         Ok(())
     }
 
-    /// Of the file and its log.
+    /// Returns the size of the file and its log.
     fn bytes(&self) -> u64 {
         let of = |name: String| std::fs::metadata(self.data_dir.join(name)).map_or(0, |file| file.len());
         of(FILE.to_owned()) + of(format!("{FILE}-wal"))

@@ -1,4 +1,4 @@
-//! What SQLite and the file system report, as errors of the journal.
+//! Maps errors of SQLite and the file system to errors of the journal.
 
 use std::io;
 use std::path::Path;
@@ -8,17 +8,17 @@ use rusqlite::{Connection, Error, ErrorCode, OpenFlags, ffi};
 
 use super::JournalError;
 
-/// An error of SQLite.
+/// Maps an error of SQLite.
 pub(super) fn sql_fault(error: Error) -> JournalError {
     read_fault(None, &error)
 }
 
-/// An error of SQLite while reading a record.
+/// Maps an error of SQLite while reading a record.
 pub(super) fn read_fault(seq: Option<Seq>, error: &Error) -> JournalError {
     let corrupt = || JournalError::Corrupt { seq, what: error.to_string() };
     let Some(code) = error.sqlite_error_code() else {
         return match error {
-            // A row that holds something else than what the tables demand.
+            // A row with another type than the tables require.
             Error::FromSqlConversionFailure(..)
             | Error::IntegralValueOutOfRange(..)
             | Error::InvalidColumnType(..)
@@ -32,13 +32,13 @@ pub(super) fn read_fault(seq: Option<Seq>, error: &Error) -> JournalError {
         ErrorCode::DiskFull => JournalError::DiskFull,
         ErrorCode::ReadOnly => JournalError::ReadOnly,
         ErrorCode::SystemIoFailure if is_reading(error) => JournalError::Unreadable(error.to_string()),
-        // `Unknown` is what a missing table or column gives; the tables of our format are fixed.
+        // SQLite reports `Unknown` for a missing table or column; the tables of our format are fixed.
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown => corrupt(),
         _ => JournalError::Io(error.to_string()),
     }
 }
 
-/// Whether it was reading that failed.
+/// Returns true if a read failed.
 fn is_reading(error: &Error) -> bool {
     matches!(
         error.sqlite_error().map(|error| error.extended_code),
@@ -52,8 +52,8 @@ fn is_reading(error: &Error) -> bool {
     )
 }
 
-/// Looks a second time at a file that is said to be damaged: of a page that the disk did not give SQLite says, where it runs a
-/// statement, the same as of one that is wrong. Its check of the file tells the two apart.
+/// Rechecks a file that is reported as damaged. While running a statement, SQLite reports a page that the disk did not
+/// return like a wrong one. Its check of the file distinguishes them.
 pub(super) fn judged(path: &Path, error: JournalError) -> JournalError {
     let JournalError::Corrupt { .. } = error else { return error };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -65,7 +65,7 @@ pub(super) fn judged(path: &Path, error: JournalError) -> JournalError {
     }
 }
 
-/// What SQLite's check of a file found, which says also of a page that could not be read that the file is wrong.
+/// Maps the finding of SQLite's check, which also reports an unreadable page as damage.
 pub(super) fn integrity_fault(found: &str) -> JournalError {
     let code = found.rsplit_once("error code=").and_then(|(_, code)| code.trim().parse::<i32>().ok());
     match code.map(|code| code & 0xff) {
@@ -74,14 +74,14 @@ pub(super) fn integrity_fault(found: &str) -> JournalError {
     }
 }
 
-/// Why no file can be made in a directory, if none can.
+/// Returns the error of creating a file in a directory, if that fails.
 pub(super) fn refusal_of_files(dir: &Path) -> Option<JournalError> {
     let path = dir.join("patchboard.probe");
     let made = std::fs::write(&path, "probe").and_then(|()| std::fs::remove_file(&path));
     made.err().map(|error| io_fault(&path, &error))
 }
 
-/// An error of the file system.
+/// Maps an error of the file system.
 pub(super) fn io_fault(path: &Path, error: &io::Error) -> JournalError {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => JournalError::DiskFull,

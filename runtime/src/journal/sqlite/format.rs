@@ -1,6 +1,6 @@
-//! What a file of ours looks like, and how it is opened.
+//! File format: tables, versions, and how connections are opened.
 //!
-//! `application_id` says that it is ours, `user_version` which format it has. Hashes are kept as text, so that
+//! `application_id` identifies a PatchBoard file, `user_version` its format. Hashes are kept as text, so that
 //! `sqlite3` shows them as every other tool here prints them.
 
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::private;
 /// "PBRD".
 const APPLICATION_ID: i64 = 0x5042_5244;
 
-/// The format of the tables below.
+/// Version of the tables below.
 pub(super) const USER_VERSION: i64 = 3;
 
-/// Those of format 1.
+/// Tables of format 1.
 const TABLES: &str = "
 CREATE TABLE boards (
     board      TEXT    NOT NULL PRIMARY KEY,
@@ -48,7 +48,7 @@ CREATE TABLE blobs (
 ) STRICT;
 ";
 
-/// What format 2 added.
+/// Tables added by format 2.
 const SNAPSHOT_TABLES: &str = "
 CREATE TABLE snapshots (
     board  TEXT    NOT NULL,
@@ -66,8 +66,8 @@ CREATE TABLE parts (
 ) STRICT;
 ";
 
-/// What format 3 added: which texts were taken away, by which record; for which boards the file still has to be written
-/// anew so that nothing of what was erased is left in it; and what is left of boards that were taken out.
+/// Tables added by format 3: erased texts with their `redacted` record; boards that require a rewrite of the file to
+/// destroy erased bytes; tombstones of removed boards.
 const ERASURE_TABLES: &str = "
 CREATE TABLE erased (
     hash  TEXT    NOT NULL PRIMARY KEY,
@@ -87,11 +87,11 @@ CREATE TABLE tombstones (
 ) STRICT;
 ";
 
-/// Writes the number of the format over itself, and waits until that is on the disk.
+/// Overwrites the format number with its own value, and waits until that is on disk.
 pub(super) fn write_the_same(connection: &Connection) -> Result<(), JournalError> {
     let format = pragma(connection, "user_version")?;
     connection.execute_batch(&format!("BEGIN IMMEDIATE; PRAGMA user_version = {format}; COMMIT;")).map_err(|error| {
-        // What is left of the transaction would keep others waiting.
+        // An open transaction would block other connections.
         drop(connection.execute_batch("ROLLBACK;"));
         sql_fault(error)
     })
@@ -126,8 +126,8 @@ pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connec
             _ => {}
         }
     }
-    // FULL: a commit that was answered is on the disk. Without it the last ones before a power cut could vanish.
-    // The log is folded into the file at 16 MB: at the usual 4 MB that takes 7 % of the commits that many boards can make.
+    // FULL: an acknowledged commit is on disk. Without it the last ones before a power cut could vanish. The log is
+    // folded into the file at 16 MB; at the usual 4 MB, folding costs 7 % of the commits of many boards.
     connection
         .execute_batch(
             "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA wal_autocheckpoint = 4000; \
@@ -148,7 +148,8 @@ pub(super) fn open_for_reading(path: &Path, patience: Duration) -> Result<Connec
         Ok(connection)
     };
     let connection = match Connection::open_with_flags(path, flags).and_then(open) {
-        // Reading a write-ahead log makes a file beside it. Where none can be made, nobody can be writing either.
+        // Reading a write-ahead log creates a file beside it. If none can be created, no process can be writing
+        // either.
         Err(error) if is_unwritable(&error) && !has_log(path) => {
             let flags = flags | OpenFlags::SQLITE_OPEN_URI;
             Connection::open_with_flags(immutable_uri(path), flags).and_then(open)
@@ -160,16 +161,16 @@ pub(super) fn open_for_reading(path: &Path, patience: Duration) -> Result<Connec
     Ok(connection)
 }
 
-/// Lets a statement keep its plan: SQLite would make a new one each time that a value a plan may depend on is bound,
-/// such as a limit. There is one good plan for each of ours, whatever the values.
+/// Keeps the plan of a prepared statement: SQLite would plan again each time a relevant value is bound, such as a
+/// limit. Each of our statements has one good plan for all values.
 fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
-/// A connection for what may take long and need not be durable by itself: parts of snapshots.
+/// Opens a connection for long writes without durability of their own: parts of snapshots.
 ///
-/// Without a sync of its own: the append that names a snapshot syncs the log, and with it all that was written before.
-/// The log is folded into the file in the background, so that no append has to do it for what it did not write.
+/// Does not sync by itself: the append that names a snapshot syncs the log, and with it all earlier writes. The log is
+/// folded into the file in the background, so that no append has to do it for these writes.
 pub(super) fn open_for_parts(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| opening_fault(path, error))?;
@@ -183,12 +184,12 @@ pub(super) fn open_for_parts(path: &Path, patience: Duration) -> Result<Connecti
     Ok(connection)
 }
 
-/// Whether there are tables for snapshots: not in a file of format 1 that was opened for reading.
+/// Returns true if the file has tables for snapshots. A file of format 1 opened for reading has none.
 pub(super) fn has_snapshots(connection: &Connection) -> Result<bool, JournalError> {
     Ok(pragma(connection, "user_version")? >= 2)
 }
 
-/// Whether there are tables for what was erased: not in an older file that was opened for reading.
+/// Returns true if the file has tables for erasures. An older file opened for reading has none.
 pub(super) fn has_erasures(connection: &Connection) -> Result<bool, JournalError> {
     Ok(pragma(connection, "user_version")? >= 3)
 }

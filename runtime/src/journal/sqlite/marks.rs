@@ -1,12 +1,12 @@
-//! Marks of what was acknowledged, in a file beside the database.
+//! Marks of acknowledged heads, in a file beside the database.
 //!
-//! For SQLite its log ends at the first frame that is not as it was written, so a flipped bit takes back every commit after
-//! it and leaves a database that is sound. Each commit therefore leaves a mark here: board, number and hash of its last record.
-//! It is written after the commit and before the acknowledgement, so a database without what a mark names has lost it. It is
-//! not synced: what the system has taken outlives the process.
+//! For SQLite its log ends at the first invalid frame, so a flipped bit drops every later commit and leaves a sound
+//! database. Each commit therefore leaves a mark here: board, number and hash of its last record. It is written after
+//! the commit and before the acknowledgement, so a database without a marked record has lost it. The file is not
+//! synced: writes that the system has accepted outlive the process.
 //!
-//! Several processes append. Who writes the file anew, with the last mark of each board, locks out those who append, and they
-//! find by its identity that the file is another one.
+//! Several processes append. A process that rewrites the file, with the last mark of each board, locks out appenders,
+//! which detect the new file by its identity.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,19 +22,19 @@ use super::place::{Identity, identity, identity_of};
 use super::{Head, JournalError};
 use crate::{ids, private};
 
-/// The name of the file in the data directory.
+/// Name of the file in the data directory.
 const FILE: &str = "patchboard.marks";
 
-/// Bytes above which the file is written anew; or twice what it took when it was written last, if that is more.
+/// File size in bytes above which the file is rewritten; or twice its size after the last rewrite, if that is more.
 const ANEW_ABOVE: u64 = 256 << 10;
 
-/// Bytes that are read.
+/// Limit of bytes that are read.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Hexadecimal digits of a line's check.
+/// Hexadecimal digits of a line's checksum.
 const CHECK_DIGITS: usize = 16;
 
-/// The marks of a data directory.
+/// Marks of a data directory.
 pub(super) struct Marks {
     path: PathBuf,
     open: Mutex<Option<Open>>,
@@ -55,12 +55,12 @@ impl Marks {
         Self { path: data_dir.join(FILE), open: Mutex::default() }
     }
 
-    /// Makes the file, if there is none.
+    /// Creates the file, if it is missing.
     pub(super) fn prepare(&self) -> Result<(), JournalError> {
         private::ensure(&self.path).map_err(|error| io_fault(&self.path, &error))
     }
 
-    /// Returns the latest mark of each board. A line that is torn or damaged says nothing.
+    /// Returns the latest mark of each board. Ignores torn and damaged lines.
     pub(super) fn read(&self) -> Result<Heads, JournalError> {
         match File::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Heads::new()),
@@ -71,7 +71,7 @@ impl Marks {
         }
     }
 
-    /// Notes heads that are durable.
+    /// Appends marks of durable heads.
     pub(super) fn note<'a>(&self, heads: impl IntoIterator<Item = (&'a BoardId, Head)>) -> Result<(), JournalError> {
         let text = lines(heads);
         if text.is_empty() {
@@ -80,7 +80,7 @@ impl Marks {
         self.append(text.as_bytes()).map_err(|error| io_fault(&self.path, &error))
     }
 
-    /// Takes the marks of a board out, if there are any.
+    /// Removes the marks of a board, if there are any.
     pub(super) fn forget(&self, board: &BoardId) -> Result<(), JournalError> {
         let forgotten = || -> io::Result<()> {
             if !read(&self.locked(File::lock)?.file)?.contains_key(board) {
@@ -115,7 +115,7 @@ impl Marks {
         }
     }
 
-    /// Opens the file that stands there, with nobody appending to it.
+    /// Opens the current file under a lock; retries if it was replaced meanwhile.
     fn locked(&self, lock: impl Fn(&File) -> io::Result<()>) -> io::Result<Open> {
         loop {
             let open = Open::at(&self.path)?;
@@ -126,9 +126,9 @@ impl Marks {
         }
     }
 
-    /// Writes the latest marks of the boards that stay into a file that takes the place of this one.
+    /// Replaces the file by one with the latest marks of the selected boards.
     fn write_anew(&self, stays: impl Fn(&BoardId) -> bool) -> io::Result<()> {
-        // Until it is closed.
+        // Locked until it is closed.
         let before = self.locked(File::lock)?;
         let heads = read(&before.file)?;
         let path = self.path.with_extension("marks.new");
@@ -166,9 +166,9 @@ fn read(mut file: &File) -> io::Result<Heads> {
     Ok(heads)
 }
 
-/// Each line has an end before it, too: the one before may be torn.
+/// Formats marks as lines. Each also begins with a line end, because the last line may be torn.
 fn lines<'a>(heads: impl IntoIterator<Item = (&'a BoardId, Head)>) -> String {
-    // An id that no board of the product has may not fit into a line.
+    // An invalid board id may not fit into a line.
     let usable = heads.into_iter().filter(|(board, _)| ids::is_usable(board));
     let line = |(board, head): (&BoardId, Head)| {
         let said = format!("{board} {} {}", head.seq, head.hash);
@@ -177,7 +177,7 @@ fn lines<'a>(heads: impl IntoIterator<Item = (&'a BoardId, Head)>) -> String {
     usable.map(line).collect()
 }
 
-/// Reads a line.
+/// Parses a line.
 fn mark(line: &[u8]) -> Option<(BoardId, Head)> {
     let (said, checked) = std::str::from_utf8(line).ok()?.rsplit_once(' ')?;
     if check(said) != checked {
@@ -216,7 +216,7 @@ mod tests {
         let marks = Marks::of(dir.path());
         assert_eq!(marks.read(), Ok(Heads::new()), "there is no file");
         marks.note([(&board(1), head(1)), (&board(2), head(7))]).expect("noted");
-        // Two processes may come the other way round.
+        // Marks of two processes may arrive out of order.
         marks.note([(&board(1), head(3))]).expect("noted");
         marks.note([(&board(1), head(2))]).expect("noted");
         marks.note([(&"an id\nof two lines".into(), head(9))]).expect("passed over");
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(marks.read(), Ok(known.clone()));
         let path = dir.path().join(FILE);
         let whole = fs::read(&path).expect("a file");
-        // A mark that is torn, at every place.
+        // A mark torn at any place is ignored.
         let torn = lines([(&board(2), head(8))]);
         for length in 0..torn.len() - 1 {
             fs::write(&path, [&whole, &torn.as_bytes()[..length]].concat()).expect("written");
@@ -232,7 +232,7 @@ mod tests {
             Marks::of(dir.path()).note([(&board(3), head(1))]).expect("noted");
             assert_eq!(marks.read().expect("read").get(&board(3)), Some(&head(1)), "{length}: the next one is whole");
         }
-        // A flipped bit makes no other mark: the one before holds, or none.
+        // A flipped bit makes no other mark: the previous one counts, or none.
         for place in 0..whole.len() {
             let mut flipped = whole.clone();
             flipped[place] ^= 4;
@@ -252,7 +252,7 @@ mod tests {
         let (marks, beside) = (Marks::of(dir.path()), Marks::of(dir.path()));
         let commits = 4 * ANEW_ABOVE / 100;
         for seq in 0..commits {
-            // Another process writes to the file that the first one may have written anew, and the other way round.
+            // Both processes write, each to a file that the other one may have rewritten.
             let writer = if seq % 3 == 0 { &beside } else { &marks };
             writer.note([(&board((seq % 10) as usize), head(seq))]).expect("noted");
         }

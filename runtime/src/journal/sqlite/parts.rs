@@ -1,8 +1,8 @@
-//! Snapshots in the file: their parts, which of them are kept, and how the rest is removed.
+//! Snapshots in the file: their parts, which of them are kept, and garbage collection of the rest.
 //!
-//! Parts belong to a board and not to `blobs`, so that what no snapshot names any more can be found without knowing
-//! what views and prompts name. `names` lists the parts that a part names, for whoever looks with `sqlite3`. No hash
-//! covers that column, so nothing is removed because of what it says.
+//! Parts belong to a board and not to `blobs`, so that unreferenced ones can be found without knowing the references
+//! to views and prompts. `names` caches the references of a part, for inspection with `sqlite3`. No hash covers that
+//! column, so no removal relies on it.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -21,24 +21,24 @@ use super::format;
 use super::{load_summary, to_sql_number, unpoisoned};
 use crate::journal::{Batch, JournalError, KeptSnapshot, NewParts, Swept};
 
-/// How many bytes of parts are written before the log is folded into the file.
+/// Bytes of parts to write before the log is folded into the file.
 const FOLD_BYTES: u64 = 1 << 20;
 
-/// Parts looked at, or removed, by one statement or transaction.
+/// Parts that one statement or transaction examines or removes.
 const PAGE: usize = 256;
 
-/// Writes parts on a connection of its own.
+/// Writer of parts with a connection of its own.
 pub(super) struct Writer {
     connection: Connection,
     /// Bytes written since the log was last folded.
     unfolded: u64,
 }
 
-/// What must stay.
+/// Parts that must be kept.
 #[derive(Default)]
 struct Live {
     parts: HashSet<String>,
-    /// Those of them that are noted to name other parts than they do, with those that they do.
+    /// Kept parts with wrong cached references, each with the right ones.
     misnoted: Vec<(String, String)>,
 }
 
@@ -130,7 +130,7 @@ impl Writer {
         Ok(Swept { kept: live.parts.len() as u64, removed })
     }
 
-    /// What the parts with these hashes are made of, themselves included.
+    /// Returns the parts reachable from these hashes, themselves included.
     fn live(&self, board: &BoardId, roots: impl Iterator<Item = String>) -> Result<Live, JournalError> {
         let mut pending: Vec<String> = roots.collect();
         let mut live = Live::default();
@@ -145,7 +145,7 @@ impl Writer {
             let mut rows = statement.query((board.as_str(), &hash)).map_err(sql_fault)?;
             let Some(row) = rows.next().map_err(sql_fault)? else { continue };
             let (noted, text) = (bytes(row, 0)?, bytes(row, 1)?);
-            // That is much faster than reading the part, and misses nothing.
+            // Much faster than parsing the part, and a superset of its references.
             let quoted = quoted_hashes(text).join(" ");
             let mut names = quoted.as_str();
             let exact;
@@ -158,7 +158,7 @@ impl Writer {
                             live.misnoted.push((hash.clone(), exact.clone()));
                         }
                     }
-                    // Altered, or of another layout: rather keep too much.
+                    // Altered, or of another layout: keeps the cached references, too.
                     None => pending.extend(String::from_utf8_lossy(noted).split_ascii_whitespace().map(str::to_owned)),
                 }
             }
@@ -168,7 +168,7 @@ impl Writer {
         Ok(live)
     }
 
-    /// The next hashes after one, in order.
+    /// Returns the next page of hashes, in order.
     fn hashes(&self, board: &BoardId, after: &str) -> Result<Vec<String>, JournalError> {
         let mut statement = self
             .connection
@@ -178,8 +178,8 @@ impl Writer {
         rows.collect::<rusqlite::Result<_>>().map_err(sql_fault)
     }
 
-    /// One transaction, for as long as the board is in this epoch. Appends of this process wait for their turn; those of
-    /// others find the file busy for as long.
+    /// Runs one transaction, provided that the board is in this epoch. Appends of this process wait for their turn;
+    /// those of others find the file busy meanwhile.
     fn transact<T>(
         &mut self,
         turn: &Mutex<Connection>,
@@ -200,7 +200,7 @@ impl Writer {
         Ok(written)
     }
 
-    /// Appends go on meanwhile.
+    /// Folds the log into the file. Appends continue meanwhile.
     fn fold_log(&mut self) -> Result<(), JournalError> {
         self.unfolded = 0;
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(sql_fault)
@@ -223,13 +223,13 @@ fn insert(connection: &Connection, board: &BoardId, part: &Part) -> Result<(), J
     Ok(())
 }
 
-/// The bytes of a column, whatever they are.
+/// Returns the bytes of a column of any type.
 fn bytes<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], JournalError> {
     let value = row.get_ref(column).map_err(sql_fault)?;
     value.as_bytes().map_err(|error| JournalError::Corrupt { seq: None, what: error.to_string() })
 }
 
-/// Every text in a part that could be a hash; those it names are among them.
+/// Returns every quoted text in a part that looks like a hash, a superset of its references.
 fn quoted_hashes(text: &[u8]) -> Vec<&str> {
     let is_hash = |window: &&[u8]| {
         window[0] == b'"'
@@ -240,7 +240,7 @@ fn quoted_hashes(text: &[u8]) -> Vec<&str> {
     found.filter_map(|window| std::str::from_utf8(&window[1..65]).ok()).collect()
 }
 
-/// The parts that a part names, as they are noted; none if its text is not the one with its hash, or of another layout.
+/// Returns a part's references in the cached form; none if its text does not match its hash, or has another layout.
 fn names_of(hash: &str, text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok()?;
     let names = snapshot::names(text).filter(|_| sha256(text.as_bytes()).to_string() == hash)?;
@@ -261,7 +261,7 @@ fn note_names(connection: &Connection, board: &BoardId, parts: &[(String, String
     Ok(())
 }
 
-/// Notes the snapshot that a record names, if it is stored here.
+/// Adds the snapshot that a record names to the list, if it is stored here.
 pub(super) fn keep_snapshot(connection: &Connection, batch: &Batch, record: &Record) -> Result<(), JournalError> {
     let Ok(Body::Snapshot(snapshot)) = record.body() else {
         return Err(bad_batch(batch, format!("record {} names no snapshot", record.seq)));
@@ -281,7 +281,7 @@ pub(super) fn keep_snapshot(connection: &Connection, batch: &Batch, record: &Rec
     Ok(())
 }
 
-/// The snapshots that are kept, the newest first.
+/// Returns the kept snapshots, the newest first.
 pub(super) fn kept(connection: &Connection, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
     if !format::has_snapshots(connection)? {
         return Ok(Vec::new());
@@ -291,7 +291,7 @@ pub(super) fn kept(connection: &Connection, board: &BoardId) -> Result<Vec<KeptS
     listed(connection, board)?.into_iter().map(|(_, kept)| kept.ok_or_else(wrong)).collect()
 }
 
-/// The rows of that list by their keys, with what cannot be read.
+/// Returns the rows of that list by their keys, including unreadable ones.
 fn listed(connection: &Connection, board: &BoardId) -> Result<Vec<(i64, Option<KeptSnapshot>)>, JournalError> {
     let mut statement = connection
         .prepare_cached("SELECT seq, digest, record FROM snapshots WHERE board = ?1 ORDER BY seq DESC")
@@ -306,13 +306,13 @@ fn listed(connection: &Connection, board: &BoardId) -> Result<Vec<(i64, Option<K
 }
 
 fn kept_snapshot(seq: i64, row: &Row<'_>) -> Option<KeptSnapshot> {
-    // A text that is none must not keep the sweep from taking it out.
+    // An unreadable text must not keep the sweep from removing the row.
     let (digest, record): (String, i64) = (row.get(1).ok()?, row.get(2).ok()?);
     let (of, record) = (u64::try_from(seq).ok()?, u64::try_from(record).ok()?);
     Some(KeptSnapshot { of: Seq(of), digest: digest.parse().ok()?, record: Seq(record) })
 }
 
-/// The text of a part.
+/// Returns the text of a part.
 pub(super) fn text(connection: &Connection, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
     if !format::has_snapshots(connection)? {
         return Ok(None);
@@ -325,7 +325,7 @@ pub(super) fn text(connection: &Connection, board: &BoardId, hash: Digest) -> Re
     bytes.map(String::from_utf8).transpose().map_err(not_text)
 }
 
-/// The parts that a part is noted to name.
+/// Returns the cached references of a part.
 pub(super) fn noted(
     connection: &Connection,
     board: &BoardId,

@@ -1,6 +1,6 @@
-//! Knows the files that the journal is in, and notices when others stand in their place.
+//! Identity of the journal's files; detects their replacement.
 //!
-//! A file that was unlinked or replaced is written to as before, and gone with the process: what is acknowledged then is lost.
+//! Writes to an unlinked or replaced file succeed as before, and are lost with the process.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -9,20 +9,20 @@ use std::sync::OnceLock;
 
 use super::JournalError;
 
-/// What tells a file from others of other names.
+/// Identity of a file, independent of its name.
 pub(super) type Identity = (u64, u64);
 
-/// The file of a journal, and its log.
+/// Files of a journal: database and log.
 pub(super) struct Place {
     file: PathBuf,
     log: PathBuf,
     identity: Option<Identity>,
-    /// Known once the log is there.
+    /// Set once the log exists.
     log_identity: OnceLock<Identity>,
 }
 
 impl Place {
-    /// Remembers the file that stands at a path now.
+    /// Records the file that is at a path now.
     pub(super) fn of(file: &Path) -> Self {
         let mut log = OsString::from(file);
         log.push("-wal");
@@ -30,7 +30,7 @@ impl Place {
         Self { file: file.to_owned(), log: log.into(), identity, log_identity: OnceLock::new() }
     }
 
-    /// Returns an error if the file or its log is not the one that is written to.
+    /// Returns an error if the file or its log is not the one being written to.
     pub(super) fn check(&self) -> Result<(), JournalError> {
         if identity(&self.file) != self.identity {
             return Err(replaced(&self.file));
@@ -39,7 +39,7 @@ impl Place {
         match (self.log_identity.get(), log) {
             (Some(known), log) if log != Some(*known) => Err(replaced(&self.log)),
             (None, Some(log)) => {
-                // Two that look at once see the same.
+                // Two concurrent checks see the same identity.
                 let _ = self.log_identity.set(log);
                 Ok(())
             }
@@ -62,7 +62,7 @@ pub(super) fn identity_of(metadata: &Metadata) -> Option<Identity> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Elsewhere an open file can be neither unlinked nor replaced.
+/// On other systems an open file can be neither unlinked nor replaced.
 #[cfg(not(unix))]
 pub(super) fn identity_of(_: &Metadata) -> Option<Identity> {
     None
